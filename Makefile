@@ -1,0 +1,119 @@
+# Everything a developer does, one target each. `make` alone lists them.
+# Needs Python 3.11+, Node 20+ and npm; the rest is fetched into .venv and node_modules.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# Each stamp is newer than what it was made from; they live in .venv and die with it.
+DEPENDENCIES := $(VENV)/.stamp-dependencies
+PACKAGE := $(VENV)/.stamp-package
+# npm writes these files last.
+TOOLING := tooling/node_modules/.package-lock.json
+GUEST_PACKAGES := guest/node_modules/.package-lock.json
+
+# -qq: errors only.
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip -qq
+NPM_CI := ci --ignore-scripts --no-audit --no-fund --loglevel=error
+
+# $(call step,name,command): one line when it works, its whole output when it does not.
+step = @printf '%-14s' '$(1)'; if output=$$($(2) 2>&1); then echo ok; \
+	else status=$$?; printf 'failed\n%s\n' "$$output"; exit $$status; fi
+need_node = @command -v node >/dev/null && command -v npm >/dev/null || \
+	{ echo 'error: node and npm are needed (Node 20 or newer); install them and try again.' >&2; exit 1; }
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+.PHONY: help
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-9s %s\n", $$1, $$2 }'
+
+.PHONY: install
+install: $(PACKAGE) guest-assets  ## set up .venv, build the guest, install nacre into it
+
+.PHONY: run
+run: install  ## run a first program in the sandbox
+	@$(BIN)/nacre exec examples/first_cell.js
+
+.PHONY: test
+test: install $(GUEST_PACKAGES)  ## run the guest's tests and the Python tests
+	$(need_node)
+	@npm test --silent --prefix guest
+	@$(BIN)/pytest
+
+.PHONY: check check-format check-lint check-types check-imports
+check: check-format check-lint check-types check-imports  ## format, lint, types, layers (-k: all)
+check-format: install
+	$(call step,ruff format,$(BIN)/ruff format --check .)
+check-lint: install
+	$(call step,ruff check,$(BIN)/ruff check .)
+check-types: install $(TOOLING)
+	$(call step,pyright,tooling/node_modules/.bin/pyright)
+check-imports: install
+	$(call step,lint-imports,$(BIN)/lint-imports --no-logo)
+
+.PHONY: format
+format: $(DEPENDENCIES)  ## format the Python code and apply the safe lint fixes
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+.PHONY: bench
+bench: install  ## run the benchmarks
+	@$(BIN)/python -m benchmarks
+
+.PHONY: build
+build: install  ## build the wheel into dist/
+	@$(PIP) wheel --no-deps --no-build-isolation -w dist .
+	@ls dist/*.whl
+
+.PHONY: lock
+lock: $(DEPENDENCIES)  ## pin the dependencies anew (newest: make lock LOCK_FLAGS=--upgrade)
+	$(need_node)
+	$(call step,python lock,CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet \
+		--extra dev --generate-hashes --strip-extras --allow-unsafe \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		$(LOCK_FLAGS) --output-file requirements/dev.txt pyproject.toml)
+	$(call step,tooling lock,npm install --package-lock-only --no-audit --no-fund --prefix tooling)
+
+.PHONY: clean
+clean:  ## remove everything that was built or fetched
+	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
+		.pytest_cache .ruff_cache guest/node_modules tooling/node_modules src/nacre/sandbox/assets
+	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || \
+		{ echo 'error: $(PYTHON) is not on PATH; Nacre needs Python 3.11 or newer.' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("error: $(PYTHON) is Python " \
+		+ sys.version.split()[0] + "; Nacre needs 3.11 or newer (make PYTHON=python3.12 ...).")'
+	@echo 'creating $(VENV)'
+	@$(PYTHON) -m venv --clear $(VENV)
+
+$(DEPENDENCIES): requirements/dev.txt | $(BIN)/python
+	@echo 'installing locked dependencies'
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# The digest of the guest's sources decides, not their dates: asked each time, in a moment.
+.PHONY: guest-assets
+guest-assets: $(DEPENDENCIES)
+	@$(BIN)/python hatch_build.py
+
+$(PACKAGE): pyproject.toml hatch_build.py $(DEPENDENCIES) | guest-assets
+	@echo 'installing nacre into $(VENV)'
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(TOOLING): tooling/package-lock.json
+	$(need_node)
+	@echo 'installing pyright'
+	@npm $(NPM_CI) --prefix tooling >/dev/null
+	@touch $@
+
+# The guest's build fetches them too, but is skipped when the assets are already there.
+$(GUEST_PACKAGES): guest/package-lock.json | guest-assets
+	$(need_node)
+	@npm $(NPM_CI) --prefix guest >/dev/null
+	@touch $@

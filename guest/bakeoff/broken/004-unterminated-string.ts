@@ -1,0 +1,3 @@
+// error: 2:26
+const s: string = "hello;
+return s;

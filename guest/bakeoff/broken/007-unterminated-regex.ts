@@ -1,0 +1,3 @@
+// error: 2:19
+const r: RegExp = /abc;
+return r.test("abc");

@@ -1,0 +1,3 @@
+// error: 2:7 (checker)
+const a: number;
+return a;

@@ -1,0 +1,3 @@
+// error: 2:17
+let a: number = ;
+return a;

@@ -1,0 +1,3 @@
+// error: 2:26
+const n: number = (1 + 2));
+return n;

@@ -1,0 +1,3 @@
+// error: 2:10
+const a: = 5;
+return a;

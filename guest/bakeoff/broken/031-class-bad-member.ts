@@ -1,0 +1,5 @@
+// error: 3:9 (checker)
+class A {
+  const x: number = 1;
+}
+return new A();

@@ -1,0 +1,5 @@
+// error: 5:1
+try {
+  const a: number = 1;
+}
+return 1;

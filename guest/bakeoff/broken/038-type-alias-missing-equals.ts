@@ -1,0 +1,4 @@
+// error: 2:8
+type A string;
+const a: A = "x";
+return a;

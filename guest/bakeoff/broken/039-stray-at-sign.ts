@@ -1,0 +1,4 @@
+// error: 4:1
+const a: number = 1;
+@
+return a;

@@ -1,0 +1,6 @@
+// error: 4:3
+const cfg = {
+  host: "x"
+  port: 8080 as number,
+};
+return cfg;

@@ -1,0 +1,4 @@
+// error: 3:1 (checker)
+const o: { a?: number } = {};
+o?.a = 5;
+return o;

@@ -1,0 +1,3 @@
+// refused: module syntax
+import fs from "fs";
+return fs.readFileSync("x");

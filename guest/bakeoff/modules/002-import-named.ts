@@ -1,0 +1,3 @@
+// refused: module syntax
+import { readFile } from "node:fs/promises";
+return await readFile("x");

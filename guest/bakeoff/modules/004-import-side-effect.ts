@@ -1,0 +1,3 @@
+// refused: module syntax
+import "side-effect";
+return 1;

@@ -1,0 +1,3 @@
+// refused: module syntax
+import fs = require("fs");
+return fs.readFileSync("x");

@@ -1,0 +1,3 @@
+// refused: module syntax
+import type fs = require("fs");
+return 1;

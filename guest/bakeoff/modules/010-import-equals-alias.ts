@@ -1,0 +1,4 @@
+// refused: module syntax
+namespace A { export const b = 1; }
+import C = A.b;
+return C;

@@ -1,0 +1,3 @@
+// refused: module syntax
+export const a: number = 1;
+return a;

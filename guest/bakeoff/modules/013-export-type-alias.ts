@@ -1,0 +1,4 @@
+// refused: module syntax
+export type A = string;
+const a: A = "x";
+return a;

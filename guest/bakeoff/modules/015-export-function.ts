@@ -1,0 +1,3 @@
+// refused: module syntax
+export async function run(): Promise<number> { return 1; }
+return await run();

@@ -1,0 +1,4 @@
+// refused: module syntax
+const a: number = 1;
+export { a };
+return a;

@@ -1,0 +1,4 @@
+// refused: module syntax
+type A = string;
+export type { A };
+return 1;

@@ -1,0 +1,3 @@
+// refused: module syntax
+export * from "./x";
+return 1;

@@ -1,0 +1,3 @@
+// refused: module syntax
+const a: number = 1;
+export = a;

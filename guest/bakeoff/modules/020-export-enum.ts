@@ -1,0 +1,3 @@
+// refused: module syntax
+export enum E { A, B }
+return E.B;

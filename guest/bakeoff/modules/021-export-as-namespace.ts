@@ -1,0 +1,3 @@
+// refused: module syntax
+export as namespace Foo;
+return 1;

@@ -1,0 +1,3 @@
+// refused: module syntax
+export declare const x: number;
+return 1;

@@ -1,0 +1,5 @@
+// refused: module syntax
+if (true) {
+  import x from "y";
+}
+return 1;

@@ -1,0 +1,3 @@
+// refused: module syntax
+export {};
+return 1;

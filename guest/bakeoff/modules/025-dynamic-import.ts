@@ -1,0 +1,3 @@
+// refused: module syntax
+const fs: any = await import("node:fs");
+return Object.keys(fs);

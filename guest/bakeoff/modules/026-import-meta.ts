@@ -1,0 +1,2 @@
+// refused: module syntax
+return import.meta.url as string;

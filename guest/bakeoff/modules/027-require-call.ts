@@ -1,0 +1,4 @@
+// refused: module syntax
+declare function require(x: string): any;
+const fs = require("fs");
+return typeof fs;

@@ -1,0 +1,95 @@
+/** An image: the engine's module with a guest already evaluated in its memory, and the facts a host needs of it. */
+import { createHash } from "node:crypto";
+
+import { BuildInstance } from "./instance.mjs";
+import { withInitialMemory } from "./wasm_rewrite.mjs";
+
+/** The engine's functions that the host calls; all others are left out of an image. */
+const HOST_EXPORTS = [
+  "memory",
+  "__stack_pointer",
+  "JS_Eval2",
+  "qjs_call",
+  "qjs_dup_value",
+  "qjs_execute_pending_job",
+  "qjs_free_cstring",
+  "qjs_free_value",
+  "qjs_get_context_ptr",
+  "qjs_get_exception",
+  "qjs_get_float64",
+  "qjs_get_string_len",
+  "qjs_get_undefined",
+  "qjs_get_value_ptr",
+  "qjs_is_exception",
+  "qjs_get_bool",
+  "qjs_new_error",
+  "qjs_new_string",
+  "qjs_new_uint8_array",
+  "qjs_set_memory_limit",
+  "qjs_set_prop_string",
+  "qjs_throw",
+  "wasm_free",
+  "wasm_malloc",
+];
+
+const SCRATCH_BYTES = 256;
+
+/**
+ * Evaluate `bundle`, whose value is a function `(globalThis, host)` that returns the entries, and freeze the result.
+ */
+export function buildImage({ engine, bundle, name, hostFunctions, entries }) {
+  const module = new WebAssembly.Module(engine);
+  // Compiled in an instance of its own: the parser's garbage must not end up in the image.
+  const bytecode = new BuildInstance(module).compile(bundle, name);
+  const instance = new BuildInstance(module);
+  const install = instance.run(bytecode);
+  const globalThisHandle = instance.exports.qjs_get_global();
+  const result = instance.call(install, [globalThisHandle, instance.hostObject(hostFunctions)]);
+  const handles = Object.fromEntries(entries.map((entry) => [entry, instance.property(result, entry)]));
+  const randomState = findRandomState(instance);
+  // For the arguments and lengths that pass between host and engine: saves them an allocation each.
+  const scratch = instance.exports.wasm_malloc(SCRATCH_BYTES);
+  instance.finish();
+  const memory = instance.memory();
+  const wasm = withInitialMemory(engine, memory, instance.exports.__stack_pointer.value, HOST_EXPORTS);
+  return {
+    wasm,
+    facts: {
+      sha256: createHash("sha256").update(wasm).digest("hex"),
+      entries: handles,
+      heapBytes: instance.heapBytes(),
+      memoryBytes: memory.length,
+      randomState,
+      scratch,
+      stackPointer: instance.exports.__stack_pointer.value,
+    },
+  };
+}
+
+/**
+ * The address of `Math.random`'s state, an xorshift64* generator inside the context. Every cell starts from the same
+ * memory, so the host writes a seed of its own there.
+ */
+function findRandomState(instance) {
+  const drawRandom = instance.compile("Math.random()", "random.js");
+  // Once beforehand, so that the run that is compared allocates nothing new.
+  instance.run(drawRandom);
+  const before = new DataView(instance.memory().buffer);
+  instance.run(drawRandom);
+  const after = new DataView(instance.memory().buffer);
+  const found = [];
+  for (let at = 0; at + 8 <= before.byteLength; at += 8) {
+    const state = before.getBigUint64(at, true);
+    if (state !== 0n && after.getBigUint64(at, true) === xorshift(state)) found.push(at);
+  }
+  if (found.length !== 1) throw new Error(`expected one random state in the engine's memory, found ${found.length}`);
+  return found[0];
+}
+
+function xorshift(state) {
+  let x = state;
+  x ^= x >> 12n;
+  x ^= BigInt.asUintN(64, x << 25n);
+  x ^= x >> 27n;
+  return x;
+}

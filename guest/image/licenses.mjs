@@ -1,0 +1,40 @@
+/** The licences of other people's work that ends up in the assets, as one text. */
+import { readdir, readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+
+const GUEST = new URL("../", import.meta.url);
+// Builds the assets, but no part of it is in them.
+const BUILD_TOOLS = new Set(["esbuild"]);
+const LICENSE_FILE = /^licen[cs]e/i;
+const RULE = "=".repeat(78);
+
+/** The licence texts of all packages but the build tools, and of the packages they need. */
+export async function licenseTexts() {
+  const packages = new Map();
+  const { dependencies } = await readPackage(GUEST);
+  await collect(Object.keys(dependencies).filter((name) => !BUILD_TOOLS.has(name)), packages);
+  const names = [...packages.keys()].sort();
+  const sections = names.map((name) => `${RULE}\n${packages.get(name)}\n`);
+  return `Software of others inside the files of this folder, and its licences.\n\n${sections.join("\n")}`;
+}
+
+async function collect(names, packages) {
+  for (const name of names) {
+    if (packages.has(name)) continue;
+    const folder = new URL(`node_modules/${name}/`, GUEST);
+    const { version, license, dependencies = {} } = await readPackage(folder);
+    packages.set(name, `${name} ${version} (${license})\n${RULE}\n\n${await readLicense(folder)}`);
+    await collect(Object.keys(dependencies), packages);
+  }
+}
+
+async function readPackage(folder) {
+  return JSON.parse(await readFile(new URL("package.json", folder), "utf8"));
+}
+
+async function readLicense(folder) {
+  const files = (await readdir(folder)).filter((file) => LICENSE_FILE.test(file)).sort();
+  if (files.length === 0) throw new Error(`there is no licence file in ${fileURLToPath(folder)}`);
+  const texts = await Promise.all(files.map((file) => readFile(new URL(file, folder), "utf8")));
+  return texts.map((text) => text.replaceAll("\r\n", "\n").trim()).join("\n\n");
+}

@@ -1,0 +1,27 @@
+/** What the host learns of an error that ended a cell, as plain JSON. */
+import { quoteJson } from "./intrinsics.js";
+import { errorText, isErrorValue, textProperty, toTextOrNote } from "./values.js";
+
+/** The first words of every refusal of module access; the host tells the reason by them. */
+export const MODULES_DISABLED = "module access is disabled in cells";
+
+/** JSON text `{message, stack, memory, modules}` for any thrown value; never throws for want of sense in it. */
+export function describeFailure(thrown) {
+  if (!isErrorValue(thrown)) {
+    const message = `thrown: ${toTextOrNote(thrown)}`;
+    return quoteJson({ __proto__: null, message, stack: "", memory: false, modules: false });
+  }
+  const message = textProperty(thrown, "message");
+  return quoteJson({
+    __proto__: null,
+    message: errorText(thrown),
+    stack: textProperty(thrown, "stack"),
+    memory: message === "out of memory" && textProperty(thrown, "name") === "InternalError",
+    modules: message.length >= MODULES_DISABLED.length && startsWith(message, MODULES_DISABLED),
+  });
+}
+
+function startsWith(text, prefix) {
+  for (let index = 0; index < prefix.length; index++) if (text[index] !== prefix[index]) return false;
+  return true;
+}

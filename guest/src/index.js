@@ -1,0 +1,52 @@
+/**
+ * The guest: everything a cell sees, and the few entries by which the host drives it.
+ *
+ * `install` runs once, while the image is built. The host functions it receives and the entries it returns stay in
+ * closures: a cell finds no way to them. docs/cells.md describes what a cell may use.
+ */
+import { describeFailure, MODULES_DISABLED } from "./failures.js";
+import { Error, isArray, parseJson } from "./intrinsics.js";
+import { define, installOutput } from "./output.js";
+import { createRequests } from "./requests.js";
+import { installTimers } from "./timers.js";
+import { toJson } from "./values.js";
+import { installWebApis } from "./web/index.js";
+
+export function install(global, host) {
+  installWebApis(global, { randomBytes: host.random });
+  installOutput(global, host.output);
+  const { untilNextTimer, fireTimer } = installTimers(global);
+  const { request, yieldControl, deliver } = createRequests(host.request, host.pause);
+  define(global, "yield_control", yieldControl);
+  define(global, "require", (name) => {
+    throw new Error(`${MODULES_DISABLED}: require(${toJson(name)})`);
+  });
+
+  return {
+    /** Run the cell: `main` is the program as an async function. */
+    async start(main) {
+      let json;
+      try {
+        json = toJson(await main());
+      } catch (error) {
+        host.failed(describeFailure(error));
+        return;
+      }
+      host.completed(json);
+    },
+    /** Define global functions that send host requests, from JSON text `["name", ...]`. */
+    defineFunctions(json) {
+      const names = parseJson(json);
+      if (!isArray(names)) return;
+      for (let index = 0; index < names.length; index++) {
+        const name = names[index];
+        const send = (input) => request(name, input, send);
+        define(global, name, send);
+      }
+    },
+    deliver,
+    describeFailure,
+    fireTimer,
+    untilNextTimer,
+  };
+}

@@ -1,0 +1,65 @@
+/**
+ * The guest's own copies of the intrinsics it needs.
+ *
+ * They are taken while the image is built, before any cell exists: a program that later overwrites `JSON`,
+ * `Promise` or `Array.prototype` breaks only itself. Guest code uses no array iteration, no spread and no
+ * `push`, and keeps its tables in objects without a prototype, so nothing a program defines on a prototype runs
+ * inside the guest.
+ */
+const { apply } = Reflect;
+const uncurryThis = Function.prototype.bind.bind(Function.prototype.call);
+
+export const reflectApply = apply;
+export const { getPrototypeOf } = Reflect;
+export const {
+  Array: { isArray },
+  ArrayBuffer: { isView },
+  Date: { now: currentTimeMs },
+  Error: { captureStackTrace, isError },
+  JSON: { parse: parseJson, stringify: quoteJson },
+  Object: { defineProperty, keys: enumerableKeys },
+} = globalThis;
+export const { Error, Number, Promise, RangeError, String, TypeError } = globalThis;
+
+const typedArrayPrototype = getPrototypeOf(Uint8Array.prototype);
+const getter = (prototype, name) => uncurryThis(Object.getOwnPropertyDescriptor(prototype, name).get);
+export const typedArrayName = getter(typedArrayPrototype, Symbol.toStringTag);
+export const typedArrayLength = getter(typedArrayPrototype, "length");
+export const arrayBufferBytes = getter(ArrayBuffer.prototype, "byteLength");
+export const dataViewBytes = getter(DataView.prototype, "byteLength");
+export const mapSize = getter(Map.prototype, "size");
+export const setSize = getter(Set.prototype, "size");
+export const mapForEach = uncurryThis(Map.prototype.forEach);
+export const setHas = uncurryThis(Set.prototype.has);
+export const setForEach = uncurryThis(Set.prototype.forEach);
+export const dateToIso = uncurryThis(Date.prototype.toISOString);
+export const dateValue = uncurryThis(Date.prototype.getTime);
+export const bigintToText = uncurryThis(BigInt.prototype.toString);
+export const symbolToText = uncurryThis(Symbol.prototype.toString);
+export const numberOf = uncurryThis(Number.prototype.valueOf);
+export const stringOf = uncurryThis(String.prototype.valueOf);
+export const booleanOf = uncurryThis(Boolean.prototype.valueOf);
+export const tagOf = uncurryThis(Object.prototype.toString);
+export const toWellFormed = uncurryThis(String.prototype.toWellFormed);
+export const sliceText = uncurryThis(String.prototype.slice);
+export const regExpToText = uncurryThis(RegExp.prototype.toString);
+export const weakMapHas = uncurryThis(WeakMap.prototype.has);
+export const weakSetHas = uncurryThis(WeakSet.prototype.has);
+
+/** Prototypes of the objects whose state is in internal slots and whose mapping depends on it. */
+export const slottedPrototypes = new Set([
+  typedArrayPrototype,
+  ArrayBuffer.prototype,
+  BigInt.prototype,
+  Boolean.prototype,
+  DataView.prototype,
+  Date.prototype,
+  Map.prototype,
+  Number.prototype,
+  Promise.prototype,
+  RegExp.prototype,
+  Set.prototype,
+  String.prototype,
+  WeakMap.prototype,
+  WeakSet.prototype,
+]);

@@ -1,0 +1,72 @@
+/** `text`, `json` and `console`: what a cell says besides its value, in the order of the calls. */
+import { defineProperty, String } from "./intrinsics.js";
+import { toJson, toText, toTextOrNote } from "./values.js";
+
+/** Define the output functions on `global`; `emit(kind, content)` hands one item to the host. */
+export function installOutput(global, emit) {
+  const text = (value) => {
+    emit("text", toText(value));
+  };
+  const json = (value) => {
+    emit("json", toJson(value));
+  };
+  define(global, "text", text);
+  define(global, "json", json);
+  define(global, "console", createConsole(text));
+}
+
+function createConsole(text) {
+  const log = function () {
+    text(format(arguments));
+  };
+  const console = {
+    assert(condition) {
+      if (condition) return;
+      let message = "Assertion failed";
+      for (let index = 1; index < arguments.length; index++) message += ` ${toTextOrNote(arguments[index])}`;
+      text(message);
+    },
+  };
+  // Programs log in many ways; each becomes text, none may fail for want of a method.
+  const speaking = ["log", "info", "warn", "error", "debug", "trace", "dir", "dirxml", "table", "group", "groupCollapsed"];
+  const silent = ["groupEnd", "time", "timeEnd", "timeLog", "count", "countReset", "clear"];
+  for (let index = 0; index < speaking.length; index++) console[speaking[index]] = log;
+  for (let index = 0; index < silent.length; index++) console[silent[index]] = () => {};
+  return console;
+}
+
+/** The arguments as one line, with the placeholders of the console standard in the first. */
+function format(values) {
+  if (values.length === 0) return "";
+  let next = 1;
+  let line = typeof values[0] === "string" ? fillPlaceholders(values[0]) : toTextOrNote(values[0]);
+  for (; next < values.length; next++) line += ` ${toTextOrNote(values[next])}`;
+  return line;
+
+  function fillPlaceholders(template) {
+    if (values.length === 1) return template;
+    let filled = "";
+    for (let index = 0; index < template.length; index++) {
+      const kind = template[index] === "%" ? template[index + 1] : undefined;
+      if (kind === "%") filled += "%";
+      else if (kind === "c" && next < values.length) next++;
+      else if (kind !== undefined && next < values.length && isPlaceholder(kind)) filled += toTextOrNote(values[next++]);
+      else {
+        filled += template[index];
+        continue;
+      }
+      index++;
+    }
+    return filled;
+  }
+}
+
+function isPlaceholder(kind) {
+  return kind === "s" || kind === "d" || kind === "i" || kind === "f" || kind === "j" || kind === "o" || kind === "O";
+}
+
+/** A global like a browser's: not enumerable, and a program may replace it for itself. */
+export function define(global, name, value) {
+  if (typeof value === "function") defineProperty(value, "name", { __proto__: null, value: String(name) });
+  defineProperty(global, name, { __proto__: null, value, enumerable: false, writable: true, configurable: true });
+}

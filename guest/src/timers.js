@@ -1,0 +1,105 @@
+/**
+ * Timers: the guest keeps them, the host only wakes it.
+ *
+ * Due times are wall-clock milliseconds, so that a timer survives a snapshot and fires late rather than never.
+ */
+import { currentTimeMs, defineProperty, Number, RangeError, reflectApply, TypeError } from "./intrinsics.js";
+import { define } from "./output.js";
+
+const MAX_TIMERS = 10_000;
+const MAX_DELAY_MS = 2_147_483_647;
+
+/** Define the timer functions on `global` and give the host its two entries. */
+export function installTimers(global) {
+  const timers = { __proto__: null };
+  // The same timers by due time, linked through `previous` and `next`; of two with one due time, the older is first.
+  const line = { __proto__: null, first: undefined, last: undefined };
+  let count = 0;
+  let lastId = 0;
+
+  function add(callback, delay, args, repeatEveryMs) {
+    if (typeof callback !== "function") throw new TypeError("a timer needs a function to call");
+    if (count >= MAX_TIMERS) throw new RangeError(`more than ${MAX_TIMERS} timers at once`);
+    const id = ++lastId;
+    timers[id] = { __proto__: null, id, callback, args, due: 0, repeatEveryMs, previous: undefined, next: undefined };
+    queue(timers[id], delay);
+    count++;
+    return id;
+  }
+
+  function remove(id) {
+    const key = Number(id);
+    if (timers[key] === undefined) return;
+    unqueue(timers[key]);
+    delete timers[key];
+    count--;
+  }
+
+  define(global, "setTimeout", function (callback, delay) {
+    return add(callback, delayMs(delay), rest(arguments), undefined);
+  });
+  define(global, "setInterval", function (callback, delay) {
+    const every = delayMs(delay) || 1;
+    return add(callback, every, rest(arguments), every);
+  });
+  define(global, "clearTimeout", (id) => remove(id));
+  define(global, "clearInterval", (id) => remove(id));
+
+  function queue(timer, delay) {
+    timer.due = currentTimeMs() + delay;
+    // From the end: most timers are due after those that wait already.
+    let previous = line.last;
+    while (previous !== undefined && previous.due > timer.due) previous = previous.previous;
+    link(timer, previous === undefined ? line.first : previous.next);
+    link(previous, timer);
+  }
+
+  function unqueue(timer) {
+    link(timer.previous, timer.next);
+  }
+
+  function link(previous, next) {
+    if (previous === undefined) line.first = next;
+    else previous.next = next;
+    if (next === undefined) line.last = previous;
+    else next.previous = previous;
+  }
+
+  return {
+    __proto__: null,
+    /** Milliseconds until the next timer is due, or -1 without one. */
+    untilNextTimer() {
+      const next = line.first;
+      if (next === undefined) return -1;
+      const left = next.due - currentTimeMs();
+      return left > 0 ? left : 0;
+    },
+    /** Run the earliest timer that is due. One per call: the host drains promise jobs in between. */
+    fireTimer() {
+      const next = line.first;
+      if (next === undefined || next.due > currentTimeMs()) return false;
+      if (next.repeatEveryMs === undefined) remove(next.id);
+      else {
+        unqueue(next);
+        queue(next, next.repeatEveryMs);
+      }
+      reflectApply(next.callback, undefined, next.args);
+      return true;
+    },
+  };
+}
+
+function delayMs(delay) {
+  const value = Number(delay);
+  if (!(value > 0)) return 0;
+  return value > MAX_DELAY_MS ? MAX_DELAY_MS : value;
+}
+
+function rest(args) {
+  const extra = [];
+  for (let index = 2; index < args.length; index++) {
+    // Not an assignment: a setter that a program put on Array.prototype must not see the arguments.
+    defineProperty(extra, index - 2, { __proto__: null, value: args[index], writable: true, enumerable: true, configurable: true });
+  }
+  return extra;
+}

@@ -1,0 +1,174 @@
+"""The `tools.codeMode` contract: defaults, clamps, boolean shorthand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, TypeVar, cast, get_args
+
+from nacre.errors import ConfigError
+
+Language = Literal["javascript", "typescript"]
+Runtime = Literal["quickjs-wasi"]
+Mode = Literal["only"]
+
+LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
+
+_Text = TypeVar("_Text", bound=str)
+
+_MAX_SHOWN_VALUE = 60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NumberLimit:
+    """A numeric setting: its key in the config file, its default, and what it is clamped to."""
+
+    key: str
+    default: int
+    least: int
+    most: int
+
+    def clamp(self, number: int) -> int:
+        return max(self.least, min(number, self.most))
+
+
+def _number(key: str, default: int, least: int, most: int) -> NumberLimit:
+    return NumberLimit(key=key, default=default, least=least, most=most)
+
+
+LIMITS: Final[Mapping[str, NumberLimit]] = MappingProxyType(
+    {
+        "timeout_ms": _number("timeoutMs", 10_000, 100, 60_000),
+        "memory_limit_bytes": _number("memoryLimitBytes", 67_108_864, 1_048_576, 1_073_741_824),
+        "max_output_bytes": _number("maxOutputBytes", 65_536, 1_024, 10_485_760),
+        "max_snapshot_bytes": _number("maxSnapshotBytes", 10_485_760, 1_024, 268_435_456),
+        "max_pending_tool_calls": _number("maxPendingToolCalls", 16, 1, 128),
+        "snapshot_ttl_seconds": _number("snapshotTtlSeconds", 900, 1, 86_400),
+        # Clamped to `maxSearchLimit` as well.
+        "search_default_limit": _number("searchDefaultLimit", 8, 1, 50),
+        "max_search_limit": _number("maxSearchLimit", 50, 1, 50),
+    }
+)
+"""The numeric fields of `CodeModeConfig` by name: the one place where these numbers stand."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CodeModeConfig:
+    """The settings under `tools.codeMode`, complete and within their limits."""
+
+    enabled: bool = False
+    runtime: Runtime = "quickjs-wasi"
+    mode: Mode = "only"
+    languages: tuple[Language, ...] = LANGUAGES
+    timeout_ms: int = LIMITS["timeout_ms"].default
+    memory_limit_bytes: int = LIMITS["memory_limit_bytes"].default
+    max_output_bytes: int = LIMITS["max_output_bytes"].default
+    max_snapshot_bytes: int = LIMITS["max_snapshot_bytes"].default
+    max_pending_tool_calls: int = LIMITS["max_pending_tool_calls"].default
+    snapshot_ttl_seconds: int = LIMITS["snapshot_ttl_seconds"].default
+    search_default_limit: int = LIMITS["search_default_limit"].default
+    max_search_limit: int = LIMITS["max_search_limit"].default
+
+
+FIELDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "enabled": "enabled",
+        "runtime": "runtime",
+        "mode": "mode",
+        "languages": "languages",
+        **{limit.key: name for name, limit in LIMITS.items()},
+    }
+)
+"""Every key that the config file may hold, and the field of `CodeModeConfig` that it sets."""
+
+
+def code_mode_config_from(value: object, *, path: str = "tools.codeMode") -> CodeModeConfig:
+    """Read what the config file has under `path`: nothing, a boolean or an object.
+
+    A number out of range is clamped; raises ConfigError for a wrong type or an unknown key.
+    """
+    if value is None:
+        return CodeModeConfig()
+    if isinstance(value, bool):
+        return CodeModeConfig(enabled=value)
+    if not isinstance(value, Mapping):
+        raise _refused(path, value, "true, false and an object")
+    settings = cast("Mapping[object, object]", value)
+    for key in settings:
+        if key not in FIELDS:
+            raise _unknown_key(path, key)
+    numbers = {
+        name: _read_number(settings.get(limit.key, limit.default), limit, f"{path}.{limit.key}")
+        for name, limit in LIMITS.items()
+    }
+    numbers["search_default_limit"] = min(
+        numbers["search_default_limit"], numbers["max_search_limit"]
+    )
+    return CodeModeConfig(
+        enabled=_read_switch(settings.get("enabled", False), f"{path}.enabled"),
+        runtime=_read_only_value(settings, "runtime", "quickjs-wasi", path),
+        mode=_read_only_value(settings, "mode", "only", path),
+        languages=_read_languages(settings.get("languages", LANGUAGES), f"{path}.languages"),
+        **numbers,
+    )
+
+
+def _read_switch(value: object, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise _refused(path, value, "true and false")
+    return value
+
+
+def _read_only_value(
+    settings: Mapping[object, object], key: str, allowed: _Text, path: str
+) -> _Text:
+    value = settings.get(key, allowed)
+    if value != allowed:
+        raise _refused(f"{path}.{key}", value, f"only {json.dumps(allowed)}")
+    return allowed
+
+
+def _read_languages(value: object, path: str) -> tuple[Language, ...]:
+    allowed = 'a list of "javascript", "typescript" or both'
+    items = cast("list[object]", value if isinstance(value, (list, tuple)) else [])
+    if not items:
+        raise _refused(path, cast("object", value), allowed)
+    chosen: list[Language] = []
+    for index, item in enumerate(items):
+        if item not in LANGUAGES:
+            raise _refused(f"{path}[{index}]", item, '"javascript" and "typescript"')
+        chosen.append(item)
+    return tuple(dict.fromkeys(chosen))
+
+
+def _read_number(value: object, limit: NumberLimit, path: str) -> int:
+    # A boolean is an int to Python; 500.0 is how some writers of JSON spell 500.
+    if isinstance(value, float) and value.is_integer():
+        return limit.clamp(int(value))
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _refused(path, value, f"whole numbers from {limit.least} to {limit.most}")
+    return limit.clamp(value)
+
+
+def _refused(path: str, value: object, allowed: str) -> ConfigError:
+    return ConfigError(path, f"is {_shown(value)}; allowed: {allowed}")
+
+
+def _unknown_key(path: str, key: object) -> ConfigError:
+    # Only on the way to an error, so that a sound config does not pay for the import.
+    from difflib import get_close_matches
+
+    by_lower_case = {known.lower(): known for known in FIELDS}
+    near = get_close_matches(str(key).lower(), by_lower_case, n=1)
+    hint = f"did you mean `{by_lower_case[near[0]]}`?" if near else f"known: {', '.join(FIELDS)}"
+    return ConfigError(path, f"has the unknown key {_shown(key)}; {hint}")
+
+
+def _shown(value: object) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = f"of type {type(value).__name__}"
+    return text if len(text) <= _MAX_SHOWN_VALUE else f"{text[:_MAX_SHOWN_VALUE]}…"

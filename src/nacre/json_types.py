@@ -1,0 +1,189 @@
+"""JSON values: their type, and an encoder and a decoder that refuse what is not JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
+JsonObject: TypeAlias = dict[str, JsonValue]
+
+# Far below where either side's parser runs out of stack, far above what real data needs.
+MAX_JSON_DEPTH = 256
+
+_Container: TypeAlias = dict[object, object] | list[object]
+_CONTAINERS = (dict, list, tuple)
+_SCALARS = (str, int, float, type(None))
+_EXACT_SCALARS = frozenset((*_SCALARS, bool))
+_PLAIN_KEY = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
+_MAX_SHOWN_KEY = 60
+
+
+class NotJsonError(ValueError):
+    """A value that JSON cannot hold, or bytes that are not JSON; `path` says where (`$.a[3]`)."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path = path
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.problem}"
+
+
+def encode_json(value: object) -> bytes:
+    """Compact UTF-8; raises NotJsonError that says which part of the value is not JSON.
+
+    As in `json.dumps`, a tuple is an array and a number, boolean or None is taken as a key's text.
+    Half a surrogate pair has no UTF-8 form and becomes U+FFFD.
+    """
+    try:
+        text = _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        _explain(value)
+        # The walk found every part in order: a caller near the stack's end, or an odd subclass.
+        raise NotJsonError("$", f"cannot be written as JSON: {error}") from error
+    _refuse_if_too_deep(value, openings=text.count("[") + text.count("{"))
+    return _to_utf8(text)
+
+
+def decode_json(data: bytes) -> JsonValue:
+    """The value that the bytes hold; whatever comes out of here, `encode_json` accepts.
+
+    Raises NotJsonError for anything that is not strict JSON in UTF-8, or too deep, or too large a
+    number for Python. Half a surrogate pair (`"\\ud800"`) becomes U+FFFD.
+    """
+    try:
+        value = _decode(data.decode())
+        _refuse_if_too_deep(value, openings=data.count(b"[") + data.count(b"{"))
+        if b"\\ud" in data or b"\\uD" in data:
+            value = _decode(_to_utf8(_ENCODER.encode(value)).decode())
+    except NotJsonError:
+        raise
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        raise NotJsonError("$", f"is not JSON: {error}") from error
+    return value
+
+
+def _finite_float(literal: str) -> float:
+    number = float(literal)
+    if math.isinf(number):
+        raise ValueError(f"the number {literal[:_MAX_SHOWN_KEY]} is too large")
+    return number
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+# Made once: `json.dumps` and `json.loads` with options would make one per call.
+_ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+_DECODER = json.JSONDecoder(parse_float=_finite_float, parse_constant=_refuse_constant)
+
+
+def _decode(text: str) -> JsonValue:
+    return cast("JsonValue", _DECODER.decode(text))
+
+
+def _to_utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # By way of UTF-16, so that two halves which stand side by side become one character.
+        halves = text.encode("utf-16-le", "surrogatepass")
+        return halves.decode("utf-16-le", "replace").encode()
+
+
+def _too_deep() -> NotJsonError:
+    return NotJsonError("$", f"is nested more than {MAX_JSON_DEPTH} levels deep")
+
+
+def _refuse_if_too_deep(value: object, *, openings: int) -> None:
+    """Only for a value without cycles; `openings` is at least the number of its containers."""
+    if openings <= MAX_JSON_DEPTH:
+        return
+    level = [cast("_Container", value)]
+    for _ in range(MAX_JSON_DEPTH):
+        # Written out for speed: this is most of what a large value costs on top of `json`.
+        level = [
+            part
+            for container in level
+            for part in (container.values() if isinstance(container, dict) else container)
+            if type(part) not in _EXACT_SCALARS and isinstance(part, _CONTAINERS)
+        ]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _explain(value: object) -> None:
+    """Walk the value in order and raise NotJsonError at the first part that is not JSON."""
+    # A stack of our own, each entry with the id of its container: no depth is too great for it.
+    todo: list[tuple[int, Iterator[tuple[str, object]]]] = [(0, iter([("$", value)]))]
+    entered: set[int] = set()
+    while todo:
+        owner, parts = todo[-1]
+        path, part = next(parts, (None, None))
+        if path is None:
+            todo.pop()
+            entered.discard(owner)
+        elif not _is_container(part):
+            problem = _problem_with(part)
+            if problem:
+                raise NotJsonError(path, problem)
+        elif id(part) in entered:
+            raise NotJsonError(path, "is a part of itself")
+        elif len(todo) > MAX_JSON_DEPTH:
+            raise _too_deep()
+        else:
+            entered.add(id(part))
+            todo.append((id(part), _parts(path, part)))
+
+
+def _is_container(part: object) -> bool:
+    return isinstance(part, _CONTAINERS)
+
+
+def _parts(path: str, container: object) -> Iterator[tuple[str, object]]:
+    if not isinstance(container, dict):
+        for index, part in enumerate(cast("list[object]", container)):
+            yield f"{path}[{index}]", part
+        return
+    for key, part in cast("dict[object, object]", container).items():
+        problem = _problem_with(key)
+        if problem:
+            raise NotJsonError(path, f"has a key that {problem}")
+        yield _member_path(path, str(key)), part
+
+
+def _problem_with(scalar: object) -> str:
+    """Why this is not a JSON string, number, boolean or null; empty when it is one."""
+    if not isinstance(scalar, _SCALARS):
+        return f"is of type {_type_name(scalar)}, which JSON has not"
+    if isinstance(scalar, float) and not math.isfinite(scalar):
+        return f"is {float(scalar)!r}, which is not a JSON number"
+    if isinstance(scalar, int):
+        try:
+            int.__repr__(scalar)
+        except ValueError as error:
+            return f"is too large an integer: {error}"
+    return ""
+
+
+def _member_path(path: str, key: str) -> str:
+    shown = key if len(key) <= _MAX_SHOWN_KEY else f"{key[:_MAX_SHOWN_KEY]}…"
+    if _PLAIN_KEY.fullmatch(shown):
+        return f"{path}.{shown}"
+    return f"{path}[{json.dumps(shown)}]"
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"

@@ -1,0 +1,197 @@
+"""One burst of guest code inside a worker: what it may use, what it said, how it ended.
+
+A burst runs from a command of the supervisor until the program has nothing left to do but wait.
+Output leaves the worker at once, so that it is not lost with the worker; requests are collected and
+leave together at the end of the burst, so that a runaway loop is stopped before any of them is sent.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+from nacre.sandbox.host_calls import MODULES_DISABLED
+from nacre.sandbox.vm import GuestError, OutOfMemory, Vm
+from nacre.sandbox.wasm_runtime import StopGuest, WasmTrap
+from nacre.sandbox.worker_protocol import Event, encode_frame
+
+# An item of output costs the host more than its text.
+_OUTPUT_ITEM_BYTES: Final = 16
+_STACK_POSITION = re.compile(r"at (?:.* \()?cell\.[jt]s:(\d+):(\d+)\)?")
+
+
+class BurstFailure:
+    """Why a cell is over."""
+
+    def __init__(self, reason: str, message: str, *, stack: str = "") -> None:
+        self.reason = reason
+        self.message = message
+        self.stack = stack
+
+    def fields(self) -> dict[str, object]:
+        """The failure as fields of a frame."""
+        return {"reason": self.reason, "message": self.message, "stack": self.stack}
+
+
+class Burst:
+    """Listens to the guest of this worker; the same object serves all its cells in turn."""
+
+    def __init__(self, send: Callable[[bytes], None], is_called_off: Callable[[], bool]) -> None:
+        self._send = send
+        self._is_called_off = is_called_off
+        self.stop: BurstFailure | None = None
+        self._forget()
+        self.renew({"budgetMs": 0, "maxRequests": 0})
+        self._output_left = 0
+        self._max_output = 0
+
+    def begin(self, fields: dict[str, Any]) -> None:
+        """Prepare for another cell, fresh or restored."""
+        self._forget()
+        self._output_left = fields["outputBytesLeft"]
+        self._max_output = fields["maxOutputBytes"]
+        # Requests and yields that were open when the cell was suspended.
+        self._open: set[int] = set(fields.get("open", ()))
+        self.renew(fields)
+
+    def renew(self, fields: dict[str, Any]) -> None:
+        """Prepare for another burst of the same cell."""
+        self._started = time.monotonic()
+        self._deadline = self._started + fields["budgetMs"] / 1000
+        self._max_requests = fields["maxRequests"]
+        self._open.difference_update(fields.get("settled", ()))
+        self._requests: list[bytes] = []
+        self._pause: tuple[int, str] | None = None
+        self.stop = None
+
+    def _forget(self) -> None:
+        self.value: bytes | None = None
+        self.failure: BurstFailure | None = None
+        self._open = set()
+
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether an answer from the host can still come."""
+        return bool(self._open)
+
+    def busy_ms(self) -> float:
+        """How long this burst has run."""
+        return (time.monotonic() - self._started) * 1000
+
+    def parked_json(self, timer_ms: float | None) -> bytes:
+        """What the supervisor has to know when the program waits."""
+        pause = None if self._pause is None else {"id": self._pause[0], "reason": self._pause[1]}
+        rest = {"timerMs": timer_ms, "pause": pause, "busyMs": self.busy_ms()}
+        # The payloads are JSON already; parsing them here would only be work done twice.
+        return b'{"requests":[%b],%b' % (b",".join(self._requests), json.dumps(rest)[1:].encode())
+
+    def unhandled(self, vm: Vm) -> BurstFailure | None:
+        """A rejected promise that nobody handled fails the cell, whatever it returned."""
+        described = vm.unhandled_failure()
+        if described is None:
+            return None
+        return failure_from(described, reason="unhandled_rejection")
+
+    # GuestListener.
+
+    def output(self, kind: str, content: bytes) -> None:
+        self._spend(len(content) + _OUTPUT_ITEM_BYTES, "output")
+        self._send(encode_frame(Event.OUTPUT, {"kind": kind}, content))
+
+    def request(self, request_id: int, method: str, payload: bytes) -> None:
+        if len(self._requests) >= self._max_requests:
+            self._stop(
+                "too_many_pending_tool_calls",
+                f"the program has more than {self._max_requests} requests waiting; none of this "
+                "burst was sent; await some before you start more",
+            )
+        head = json.dumps([request_id, method])[:-1].encode()
+        self._requests.append(b"%b,%b]" % (head, payload))
+        self._open.add(request_id)
+
+    def pause(self, request_id: int, reason: str) -> None:
+        self._open.add(request_id)
+        if self._pause is None:
+            self._pause = (request_id, reason)
+
+    def completed(self, value: bytes) -> None:
+        self._spend(len(value), "value")
+        self.value = value
+
+    def failed(self, failure: bytes) -> None:
+        self.failure = failure_from(failure, reason="guest_error")
+
+    def interrupt(self) -> None:
+        if time.monotonic() >= self._deadline:
+            self._stop("timeout", "the program used up its time")
+        if self._is_called_off():
+            self._stop("aborted", "the run was aborted")
+
+    def _spend(self, size: int, what: str) -> None:
+        if size > self._output_left:
+            self._stop(
+                "output_limit_exceeded",
+                f"the {what} of {size} bytes does not fit: {self._output_left} of "
+                f"{self._max_output} bytes are left (maxOutputBytes); return or print less",
+            )
+        self._output_left -= size
+
+    def _stop(self, reason: str, message: str) -> NoReturn:
+        self.stop = BurstFailure(reason, message)
+        raise StopGuest
+
+
+def run_guest(
+    burst: Burst, action: Callable[[], None], *, source: bytes = b""
+) -> BurstFailure | None:
+    """Let guest code run; every way it can break down ends as a failure."""
+    try:
+        action()
+    except GuestError as error:
+        failure = failure_from(error.failure, reason="guest_error")
+        return _compile_failure(failure, source) if source else failure
+    except (OutOfMemory, MemoryError):
+        return BurstFailure("memory_limit_exceeded", "the program needs more memory than it may use")
+    except WasmTrap as trap:
+        if burst.stop is not None:
+            return burst.stop
+        if trap.stack_exhausted:
+            return BurstFailure("engine_trap", "the program exhausted the engine's stack")
+        return BurstFailure("engine_trap", f"the engine gave up: {trap}")
+    return None
+
+
+def failure_from(described: bytes, *, reason: str) -> BurstFailure:
+    """A failure from what the guest says of an error."""
+    fields = json.loads(described)
+    if fields["memory"]:
+        reason = "memory_limit_exceeded"
+    elif fields["modules"]:
+        reason = "module_access_denied"
+    return BurstFailure(reason, fields["message"], stack=fields["stack"])
+
+
+def _compile_failure(failure: BurstFailure, source: bytes) -> BurstFailure:
+    """A program that does not compile; one that does not because of a module statement says so."""
+    if not failure.message.startswith("SyntaxError"):
+        return failure
+    if "export" in failure.message or "import.meta" in failure.message or _follows_import(
+        failure.stack, source
+    ):
+        message = f"{MODULES_DISABLED}: {failure.message}"
+        return BurstFailure("module_access_denied", message, stack=failure.stack)
+    return BurstFailure("syntax_error", failure.message, stack=failure.stack)
+
+
+def _follows_import(stack: str, source: bytes) -> bool:
+    """Whether the engine stumbled right behind an `import` that it took for the keyword."""
+    found = _STACK_POSITION.search(stack)
+    if found is None:
+        return False
+    line, column = int(found[1]), int(found[2])
+    lines = source.decode(errors="replace").split("\n")[:line]
+    if len(lines) < line:
+        return False
+    before = "\n".join([*lines[:-1], lines[-1][: column - 1]])
+    return re.search(r"(?:^|[\s;{}()])import\s*$", before) is not None

@@ -1,0 +1,58 @@
+"""The raw Linux calls that Python has no function for."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+from functools import cache
+
+from nacre.sandbox.hardening.report import NotApplied
+
+
+def require_linux() -> None:
+    if sys.platform != "linux":
+        raise NotApplied(f"not available on {sys.platform}")
+
+
+def prctl(option: int, argument: int = 0) -> int:
+    """Raises OSError. The kernel insists on zeros for the arguments that are not used."""
+    return _checked(_libc().prctl(option, *_words(argument, 0, 0, 0)))
+
+
+def system_call(number: int, *arguments: int) -> int:
+    """Raises OSError. Buffers are passed as `ctypes.addressof(buffer)`."""
+    return _checked(_libc().syscall(*_words(number, *arguments)))
+
+
+def protect_memory(start: int, length: int, protection: int) -> None:
+    """Raises OSError."""
+    _checked(_libc().mprotect(*_words(start, length), protection))
+
+
+def explain(error: OSError) -> str:
+    """ENOSYS and EINVAL from these calls nearly always mean a kernel that is too old for them."""
+    text = f"{errno.errorcode.get(error.errno or 0, 'error')}: {error.strerror}"
+    if error.errno in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        return f"not available in this kernel ({text})"
+    return text
+
+
+def _words(*values: int) -> list[ctypes.c_ulong]:
+    # These functions are variadic: a bare int would be passed as 32 bits.
+    return [ctypes.c_ulong(value) for value in values]
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    return libc

@@ -1,0 +1,150 @@
+"""What the engine may ask of the host while guest code runs: the imports, by their stable names.
+
+One `HostCalls` serves all VMs of a worker, one VM at a time: callbacks can only be created before
+the worker is hardened.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from nacre.sandbox.wasm_runtime import Imports, Runtime
+
+if TYPE_CHECKING:
+    from nacre.sandbox.vm import Vm
+
+_WASI = "wasi_snapshot_preview1"
+_WASI_BAD_DESCRIPTOR = 8
+# The guest's `crypto` asks for no more at a time.
+_MAX_RANDOM_BYTES = 65536
+MODULES_DISABLED = "module access is disabled in cells"
+
+
+class GuestListener(Protocol):
+    """Who hears what a guest says. Each method may raise `StopGuest` to end the guest at once."""
+
+    def output(self, kind: str, content: bytes) -> None:
+        """One item of output; `kind` is text or json, `content` UTF-8 text or JSON."""
+        ...
+
+    def request(self, request_id: int, method: str, payload: bytes) -> None:
+        """A request for the host, `payload` as JSON; its answer is delivered later."""
+        ...
+
+    def pause(self, request_id: int, reason: str) -> None:
+        """The guest yields until the request of this id is answered."""
+        ...
+
+    def completed(self, value: bytes) -> None:
+        """The program ended with this JSON value."""
+        ...
+
+    def failed(self, failure: bytes) -> None:
+        """The program ended with an error, described in JSON."""
+        ...
+
+    def interrupt(self) -> None:
+        """Called every few thousand steps of guest code."""
+        ...
+
+
+class HostCalls:
+    """The imports of every VM in this process, routed to the VM that is running."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.vm: Vm | None = None
+        self.imports = Imports(runtime)
+        self._by_name: dict[bytes, Callable[[Vm, list[int]], int]] = {
+            b"completed": _completed,
+            b"failed": _failed,
+            b"output": _output,
+            b"pause": _pause,
+            b"random": _random,
+            b"request": _request,
+        }
+        self._define()
+
+    def _define(self) -> None:
+        i32, i64 = "i32", "i64"
+        define = self.imports.define
+        define("env", "host_call", self._host_call, parameters=[i32] * 5)
+        define("env", "host_interrupt", self._interrupt, parameters=[])
+        define(
+            "env", "host_promise_rejection", self._promise_rejection,
+            parameters=[i32] * 3, results=[],
+        )  # fmt: skip
+        define("env", "host_module_normalize", self._refuse_module, parameters=[i32, i32])
+        define("env", "host_module_load", self._refuse_module, parameters=[i32, i32])
+        define("env", "host_get_timezone_offset", lambda *_: 0, parameters=[i32, i32])
+        define(_WASI, "clock_time_get", self._clock, parameters=[i32, i64, i32])
+        define(_WASI, "random_get", self._random_get, parameters=[i32, i32])
+        # A cell has no descriptors; what the engine itself would print has nowhere to go.
+        for name, parameters in (
+            ("fd_close", [i32]),
+            ("fd_fdstat_get", [i32, i32]),
+            ("fd_seek", [i32, i64, i32, i32]),
+            ("fd_write", [i32] * 4),
+        ):
+            define(_WASI, name, lambda *_: _WASI_BAD_DESCRIPTOR, parameters=parameters)
+
+    def _running(self) -> "Vm":
+        if self.vm is None:
+            raise RuntimeError("the engine called the host although no VM is running")
+        return self.vm
+
+    def _host_call(self, name: int, name_size: int, _this: int, count: int, arguments: int) -> int:
+        vm = self._running()
+        slots = memoryview(vm.instance.read(arguments, 4 * count)).cast("I")
+        return self._by_name[vm.instance.read(name, name_size)](vm, slots.tolist())
+
+    def _interrupt(self) -> int:
+        self._running().listener.interrupt()
+        return 0
+
+    def _promise_rejection(self, promise: int, reason: int, is_handled: int) -> None:
+        self._running().note_rejection(promise, reason, is_handled=bool(is_handled))
+
+    def _refuse_module(self, _first: int, second: int) -> int:
+        self._running().throw(f"{MODULES_DISABLED}: a program cannot import anything")
+        return 0
+
+    def _clock(self, _clock_id: int, _precision: int, at: int) -> int:
+        self._running().instance.write(at, time.time_ns().to_bytes(8, "little"))
+        return 0
+
+    def _random_get(self, at: int, size: int) -> int:
+        self._running().instance.write(at, os.urandom(min(size, _MAX_RANDOM_BYTES)))
+        return 0
+
+
+def _completed(vm: "Vm", arguments: list[int]) -> int:
+    vm.listener.completed(vm.text(arguments[0]))
+    return vm.undefined
+
+
+def _failed(vm: "Vm", arguments: list[int]) -> int:
+    vm.listener.failed(vm.text(arguments[0]))
+    return vm.undefined
+
+
+def _output(vm: "Vm", arguments: list[int]) -> int:
+    vm.listener.output(vm.text(arguments[0]).decode(), vm.text(arguments[1]))
+    return vm.undefined
+
+
+def _pause(vm: "Vm", arguments: list[int]) -> int:
+    reason = vm.text(arguments[1]).decode(errors="replace")
+    vm.listener.pause(int(vm.number(arguments[0])), reason)
+    return vm.undefined
+
+
+def _random(vm: "Vm", arguments: list[int]) -> int:
+    size = min(int(vm.number(arguments[0])), _MAX_RANDOM_BYTES)
+    return vm.new_bytes(os.urandom(size))
+
+
+def _request(vm: "Vm", arguments: list[int]) -> int:
+    method = vm.text(arguments[1]).decode(errors="replace")
+    vm.listener.request(int(vm.number(arguments[0])), method, vm.text(arguments[2]))
+    return vm.undefined

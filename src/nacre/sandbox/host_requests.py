@@ -1,0 +1,141 @@
+"""The requests of one cell: served by a handler, so many at a time, each answered once.
+
+Requests outlive the burst and the leg that made them: while a cell waits they go on, and their
+answers are kept until the cell is resumed.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import anyio
+from anyio.abc import TaskGroup
+
+from nacre.errors import HostRequestError
+from nacre.ids import RunId
+from nacre.json_types import JsonValue, NotJsonError, encode_json
+from nacre.sandbox.results import PendingRequest
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostRequest:
+    """What a program asks of the host: a method that the caller defined, and one JSON value."""
+
+    id: int
+    method: str
+    payload: JsonValue
+    run_id: RunId
+
+
+HostRequestHandler = Callable[[HostRequest], Awaitable[JsonValue]]
+"""Answers a request. `HostRequestError` rejects the program's promise with its data; any other
+exception rejects it with its message alone. Cancelled when the run is aborted."""
+
+
+class HostRequests:
+    """The unanswered requests of a cell and the answers that it has not got yet."""
+
+    def __init__(
+        self,
+        handler: HostRequestHandler | None,
+        *,
+        tasks: TaskGroup,
+        most_at_once: int,
+        wake: Callable[[], None],
+    ) -> None:
+        self._handler = handler
+        self._tasks = tasks
+        self._most_at_once = most_at_once
+        self._wake = wake
+        self._queue: deque[HostRequest] = deque()
+        self._running: dict[int, anyio.CancelScope] = {}
+        self._unanswered: dict[int, HostRequest] = {}
+        self._answers: list[tuple[int, bytes]] = []
+        self._is_cancelled = False
+
+    @property
+    def pending(self) -> tuple[PendingRequest, ...]:
+        """The requests without an answer, oldest first."""
+        return tuple(
+            PendingRequest(id=request.id, method=request.method)
+            for request in self._unanswered.values()
+        )
+
+    @property
+    def has_answers(self) -> bool:
+        return bool(self._answers)
+
+    def open_ids(self) -> tuple[int, ...]:
+        """The ids that the program still waits for, answered or not."""
+        return (*self._unanswered, *(request_id for request_id, _ in self._answers))
+
+    def add(self, request: HostRequest) -> None:
+        """Serve a request as soon as there is room."""
+        self._unanswered[request.id] = request
+        self._queue.append(request)
+        self._serve_next()
+
+    def answer(self, request_id: int, value: JsonValue = None) -> None:
+        """Answer a request that needs no handler, such as a yield."""
+        self._answers.append((request_id, b"[%d,true,%b]" % (request_id, encode_json(value))))
+
+    def take_answers(self) -> tuple[list[int], bytes]:
+        """The ids and the JSON `[[id, succeeded, value], ...]` of what came in; each once."""
+        answers, self._answers = self._answers, []
+        return [found for found, _ in answers], b"[%b]" % b",".join(json for _, json in answers)
+
+    def cancel(self) -> None:
+        """Give up every request; nothing is answered any more."""
+        self._is_cancelled = True
+        self._queue.clear()
+        for scope in tuple(self._running.values()):
+            scope.cancel()
+
+    def _serve_next(self) -> None:
+        while self._queue and len(self._running) < self._most_at_once and not self._is_cancelled:
+            request = self._queue.popleft()
+            # Known before the task runs, so that a cancellation in between reaches it.
+            self._running[request.id] = anyio.CancelScope()
+            self._tasks.start_soon(self._serve, request)
+
+    async def _serve(self, request: HostRequest) -> None:
+        try:
+            with self._running[request.id]:
+                answer = await self._answer_for(request)
+                self._unanswered.pop(request.id, None)
+                self._answers.append((request.id, answer))
+        finally:
+            self._running.pop(request.id, None)
+            self._serve_next()
+            self._wake()
+
+    async def _answer_for(self, request: HostRequest) -> bytes:
+        try:
+            if self._handler is None:
+                raise HostRequestError(f"no host function {request.method!r} is defined")
+            value = await self._handler(request)
+            return b"[%d,true,%b]" % (request.id, encode_json(value))
+        except HostRequestError as error:
+            return _rejection(request.id, error)
+        except NotJsonError as error:
+            problem = f"the answer of {request.method} is not JSON: {error}"
+            return _rejection(request.id, HostRequestError(problem, name="TypeError"))
+        except Exception as error:
+            # The program gets plain words; the traceback is for the operator.
+            logger.exception("the handler of the host request %s failed", request.method)
+            message = str(error) or type(error).__name__
+            return _rejection(request.id, HostRequestError(message))
+
+
+def _rejection(request_id: int, error: HostRequestError) -> bytes:
+    data: dict[str, object] = {**error.data, "name": error.name, "message": error.message}
+    if error.code is not None:
+        data["code"] = error.code
+    try:
+        encoded = encode_json(data)
+    except NotJsonError:
+        encoded = encode_json({"name": error.name, "message": error.message})
+    return b"[%d,false,%b]" % (request_id, encoded)

@@ -1,0 +1,78 @@
+"""The images that come with the package: QuickJS with a guest already evaluated in its memory.
+
+An image is a WebAssembly module. Its identity is the hash of its bytes, and so of the engine, the
+guest's code and the settings it was built with; snapshots name it.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from nacre.errors import ImageError
+
+ImageKind = Literal["cell", "typescript"]
+
+_ASSETS = Path(__file__).parent / "assets"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Image:
+    """What a host knows of an image before it runs it."""
+
+    kind: ImageKind
+    path: Path
+    identity: str
+    entries: dict[str, int]
+    heap_bytes: int
+    memory_bytes: int
+    random_state: int
+    scratch: int
+    stack_pointer: int
+
+    def wasm(self) -> bytes:
+        """The module's bytes, refused unless they are the ones the package was built with."""
+        try:
+            wasm = self.path.read_bytes()
+        except OSError as error:
+            raise ImageError(f"cannot read the sandbox image {self.path}: {error}") from error
+        found = hashlib.sha256(wasm).hexdigest()
+        if found != self.identity:
+            raise ImageError(
+                f"the sandbox image {self.path} is not the one this package was built with: "
+                f"its SHA-256 is {found}, expected {self.identity}; reinstall nacre"
+            )
+        return wasm
+
+
+def load_image(kind: ImageKind, *, assets: Path = _ASSETS) -> Image:
+    """Find an image and what the build noted about it."""
+    manifest = assets / "images.json"
+    try:
+        facts = json.loads(manifest.read_bytes())["images"][kind]
+        return Image(
+            kind=kind,
+            path=assets / facts["file"],
+            identity=facts["sha256"],
+            entries=facts["entries"],
+            heap_bytes=facts["heapBytes"],
+            memory_bytes=facts["memoryBytes"],
+            random_state=facts["randomState"],
+            scratch=facts["scratch"],
+            stack_pointer=facts["stackPointer"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ImageError(
+            f"the sandbox image {kind!r} is missing or damaged ({manifest}: {error!r}); "
+            "reinstall nacre, or run `make install` in a source tree"
+        ) from error
+
+
+def engine_version(*, assets: Path = _ASSETS) -> str:
+    """Name and version of the engine inside the images, for people."""
+    try:
+        engine = json.loads((assets / "images.json").read_bytes())["engine"]
+        return f"{engine['package']} {engine['version']}"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ImageError(f"the sandbox images are missing or damaged: {error!r}") from error

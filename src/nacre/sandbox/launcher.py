@@ -1,0 +1,119 @@
+"""What workers of one image are started with: compiled module, system-call filter, settings."""
+
+import hashlib
+import logging
+import os
+import platform
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+
+from nacre.errors import RuntimeUnavailableError
+from nacre.sandbox.hardening import SeccompUnavailableError, compile_filter, filter_cache_key
+from nacre.sandbox.image import ImageKind, load_image
+from nacre.sandbox.module_cache import ModuleCache
+from nacre.sandbox.wasm_runtime import WasmError, library_path
+from nacre.sandbox.worker_process import WorkerProcess, python_command
+
+logger = logging.getLogger(__name__)
+
+# Compiling takes a second; a machine that needs this long will not run cells either.
+_COMPILE_SECONDS: Final = 300
+
+
+class Launcher:
+    """Starts workers of one image; the costly part is done once, by the first start."""
+
+    def __init__(self, kind: ImageKind, cache_directory: Path | None) -> None:
+        self.image = load_image(kind)
+        self.module_origin = ""
+        self._cache_directory = cache_directory
+        self._lock = anyio.Lock()
+        self._resources = ExitStack()
+        self._settings: dict[str, Any] | None = None
+        self._module_fd = -1
+
+    def close(self) -> None:
+        """Release the module; workers that run already keep theirs."""
+        self._settings = None
+        self._resources.close()
+
+    async def launch(self) -> WorkerProcess:
+        """Start a worker. Not from a worker thread: the process dies with the thread that made it."""
+        async with self._lock:
+            if self._settings is None:
+                self._settings = await anyio.to_thread.run_sync(self._prepare)
+        settings = {**self._settings, "parentPid": os.getpid()}
+        return WorkerProcess.spawn(settings, keep_fds=(self._module_fd,))
+
+    def _prepare(self) -> dict[str, Any]:
+        try:
+            library = library_path()
+        except WasmError as error:
+            raise RuntimeUnavailableError(str(error)) from error
+        cache = self._resources.enter_context(ModuleCache(self._cache_directory))
+        module = cache.open(self._module_key(library), lambda path: self._compile(library, path))
+        self._resources.callback(module.close)
+        self.module_origin = module.origin
+        self._module_fd = module.fd
+        bpf, problem = _system_call_filter(cache)
+        return {
+            "library": str(library),
+            "image": {**asdict(self.image), "path": str(self.image.path)},
+            "module": module.fd,
+            "seccomp": bpf.hex(),
+            "seccompProblem": problem,
+        }
+
+    def _module_key(self, library: Path) -> str:
+        # The library's size stands for its version: reading its 25 MB would cost more than it tells.
+        facts = (self.image.identity, library, library.stat().st_size, platform.machine())
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+    def _compile(self, library: Path, output: Path) -> None:
+        settings = {
+            "kind": self.image.kind,
+            "assets": str(self.image.path.parent),
+            "library": str(library),
+            "output": str(output),
+        }
+        try:
+            done = subprocess.run(
+                python_command("nacre.sandbox.compile_main", settings),
+                env={},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_COMPILE_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise RuntimeUnavailableError(f"cannot compile the sandbox image: {error}") from error
+        if done.returncode != 0:
+            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            raise RuntimeUnavailableError(f"cannot compile the sandbox image: {' '.join(last)}")
+
+
+def _system_call_filter(cache: ModuleCache) -> tuple[bytes, str]:
+    """The filter for workers, or why there is none. Making one costs 20 ms, so it is cached too."""
+    if sys.platform != "linux":
+        return b"", f"not available on {sys.platform}"
+    try:
+        key = hashlib.sha256(filter_cache_key().encode()).hexdigest()
+        with cache.open(key, _write_filter) as artefact:
+            size = os.fstat(artefact.fd).st_size
+            return os.pread(artefact.fd, size, 0), ""
+    except SeccompUnavailableError as error:
+        logger.warning("workers run without a system-call filter: %s", error)
+        return b"", str(error)
+
+
+def _write_filter(path: Path) -> None:
+    path.write_bytes(compile_filter())
+
+

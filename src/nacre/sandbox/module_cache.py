@@ -1,0 +1,483 @@
+"""Compiled modules on disk: private to one user, checked at every use, built once.
+
+Loading an artefact runs it as native code, so nothing on disk is trusted for its name alone. Each
+`<key>.cwasm` has a sidecar `<key>.json` with its size and SHA-256, published after it; both must
+be regular files that belong to this user and that nobody else can write, in a directory of which
+the same is true. Whatever fails a check counts as absent and is built again.
+
+The digest is taken through the descriptor that the caller gets, never by opening the path again.
+It finds damage, mix-ups and half-finished writes; against forgery it is the ownership that counts.
+
+Locks only save work. Without them two builders may publish a pair that does not match, which the
+next use finds and builds again.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import platform
+import re
+import shutil
+import stat
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from nacre.errors import RuntimeUnavailableError
+
+if sys.platform != "win32":
+    import fcntl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from types import TracebackType
+    from typing import Self
+
+logger = logging.getLogger(__name__)
+
+_FORMAT_VERSION = 1
+# Far above any real module (3 MB); keeps a wrong file from being hashed for minutes.
+_MAX_ARTEFACT_BYTES = 256 * 1024 * 1024
+_MAX_SIDECAR_BYTES = 4096
+# Many times what a build takes, on a slow machine too.
+_LOCK_WAIT_SECONDS = 60.0
+_LOCK_POLL_SECONDS = 0.02
+_LEFTOVER_SECONDS = 60 * 60
+_UNUSED_SECONDS = 30 * 24 * 60 * 60
+
+_KEY = re.compile(r"[0-9a-f]{1,128}")
+_ARTEFACT_NAME = re.compile(r"[0-9a-f]{1,128}\.cwasm")
+# The process that builds, and the pid space in which its number means something.
+_WORKSPACE_NAME = re.compile(r"\.build-([0-9]{1,10})-([0-9a-f]{16})-\w+")
+_LOCK_NAME = ".lock"
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+# Not through a symbolic link, and without waiting for the writer of a pipe.
+_SAFE_FLAGS = (
+    getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+
+class _NotTrustedError(Exception):
+    """A file or directory must not be used; the message says why."""
+
+
+class _NotWritableError(Exception):
+    """The directory takes no new files from this process."""
+
+
+class CachedModule:
+    """A checked artefact; owns the open descriptor through which it was checked.
+
+    Load it through `fd` (on Linux `/proc/self/fd/N`): `path` can name another file by then.
+    """
+
+    def __init__(self, *, fd: int, path: Path, origin: Literal["cache", "built"]) -> None:
+        self.path = path
+        self.origin: Literal["cache", "built"] = origin
+        self._fd = fd
+        self._closer = weakref.finalize(self, os.close, fd)
+
+    @property
+    def fd(self) -> int:
+        """Raises ValueError once closed: the number may by then stand for another file."""
+        if not self._closer.alive:
+            raise ValueError(f"the compiled module {self.path} is closed")
+        return self._fd
+
+    def close(self) -> None:
+        self._closer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class ModuleCache:
+    """The compiled modules of one user, in one directory; may be shared between threads.
+
+    A directory that cannot be used safely is replaced, with a warning, by a private one that
+    lasts until `close`. Modules that are already open outlive the cache.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._wanted = directory and directory.absolute()
+        self._guard = threading.Lock()
+        self._closed = False
+        self._fallback: Path | None = None
+        self._remove_fallback: Callable[[], object] | None = None
+
+    def open(self, key: str, build: Callable[[Path], None]) -> CachedModule:
+        """Return the artefact of `key`, which `build` writes to the path it gets if need be.
+
+        Blocks while another process builds the same cache, at most a minute. What `build` raises
+        passes through, but for OSError: that and a disk that is full become
+        RuntimeUnavailableError.
+        """
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"a module key is 1 to 128 lower-case hex digits, not {key!r}")
+        try:
+            return _open_or_build(self._directory(), key, build)
+        except _NotWritableError as refusal:
+            reason = str(refusal)
+        try:
+            return _open_or_build(self._fall_back(reason), key, build)
+        except _NotWritableError as refusal:
+            raise RuntimeUnavailableError(f"{reason}; and {refusal}") from refusal
+
+    def close(self) -> None:
+        with self._guard:
+            self._closed = True
+            if self._remove_fallback is not None:
+                self._remove_fallback()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _directory(self) -> Path:
+        if self._closed:
+            raise ValueError("the module cache is closed")
+        if self._fallback is not None:
+            return self._fall_back(f"{self._fallback} is gone")
+        try:
+            return _prepare_directory(self._wanted or _default_directory().absolute())
+        except (OSError, RuntimeError, _NotTrustedError) as error:
+            return self._fall_back(str(error))
+
+    def _fall_back(self, reason: str) -> Path:
+        with self._guard:
+            if self._closed:
+                raise ValueError("the module cache is closed")
+            # A cleaner of temporary files may have taken it away in the meantime.
+            if self._fallback is not None and self._fallback.is_dir():
+                return self._fallback
+            try:
+                fallback = Path(tempfile.mkdtemp(prefix="nacre-modules-")).resolve()
+            except OSError as error:
+                raise RuntimeUnavailableError(
+                    f"no private directory for compiled modules: {reason}; and a temporary one"
+                    f" could not be made: {error}. Set NACRE_CACHE_DIR to a directory of your own"
+                ) from error
+            logger.warning(
+                "compiled modules are kept in %s for this process only: %s", fallback, reason
+            )
+            self._fallback = fallback
+            self._remove_fallback = weakref.finalize(self, _remove_own, fallback, os.getpid())
+            return fallback
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Record:
+    """What a sidecar says of its artefact."""
+
+    key: str
+    size: int
+    sha256: str
+
+    def encode(self) -> bytes:
+        fields = {
+            "formatVersion": _FORMAT_VERSION,
+            "key": self.key,
+            "size": self.size,
+            "sha256": self.sha256,
+        }
+        return json.dumps(fields).encode() + b"\n"
+
+
+def _default_directory() -> Path:
+    """Raises RuntimeError if one is needed in the home directory and there is none."""
+    if named := os.environ.get("NACRE_CACHE_DIR"):
+        return Path(named)
+    # The XDG specification has relative paths ignored.
+    if (base := os.environ.get("XDG_CACHE_HOME")) and os.path.isabs(base):
+        return Path(base, "nacre")
+    home = Path.home()
+    if not home.is_dir():
+        raise RuntimeError(f"the home directory {home} does not exist")
+    caches = ("Library", "Caches") if sys.platform == "darwin" else (".cache",)
+    return home.joinpath(*caches, "nacre")
+
+
+def _prepare_directory(directory: Path) -> Path:
+    """Return where the directory really is, created if missing and private in any case."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
+    place = directory.resolve(strict=True)
+    info = place.stat()
+    if not stat.S_ISDIR(info.st_mode):
+        raise _NotTrustedError(f"{place} is not a directory")
+    _check_private(place, info)
+    return place
+
+
+def _check_private(path: Path, info: os.stat_result) -> None:
+    """Raise unless the file or directory is ours, and only ours to write."""
+    if sys.platform == "win32":
+        return
+    if (owner := _owner(info)) != os.geteuid():
+        raise _NotTrustedError(f"{path} belongs to user {owner}, not to user {os.geteuid()}")
+    if info.st_mode & _OTHERS_WRITE:
+        mode = stat.S_IMODE(info.st_mode)
+        raise _NotTrustedError(f"{path} can be written by others (mode {mode:04o}; chmod go-w)")
+
+
+def _owner(info: os.stat_result) -> int:
+    return info.st_uid
+
+
+def _open_or_build(directory: Path, key: str, build: Callable[[Path], None]) -> CachedModule:
+    path = directory / f"{key}.cwasm"
+    # Without the lock a mismatch can be a publication in progress: no reason to complain yet.
+    fd = _open_published(path, key, complaint_level=logging.DEBUG)
+    if fd is not None:
+        _tidy(directory, used=path)
+        return CachedModule(fd=fd, path=path, origin="cache")
+    with _build_lock(directory):
+        fd = _open_published(path, key, complaint_level=logging.WARNING)
+        if fd is not None:
+            return CachedModule(fd=fd, path=path, origin="cache")
+        _tidy(directory, used=path)
+        return CachedModule(fd=_build(path, key, build), path=path, origin="built")
+
+
+def _open_published(path: Path, key: str, *, complaint_level: int) -> int | None:
+    """Return a descriptor of the published artefact, or None if there is none to be trusted."""
+    try:
+        with ExitStack() as undo:
+            fd = _open_file(path)
+            undo.callback(os.close, fd)
+            if _read_sidecar(path) != _measure(fd, path, key).encode():
+                raise _NotTrustedError(f"{path} is not the file that its sidecar describes")
+            # On a read-only file system nothing is pruned either.
+            with suppress(OSError):
+                os.utime(fd if os.utime in os.supports_fd else path)
+            undo.pop_all()
+            return fd
+    except FileNotFoundError:
+        return None
+    except (OSError, _NotTrustedError) as error:
+        logger.log(complaint_level, "a cached compiled module is not used: %s", error)
+        return None
+
+
+def _open_file(path: Path, *, make_private: bool = False) -> int:
+    """Return a descriptor of a regular file that only this user can write."""
+    with ExitStack() as undo:
+        fd = os.open(path, os.O_RDONLY | _SAFE_FLAGS)
+        undo.callback(os.close, fd)
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            raise _NotTrustedError(f"{path} is not a regular file")
+        if info.st_nlink > 1:
+            raise _NotTrustedError(f"{path} is a hard link to a file that has other names")
+        if make_private and sys.platform != "win32":
+            os.fchmod(fd, 0o600)
+            info = os.fstat(fd)
+        _check_private(path, info)
+        undo.pop_all()
+        return fd
+
+
+def _read_sidecar(artefact: Path) -> bytes:
+    fd = _open_file(artefact.with_suffix(".json"))
+    try:
+        return os.read(fd, _MAX_SIDECAR_BYTES)
+    finally:
+        os.close(fd)
+
+
+def _measure(fd: int, path: Path, key: str) -> _Record:
+    """Return the record of an open artefact, and leave the descriptor at its beginning."""
+    size = os.fstat(fd).st_size
+    if not 0 < size <= _MAX_ARTEFACT_BYTES:
+        raise _NotTrustedError(f"{path} has {size} bytes, which no compiled module has")
+    with os.fdopen(fd, "rb", buffering=0, closefd=False) as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0)
+    return _Record(key=key, size=size, sha256=digest)
+
+
+@contextmanager
+def _build_lock(directory: Path) -> Generator[None, None, None]:
+    """Hold the lock of the directory; go on without it where it cannot be had."""
+    with ExitStack() as held:
+        # No lock in a read-only directory, nor on some network file systems.
+        with suppress(OSError):
+            fd = os.open(directory / _LOCK_NAME, os.O_RDWR | os.O_CREAT | _SAFE_FLAGS, 0o600)
+            held.callback(os.close, fd)
+            _wait_for_lock(fd, directory)
+        yield
+
+
+def _wait_for_lock(fd: int, directory: Path) -> None:
+    if sys.platform == "win32":
+        return
+    deadline = time.monotonic() + _LOCK_WAIT_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(_LOCK_POLL_SECONDS)
+    logger.warning(
+        "another process has held %s for %.0f s; compiling without waiting for it",
+        directory / _LOCK_NAME,
+        _LOCK_WAIT_SECONDS,
+    )
+
+
+def _build(path: Path, key: str, build: Callable[[Path], None]) -> int:
+    """Have the artefact built, publish it, and return a descriptor of it."""
+    try:
+        workspace = _make_workspace(path.parent)
+    except OSError as error:
+        kind = _NotWritableError if error.errno in _NOT_WRITABLE else RuntimeUnavailableError
+        raise kind(f"no compiled module can be written to {path.parent}: {error}") from error
+    try:
+        artefact = workspace / path.name
+        build(artefact)
+        return _publish(artefact, path, key)
+    except (OSError, _NotTrustedError) as error:
+        raise RuntimeUnavailableError(
+            f"the compiled module could not be written to {path}: {error}."
+            " Make room there, or set NACRE_CACHE_DIR to another directory"
+        ) from error
+    finally:
+        shutil.rmtree(workspace, ignore_errors=True)
+
+
+def _make_workspace(directory: Path) -> Path:
+    prefix = f".build-{os.getpid()}-{_pid_space()}-"
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=directory))
+
+
+def _publish(artefact: Path, path: Path, key: str) -> int:
+    """Move a finished artefact and its sidecar into place; leave both or nothing there."""
+    built_sidecar, sidecar = artefact.with_suffix(".json"), path.with_suffix(".json")
+    with ExitStack() as undo:
+        descriptor = undo.enter_context(ExitStack())
+        fd = _open_file(artefact, make_private=True)
+        descriptor.callback(os.close, fd)
+        record = _measure(fd, artefact, key)
+        if sys.platform == "win32":
+            descriptor.close()  # an open file cannot be renamed there
+        else:
+            os.fsync(fd)
+        # Written before either is moved: a disk that is full is noticed while nothing has changed.
+        _write_synced(built_sidecar, record.encode())
+        undo.callback(_remove, path)
+        undo.callback(_remove, sidecar)
+        _move(artefact, path)
+        _move(built_sidecar, sidecar)
+        if sys.platform == "win32":
+            fd = _open_file(path)
+            descriptor.callback(os.close, fd)
+            if _measure(fd, path, key) != record:
+                raise _NotTrustedError(f"{path} was changed while it was published")
+        undo.pop_all()
+        return fd
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(fd)
+
+
+def _move(source: Path, target: Path) -> None:
+    try:
+        os.replace(source, target)
+    except IsADirectoryError:
+        shutil.rmtree(target)
+        os.replace(source, target)
+
+
+def _tidy(directory: Path, *, used: Path) -> None:
+    """Remove what killed builders left, and artefacts that nobody has used for long.
+
+    Whoever has such an artefact open keeps it; whoever was about to open it builds it again.
+    """
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name != used.name:
+                with suppress(OSError):
+                    _remove_if_stale(entry)
+
+
+def _remove_if_stale(entry: os.DirEntry[str]) -> None:
+    path = Path(entry.path)
+    age_seconds = time.time() - entry.stat(follow_symlinks=False).st_mtime
+    if workspace := _WORKSPACE_NAME.fullmatch(entry.name):
+        if age_seconds > _LEFTOVER_SECONDS or _is_dead(workspace[1], pid_space=workspace[2]):
+            shutil.rmtree(path, ignore_errors=True)
+    elif age_seconds > _UNUSED_SECONDS and _ARTEFACT_NAME.fullmatch(entry.name):
+        # The sidecar first: alone it would never be found again.
+        _remove(path.with_suffix(".json"))
+        _remove(path)
+
+
+def _is_dead(pid: str, *, pid_space: str) -> bool:
+    """Whether the process has certainly ended; one in another container can never be judged."""
+    # On Windows, `os.kill` with 0 would not ask but send.
+    if sys.platform == "win32" or pid_space != _pid_space():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _pid_space() -> str:
+    """Identify the boot and the pid namespace within which process numbers can be compared."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+        space = boot + os.readlink("/proc/self/ns/pid")
+    except OSError:
+        space = platform.node()
+    return hashlib.sha256(space.encode()).hexdigest()[:16]
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
+
+
+def _remove_own(directory: Path, pid: int) -> None:
+    # A forked child inherits the finalizer, but not the right to pull the directory away.
+    if os.getpid() == pid:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,254 @@
+"""The pool of workers: who runs where, who waits, and what is started, replaced or given up.
+
+A worker holds one live cell at a time, so a hostile program shares its process with nobody. A cell
+whose calls are slow keeps its worker only while nobody else needs one: under pressure it is asked
+to move out (its VM becomes a snapshot), which costs a few milliseconds instead of somebody's turn.
+A program that hogs its worker does not block the rest: the pool grows beyond its size, up to twice.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from nacre.errors import RuntimeUnavailableError, SandboxError
+from nacre.sandbox.launcher import Launcher
+from nacre.sandbox.worker_process import WorkerProcess
+
+logger = logging.getLogger(__name__)
+
+# A call that answers within this time keeps its worker: moving out and in would cost as much.
+_PARKED_GRACE_SECONDS: Final = 0.005
+# A burst longer than this is a hog: the pool starts another worker for the others.
+_HOG_SECONDS: Final = 0.05
+_PRESSURE_POLL_SECONDS: Final = 0.005
+
+
+class _Waiter:
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.ready = anyio.Event()
+        self.worker: WorkerProcess | None = None
+        self.problem = ""
+
+
+class _Lease:
+    """A worker in use: by whom, since when, and how to ask for it back while its cell waits."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.since = time.monotonic()
+        self.move_out: Callable[[], None] | None = None
+
+
+class WorkerPool:
+    """Workers of one image. Started by the first use or by `warm`; ended by `aclose`."""
+
+    def __init__(self, launcher: Launcher, *, size: int, tasks: TaskGroup) -> None:
+        self.size = size
+        self._launcher = launcher
+        self._tasks = tasks
+        self._most = max(2 * size, 4)
+        self._workers: set[WorkerProcess] = set()
+        self._idle: list[WorkerProcess] = []
+        self._leases: dict[WorkerProcess, _Lease] = {}
+        self._waiters: list[_Waiter] = []
+        self._starting = 0
+        self._is_closed = False
+        self._is_balancing = False
+        self.problem = ""
+
+    @property
+    def workers(self) -> tuple[WorkerProcess, ...]:
+        """The workers that are up."""
+        return tuple(self._workers)
+
+    def warm(self) -> None:
+        """Start what is missing to the pool's size, without waiting for it."""
+        for _ in range(self.size - len(self._workers) - self._starting):
+            self._start_worker()
+
+    async def acquire(self, owner: str) -> WorkerProcess:
+        """A worker for one cell; waits until one is free. Raises RuntimeUnavailableError."""
+        if self._is_closed:
+            raise RuntimeUnavailableError("the sandbox is closed")
+        while self._idle:
+            worker = self._idle.pop()
+            if not worker.is_dead:
+                self._leases[worker] = _Lease(owner)
+                return worker
+        waiter = _Waiter(owner)
+        self._waiters.append(waiter)
+        self._relieve()
+        try:
+            await waiter.ready.wait()
+        except BaseException:
+            self._forget(waiter)
+            raise
+        if waiter.worker is None:
+            raise RuntimeUnavailableError(waiter.problem)
+        return waiter.worker
+
+    def release(self, worker: WorkerProcess) -> None:
+        """Give a worker back that holds no cell."""
+        self._leases.pop(worker, None)
+        if worker.is_dead or self._is_closed:
+            return
+        waiter = self._next_waiter()
+        if waiter is not None:
+            self._hand_over(worker, waiter)
+        elif len(self._workers) > self.size:
+            self._tasks.start_soon(self._retire, worker)
+        else:
+            self._idle.append(worker)
+
+    def discard(self, worker: WorkerProcess) -> None:
+        """Kill a worker that is stuck or not to be trusted; another takes its place."""
+        self._leases.pop(worker, None)
+        worker.kill()
+
+    def park(self, worker: WorkerProcess, move_out: Callable[[], None]) -> None:
+        """Say that the cell in this worker only waits; `move_out` is called if others need it."""
+        lease = self._leases.get(worker)
+        if lease is not None:
+            lease.since = time.monotonic()
+            lease.move_out = move_out
+            if self._waiters:
+                self._relieve()
+
+    def unpark(self, worker: WorkerProcess) -> None:
+        """Say that the cell in this worker goes on."""
+        lease = self._leases.get(worker)
+        if lease is not None:
+            lease.since = time.monotonic()
+            lease.move_out = None
+
+    async def aclose(self) -> None:
+        """End every worker; those who wait for one are told."""
+        self._is_closed = True
+        self._fail_waiters("the sandbox is closed")
+        async with anyio.create_task_group() as tasks:
+            for worker in tuple(self._workers):
+                tasks.start_soon(worker.stop)
+        self._workers.clear()
+        self._idle.clear()
+
+    # Starting and ending workers.
+
+    def _start_worker(self) -> None:
+        self._starting += 1
+        self._tasks.start_soon(self._run_worker)
+
+    async def _run_worker(self) -> None:
+        """The whole life of one worker."""
+        worker = None
+        try:
+            worker = await self._launcher.launch()
+            worker.watch()
+            await worker.ready()
+            self._welcome(worker)
+            await worker.on_death.wait()
+        except (SandboxError, OSError) as error:
+            self._note_failed_start(worker, str(error))
+        finally:
+            if worker is not None:
+                with anyio.CancelScope(shield=True):
+                    await worker.stop()
+                self._bury(worker)
+
+    def _welcome(self, worker: WorkerProcess) -> None:
+        self._starting -= 1
+        self.problem = ""
+        self._workers.add(worker)
+        self.release(worker)
+
+    def _note_failed_start(self, worker: WorkerProcess | None, problem: str) -> None:
+        if worker is not None and worker in self._workers:
+            return
+        self._starting -= 1
+        self.problem = problem
+        logger.error("%s", problem)
+        if not self._workers and not self._starting:
+            self._fail_waiters(problem)
+
+    def _bury(self, worker: WorkerProcess) -> None:
+        self._leases.pop(worker, None)
+        with suppress(ValueError):
+            self._idle.remove(worker)
+        if worker in self._workers:
+            self._workers.discard(worker)
+            if not self._is_closed and len(self._workers) + self._starting < self.size:
+                self._start_worker()
+
+    async def _retire(self, worker: WorkerProcess) -> None:
+        await worker.stop()
+
+    # Those who wait.
+
+    def _next_waiter(self) -> _Waiter | None:
+        """The first of the owner who has the fewest workers, so that nobody crowds others out."""
+        if not self._waiters:
+            return None
+        in_use = Counter(lease.owner for lease in self._leases.values())
+        waiter = min(self._waiters, key=lambda waiting: in_use[waiting.owner])
+        self._waiters.remove(waiter)
+        return waiter
+
+    def _hand_over(self, worker: WorkerProcess, waiter: _Waiter) -> None:
+        self._leases[worker] = _Lease(waiter.owner)
+        waiter.worker = worker
+        waiter.ready.set()
+
+    def _forget(self, waiter: _Waiter) -> None:
+        with suppress(ValueError):
+            self._waiters.remove(waiter)
+        if waiter.worker is not None:
+            self.release(waiter.worker)
+
+    def _fail_waiters(self, problem: str) -> None:
+        for waiter in self._waiters:
+            waiter.problem = problem
+            waiter.ready.set()
+        self._waiters.clear()
+
+    # Pressure.
+
+    def _relieve(self) -> None:
+        self.warm()
+        if not self._is_balancing:
+            self._is_balancing = True
+            self._tasks.start_soon(self._balance)
+
+    async def _balance(self) -> None:
+        """While somebody waits: move waiting cells out, or start workers beside hogs."""
+        try:
+            while self._waiters and not self._is_closed:
+                self._make_room()
+                await anyio.sleep(_PRESSURE_POLL_SECONDS)
+        finally:
+            self._is_balancing = False
+
+    def _make_room(self) -> None:
+        now = time.monotonic()
+        wanted = len(self._waiters) - self._starting
+        parked = sorted(
+            (lease for lease in self._leases.values() if lease.move_out is not None),
+            key=lambda lease: lease.since,
+        )
+        for lease in parked[: max(wanted, 0)]:
+            if now - lease.since >= _PARKED_GRACE_SECONDS and lease.move_out is not None:
+                move_out, lease.move_out = lease.move_out, None
+                move_out()
+                return
+        hogs = sum(
+            lease.move_out is None and now - lease.since > _HOG_SECONDS
+            for lease in self._leases.values()
+        )
+        free_room = self._most - len(self._workers) - self._starting
+        for _ in range(min(hogs + self.size - len(self._workers) - self._starting, free_room)):
+            self._start_worker()

@@ -1,0 +1,238 @@
+"""How a cell can end or pause: completed, waiting or failed, with its output; and error codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nacre.ids import RunId
+    from nacre.json_types import JsonObject, JsonValue
+
+ErrorCode = Literal[
+    "invalid_input",
+    "runtime_unavailable",
+    "timeout",
+    "output_limit_exceeded",
+    "snapshot_limit_exceeded",
+    "internal_error",
+]
+
+Reason = Literal[
+    "aborted",
+    "engine_trap",
+    "guest_error",
+    "internal_error",
+    "invalid_input",
+    "memory_limit_exceeded",
+    "module_access_denied",
+    "nested_tool_failed",
+    "never_settles",
+    "output_limit_exceeded",
+    "run_already_resuming",
+    "run_scope_mismatch",
+    "run_unavailable",
+    "runtime_unavailable",
+    "snapshot_expired",
+    "snapshot_invalid",
+    "snapshot_limit_exceeded",
+    "snapshot_restore_failed",
+    "syntax_error",
+    "timeout",
+    "too_many_pending_tool_calls",
+    "too_many_suspended_runs",
+    "typescript_transform_failed",
+    "unhandled_rejection",
+    "unsupported_language",
+    "worker_lost",
+]
+
+CODE_OF_REASON: Final[Mapping[Reason, ErrorCode]] = MappingProxyType(
+    {
+        # The caller can put it right: nothing of the program ran, or the run cannot be resumed.
+        "invalid_input": "invalid_input",  # arguments that `exec` or `wait` does not take
+        "unsupported_language": "invalid_input",  # a language that the config leaves out
+        "syntax_error": "invalid_input",  # the program is not JavaScript
+        "typescript_transform_failed": "invalid_input",  # the program is not TypeScript
+        "module_access_denied": "invalid_input",  # import, require or a module loader
+        "run_unavailable": "invalid_input",  # no suspended run has this id
+        "run_scope_mismatch": "invalid_input",  # the run is another session's or another run's
+        "run_already_resuming": "invalid_input",  # a `wait` for it is already in flight
+        "too_many_suspended_runs": "invalid_input",  # no room to suspend one more
+        "snapshot_expired": "invalid_input",  # the run waited longer than its snapshot lives
+        "snapshot_invalid": "invalid_input",  # refused unread: foreign, cut short or tampered with
+        # The sandbox itself is missing.
+        "runtime_unavailable": "runtime_unavailable",  # it could not be started
+        "worker_lost": "runtime_unavailable",  # the worker died under the cell
+        # A limit with a code of its own.
+        "timeout": "timeout",  # the time budget ended inside the program
+        "output_limit_exceeded": "output_limit_exceeded",  # output or value too large
+        "snapshot_limit_exceeded": "snapshot_limit_exceeded",  # the suspended VM is too large
+        # The program ran and went wrong, or was stopped.
+        "guest_error": "internal_error",  # an exception that the program did not catch
+        "unhandled_rejection": "internal_error",  # a rejected promise that nobody handled
+        "nested_tool_failed": "internal_error",  # a tool's error that the program did not catch
+        "never_settles": "internal_error",  # it awaits a promise that nothing can settle
+        "memory_limit_exceeded": "internal_error",  # it needed more memory than it may have
+        "too_many_pending_tool_calls": "internal_error",  # the backlog of requests is full
+        "aborted": "internal_error",  # the run was aborted from outside
+        "engine_trap": "internal_error",  # the engine gave up; its VM is gone
+        "snapshot_restore_failed": "internal_error",  # a sound snapshot that did not come back
+        "internal_error": "internal_error",  # a fault of ours
+    }
+)
+"""The code of every reason: the code is what the contract promises, the reason is the finer name.
+
+`invalid_config` is not among them: a bad config is a `ConfigError` before any cell exists.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextOutput:
+    """What the program wrote with `text` or `console`."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JsonOutput:
+    """What the program wrote with `json`."""
+
+    value: JsonValue
+
+
+Output: TypeAlias = TextOutput | JsonOutput
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Position:
+    """A place in the program as the model wrote it; the first line and column are 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PendingRequest:
+    """A host request that is not answered yet; its payload stays out of what a model sees."""
+
+    id: int
+    method: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """What the cell has cost so far: the sandbox's share of a result's telemetry."""
+
+    guest_bursts: int = 0
+    requests: int = 0
+    output_bytes: int = 0
+    snapshot_bytes: int = 0
+    wall_ms: float = 0.0
+    worker_ms: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completed:
+    """The program returned, and nothing of it is left to run."""
+
+    value: JsonValue
+    output: tuple[Output, ...] = ()
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Waiting:
+    """The program is suspended and can be resumed."""
+
+    run_id: RunId
+    reason: Literal["pending_tools", "yield"]
+    pending: tuple[PendingRequest, ...] = ()
+    output: tuple[Output, ...] = ()
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failed:
+    """The program is over without a value; `error` says what happened and what to do."""
+
+    error: str
+    reason: Reason
+    output: tuple[Output, ...] = ()
+    usage: Usage = Usage()
+    position: Position | None = None
+
+    @property
+    def code(self) -> ErrorCode:
+        return CODE_OF_REASON[self.reason]
+
+
+CellResult: TypeAlias = Completed | Waiting | Failed
+
+
+def to_wire(result: CellResult) -> JsonObject:
+    """The result as `exec` and `wait` return it to a model; empty lists are left out."""
+    wire = _own_fields(result)
+    if result.output:
+        wire["output"] = [_output_to_wire(item) for item in result.output]
+    wire["telemetry"] = _usage_to_wire(result.usage)
+    return wire
+
+
+def _own_fields(result: CellResult) -> JsonObject:
+    match result:
+        case Completed():
+            return {"status": "completed", "value": result.value}
+        case Waiting():
+            return _waiting_to_wire(result)
+        case Failed():
+            return _failed_to_wire(result)
+        case _:
+            assert_never(result)
+
+
+def _waiting_to_wire(result: Waiting) -> JsonObject:
+    wire: JsonObject = {"status": "waiting", "runId": result.run_id, "reason": result.reason}
+    if result.pending:
+        wire["pendingToolCalls"] = [
+            {"id": request.id, "method": request.method} for request in result.pending
+        ]
+    return wire
+
+
+def _failed_to_wire(result: Failed) -> JsonObject:
+    wire: JsonObject = {
+        "status": "failed",
+        "error": result.error,
+        "code": result.code,
+        "reason": result.reason,
+    }
+    if result.position is not None:
+        wire["line"] = result.position.line
+        wire["column"] = result.position.column
+    return wire
+
+
+def _output_to_wire(output: Output) -> JsonObject:
+    match output:
+        case TextOutput():
+            return {"type": "text", "text": output.text}
+        case JsonOutput():
+            return {"type": "json", "value": output.value}
+        case _:
+            assert_never(output)
+
+
+def _usage_to_wire(usage: Usage) -> JsonObject:
+    return {
+        "guestBursts": usage.guest_bursts,
+        "requests": usage.requests,
+        "outputBytes": usage.output_bytes,
+        "snapshotBytes": usage.snapshot_bytes,
+        # Microseconds are the finest that means anything; more digits only cost tokens.
+        "wallMs": round(usage.wall_ms, 3),
+        "workerMs": round(usage.worker_ms, 3),
+    }

@@ -1,0 +1,147 @@
+"""The sandbox: workers, kept warm, and the cells that run in them."""
+
+import os
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+
+from nacre.config.code_mode import Language
+from nacre.errors import RuntimeUnavailableError
+from nacre.sandbox.cell import Cell, CellServices, Program
+from nacre.sandbox.failures import MapPosition
+from nacre.sandbox.hardening import HardeningReport
+from nacre.sandbox.host_requests import HostRequestHandler
+from nacre.sandbox.image import engine_version
+from nacre.sandbox.launcher import Launcher
+from nacre.sandbox.limits import Limits
+from nacre.sandbox.pool import WorkerPool
+
+_KEY_BYTES: Final = 32
+_STOP_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SandboxOptions:
+    """How a sandbox is set up; every field has a default that suits most machines."""
+
+    workers: int = 0
+    """How many workers are kept warm; 0 takes one per core, at least two and at most eight."""
+    cache_directory: Path | None = None
+    """Where compiled modules are kept; the user's cache directory by default."""
+    snapshot_key: bytes = b""
+    """Seals snapshots; random by default, so that none outlives the process."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SandboxReport:
+    """What the sandbox needs and has on this machine; for people who look for a fault."""
+
+    engine: str
+    image: str
+    module_origin: str
+    workers: tuple[int, ...]
+    hardening: HardeningReport | None
+    problem: str
+
+
+class Sandbox:
+    """Runs programs. An async context manager: `async with Sandbox() as sandbox: ...`.
+
+    Entering starts workers in the background and does not wait for them. Where they cannot start,
+    cells fail with `runtime_unavailable`.
+    """
+
+    def __init__(self, options: SandboxOptions | None = None) -> None:
+        self._options = options or SandboxOptions()
+        self._stack = AsyncExitStack()
+        self._services: CellServices | None = None
+        self._launcher: Launcher | None = None
+
+    async def __aenter__(self) -> Self:
+        tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        # Whatever still runs when the sandbox closes is cancelled: nothing outlives it.
+        self._stack.callback(tasks.cancel_scope.cancel)
+        launcher = self._launcher = Launcher("cell", self._options.cache_directory)
+        self._stack.callback(launcher.close)
+        pool = WorkerPool(launcher, size=self._size(), tasks=tasks)
+        self._stack.push_async_callback(self._close_pool, pool)
+        self._services = CellServices(
+            pool=pool,
+            image=launcher.image.identity,
+            snapshot_key=self._options.snapshot_key or os.urandom(_KEY_BYTES),
+            tasks=tasks,
+            transform=self._transform,
+        )
+        pool.warm()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stack.__aexit__(kind, error, traceback)
+
+    def cell(
+        self,
+        code: str,
+        *,
+        language: Language = "javascript",
+        limits: Limits | None = None,
+        functions: Iterable[str] = (),
+        handler: HostRequestHandler | None = None,
+        owner: str = "",
+    ) -> Cell:
+        """A program that is ready to run.
+
+        `functions` become global functions of the program; each call is a host request that
+        `handler` answers. Cells of one `owner` (a session) share their turn among themselves.
+        """
+        if self._services is None:
+            raise RuntimeUnavailableError("the sandbox is not open; use it in `async with`")
+        program = Program(
+            code=code,
+            language=language,
+            limits=limits or Limits(),
+            functions=tuple(functions),
+            handler=handler,
+            owner=owner,
+        )
+        return Cell(program, self._services)
+
+    async def check(self) -> SandboxReport:
+        """Have a worker start, if none has, and report on it."""
+        if self._services is None or self._launcher is None:
+            raise RuntimeUnavailableError("the sandbox is not open; use it in `async with`")
+        pool = self._services.pool
+        problem, hardening = "", None
+        try:
+            worker = await pool.acquire("")
+            hardening = HardeningReport.from_json(worker.hardening)
+            pool.release(worker)
+        except (RuntimeUnavailableError, ValueError) as error:
+            problem = str(error)
+        return SandboxReport(
+            engine=engine_version(),
+            image=self._services.image,
+            module_origin=self._launcher.module_origin,
+            workers=tuple(worker.pid for worker in pool.workers),
+            hardening=hardening,
+            problem=problem,
+        )
+
+    def _size(self) -> int:
+        return self._options.workers or max(2, min(os.cpu_count() or 1, 8))
+
+    async def _close_pool(self, pool: WorkerPool) -> None:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_STOP_SECONDS):
+            await pool.aclose()
+
+    async def _transform(self, program: Program) -> tuple[bytes, MapPosition | None]:
+        raise RuntimeUnavailableError("TypeScript is not available")

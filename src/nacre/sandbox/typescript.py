@@ -1,0 +1,485 @@
+"""TypeScript to JavaScript inside a worker: swc's module, a fresh instance for each program.
+
+Types are replaced by spaces wherever that is enough, and every line and column stays. Enums,
+namespaces, parameter properties and `<T>x` need more: then the program is printed anew, and a source
+map tells where its parts come from.
+
+The module was made by wasm-bindgen for a JavaScript host: it holds JavaScript values by their index
+in a table of the host's, and imports a function for all it does with them. A transform uses sixteen
+of these imports.
+"""
+
+import ctypes
+import json
+import struct
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NoReturn
+
+from nacre.sandbox.host_calls import MODULES_DISABLED
+from nacre.sandbox.source_map import decode_segment, encode_segment
+from nacre.sandbox.wasm_runtime import HostFunction, Imports, Instance, Runtime, WasmTrap
+
+# A program is the body of an async function. The first line is ours alone, so columns stay.
+_HEAD: Final = b"(async()=>{\n"
+_TAIL: Final = b"\n})"
+# The same function as swc prints it.
+_PRINTED_HEAD: Final = b"async ()=>{"
+_PRINTED_TAIL: Final = b"};\n"
+_MODULE_SYNTAX: Final = (
+    "'import', and 'export' cannot be used outside of module code",
+    "'import.meta' cannot be used outside of module code",
+    "ESM-style module declarations are not permitted in a namespace",
+    "Import declarations in a namespace cannot reference a module",
+)
+
+_MAX_MEMORY_BYTES: Final = 256 << 20
+_TAB_COLUMNS: Final = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Transformed:
+    """A program in JavaScript."""
+
+    code: bytes
+    # The `mappings` of a source map; None where every line and column is that of the source.
+    mappings: str | None
+
+
+class TransformRefused(Exception):
+    """The program is not valid, or asks for modules; the position, from 1, is in its source."""
+
+    def __init__(self, message: str, *, line: int, column: int, is_module_syntax: bool) -> None:
+        super().__init__(message, line, column)
+        self.message = message
+        self.line = line
+        self.column = column
+        self.is_module_syntax = is_module_syntax
+
+
+class TypeScriptTransformer:
+    """Transforms programs one by one. Make it before the process is hardened."""
+
+    def __init__(self, runtime: Runtime, module: int) -> None:
+        self._runtime = runtime
+        self._host = _Host(runtime)
+        self._prepared = self._host.imports.prepare(module)
+        # wasmtime sets up the file of the initial memory with the first instance.
+        self._instance().close()
+
+    def transform(
+        self, source: bytes, *, on_interrupt: Callable[[], None] | None = None
+    ) -> Transformed:
+        """Turn the body of an async function into JavaScript.
+
+        Raises `TransformRefused`, or `WasmTrap` where swc breaks down. `on_interrupt` may raise
+        `StopGuest`. It is called only when swc asks for the program, not while swc works on it.
+        """
+        program = _Program(source)
+        instance = self._instance()
+        try:
+            self._host.begin(instance, on_interrupt or _do_nothing)
+            output, problem = self._host.transform(program.wrapped, _STRIP)
+            if problem is None:
+                return program.stripped(output)
+            if problem.get(b"code") != b"UnsupportedSyntax":
+                raise program.refused(problem)
+            output, problem = self._host.transform(program.wrapped, _PRINT)
+            if problem is None:
+                return program.printed(output)
+            raise program.refused(problem)
+        finally:
+            self._host.end()
+            instance.close()
+
+    def _instance(self) -> Instance:
+        return Instance(self._runtime, self._prepared, max_memory_bytes=_MAX_MEMORY_BYTES)
+
+
+class _Program:
+    """A source and its function around it: puts it on and takes it off."""
+
+    def __init__(self, source: bytes) -> None:
+        try:
+            self._lines = source.decode().split("\n")
+        except UnicodeDecodeError as error:
+            # swc takes our word that a text is UTF-8.
+            before = source[: error.start].decode().split("\n")
+            raise TransformRefused(
+                f"the program is not UTF-8: {error.reason}",
+                line=len(before),
+                column=len(before[-1]) + 1,
+                is_module_syntax=False,
+            ) from None
+        self.wrapped = _HEAD + source + _TAIL
+
+    def stripped(self, output: "_JsObject") -> Transformed:
+        body = self._between(output.text(b"code"), _HEAD, _TAIL)
+        return Transformed(code=body, mappings=None)
+
+    def printed(self, output: "_JsObject") -> Transformed:
+        body = self._between(output.text(b"code"), _PRINTED_HEAD, _PRINTED_TAIL)
+        mappings = json.loads(output.text(b"map"))["mappings"]
+        # Nothing follows the head on its line, unless the program closed our function itself.
+        if is_head_alone := body.startswith(b"\n"):
+            body = body[1:].removesuffix(b"\n")
+        lines = _mappings_below_head(mappings)
+        if not is_head_alone:
+            lines.insert(0, "")
+        return Transformed(code=body, mappings=";".join(lines[: body.count(b"\n") + 1]))
+
+    def refused(self, problem: "_JsObject") -> TransformRefused:
+        message = problem.text(b"message").decode(errors="replace")
+        is_module_syntax = message.startswith(_MODULE_SYNTAX)
+        if is_module_syntax:
+            message = f"{MODULES_DISABLED}: {message}"
+        line, column = self._position(
+            problem.integer(b"startLine"), problem.integer(b"startColumn")
+        )
+        return TransformRefused(
+            message, line=line, column=column, is_module_syntax=is_module_syntax
+        )
+
+    def _between(self, code: bytes, head: bytes, tail: bytes) -> bytes:
+        if not (code.startswith(head) and code.endswith(tail)):
+            # It closed our function, and what it opened at its end is not one.
+            raise TransformRefused(
+                "the program closes a bracket that it did not open",
+                line=len(self._lines),
+                column=len(self._lines[-1]) + 1,
+                is_module_syntax=False,
+            )
+        return code[len(head) : -len(tail)]
+
+    def _position(self, wrapped_line: int, shown_column: int) -> tuple[int, int]:
+        """A position as swc gives it: the line from 1, the column from 0 and as a terminal shows it."""
+        line = max(wrapped_line - _HEAD.count(b"\n"), 1)
+        if line > len(self._lines):
+            return len(self._lines), len(self._lines[-1]) + 1
+        column = 0
+        for character in self._lines[line - 1]:
+            shown_column -= _shown_columns(character)
+            if shown_column < 0:
+                break
+            column += 1
+        return line, column + 1
+
+
+def _shown_columns(character: str) -> int:
+    """How many columns swc counts for a character: its width, and one more beyond 16 bits."""
+    if " " <= character <= "~":
+        return 1
+    if character == "\t":
+        return _TAB_COLUMNS
+    is_wide = unicodedata.east_asian_width(character) in "WF"
+    is_shown = unicodedata.category(character) not in {"Cc", "Cf", "Me", "Mn"}
+    return is_shown + is_wide + (character > "\uffff")
+
+
+def _mappings_below_head(mappings: str) -> list[str]:
+    """The mappings of all printed lines but the first, for a source that begins below the head.
+
+    A segment says how far it is from the one before, so the first that is left has to make up for
+    those that are gone.
+    """
+    head, *lines = mappings.split(";")
+    moved = [0, -_HEAD.count(b"\n"), 0]
+    for segment in filter(None, head.split(",")):
+        moved = _sum(moved, decode_segment(segment)[1:4])
+    for number, line in enumerate(lines):
+        segments = line.split(",")
+        for index, segment in enumerate(filter(None, segments)):
+            fields = decode_segment(segment)
+            if len(fields) > 1:
+                fields[1:4] = _sum(moved, fields[1:4])
+                segments[index] = encode_segment(fields)
+                lines[number] = ",".join(segments)
+                return lines
+    return lines
+
+
+def _sum(left: list[int], right: list[int]) -> list[int]:
+    return [a + b for a, b in zip(left, right, strict=True)] if right else left
+
+
+def _do_nothing() -> None:
+    pass
+
+
+class _JsObject(dict[bytes, object]):
+    """A JavaScript object; strings are UTF-8."""
+
+    def text(self, key: bytes) -> bytes:
+        value = self.get(key)
+        if not isinstance(value, bytes):
+            raise _broken(f"answered without a {key.decode()}")
+        return value
+
+    def integer(self, key: bytes) -> int:
+        value = self.get(key)
+        return int(value) if isinstance(value, float) else 0
+
+
+_STRIP: Final = _JsObject({b"mode": b"strip-only"})
+# A map for a named file does not repeat the source.
+_PRINT: Final = _JsObject({b"mode": b"transform", b"sourceMap": True, b"filename": b"cell.ts"})
+
+_UNDEFINED: Final = object()
+# wasm-bindgen gives these indices to these values.
+_FIXED_VALUES: Final[dict[int, object]] = {128: _UNDEFINED, 129: None, 130: True, 131: False}
+_FIRST_FREE_INDEX: Final = 132
+
+
+class _Host:
+    """The JavaScript values of the transform under way, and what the module may do with them."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.imports = Imports(runtime)
+        self._instance: Instance | None = None
+        self._on_interrupt = _do_nothing
+        self._values: dict[int, object] = {}
+        self._next_index = _FIRST_FREE_INDEX
+        self._define()
+        self._number_callback = _define_number_new(runtime, self.imports, self._add)
+
+    def begin(self, instance: Instance, on_interrupt: Callable[[], None]) -> None:
+        """Serve this instance from now on."""
+        self._instance = instance
+        self._on_interrupt = on_interrupt
+        self._values = dict(_FIXED_VALUES)
+        self._next_index = _FIRST_FREE_INDEX
+
+    def end(self) -> None:
+        """Forget the instance and its values."""
+        self._instance = None
+        self._on_interrupt = _do_nothing
+        self._values = {}
+
+    def transform(self, text: bytes, options: _JsObject) -> tuple[_JsObject, _JsObject | None]:
+        """Call swc; its output, and the problem if there is one."""
+        instance = self._running()
+        out = instance.call("__wbindgen_add_to_stack_pointer", -16)
+        instance.call("transformSync", out, self._add(text), self._add(options))
+        output, problem, is_problem = struct.unpack("<III", instance.read(out, 12))
+        instance.call("__wbindgen_add_to_stack_pointer", 16)
+        if is_problem:
+            return _JsObject(), self._object(problem)
+        return self._object(output), None
+
+    def _define(self) -> None:
+        used: list[tuple[str, HostFunction, int, int]] = [
+            ("__wbindgen_string_get", self._string_get, 2, 0),
+            ("__wbindgen_string_new", self._string_new, 2, 1),
+            ("__wbindgen_boolean_get", self._boolean_get, 1, 1),
+            ("__wbindgen_is_undefined", self._is_undefined, 1, 1),
+            ("__wbindgen_is_falsy", self._is_falsy, 1, 1),
+            ("__wbindgen_is_object", self._is_object, 1, 1),
+            ("__wbindgen_is_string", self._is_string, 1, 1),
+            ("__wbindgen_in", self._in, 2, 1),
+            ("__wbindgen_jsval_loose_eq", self._loose_equal, 2, 1),
+            ("__wbindgen_object_clone_ref", self._clone, 1, 1),
+            ("__wbindgen_object_drop_ref", self._drop, 1, 0),
+            ("__wbindgen_throw", self._throw, 2, 0),
+            ("__wbg_getwithrefkey_1dc361bd10053bfe", self._get_property, 2, 1),
+            ("__wbg_new_405e22f390576ce2", self._new_object, 0, 1),
+            ("__wbg_set_3f1d0b984ed272ed", self._set_property, 3, 0),
+        ]
+        for name, function, parameters, results in used:
+            self._define_one(name, function, ["i32"] * parameters, results)
+        for parameters, results, names in _UNUSED_IMPORTS:
+            for name in names.split():
+                self._define_one(name, partial(_refuse, name), parameters, results)
+
+    def _define_one(
+        self, name: str, function: HostFunction, parameters: list[str], results: int
+    ) -> None:
+        self.imports.define(
+            _IMPORTED_FROM, name, function, parameters=parameters, results=["i32"] * results
+        )
+
+    def _running(self) -> Instance:
+        if self._instance is None:
+            raise RuntimeError("no transform is under way")
+        return self._instance
+
+    # The table.
+
+    def _add(self, value: object) -> int:
+        index = self._next_index
+        self._next_index += 1
+        self._values[index] = value
+        return index
+
+    def _get(self, index: int) -> object:
+        try:
+            return self._values[index]
+        except KeyError:
+            raise _broken(f"named the value {index}, which it does not have") from None
+
+    def _object(self, index: int) -> _JsObject:
+        value = self._get(index)
+        if not isinstance(value, _JsObject):
+            raise _broken("took another value for an object")
+        return value
+
+    def _key(self, index: int) -> bytes:
+        value = self._get(index)
+        if not isinstance(value, bytes):
+            raise _broken("took another value for a name")
+        return value
+
+    def _drop(self, index: int) -> None:
+        if index >= _FIRST_FREE_INDEX:
+            self._values.pop(index, None)
+
+    # What the module does with values.
+
+    def _string_get(self, out: int, index: int) -> None:
+        self._on_interrupt()
+        instance, value = self._running(), self._get(index)
+        at = size = 0
+        if isinstance(value, bytes):
+            size = len(value)
+            at = instance.call("__wbindgen_export_2", size, 1)
+            instance.write(at, value)
+        instance.write(out, struct.pack("<II", at, size))
+
+    def _string_new(self, at: int, size: int) -> int:
+        return self._add(self._running().read(at, size))
+
+    def _boolean_get(self, index: int) -> int:
+        value = self._get(index)
+        return int(value) if isinstance(value, bool) else 2
+
+    def _is_undefined(self, index: int) -> int:
+        return self._get(index) is _UNDEFINED
+
+    def _is_falsy(self, index: int) -> int:
+        value = self._get(index)
+        return value is _UNDEFINED or (not value and not isinstance(value, _JsObject))
+
+    def _is_object(self, index: int) -> int:
+        return isinstance(self._get(index), _JsObject)
+
+    def _is_string(self, index: int) -> int:
+        return isinstance(self._get(index), bytes)
+
+    def _in(self, key: int, target: int) -> int:
+        return self._key(key) in self._object(target)
+
+    def _loose_equal(self, left: int, right: int) -> int:
+        nothing = (None, _UNDEFINED)
+        a, b = self._get(left), self._get(right)
+        return a == b or (a in nothing and b in nothing)
+
+    def _clone(self, index: int) -> int:
+        return self._add(self._get(index))
+
+    def _get_property(self, target: int, key: int) -> int:
+        return self._add(self._object(target).get(self._key(key), _UNDEFINED))
+
+    def _new_object(self) -> int:
+        return self._add(_JsObject())
+
+    def _set_property(self, target: int, key: int, value: int) -> None:
+        self._object(target)[self._key(key)] = self._get(value)
+        self._drop(key)
+        self._drop(value)
+
+    def _throw(self, at: int, size: int) -> None:
+        raise _broken(self._running().read(at, size).decode(errors="replace"))
+
+
+def _broken(problem: str) -> WasmTrap:
+    return WasmTrap(f"the TypeScript transform {problem}", stack_exhausted=False)
+
+
+def _refuse(name: str, *_arguments: int) -> NoReturn:
+    raise _broken(f"called {name}, which no transform needs")
+
+
+_NUMBER_CALLBACK: Final = ctypes.CFUNCTYPE(
+    ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
+)
+
+
+def _define_number_new(
+    runtime: Runtime, imports: Imports, add: Callable[[object], int]
+) -> object:
+    """The one import that takes a float, which `Imports.define` cannot hand over; keep the result."""
+
+    def number_new(_env: int, _caller: int, values: int, _count: int) -> int:
+        index = add(ctypes.c_double.from_address(values).value)
+        ctypes.c_int32.from_address(values).value = index
+        return 0
+
+    callback = _NUMBER_CALLBACK(number_new)
+    module, name = _IMPORTED_FROM.encode(), b"__wbindgen_number_new"
+    runtime.check(
+        runtime.lib.linker_define(
+            imports._linker,  # pyright: ignore[reportPrivateUsage]
+            module, len(module), name, len(name),
+            runtime.function_type(["f64"], ["i32"]), callback, None, None,
+        )  # fmt: skip
+    )
+    return callback
+
+
+# The names end in a hash that changes with every version of the module.
+_IMPORTED_FROM: Final = "__wbindgen_placeholder__"
+_UNUSED_IMPORTS: Final[list[tuple[list[str], int, str]]] = [
+    (
+        [],
+        1,
+        """
+        __wbg_iterator_9a24c88df860dc65 __wbg_new_78feb108b6472713
+        __wbg_static_accessor_GLOBAL_88a902d13a557d07
+        __wbg_static_accessor_GLOBAL_THIS_56578be7e9f832b0
+        __wbg_static_accessor_SELF_37c5d418e4bf5819
+        __wbg_static_accessor_WINDOW_5de37043a91a9c40 __wbindgen_memory
+        """,
+    ),
+    (["i32"], 0, "__wbg_queueMicrotask_97d92b4fcc8a61c5"),
+    (
+        ["i32"],
+        1,
+        """
+        __wbg_buffer_609cc3eee51ed158 __wbg_done_769e5ede4b31c67b __wbg_entries_3265d4158b33e5dc
+        __wbg_instanceof_ArrayBuffer_e14585432e3737fc __wbg_instanceof_Map_f3469ce2244d2430
+        __wbg_instanceof_Uint8Array_17156bcf118086a9 __wbg_isArray_a1eab7e0d067391b
+        __wbg_isSafeInteger_343e2beeeece1bb0 __wbg_length_a446193dc22c12f8
+        __wbg_length_e2d2a49132c1b256 __wbg_new_a12002a7f91c75be __wbg_next_25feadfc0913fea9
+        __wbg_next_6574e1a8a62d1055 __wbg_queueMicrotask_d3219def82552485
+        __wbg_resolve_4851785c9c5f573d __wbg_toString_5285597960676b7b
+        __wbg_value_cd1ffa7b1ab794f1 __wbindgen_cb_drop __wbindgen_is_bigint
+        __wbindgen_is_function
+        """,
+    ),
+    (
+        ["i32", "i32"],
+        0,
+        "__wbindgen_bigint_get_as_i64 __wbindgen_debug_string __wbindgen_number_get",
+    ),
+    (
+        ["i32", "i32"],
+        1,
+        """
+        __wbg_call_672a4d21634d4a24 __wbg_get_67b2ba62fc30de12 __wbg_get_b9b93047fe3cf45b
+        __wbg_new_23a2665fac83c611 __wbg_newnoargs_105ed471475aaf50
+        __wbg_then_44b73946d2fb3e7d __wbindgen_error_new __wbindgen_jsval_eq
+        """,
+    ),
+    (
+        ["i32", "i32", "i32"],
+        0,
+        "__wbg_set_37837023f3d740e8 __wbg_set_65595bdd868b3009",
+    ),
+    (
+        ["i32", "i32", "i32"],
+        1,
+        "__wbg_call_7cccdd69e0791ae2 __wbindgen_closure_wrapper5432",
+    ),
+    (["i64"], 1, "__wbindgen_bigint_from_i64 __wbindgen_bigint_from_u64"),
+]

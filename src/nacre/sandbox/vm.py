@@ -1,0 +1,298 @@
+"""One QuickJS VM: start a program, settle requests, fire timers, snapshot, restore, dispose.
+
+It drives the engine through handles: addresses of JavaScript values inside the guest's memory. They
+stay valid across a snapshot, because memory is all there is to a VM between two calls.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from nacre.sandbox.host_calls import GuestListener, HostCalls
+from nacre.sandbox.image import Image
+from nacre.sandbox.memory_pages import BaseMemory
+from nacre.sandbox.wasm_runtime import Instance, Runtime
+
+# JSValue's tag is in its upper half; 6 is the exception tag of QuickJS's NaN boxing.
+_EXCEPTION_TAG: Final = 6
+_EVAL_OPTIONS_VERSION: Final = 1
+# The image's scratch area: the length of a text first, the arguments of a call behind it.
+_SCRATCH_ARGUMENTS: Final = 16
+
+# The engine's allocator needs room beside what it hands out, and the host borrows some for texts.
+_MEMORY_SLACK_BYTES: Final = 4 << 20
+
+
+class OutOfMemory(Exception):
+    """The guest's memory limit left no room for a value of the host."""
+
+
+class GuestError(Exception):
+    """The engine threw while the host drove it; `failure` describes the error in JSON."""
+
+    def __init__(self, failure: bytes) -> None:
+        super().__init__(failure.decode(errors="replace"))
+        self.failure = failure
+
+
+class VmFactory:
+    """Makes VMs of one image; whatever is costly is done here, once."""
+
+    def __init__(self, runtime: Runtime, host: HostCalls, image: Image, module: int) -> None:
+        self.runtime = runtime
+        self.host = host
+        self.image = image
+        self._prepared = host.imports.prepare(module)
+        # The memory every VM starts with: a snapshot holds only what differs from it. Making this
+        # instance also lets wasmtime set up the memory's file before the process is locked down.
+        pristine = self._instance(image.memory_bytes)
+        self.base_memory = BaseMemory(
+            pristine.read(0, image.memory_bytes), image.stack_pointer
+        )
+        pristine.close()
+
+    def create(self, listener: GuestListener, *, memory_limit_bytes: int) -> "Vm":
+        """A fresh VM with a random seed of its own."""
+        vm = Vm(self, self._limited(memory_limit_bytes), listener)
+        vm.instance.write(self.image.random_state, _random_seed())
+        vm.limit_memory(memory_limit_bytes)
+        return vm
+
+    def restore(
+        self,
+        listener: GuestListener,
+        *,
+        memory_limit_bytes: int,
+        memory_bytes: int,
+        pages: bytes,
+        rejections: dict[int, tuple[int, int]],
+    ) -> "Vm":
+        """A VM in the state of a snapshot that was taken of a VM of this image."""
+        instance = self._limited(memory_limit_bytes)
+        try:
+            instance.grow_to(memory_bytes)
+            self.base_memory.apply_pages(instance, pages)
+        except BaseException:
+            instance.close()
+            raise
+        vm = Vm(self, instance, listener)
+        vm.rejections = rejections
+        vm.limit_memory(memory_limit_bytes)
+        return vm
+
+    def _limited(self, memory_limit_bytes: int) -> Instance:
+        limit = self.image.memory_bytes + memory_limit_bytes * 5 // 4 + _MEMORY_SLACK_BYTES
+        return self._instance(limit)
+
+    def _instance(self, max_memory_bytes: int) -> Instance:
+        return Instance(self.runtime, self._prepared, max_memory_bytes=max_memory_bytes)
+
+
+class Vm:
+    """A running VM. Every method that lets guest code run may raise `GuestError` or `WasmTrap`."""
+
+    def __init__(self, factory: VmFactory, instance: Instance, listener: GuestListener) -> None:
+        self._factory = factory
+        self._entries = factory.image.entries
+        self._host = factory.host
+        self.instance = instance
+        self.listener = listener
+        # Promises that were rejected with no handler so far: their address to (promise, reason).
+        self.rejections: dict[int, tuple[int, int]] = {}
+        self._scratch = factory.image.scratch
+        self.undefined = instance.call("qjs_get_undefined")
+
+    def close(self) -> None:
+        """Dispose of the VM; closing twice is harmless."""
+        self.instance.close()
+
+    def limit_memory(self, memory_limit_bytes: int) -> None:
+        """Cap what the program may allocate, on top of what the guest itself holds."""
+        limit = self._factory.image.heap_bytes + memory_limit_bytes
+        self.instance.call("qjs_set_memory_limit", limit)
+
+    def define_functions(self, names: bytes) -> None:
+        """Give the program global functions that send requests; `names` is a JSON array."""
+        with self._running():
+            self._call_with_text("defineFunctions", names)
+
+    def start(self, source: bytes, *, file_name: str) -> None:
+        """Compile the program and run it until it has nothing left to do."""
+        with self._running():
+            main = self._compile(source, file_name)
+            self._free(self._call_entry("start", main), main)
+            self._drain_jobs()
+
+    def deliver(self, settlements: bytes) -> None:
+        """Settle requests, `[[id, succeeded, value], ...]` in JSON, and run what that sets free."""
+        with self._running():
+            self._call_with_text("deliver", settlements)
+            self._drain_jobs()
+
+    def fire_timers(self) -> None:
+        """Run every timer that is due, and the promise jobs after each."""
+        with self._running():
+            while True:
+                fired = self._call_entry("fireTimer")
+                is_fired = self.instance.call("qjs_get_bool", fired)
+                self._free(fired)
+                self._drain_jobs()
+                if not is_fired:
+                    return
+
+    def ms_until_next_timer(self) -> float | None:
+        """How long until the next timer is due; None without timers."""
+        with self._running():
+            handle = self._call_entry("untilNextTimer")
+            left = self.number(handle)
+            self._free(handle)
+        return None if left < 0 else left
+
+    def unhandled_failure(self) -> bytes | None:
+        """The description of the first rejection that nobody has handled, if there is one."""
+        for _promise, reason in self.rejections.values():
+            with self._running():
+                handle = self._call_entry("describeFailure", reason)
+                return self.text(handle)
+        return None
+
+    def snapshot(self) -> tuple[int, bytes]:
+        """The memory's size and the pages that differ from the image."""
+        return self._factory.base_memory.changed_pages(self.instance)
+
+    # What host calls use while the guest runs.
+
+    def text(self, handle: int) -> bytes:
+        """A string value as UTF-8."""
+        start = self.instance.call("qjs_get_string_len", handle, self._scratch)
+        if not start:
+            raise OutOfMemory
+        size = int.from_bytes(self.instance.read(self._scratch, 4), "little")
+        data = self.instance.read(start, size)
+        self.instance.call("qjs_free_cstring", start)
+        return data
+
+    def number(self, handle: int) -> float:
+        """A number value."""
+        return self.instance.call_for_f64("qjs_get_float64", handle)
+
+    def new_bytes(self, data: bytes) -> int:
+        """A Uint8Array with a copy of `data`."""
+        at = self._malloc(len(data))
+        self.instance.write(at, data)
+        handle = self.instance.call("qjs_new_uint8_array", at, len(data))
+        self.instance.call("wasm_free", at)
+        return handle
+
+    def throw(self, message: str) -> None:
+        """Throw an Error in the guest from inside a host call."""
+        error = self.instance.call("qjs_new_error")
+        key = self._new_c_string(b"message")
+        # The property takes over the string; the error is freed by the engine.
+        self.instance.call("qjs_set_prop_string", error, key, self._new_string(message.encode()))
+        self.instance.call("wasm_free", key)
+        self.instance.call("qjs_throw", error)
+
+    def note_rejection(self, promise: int, reason: int, *, is_handled: bool) -> None:
+        """Keep track of rejected promises without a handler; both handles are ours to free."""
+        address = self.instance.call("qjs_get_value_ptr", promise)
+        if is_handled:
+            self._free(promise, reason)
+            self._free(*self.rejections.pop(address, ()))
+        else:
+            # Held until it is handled, so that the address cannot come to mean another promise.
+            self.rejections[address] = (promise, reason)
+
+    # Driving the engine.
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        previous, self._host.vm = self._host.vm, self
+        try:
+            yield
+        finally:
+            self._host.vm = previous
+
+    def _compile(self, source: bytes, file_name: str) -> int:
+        """The program as an async function; its first line is line 1 of `file_name`."""
+        code = b"(async () => {\n\n" + source + b"\n})"
+        code_at = self._new_c_string(code)
+        name_at = self._new_c_string(file_name.encode())
+        options = self._malloc(16)
+        # The two lines of the wrapper come out as -1 and 0; the engine takes 0 itself for "unset".
+        fields = (_EVAL_OPTIONS_VERSION, 0, name_at, 0xFFFFFFFF)
+        self.instance.write(options, b"".join(field.to_bytes(4, "little") for field in fields))
+        context = self.instance.call("qjs_get_context_ptr")
+        value = self.instance.call_for_i64("JS_Eval2", context, code_at, len(code), options)
+        for at in (code_at, name_at, options):
+            self.instance.call("wasm_free", at)
+        if value >> 32 == _EXCEPTION_TAG:
+            raise self._pending_exception()
+        slot = self._malloc(8)
+        self.instance.write(slot, value.to_bytes(8, "little"))
+        return slot
+
+    def _call_entry(self, entry: str, *arguments: int) -> int:
+        """Call an entry of the guest; the arguments stay the caller's to free."""
+        slots = self._scratch + _SCRATCH_ARGUMENTS
+        self.instance.write(slots, b"".join(a.to_bytes(4, "little") for a in arguments))
+        result = self.instance.call(
+            "qjs_call", self._entries[entry], self.undefined, len(arguments), slots
+        )
+        if self.instance.call("qjs_is_exception", result):
+            raise self._pending_exception()
+        return result
+
+    def _drain_jobs(self) -> None:
+        call = self.instance.call
+        while True:
+            ran = call("qjs_execute_pending_job")
+            if ran == 0:
+                return
+            if ran > 0x7FFFFFFF:
+                raise self._pending_exception()
+
+    def _pending_exception(self) -> GuestError:
+        call = self.instance.call
+        error = call("qjs_get_exception")
+        slots = self._scratch + _SCRATCH_ARGUMENTS
+        self.instance.write(slots, error.to_bytes(4, "little"))
+        described = call("qjs_call", self._entries["describeFailure"], self.undefined, 1, slots)
+        if call("qjs_is_exception", described):
+            # Not even the error could be described: there is no memory left to do it in.
+            raise OutOfMemory
+        return GuestError(self.text(described))
+
+    def _call_with_text(self, entry: str, text: bytes) -> None:
+        argument = self._new_string(text)
+        self._free(self._call_entry(entry, argument), argument)
+
+    def _new_string(self, data: bytes) -> int:
+        at = self._malloc(len(data))
+        self.instance.write(at, data)
+        handle = self.instance.call("qjs_new_string", at, len(data))
+        self.instance.call("wasm_free", at)
+        if not handle or self.instance.call("qjs_is_exception", handle):
+            raise OutOfMemory
+        return handle
+
+    def _new_c_string(self, data: bytes) -> int:
+        at = self._malloc(len(data) + 1)
+        self.instance.write(at, data + b"\0")
+        return at
+
+    def _malloc(self, size: int) -> int:
+        at = self.instance.call("wasm_malloc", size or 1)
+        if not at:
+            raise OutOfMemory
+        return at
+
+    def _free(self, *handles: int) -> None:
+        for handle in handles:
+            self.instance.call("qjs_free_value", handle)
+
+
+def _random_seed() -> bytes:
+    # Zero is the one state an xorshift generator never leaves.
+    return (int.from_bytes(os.urandom(8), "little") | 1).to_bytes(8, "little")

@@ -1,0 +1,416 @@
+"""The one door to wasmtime: its C library through ctypes, as few calls as a QuickJS VM needs.
+
+The `wasmtime` package brings the library and its Python interface. The interface costs 30 us per
+call and 60 ms per import, where these calls cost 0.8 us and 12 ms; workers are started often and
+call often, so they take the library alone. Everything foreign ends here: errors and traps of
+wasmtime leave this module as `WasmError` and `WasmTrap`.
+"""
+
+import ctypes
+import importlib.util
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+# Native stack for WebAssembly frames. QuickJS's own limit counts the module's shadow stack, whose
+# frames are far smaller than the native ones: with this much, its RangeError always comes first.
+MAX_WASM_STACK_BYTES: Final = 32 << 20
+
+_PAGE_BYTES: Final = 65536
+_RAW_VALUE_BYTES: Final = 16
+_MAX_ARGUMENTS: Final = 8
+_EXTERN_UNION_OFFSET: Final = 8
+
+HostFunction = Callable[..., int | None]
+
+
+class WasmError(Exception):
+    """wasmtime refused to compile, load or instantiate a module."""
+
+
+class WasmTrap(Exception):
+    """WebAssembly code stopped: a fault of its own, or a host function that ended it."""
+
+    def __init__(self, message: str, *, stack_exhausted: bool) -> None:
+        super().__init__(message)
+        self.stack_exhausted = stack_exhausted
+
+
+class StopGuest(Exception):
+    """Raised by a host function to end the WebAssembly call it was called from."""
+
+
+def library_path() -> Path:
+    """Where the installed `wasmtime` package keeps its shared library."""
+    spec = importlib.util.find_spec("wasmtime")
+    if spec is None or not spec.submodule_search_locations:
+        raise WasmError("the wasmtime package is not installed; reinstall nacre")
+    machine = {"AMD64": "x86_64", "arm64": "aarch64", "ARM64": "aarch64"}.get(
+        platform.machine(), platform.machine()
+    )
+    name = {"win32": "_wasmtime.dll", "darwin": "_libwasmtime.dylib"}.get(
+        sys.platform, "_libwasmtime.so"
+    )
+    path = Path(spec.submodule_search_locations[0]) / f"{sys.platform}-{machine}" / name
+    if not path.is_file():
+        raise WasmError(f"the wasmtime package has no library for this machine: {path}")
+    return path
+
+
+class _ByteVector(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("data", ctypes.c_void_p)]  # noqa: RUF012
+
+
+# trap* callback(env, caller, args_and_results, count)
+_HostCallback = ctypes.CFUNCTYPE(
+    ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
+)
+
+
+class _Library:
+    """The C functions in use, each with its types declared once."""
+
+    def __init__(self, path: Path) -> None:
+        dll = ctypes.CDLL(str(path))
+        pointer, size, u64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64
+
+        def function(
+            name: str, result: type[object] | None, *arguments: type[object]
+        ) -> Callable[..., int]:
+            found = dll[name]
+            found.restype = result
+            found.argtypes = arguments
+            return found
+
+        self.config_new = function("wasm_config_new", pointer)
+        self.config_max_stack = function(
+            "wasmtime_config_max_wasm_stack_set", None, pointer, size
+        )
+        self.config_async_stack = function(
+            "wasmtime_config_async_stack_size_set", None, pointer, u64
+        )
+        self.engine_new = function("wasm_engine_new_with_config", pointer, pointer)
+        self.module_new = function(
+            "wasmtime_module_new", pointer, pointer, ctypes.c_char_p, size, pointer
+        )
+        self.module_serialize = function("wasmtime_module_serialize", pointer, pointer, pointer)
+        self.module_deserialize_file = function(
+            "wasmtime_module_deserialize_file", pointer, pointer, ctypes.c_char_p, pointer
+        )
+        self.linker_new = function("wasmtime_linker_new", pointer, pointer)
+        self.linker_define = function(
+            "wasmtime_linker_define_func_unchecked",
+            pointer, pointer, ctypes.c_char_p, size, ctypes.c_char_p, size,
+            pointer, _HostCallback, pointer, pointer,
+        )  # fmt: skip
+        self.linker_pre = function(
+            "wasmtime_linker_instantiate_pre", pointer, pointer, pointer, pointer
+        )
+        self.pre_instantiate = function(
+            "wasmtime_instance_pre_instantiate", pointer, pointer, pointer, pointer, pointer
+        )
+        self.store_new = function("wasmtime_store_new", pointer, pointer, pointer, pointer)
+        self.store_context = function("wasmtime_store_context", pointer, pointer)
+        self.store_limiter = function(
+            "wasmtime_store_limiter", None, pointer, *[ctypes.c_int64] * 5
+        )
+        self.store_delete = function("wasmtime_store_delete", None, pointer)
+        self.export_get = function(
+            "wasmtime_instance_export_get",
+            ctypes.c_bool, pointer, pointer, ctypes.c_char_p, size, pointer,
+        )  # fmt: skip
+        self.func_call = function(
+            "wasmtime_func_call_unchecked", pointer, size, size, size, size, size
+        )
+        self.memory_data = function("wasmtime_memory_data", pointer, pointer, pointer)
+        self.memory_data_size = function("wasmtime_memory_data_size", size, pointer, pointer)
+        self.memory_grow = function(
+            "wasmtime_memory_grow", pointer, pointer, pointer, u64, pointer
+        )
+        self.trap_new = function("wasmtime_trap_new", pointer, ctypes.c_char_p, size)
+        self.trap_code = function("wasmtime_trap_code", ctypes.c_bool, pointer, pointer)
+        self.trap_message = function("wasm_trap_message", None, pointer, pointer)
+        self.trap_delete = function("wasm_trap_delete", None, pointer)
+        self.error_message = function("wasmtime_error_message", None, pointer, pointer)
+        self.error_delete = function("wasmtime_error_delete", None, pointer)
+        self.byte_vec_delete = function("wasm_byte_vec_delete", None, pointer)
+        self.valtype_new = function("wasm_valtype_new", pointer, ctypes.c_uint8)
+        self.functype_new = function("wasm_functype_new", pointer, pointer, pointer)
+        self.valtype_vec_new = function(
+            "wasm_valtype_vec_new", None, pointer, size, pointer
+        )
+
+
+class Runtime:
+    """wasmtime's engine in this process; it lives as long as the process."""
+
+    def __init__(self, library: Path, *, max_stack_bytes: int = MAX_WASM_STACK_BYTES) -> None:
+        self.lib = _Library(library)
+        config = self.lib.config_new()
+        # wasmtime wants the stack of its (unused) fibers to be no smaller than the other one.
+        self.lib.config_async_stack(config, max_stack_bytes)
+        self.lib.config_max_stack(config, max_stack_bytes)
+        self.engine = self.lib.engine_new(config)
+
+    def compile(self, wasm: bytes) -> bytes:
+        """Compile a module to the form that `load` reads back in a millisecond."""
+        module = ctypes.c_void_p()
+        self.check(
+            self.lib.module_new(self.engine, wasm, len(wasm), ctypes.addressof(module))
+        )
+        vector = _ByteVector()
+        self.check(self.lib.module_serialize(module, ctypes.addressof(vector)))
+        return self._take_bytes(vector)
+
+    def load(self, path: str) -> int:
+        """Load a compiled module. Its bytes are native code: the caller vouches for them."""
+        module = ctypes.c_void_p()
+        self.check(
+            self.lib.module_deserialize_file(
+                self.engine, path.encode(), ctypes.addressof(module)
+            )
+        )
+        return module.value or 0
+
+    def check(self, error: int | None) -> None:
+        """Raise a foreign error as ours."""
+        if error:
+            raise WasmError(self.message_of(error))
+
+    def message_of(self, error: int) -> str:
+        """Read and free an error."""
+        vector = _ByteVector()
+        self.lib.error_message(error, ctypes.addressof(vector))
+        self.lib.error_delete(error)
+        return self._take_bytes(vector).decode(errors="replace")
+
+    def trap_from(self, trap: int) -> WasmTrap:
+        """Read and free a trap."""
+        code = ctypes.c_uint8(255)
+        has_code = self.lib.trap_code(trap, ctypes.addressof(code))
+        vector = _ByteVector()
+        self.lib.trap_message(trap, ctypes.addressof(vector))
+        message = self._take_bytes(vector).decode(errors="replace").rstrip("\0")
+        self.lib.trap_delete(trap)
+        return WasmTrap(message, stack_exhausted=bool(has_code) and code.value == 0)
+
+    def _take_bytes(self, vector: _ByteVector) -> bytes:
+        data = ctypes.string_at(vector.data, vector.size) if vector.size else b""
+        self.lib.byte_vec_delete(ctypes.addressof(vector))
+        return data
+
+    def function_type(self, parameters: Sequence[str], results: Sequence[str]) -> int:
+        """A C function type; `parameters` and `results` are i32, i64 or f64."""
+        vectors: list[_ByteVector] = []
+        for names in (parameters, results):
+            kinds = (ctypes.c_void_p * max(len(names), 1))()
+            for index, name in enumerate(names):
+                kinds[index] = self.lib.valtype_new({"i32": 0, "i64": 1, "f64": 3}[name])
+            vector = _ByteVector()
+            self.lib.valtype_vec_new(
+                ctypes.addressof(vector), len(names), ctypes.addressof(kinds)
+            )
+            vectors.append(vector)
+        return self.lib.functype_new(
+            ctypes.addressof(vectors[0]), ctypes.addressof(vectors[1])
+        )
+
+
+class Imports:
+    """The host functions of all instances of one process, and the way to make an instance.
+
+    The callbacks are made once: a hardened worker can create no more of them.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._linker = runtime.lib.linker_new(runtime.engine)
+        self._keep_alive: list[object] = []
+
+    def define(
+        self,
+        module: str,
+        name: str,
+        function: HostFunction,
+        *,
+        parameters: Sequence[str],
+        results: Sequence[str] = ("i32",),
+    ) -> None:
+        """Import `function`; it gets integers, returns one, and may raise `StopGuest`."""
+        lib = self._runtime.lib
+        callback = _HostCallback(_host_callback(lib, function, parameters))
+        self._keep_alive.append(callback)
+        self._runtime.check(
+            lib.linker_define(
+                self._linker, module.encode(), len(module), name.encode(), len(name),
+                self._runtime.function_type(parameters, results), callback, None, None,
+            )  # fmt: skip
+        )
+
+    def prepare(self, module: int) -> int:
+        """Link a loaded module once, for any number of instances."""
+        prepared = ctypes.c_void_p()
+        self._runtime.check(
+            self._runtime.lib.linker_pre(self._linker, module, ctypes.addressof(prepared))
+        )
+        return prepared.value or 0
+
+
+def _host_callback(
+    lib: _Library, function: HostFunction, parameters: Sequence[str]
+) -> Callable[[int, int, int, int], int]:
+    wide = [name == "i64" for name in parameters]
+    offsets = [index * _RAW_VALUE_BYTES for index in range(len(parameters))]
+    i32, u32, i64 = ctypes.c_int32, ctypes.c_uint32, ctypes.c_int64
+    stopped = b"stopped by the host\0"
+
+    def callback(_env: int, _caller: int, values: int, _count: int) -> int:
+        try:
+            arguments = [
+                (i64 if is_wide else u32).from_address(values + offset).value
+                for offset, is_wide in zip(offsets, wide, strict=True)
+            ]
+            result = function(*arguments)
+            if result is not None:
+                i32.from_address(values).value = result
+        except BaseException as error:
+            # Nothing may pass through the C frames below; the trap takes the guest down, and the
+            # host function has left word of the reason with the VM.
+            function_failed(error)
+            return lib.trap_new(stopped, len(stopped))
+        return 0
+
+    return callback
+
+
+def function_failed(error: BaseException) -> None:
+    """Note an exception other than `StopGuest` for the call that is under way."""
+    if not isinstance(error, StopGuest):
+        _failures.append(error)
+
+
+_failures: list[BaseException] = []
+
+
+class Instance:
+    """One instance of a module: a store, its memory and its functions."""
+
+    def __init__(self, runtime: Runtime, prepared: int, *, max_memory_bytes: int) -> None:
+        lib = runtime.lib
+        self._runtime = runtime
+        self._store = lib.store_new(runtime.engine, None, None)
+        lib.store_limiter(self._store, max_memory_bytes, -1, 1, -1, 1)
+        self._context = lib.store_context(self._store)
+        self._instance = ctypes.create_string_buffer(32)
+        self._functions: dict[str, tuple[object, int]] = {}
+        self._values = (ctypes.c_uint32 * (_MAX_ARGUMENTS * 4))()
+        self._values_at = ctypes.addressof(self._values)
+        self._trap = ctypes.c_size_t()
+        self._trap_at = ctypes.addressof(self._trap)
+        try:
+            runtime.check(
+                lib.pre_instantiate(
+                    prepared, self._context, self._instance, self._trap_at
+                )
+            )
+            self._memory, self._memory_at = self._export("memory")
+        except BaseException:
+            self.close()
+            raise
+        # The memory's whole range is reserved at the start, so it grows in place and never moves.
+        self.base = lib.memory_data(self._context, self._memory_at)
+        self.memory_bytes = lib.memory_data_size(self._context, self._memory_at)
+
+    def close(self) -> None:
+        """Free the instance; closing twice is harmless."""
+        if self._store:
+            self._runtime.lib.store_delete(self._store)
+            self._store = 0
+
+    def call(self, name: str, *arguments: int) -> int:
+        """Call an exported function with 32-bit values; its 32-bit result, unsigned."""
+        found = self._functions.get(name)
+        if found is None:
+            found = self._functions[name] = self._export(name)
+        values = self._values
+        index = 0
+        for argument in arguments:
+            values[index] = argument
+            index += 4
+        error = self._runtime.lib.func_call(
+            self._context, found[1], self._values_at, _MAX_ARGUMENTS, self._trap_at
+        )
+        if error or self._trap.value:
+            self._raise(error)
+        return values[0]
+
+    def call_for_i64(self, name: str, *arguments: int) -> int:
+        """`call` for a function with a 64-bit result."""
+        self.call(name, *arguments)
+        return ctypes.c_uint64.from_address(self._values_at).value
+
+    def call_for_f64(self, name: str, *arguments: int) -> float:
+        """`call` for a function with a floating-point result."""
+        self.call(name, *arguments)
+        return ctypes.c_double.from_address(self._values_at).value
+
+    def read(self, at: int, size: int) -> bytes:
+        """A copy of guest memory; a range outside it is a fault of the guest."""
+        self._check_range(at, size)
+        return ctypes.string_at(self.base + at, size)
+
+    def write(self, at: int, data: bytes) -> None:
+        """Overwrite guest memory."""
+        self._check_range(at, len(data))
+        ctypes.memmove(self.base + at, data, len(data))
+
+    def current_memory_bytes(self) -> int:
+        """The memory's size now."""
+        self.memory_bytes = self._runtime.lib.memory_data_size(self._context, self._memory_at)
+        return self.memory_bytes
+
+    def grow_to(self, size: int) -> None:
+        """Grow the memory to `size` bytes, a whole number of WebAssembly pages."""
+        missing = size - self.current_memory_bytes()
+        if missing > 0:
+            previous = ctypes.c_uint64()
+            self._runtime.check(
+                self._runtime.lib.memory_grow(
+                    self._context,
+                    self._memory_at,
+                    missing // _PAGE_BYTES,
+                    ctypes.addressof(previous),
+                )
+            )
+            self.current_memory_bytes()
+
+    def _check_range(self, at: int, size: int) -> None:
+        if at < 0 or at + size > self.memory_bytes and at + size > self.current_memory_bytes():
+            raise WasmTrap(
+                f"the guest named memory outside its own: {size} bytes at {at}",
+                stack_exhausted=False,
+            )
+
+    def _export(self, name: str) -> tuple[object, int]:
+        buffer = ctypes.create_string_buffer(64)
+        encoded = name.encode()
+        if not self._runtime.lib.export_get(
+            self._context, self._instance, encoded, len(encoded), ctypes.addressof(buffer)
+        ):
+            raise WasmError(f"the module does not export {name}")
+        return buffer, ctypes.addressof(buffer) + _EXTERN_UNION_OFFSET
+
+    def _raise(self, error: int) -> None:
+        trap, self._trap.value = self._trap.value, 0
+        if _failures:
+            failure = _failures[0]
+            _failures.clear()
+            if trap:
+                self._runtime.lib.trap_delete(trap)
+            raise failure
+        if trap:
+            raise self._runtime.trap_from(trap)
+        # A trap that a host function made comes back as an error.
+        raise WasmTrap(self._runtime.message_of(error), stack_exhausted=False)

@@ -1,0 +1,217 @@
+"""One worker as the supervisor sees it: a process, a socket, and what comes over it."""
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+
+import nacre
+from nacre.errors import RuntimeUnavailableError, WorkerDiedError, WorkerProtocolError
+from nacre.sandbox.worker_protocol import (
+    HEADER_BYTES,
+    Event,
+    Frame,
+    decode_header,
+    encode_frame,
+)
+
+# A worker that has not said READY by then never will.
+_START_SECONDS: Final = 30.0
+# The engine looks for an abort every millisecond or two; what takes longer is stuck.
+_ABORT_SECONDS: Final = 0.1
+# No sound frame is larger: the largest snapshot that can be configured, and room beside it.
+_MAX_FRAME_BYTES: Final = (256 << 20) + (64 << 20)
+_CHUNK_BYTES: Final = 1 << 18
+
+_BOOT: Final = (
+    "import sys\n"
+    "sys.path += sys.argv[1].splitlines()\n"
+    "from importlib import import_module\n"
+    "import_module(sys.argv[2]).main(sys.argv[3])\n"
+)
+
+
+def python_command(module: str, settings: dict[str, Any]) -> list[str]:
+    """The command that runs `main(settings)` of a module in a bare interpreter."""
+    if not sys.executable:
+        raise RuntimeUnavailableError("this Python does not know its own executable")
+    import zstandard
+
+    # Only what the child imports; the standard library comes first and from the interpreter.
+    paths = {str(Path(found.__file__ or "").parent.parent) for found in (nacre, zstandard)}
+    return [
+        sys.executable, "-I", "-S", "-c", _BOOT, "\n".join(sorted(paths)), module, json.dumps(settings)
+    ]  # fmt: skip
+
+
+class WorkerProcess:
+    """A running worker. Whoever creates it calls `watch` at the start and `stop` at the end."""
+
+    def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket) -> None:
+        self._process = process
+        self._socket = connection
+        self._received = bytearray()
+        self._inbox: deque[Frame] = deque()
+        self._arrived = anyio.Event()
+        self._problem = ""
+        self.is_dead = False
+        self.hardening: Any = None
+        self.on_death = anyio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @classmethod
+    def spawn(cls, settings: dict[str, Any], *, keep_fds: tuple[int, ...]) -> "WorkerProcess":
+        """Start the process; it is usable after `ready`."""
+        ours, theirs = socket.socketpair()
+        try:
+            ours.setblocking(False)
+            command = python_command(
+                "nacre.sandbox.worker_main", {**settings, "socket": theirs.fileno()}
+            )
+            process = subprocess.Popen(
+                command,
+                env={},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(), *keep_fds),
+                # Ctrl-C at the terminal is for the supervisor, which then stops its workers.
+                start_new_session=True,
+            )
+        except OSError as error:
+            ours.close()
+            raise RuntimeUnavailableError(f"cannot start a worker process: {error}") from error
+        finally:
+            theirs.close()
+        return cls(process, ours)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def ready(self) -> None:
+        """Wait until the worker is locked down and listens."""
+        with anyio.move_on_after(_START_SECONDS):
+            frame = await self.event()
+            if frame.kind == Event.READY:
+                self.hardening = frame.fields.get("hardening")
+                return
+            problem = frame.fields.get("problem", "it said something else first")
+            raise RuntimeUnavailableError(f"the sandbox worker did not start: {problem}")
+        raise RuntimeUnavailableError(f"the sandbox worker did not start in {_START_SECONDS} s")
+
+    def watch(self) -> None:
+        """Take in what the worker says, from now until it is gone.
+
+        The event loop calls back on every arrival: a task that waits for the socket would cost a
+        third of a request's time.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._socket, self._take_in)
+
+    def _take_in(self) -> None:
+        try:
+            chunk = self._socket.recv(_CHUNK_BYTES)
+            self._received += chunk
+            self._inbox.extend(self._frames())
+        except BlockingIOError:
+            return
+        except OSError as error:
+            chunk, self._problem = b"", str(error)
+        except WorkerProtocolError as error:
+            chunk, self._problem = b"", str(error)
+            self._process.kill()
+        if not chunk:
+            self._note_death()
+        self._arrived.set()
+
+    def _note_death(self) -> None:
+        if self._loop is not None:
+            self._loop.remove_reader(self._socket)
+            self._loop = None
+        self.is_dead = True
+        self._arrived.set()
+        self.on_death.set()
+
+    async def event(self) -> Frame:
+        """The next event; raises WorkerDiedError if none can come any more."""
+        while not self._inbox:
+            if self.is_dead:
+                raise self._death()
+            self._arrived = anyio.Event()
+            await self._arrived.wait()
+        return self._inbox.popleft()
+
+    async def send(self, data: bytes) -> None:
+        """Send a frame; raises WorkerDiedError if the worker is gone."""
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self._socket.send(view) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._socket)
+            except OSError as error:
+                raise self._death() from error
+
+    async def abort(self, command: int) -> bool:
+        """Have the worker drop its VM now; False if it does not answer and has to be killed."""
+        try:
+            with anyio.move_on_after(_ABORT_SECONDS):
+                await self.send(encode_frame(command, {}))
+                while (await self.event()).kind != Event.ABORTED:
+                    pass
+                return True
+        except WorkerDiedError:
+            pass
+        return False
+
+    def kill(self) -> None:
+        """End the process at once; `stop` collects it."""
+        self._process.kill()
+
+    async def stop(self) -> None:
+        """End the process, wait until it is gone, and close the socket; twice is harmless."""
+        self._process.kill()
+        if self._process.returncode is None:
+            await anyio.to_thread.run_sync(self._process.wait)
+        self._note_death()
+        self._socket.close()
+
+    def _death(self) -> WorkerDiedError:
+        code = self._process.poll()
+        how = "is gone"
+        if code is not None and code < 0:
+            how = f"was ended by {signal.Signals(-code).name}"
+        elif code is not None:
+            how = f"ended with status {code}"
+        detail = f" ({self._problem})" if self._problem else ""
+        return WorkerDiedError(f"the worker process {how}{detail}")
+
+    def _frames(self) -> Iterator[Frame]:
+        while len(self._received) >= HEADER_BYTES:
+            kind, fields_size, tail_size = decode_header(self._received)
+            end = HEADER_BYTES + fields_size + tail_size
+            if end > _MAX_FRAME_BYTES:
+                raise WorkerProtocolError(f"a worker announced a frame of {end} bytes")
+            if len(self._received) < end:
+                return
+            fields_end = HEADER_BYTES + fields_size
+            try:
+                fields = json.loads(self._received[HEADER_BYTES:fields_end])
+            except (ValueError, RecursionError) as error:
+                raise WorkerProtocolError(f"a worker sent invalid JSON: {error}") from error
+            if not isinstance(fields, dict):
+                raise WorkerProtocolError("a worker sent fields that are not an object")
+            tail = bytes(self._received[fields_end:end])
+            del self._received[:end]
+            yield Frame(kind, fields, tail)  # pyright: ignore[reportUnknownArgumentType]

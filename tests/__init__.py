@@ -1,0 +1,1 @@
+"""Tests of Nacre; the folders mirror those of `src/nacre`."""

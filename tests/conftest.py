@@ -1,0 +1,19 @@
+"""Fixtures for every test."""
+
+from collections.abc import Iterator
+
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Nacre runs on asyncio, so the tests do."""
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def no_blocking_in_the_event_loop() -> Iterator[BlockBuster]:
+    """Fail a test when code of the package blocks the event loop."""
+    with blockbuster_ctx("nacre") as blockbuster:
+        yield blockbuster

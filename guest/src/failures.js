@@ -7,18 +7,19 @@ export const MODULES_DISABLED = "module access is disabled in cells";
 
 /** JSON text `{message, stack, memory, modules}` for any thrown value; never throws for want of sense in it. */
 export function describeFailure(thrown) {
-  if (!isErrorValue(thrown)) {
-    const message = `thrown: ${toTextOrNote(thrown)}`;
-    return quoteJson({ __proto__: null, message, stack: "", memory: false, modules: false });
-  }
+  if (!isErrorValue(thrown)) return failureJson(`thrown: ${toTextOrNote(thrown)}`, "", false, false);
   const message = textProperty(thrown, "message");
-  return quoteJson({
-    __proto__: null,
-    message: errorText(thrown),
-    stack: textProperty(thrown, "stack"),
-    memory: message === "out of memory" && textProperty(thrown, "name") === "InternalError",
-    modules: message.length >= MODULES_DISABLED.length && startsWith(message, MODULES_DISABLED),
-  });
+  return failureJson(
+    errorText(thrown),
+    textProperty(thrown, "stack"),
+    message === "out of memory" && textProperty(thrown, "name") === "InternalError",
+    message.length >= MODULES_DISABLED.length && startsWith(message, MODULES_DISABLED),
+  );
+}
+
+// By hand: JSON.stringify of an object runs setters that a program put on Array.prototype.
+function failureJson(message, stack, memory, modules) {
+  return `{"message":${quoteJson(message)},"stack":${quoteJson(stack)},"memory":${memory},"modules":${modules}}`;
 }
 
 function startsWith(text, prefix) {

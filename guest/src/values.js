@@ -177,24 +177,38 @@ function emptyObject(object) {
 
 /** Text keys make an object; any other key makes a list of pairs. */
 function encodeMap(map, path, depth) {
+  // Encoded after `forEach`, not in it: its frames at every level would use up the stack before MAX_DEPTH.
+  const keys = { __proto__: null };
+  const items = { __proto__: null };
+  let count = 0;
+  mapForEach(map, (item, key) => {
+    keys[count] = key;
+    items[count++] = item;
+  });
   let asObject = "";
   let asPairs = "";
   let allText = true;
-  mapForEach(map, (item, key) => {
-    const value = encode(item, path, depth + 1) ?? "null";
+  for (let index = 0; index < count; index++) {
+    const key = keys[index];
+    const value = encode(items[index], path, depth + 1) ?? "null";
     if (typeof key === "string") {
       asObject += `${asObject ? "," : ""}${quoteJson(toWellFormed(key))}:${value}`;
     } else allText = false;
     asPairs += `${asPairs ? "," : ""}[${encode(key, path, depth + 1) ?? "null"},${value}]`;
-  });
+  }
   return allText ? `{${asObject}}` : `[${asPairs}]`;
 }
 
 function encodeSet(set, path, depth) {
-  let json = "";
+  const items = { __proto__: null };
+  let count = 0;
   setForEach(set, (item) => {
-    json += `${json ? "," : ""}${encode(item, path, depth + 1) ?? "null"}`;
+    items[count++] = item;
   });
+  let json = "";
+  for (let index = 0; index < count; index++) {
+    json += `${json ? "," : ""}${encode(items[index], path, depth + 1) ?? "null"}`;
+  }
   return `[${json}]`;
 }
 

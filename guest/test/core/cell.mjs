@@ -4,6 +4,7 @@
  */
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
+import { setFlagsFromString } from "node:v8";
 
 import { buildImage } from "../../image/build_image.mjs";
 import { bundle, IMAGES } from "../../image/bundle.mjs";
@@ -11,6 +12,9 @@ import { bundle, IMAGES } from "../../image/bundle.mjs";
 const WRAPPER = ["(async () => {\n\n", "\n})"];
 const EXCEPTION_TAG = 6n;
 const START_TIME_MS = 1_800_000_000_000;
+
+// QuickJS must reach its own stack limit before Node reaches one: the host gives WebAssembly far more than Node does.
+setFlagsFromString("--stack-size=3900");
 
 const engine = new Uint8Array(await readFile(fileURLToPath(import.meta.resolve("quickjs-wasi/quickjs.wasm"))));
 
@@ -163,6 +167,11 @@ export class Cell {
     return JSON.parse(this.completed[0]);
   }
 
+  /** Write a seed for `Math.random`, as the host does for every new cell. */
+  seedRandom(address, seed) {
+    new DataView(this.#bytes().buffer).setBigUint64(address, seed, true);
+  }
+
   // Below the guest: for tests that look at the engine's own objects.
 
   /** The handle of what `source` evaluates to as a script. */
@@ -293,7 +302,7 @@ export class Cell {
       },
       wasi_snapshot_preview1: {
         clock_time_get: (_clock, _precision, at) => {
-          new DataView(this.#bytes().buffer).setBigUint64(at, BigInt(Math.round(this.nowMs * 1e6)), true);
+          new DataView(this.#bytes().buffer).setBigUint64(at, BigInt(Math.round(this.nowMs * 1000)) * 1000n, true);
           return 0;
         },
         random_get: refuse("random_get"),

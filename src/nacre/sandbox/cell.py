@@ -2,17 +2,18 @@
 
     new -> running -> waiting -> running -> completed | failed | aborted
 
-A leg is one `run` or `resume`. It is a series of bursts in a worker, between which the program waits
-for answers or timers. A leg ends when the program ends, when it yields, or when its time budget is
-used up while it only waits; in the last two cases the VM becomes a snapshot and its worker is free.
-The budget counts bursts and waits, not the time in the queue for a worker, nor suspending.
+A leg is one `run` or `resume`. It is a series of bursts in a worker, between which the program
+waits for answers or timers. A leg ends when the program ends, when it yields, or when its time
+budget is used up while it only waits; in the last two cases the VM becomes a snapshot and its
+worker is free. The budget counts bursts and waits, not the time in the queue for a worker, nor
+suspending.
 """
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal
 
 import anyio
 import anyio.lowlevel
@@ -20,18 +21,13 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from nacre.config.code_mode import Language
-from nacre.errors import (
-    CellStateError,
-    SandboxError,
-    WorkerDiedError,
-    WorkerProtocolError,
-)
+from nacre.errors import CellStateError, SandboxError, WorkerProtocolError
 from nacre.ids import RunId, new_run_id
 from nacre.json_types import JsonValue, NotJsonError, decode_json
+from nacre.sandbox.cell_vm import CellVm, OverranBudget, SnapshotTooLarge, VmHome
 from nacre.sandbox.failures import MapPosition, failed_from, failed_from_worker
 from nacre.sandbox.host_requests import HostRequest, HostRequestHandler, HostRequests
 from nacre.sandbox.limits import MAX_REQUEST_BACKLOG, Limits
-from nacre.sandbox.pool import WorkerPool
 from nacre.sandbox.results import (
     CellResult,
     Completed,
@@ -42,12 +38,9 @@ from nacre.sandbox.results import (
     Usage,
     Waiting,
 )
-from nacre.sandbox.snapshot import Snapshot, seal, unseal
-from nacre.sandbox.worker_process import WorkerProcess
-from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
+from nacre.sandbox.transforms import TypeScriptTransforms
+from nacre.sandbox.worker_protocol import Command, Event, Frame
 
-# The engine stops a program at its deadline by itself; a worker that has not by then is stuck.
-_OVERTIME_SECONDS: Final = 0.03
 # Reading a larger value on the event loop would hold up everybody else.
 _BIG_VALUE_BYTES: Final = 1 << 18
 
@@ -58,7 +51,7 @@ class Program:
 
     code: str
     language: Language = "javascript"
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     functions: tuple[str, ...] = ()
     handler: HostRequestHandler | None = None
     owner: str = ""
@@ -68,11 +61,9 @@ class Program:
 class CellServices:
     """What a cell needs of the sandbox it runs in."""
 
-    pool: WorkerPool
-    image: str
-    snapshot_key: bytes
+    home: VmHome
+    typescript: TypeScriptTransforms
     tasks: TaskGroup
-    transform: Callable[[Program], Awaitable[tuple[bytes, MapPosition | None]]]
 
 
 class CellState(Enum):
@@ -96,6 +87,11 @@ _MOVES: Final[dict[CellState, frozenset[CellState]]] = {
     CellState.FAILED: frozenset(),
     CellState.ABORTED: frozenset(),
 }
+_STATE_AFTER: Final[dict[type[CellResult], CellState]] = {
+    Completed: CellState.COMPLETED,
+    Failed: CellState.FAILED,
+    Waiting: CellState.WAITING,
+}
 
 
 @dataclass(kw_only=True, slots=True)
@@ -104,21 +100,11 @@ class _Costs:
 
     guest_bursts: int = 0
     requests: int = 0
+    unfinished_requests: int = 0
     output_bytes: int = 0
     snapshot_bytes: int = 0
     wall_ms: float = 0.0
     worker_ms: float = 0.0
-
-    def usage(self) -> Usage:
-        return Usage(**asdict(self))
-
-
-class _CellFailed(Exception):
-    """The cell is over; carries the value that says so."""
-
-    def __init__(self, failed: Failed) -> None:
-        super().__init__(failed.error)
-        self.failed = failed
 
 
 class Cell:
@@ -128,23 +114,27 @@ class Cell:
         self.run_id: RunId = new_run_id()
         self.state = CellState.NEW
         self._program = program
-        self._services = services
         self._limits = program.limits
-        self._worker: WorkerProcess | None = None
-        self._sealed: bytes | None = None
-        self._wake = anyio.Event()
+        self._typescript = services.typescript
+        self._vm = CellVm(
+            services.home,
+            program.limits,
+            owner=program.owner,
+            on_output=self._take_output,
+            on_trouble=self._wake_up,
+        )
         self._requests = HostRequests(
             program.handler,
             tasks=services.tasks,
             most_at_once=program.limits.max_pending_tool_calls,
             wake=self._wake_up,
         )
+        self._wake = anyio.Event()
         self._map_position: MapPosition | None = None
         self._output: list[Output] = []
         self._output_left = program.limits.max_output_bytes
-        self._pause_id: int | None = None
+        self._yields: tuple[int, ...] = ()
         self._timer_due: float | None = None
-        self._is_asked_to_move = False
         self._budget_left = 0.0
         self._leg: anyio.CancelScope | None = None
         self._leg_ended = anyio.Event()
@@ -168,25 +158,25 @@ class Cell:
             await self._leg_ended.wait()
         elif self.state in (CellState.NEW, CellState.WAITING):
             self._move_to(CellState.ABORTED)
-            self._sealed = None
+            await self._vm.drop()
 
     @property
     def snapshot(self) -> bytes | None:
         """The sealed snapshot while the cell waits."""
-        return self._sealed
+        return self._vm.sealed
 
     # A leg.
 
     async def _run_leg(
-        self, expected: CellState, first_burst: Callable[[], Awaitable[Frame]]
+        self, expected: CellState, first_burst: Callable[[], Awaitable[Frame | None]]
     ) -> CellResult:
         if self.state is not expected:
             raise CellStateError(f"the cell is {self.state.value}, not {expected.value}")
         self._move_to(CellState.RUNNING)
         self._leg_ended = anyio.Event()
         self._budget_left = self._limits.timeout_ms / 1000
-        started = time.monotonic()
         self._output = []
+        started = time.monotonic()
         result: CellResult | None = None
         try:
             with anyio.CancelScope() as self._leg:
@@ -196,226 +186,159 @@ class Cell:
             if result is None:
                 self._requests.cancel()
                 with anyio.CancelScope(shield=True):
-                    await self._evacuate()
-                self._move_to(CellState.ABORTED)
+                    await self._vm.drop()
+            self._move_to(CellState.ABORTED if result is None else _STATE_AFTER[type(result)])
             self._leg = None
             self._leg_ended.set()
         if result is None:
             result = Failed(error=self._abort_reason, reason="aborted")
-        return self._with_costs(result, started)
+        self._costs.wall_ms += (time.monotonic() - started) * 1000
+        self._costs.unfinished_requests = len(self._requests.pending)
+        return replace(result, output=tuple(self._output), usage=Usage(**asdict(self._costs)))
 
-    async def _outcome(self, first_burst: Callable[[], Awaitable[Frame]]) -> CellResult:
+    async def _outcome(self, first_burst: Callable[[], Awaitable[Frame | None]]) -> CellResult:
         try:
-            result = await self._bursts(await first_burst())
-        except _CellFailed as failure:
-            result = failure.failed
+            result = await self._follow(await first_burst())
+        except OverranBudget:
+            result = self._failed("timeout", "the program used up its time")
         except SandboxError as error:
             result = failed_from(error)
+        except _NotJavaScript as refusal:
+            result = refusal.failed
         if isinstance(result, Failed):
             self._requests.cancel()
-            # A worker that still holds the VM of a failed cell is not to be trusted.
-            if self._worker is not None:
-                self._services.pool.discard(self._worker)
-                self._worker = None
-        self._move_to(
-            CellState.WAITING
-            if isinstance(result, Waiting)
-            else CellState.COMPLETED
-            if isinstance(result, Completed)
-            else CellState.FAILED
-        )
+            # A worker that still holds the VM of a failed cell is stuck or not to be trusted.
+            self._vm.kill()
         return result
 
-    async def _bursts(self, frame: Frame) -> CellResult:
+    async def _follow(self, frame: Frame | None) -> CellResult:
         """Follow the program from burst to burst until the leg is over."""
         while True:
-            self._note_costs(frame)
-            match frame.kind:
-                case Event.COMPLETED:
-                    self._release()
-                    self._take_requests(frame.fields)
-                    return Completed(value=await self._value(frame.tail))
-                case Event.FAILED:
-                    self._release()
-                    self._fail(frame.fields)
-                case Event.PARKED:
-                    self._take_requests(frame.fields)
-                    self._note_timer(frame.fields)
-                    if self._is_paused(frame.fields):
-                        return await self._wait_for_resume("yield")
-                    if not await self._something_to_do():
-                        reason = "pending_tools" if self._requests.pending else "yield"
-                        return await self._wait_for_resume(reason)
-                    frame = await self._next_burst()
-                case _:
-                    raise WorkerProtocolError(f"a worker sent an event of kind {frame.kind}")
+            if frame is not None:
+                ended = await self._take_event(frame)
+                if ended is not None:
+                    return ended
+            if self._yields:
+                return await self._wait_for_resume("yield")
+            if not await self._something_to_do():
+                return await self._wait_for_resume(
+                    "pending_tools" if self._requests.pending else "yield"
+                )
+            frame = await self._next_burst()
+
+    async def _take_event(self, frame: Frame) -> CellResult | None:
+        """Note what a burst came to; a result if the program is over."""
+        self._note_costs(frame.fields)
+        if frame.kind == Event.FAILED:
+            self._vm.leave()
+            return failed_from_worker(
+                frame.fields, self._limits, self._map_position, self._file_name
+            )
+        if frame.kind not in (Event.COMPLETED, Event.PARKED):
+            raise WorkerProtocolError(f"a worker sent an event of kind {frame.kind}")
+        self._take_requests(frame.fields)
+        if frame.kind == Event.COMPLETED:
+            self._vm.leave()
+            return Completed(value=await self._value(frame.tail))
+        self._take_yields(frame.fields)
+        timer_ms = frame.fields.get("timerMs")
+        has_timer = isinstance(timer_ms, int | float)
+        self._timer_due = time.time() + timer_ms / 1000 if has_timer else None
+        return None
+
+    # Bursts.
 
     async def _start(self) -> Frame:
         code = self._program.code.encode(errors="replace")
         if self._program.language == "typescript":
-            code, self._map_position = await self._services.transform(self._program)
-        self._worker = await self._services.pool.acquire(self._program.owner)
+            code = await self._to_javascript(code)
+        await self._vm.enter({})
         fields = {
             **self._cell_fields(),
             "functions": self._program.functions,
             "fileName": self._file_name,
         }
-        return await self._burst(lambda: encode_frame(Command.START, {**fields, **self._burst_fields()}, code))
+        return await self._burst(Command.START, fields, code)
 
-    async def _continue(self) -> Frame:
-        if self._pause_id is not None:
-            self._requests.answer(self._pause_id)
-            self._pause_id = None
-        if not await self._something_to_do():
-            # The whole budget went by without an answer: the cell waits on, as it was.
-            return Frame(Event.PARKED, {"requests": [], "pause": None, "timerMs": None}, b"")
-        return await self._next_burst()
+    async def _continue(self) -> Frame | None:
+        for request_id in self._yields:
+            self._requests.answer(request_id)
+        self._yields = ()
+        return await self._next_burst() if self._requests.has_answers else None
 
     async def _next_burst(self) -> Frame:
         """Deliver what came in, or fire what is due."""
-        if self._worker is None:
-            await self._move_in()
-        worker = self._worker
-        if worker is not None:
-            self._services.pool.unpark(worker)
+        await self._vm.enter({**self._cell_fields(), **self._burst_fields()})
         if self._requests.has_answers:
-            settled, json = self._requests.take_answers()
-            return await self._burst(
-                lambda: encode_frame(
-                    Command.DELIVER, {**self._burst_fields(), "settled": settled}, json
-                )
-            )
-        self._timer_due = None
-        return await self._burst(lambda: encode_frame(Command.FIRE_TIMERS, self._burst_fields()))
+            settled, answers = self._requests.take_answers()
+            return await self._burst(Command.DELIVER, {"settled": settled}, answers)
+        return await self._burst(Command.FIRE_TIMERS, {})
 
-    async def _burst(self, command: Callable[[], bytes]) -> Frame:
-        """Let the program run until it waits or ends; kills a worker that overruns the budget."""
-        worker = self._held_worker()
+    async def _burst(self, command: Command, fields: dict[str, object], tail: bytes = b"") -> Frame:
         started = time.monotonic()
-        with anyio.move_on_after(max(self._budget_left, 0) + _OVERTIME_SECONDS):
-            await worker.send(command())
-            while True:
-                frame = await worker.event()
-                if frame.kind != Event.OUTPUT:
-                    self._budget_left -= time.monotonic() - started
-                    return frame
-                self._take_output(frame)
-        self._fail({"reason": "timeout", "message": "the program used up its time"})
+        try:
+            return await self._vm.run(
+                command,
+                {**fields, **self._burst_fields()},
+                tail,
+                budget_seconds=self._budget_left,
+            )
+        finally:
+            self._budget_left -= time.monotonic() - started
+
+    async def _to_javascript(self, code: bytes) -> bytes:
+        transformed = await self._typescript.transform(
+            code, limits=self._limits, owner=self._program.owner
+        )
+        if isinstance(transformed, Failed):
+            raise _NotJavaScript(transformed)
+        javascript, self._map_position = transformed
+        return javascript
+
+    # Waiting.
 
     async def _something_to_do(self) -> bool:
         """Wait for an answer or a timer; False when the budget is used up before either."""
         # Answers that take no time are there after one turn of the loop: no need to park for them.
         await anyio.lowlevel.checkpoint()
-        if self._worker is not None and not self._requests.has_answers:
-            self._services.pool.park(self._worker, self._ask_to_move)
+        if not self._requests.has_answers:
+            self._vm.park()
         while not self._requests.has_answers:
             started = time.monotonic()
-            until_timer = None if self._timer_due is None else self._timer_due - time.time()
-            if until_timer is not None and until_timer <= 0:
+            until_timer = float("inf") if self._timer_due is None else self._timer_due - time.time()
+            if until_timer <= 0:
                 return True
             if self._budget_left <= 0:
                 return False
             self._wake = anyio.Event()
-            patience = self._budget_left if until_timer is None else min(self._budget_left, until_timer)
-            with anyio.move_on_after(patience):
+            with anyio.move_on_after(min(self._budget_left, until_timer)):
                 await self._wake.wait()
             self._budget_left -= time.monotonic() - started
-            await self._look_after_worker()
+            self._vm.check_alive()
+            if self._vm.is_wanted:
+                await self._make_room()
         return True
 
-    async def _look_after_worker(self) -> None:
-        worker = self._worker
-        if worker is None:
-            return
-        if worker.is_dead:
-            self._worker = None
-            raise WorkerDiedError("the worker process that held the cell is gone")
-        if self._is_asked_to_move:
-            self._is_asked_to_move = False
-            await self._move_out(is_optional=True)
-
-    # Suspending and coming back.
-
-    async def _wait_for_resume(self, reason: Literal["pending_tools", "yield"]) -> Waiting:
-        if self._worker is not None:
-            await self._move_out(is_optional=False)
-        return Waiting(run_id=self.run_id, reason=reason, pending=self._requests.pending)
-
-    async def _move_out(self, *, is_optional: bool) -> None:
-        """Turn the VM into a snapshot and give the worker back."""
-        worker = self._held_worker()
-        self._services.pool.unpark(worker)
-        most = self._limits.max_snapshot_bytes
-        await worker.send(encode_frame(Command.SUSPEND, {"maxBytes": most}))
-        frame = await worker.event()
-        if frame.kind == Event.SNAPSHOT_TOO_LARGE:
-            if is_optional:
-                return
-            size = frame.fields.get("bytes")
-            await self._drop_vm()
-            failed = Failed(
-                error=f"the suspended program takes {size} bytes, more than maxSnapshotBytes "
-                f"({most}); keep less data alive across a wait",
-                reason="snapshot_limit_exceeded",
-            )
-            raise _CellFailed(failed)
-        if frame.kind != Event.SUSPENDED:
-            raise WorkerProtocolError(f"a worker answered SUSPEND with kind {frame.kind}")
-        self._sealed = seal(self._snapshot_from(frame), key=self._services.snapshot_key)
-        self._costs.snapshot_bytes = len(self._sealed)
-        self._release()
-
-    def _snapshot_from(self, frame: Frame) -> Snapshot:
-        open_requests = self._requests.open_ids()
-        if self._pause_id is not None:
-            open_requests = (*open_requests, self._pause_id)
+    async def _make_room(self) -> None:
+        """Move out of a worker that others need; a VM too large for a snapshot stays."""
         try:
-            return Snapshot(
-                image=self._services.image,
-                memory_bytes=int(frame.fields["memoryBytes"]),
-                rejections=tuple((int(a), int(b), int(c)) for a, b, c in frame.fields["rejections"]),
-                open_requests=open_requests,
-                pages=frame.tail,
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise WorkerProtocolError(f"a worker sent a malformed snapshot: {error!r}") from error
+            await self._vm.suspend(self._requests.open_ids())
+        except SnapshotTooLarge:
+            self._vm.park()
 
-    async def _move_in(self) -> None:
-        """Put the VM back into a worker, any worker."""
-        if self._sealed is None:
-            raise CellStateError("the cell has neither a worker nor a snapshot")
-        snapshot = unseal(self._sealed, key=self._services.snapshot_key, image=self._services.image)
-        worker = self._worker = await self._services.pool.acquire(self._program.owner)
-        fields = {
-            **self._cell_fields(),
-            **self._burst_fields(),
-            "memoryBytes": snapshot.memory_bytes,
-            "rejections": snapshot.rejections,
-            "open": snapshot.open_requests,
-        }
-        await worker.send(encode_frame(Command.RESTORE, fields, snapshot.pages))
-        self._sealed = None
-
-    async def _evacuate(self) -> None:
-        """Leave nothing of this cell behind."""
-        if self._worker is not None:
-            await self._drop_vm()
-        self._sealed = None
-
-    async def _drop_vm(self) -> None:
-        worker, self._worker = self._worker, None
-        if worker is None:
-            return
-        if await worker.abort(Command.ABORT):
-            self._services.pool.release(worker)
-        else:
-            self._services.pool.discard(worker)
-
-    def _release(self) -> None:
-        """Give the worker back; it has dropped the VM itself."""
-        if self._worker is not None:
-            self._services.pool.release(self._worker)
-            self._worker = None
+    async def _wait_for_resume(self, reason: Literal["pending_tools", "yield"]) -> Waiting | Failed:
+        if self._vm.is_live:
+            try:
+                await self._vm.suspend((*self._requests.open_ids(), *self._yields))
+            except SnapshotTooLarge as error:
+                await self._vm.drop()
+                return self._failed(
+                    "snapshot_limit_exceeded",
+                    f"the suspended program takes {error.size} bytes, more than maxSnapshotBytes "
+                    f"({self._limits.max_snapshot_bytes}); keep less data alive across a wait",
+                )
+        self._costs.snapshot_bytes = len(self._vm.sealed or b"")
+        return Waiting(run_id=self.run_id, reason=reason, pending=self._requests.pending)
 
     # What workers say. None of it is trusted.
 
@@ -425,7 +348,7 @@ class Cell:
         if self._output_left < 0:
             raise WorkerProtocolError("a worker sent more output than the cell may have")
         if frame.fields.get("kind") == "json":
-            self._output.append(JsonOutput(value=self._json(frame.tail)))
+            self._output.append(JsonOutput(value=_json(frame.tail)))
         else:
             self._output.append(TextOutput(text=frame.tail.decode(errors="replace")))
         self._costs.output_bytes += len(frame.tail)
@@ -442,36 +365,25 @@ class Cell:
             self._requests.add(request)
         self._costs.requests += len(requests)
 
-    def _note_timer(self, fields: dict[str, Any]) -> None:
-        timer_ms = fields.get("timerMs")
-        if isinstance(timer_ms, int | float):
-            self._timer_due = time.time() + timer_ms / 1000
+    def _take_yields(self, fields: dict[str, Any]) -> None:
+        try:
+            self._yields = tuple(int(request_id) for request_id in fields.get("yields", ()))
+        except (TypeError, ValueError) as error:
+            raise WorkerProtocolError(f"a worker sent malformed yields: {error!r}") from error
 
-    def _is_paused(self, fields: dict[str, Any]) -> bool:
-        pause = fields.get("pause")
-        if isinstance(pause, dict):
-            self._pause_id = int(pause["id"])  # pyright: ignore[reportUnknownArgumentType]
-            return True
-        return False
-
-    def _note_costs(self, frame: Frame) -> None:
-        busy = frame.fields.get("busyMs")
+    def _note_costs(self, fields: dict[str, Any]) -> None:
+        busy = fields.get("busyMs")
         if isinstance(busy, int | float):
             self._costs.guest_bursts += 1
             self._costs.worker_ms += busy
 
-    async def _value(self, json: bytes) -> JsonValue:
-        if len(json) > self._limits.max_output_bytes:
+    async def _value(self, data: bytes) -> JsonValue:
+        if len(data) > self._limits.max_output_bytes:
             raise WorkerProtocolError("a worker sent a larger value than the cell may have")
-        if len(json) > _BIG_VALUE_BYTES:
-            return await anyio.to_thread.run_sync(self._json, json)
-        return self._json(json)
-
-    def _json(self, data: bytes) -> JsonValue:
-        try:
-            return decode_json(data)
-        except NotJsonError as error:
-            raise WorkerProtocolError(f"a worker sent invalid JSON: {error}") from error
+        self._costs.output_bytes += len(data)
+        if len(data) > _BIG_VALUE_BYTES:
+            return await anyio.to_thread.run_sync(_json, data)
+        return _json(data)
 
     # Small things.
 
@@ -484,25 +396,14 @@ class Cell:
             "memoryLimitBytes": self._limits.memory_limit_bytes,
             "outputBytesLeft": self._output_left,
             "maxOutputBytes": self._limits.max_output_bytes,
+            "budgetMs": max(self._budget_left, 0.0) * 1000,
         }
 
     def _burst_fields(self) -> dict[str, object]:
-        return {
-            "budgetMs": max(self._budget_left, 0) * 1000,
-            "maxRequests": MAX_REQUEST_BACKLOG - len(self._requests.pending),
-        }
-
-    def _held_worker(self) -> WorkerProcess:
-        if self._worker is None:
-            raise CellStateError("the cell has no worker")
-        return self._worker
+        return {"maxRequests": MAX_REQUEST_BACKLOG - len(self._requests.pending)}
 
     def _wake_up(self) -> None:
         self._wake.set()
-
-    def _ask_to_move(self) -> None:
-        self._is_asked_to_move = True
-        self._wake_up()
 
     def _move_to(self, state: CellState) -> None:
         """The one place that changes the state."""
@@ -510,11 +411,23 @@ class Cell:
             raise CellStateError(f"a cell cannot go from {self.state.value} to {state.value}")
         self.state = state
 
-    def _fail(self, fields: dict[str, Any]) -> NoReturn:
-        raise _CellFailed(
-            failed_from_worker(fields, self._limits, self._map_position, self._file_name)
-        )
+    def _failed(
+        self, reason: Literal["timeout", "snapshot_limit_exceeded"], message: str
+    ) -> Failed:
+        fields = {"reason": reason, "message": message}
+        return failed_from_worker(fields, self._limits, None, self._file_name)
 
-    def _with_costs(self, result: CellResult, started: float) -> CellResult:
-        self._costs.wall_ms += (time.monotonic() - started) * 1000
-        return replace(result, output=tuple(self._output), usage=self._costs.usage())
+
+class _NotJavaScript(Exception):
+    """The program could not be transformed; carries the value that says so."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.error)
+        self.failed = failed
+
+
+def _json(data: bytes) -> JsonValue:
+    try:
+        return decode_json(data)
+    except NotJsonError as error:
+        raise WorkerProtocolError(f"a worker sent invalid JSON: {error}") from error

@@ -16,7 +16,9 @@ from nacre.sandbox.limits import MAX_ERROR_BYTES, Limits
 from nacre.sandbox.results import Failed, Position, Reason
 
 # Where in the program: the frames of the guest's own code say nothing to a model.
-_FRAME = re.compile(r"^\s*at (?:(?P<name>.*) \()?cell\.[jt]s:(?P<line>\d+):(?P<column>\d+)\)?$", re.M)
+_FRAME = re.compile(
+    r"^\s*at (?:(?P<name>.*) \()?cell\.[jt]s:(?P<line>\d+):(?P<column>\d+)\)?$", re.M
+)
 _MAX_FRAMES: Final = 6
 _REASONS: Final = frozenset[str](get_args(Reason))
 

@@ -2,7 +2,7 @@
 
 A burst runs from a command of the supervisor until the program has nothing left to do but wait.
 Output leaves the worker at once, so that it is not lost with the worker; requests are collected and
-leave together at the end of the burst, so that a runaway loop is stopped before any of them is sent.
+leave together at the end of the burst, so that a runaway loop is stopped before any is sent.
 """
 
 import json
@@ -18,6 +18,8 @@ from nacre.sandbox.worker_protocol import Event, encode_frame
 
 # An item of output costs the host more than its text.
 _OUTPUT_ITEM_BYTES: Final = 16
+# What the requests of one burst may carry together.
+_MAX_REQUEST_BYTES: Final = 16 << 20
 _STACK_POSITION = re.compile(r"at (?:.* \()?cell\.[jt]s:(\d+):(\d+)\)?")
 
 
@@ -62,7 +64,8 @@ class Burst:
         self._max_requests = fields["maxRequests"]
         self._open.difference_update(fields.get("settled", ()))
         self._requests: list[bytes] = []
-        self._pause: tuple[int, str] | None = None
+        self._request_bytes_left = _MAX_REQUEST_BYTES
+        self._yields: list[int] = []
         self.stop = None
 
     def _forget(self) -> None:
@@ -79,10 +82,9 @@ class Burst:
         """How long this burst has run."""
         return (time.monotonic() - self._started) * 1000
 
-    def parked_json(self, timer_ms: float | None) -> bytes:
-        """What the supervisor has to know when the program waits."""
-        pause = None if self._pause is None else {"id": self._pause[0], "reason": self._pause[1]}
-        rest = {"timerMs": timer_ms, "pause": pause, "busyMs": self.busy_ms()}
+    def report_json(self, timer_ms: float | None = None) -> bytes:
+        """What the supervisor has to know when the program waits or has ended."""
+        rest = {"timerMs": timer_ms, "yields": self._yields, "busyMs": self.busy_ms()}
         # The payloads are JSON already; parsing them here would only be work done twice.
         return b'{"requests":[%b],%b' % (b",".join(self._requests), json.dumps(rest)[1:].encode())
 
@@ -106,14 +108,20 @@ class Burst:
                 f"the program has more than {self._max_requests} requests waiting; none of this "
                 "burst was sent; await some before you start more",
             )
+        self._request_bytes_left -= len(payload)
+        if self._request_bytes_left < 0:
+            self._stop(
+                "output_limit_exceeded",
+                f"the requests of this burst carry more than {_MAX_REQUEST_BYTES} bytes; none of "
+                "them was sent; pass less data",
+            )
         head = json.dumps([request_id, method])[:-1].encode()
         self._requests.append(b"%b,%b]" % (head, payload))
         self._open.add(request_id)
 
     def pause(self, request_id: int, reason: str) -> None:
         self._open.add(request_id)
-        if self._pause is None:
-            self._pause = (request_id, reason)
+        self._yields.append(request_id)
 
     def completed(self, value: bytes) -> None:
         self._spend(len(value), "value")
@@ -152,7 +160,9 @@ def run_guest(
         failure = failure_from(error.failure, reason="guest_error")
         return _compile_failure(failure, source) if source else failure
     except (OutOfMemory, MemoryError):
-        return BurstFailure("memory_limit_exceeded", "the program needs more memory than it may use")
+        return BurstFailure(
+            "memory_limit_exceeded", "the program needs more memory than it may use"
+        )
     except WasmTrap as trap:
         if burst.stop is not None:
             return burst.stop
@@ -176,8 +186,10 @@ def _compile_failure(failure: BurstFailure, source: bytes) -> BurstFailure:
     """A program that does not compile; one that does not because of a module statement says so."""
     if not failure.message.startswith("SyntaxError"):
         return failure
-    if "export" in failure.message or "import.meta" in failure.message or _follows_import(
-        failure.stack, source
+    if (
+        "export" in failure.message
+        or "import.meta" in failure.message
+        or _follows_import(failure.stack, source)
     ):
         message = f"{MODULES_DISABLED}: {failure.message}"
         return BurstFailure("module_access_denied", message, stack=failure.stack)

@@ -6,12 +6,13 @@ the worker is hardened.
 
 import os
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from nacre.sandbox.wasm_runtime import Imports, Runtime
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nacre.sandbox.vm import Vm
 
 _WASI = "wasi_snapshot_preview1"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ import anyio.to_thread
 
 from nacre.errors import RuntimeUnavailableError
 from nacre.sandbox.hardening import SeccompUnavailableError, compile_filter, filter_cache_key
-from nacre.sandbox.image import ImageKind, load_image
+from nacre.sandbox.image import Image, ImageKind, load_image
 from nacre.sandbox.module_cache import ModuleCache
 from nacre.sandbox.wasm_runtime import WasmError, library_path
 from nacre.sandbox.worker_process import WorkerProcess, python_command
@@ -31,7 +32,7 @@ class Launcher:
     """Starts workers of one image; the costly part is done once, by the first start."""
 
     def __init__(self, kind: ImageKind, cache_directory: Path | None) -> None:
-        self.image = load_image(kind)
+        self._kind: ImageKind = kind
         self.module_origin = ""
         self._cache_directory = cache_directory
         self._lock = anyio.Lock()
@@ -39,13 +40,18 @@ class Launcher:
         self._settings: dict[str, Any] | None = None
         self._module_fd = -1
 
+    @cached_property
+    def image(self) -> Image:
+        """The image; raises ImageError where the package is damaged."""
+        return load_image(self._kind)
+
     def close(self) -> None:
         """Release the module; workers that run already keep theirs."""
         self._settings = None
         self._resources.close()
 
     async def launch(self) -> WorkerProcess:
-        """Start a worker. Not from a worker thread: the process dies with the thread that made it."""
+        """Start a worker. On the event loop's thread: a worker dies with the thread that made it."""
         async with self._lock:
             if self._settings is None:
                 self._settings = await anyio.to_thread.run_sync(self._prepare)
@@ -72,7 +78,7 @@ class Launcher:
         }
 
     def _module_key(self, library: Path) -> str:
-        # The library's size stands for its version: reading its 25 MB would cost more than it tells.
+        # The library's size stands for its version: reading its 25 MB would tell no more.
         facts = (self.image.identity, library, library.stat().st_size, platform.machine())
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
@@ -115,5 +121,3 @@ def _system_call_filter(cache: ModuleCache) -> tuple[bytes, str]:
 
 def _write_filter(path: Path) -> None:
     path.write_bytes(compile_filter())
-
-

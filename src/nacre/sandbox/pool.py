@@ -77,7 +77,7 @@ class WorkerPool:
         """A worker for one cell; waits until one is free. Raises RuntimeUnavailableError."""
         if self._is_closed:
             raise RuntimeUnavailableError("the sandbox is closed")
-        while self._idle:
+        while self._idle and not self._has_its_share(owner):
             worker = self._idle.pop()
             if not worker.is_dead:
                 self._leases[worker] = _Lease(owner)
@@ -101,7 +101,9 @@ class WorkerPool:
             return
         waiter = self._next_waiter()
         if waiter is not None:
-            self._hand_over(worker, waiter)
+            self._leases[worker] = _Lease(waiter.owner)
+            waiter.worker = worker
+            waiter.ready.set()
         elif len(self._workers) > self.size:
             self._tasks.start_soon(self._retire, worker)
         else:
@@ -152,7 +154,7 @@ class WorkerPool:
             worker.watch()
             await worker.ready()
             self._welcome(worker)
-            await worker.on_death.wait()
+            await worker.death.wait()
         except (SandboxError, OSError) as error:
             self._note_failed_start(worker, str(error))
         finally:
@@ -192,17 +194,18 @@ class WorkerPool:
 
     def _next_waiter(self) -> _Waiter | None:
         """The first of the owner who has the fewest workers, so that nobody crowds others out."""
-        if not self._waiters:
+        entitled = [waiter for waiter in self._waiters if not self._has_its_share(waiter.owner)]
+        if not entitled:
             return None
         in_use = Counter(lease.owner for lease in self._leases.values())
-        waiter = min(self._waiters, key=lambda waiting: in_use[waiting.owner])
+        waiter = min(entitled, key=lambda waiting: in_use[waiting.owner])
         self._waiters.remove(waiter)
         return waiter
 
-    def _hand_over(self, worker: WorkerProcess, waiter: _Waiter) -> None:
-        self._leases[worker] = _Lease(waiter.owner)
-        waiter.worker = worker
-        waiter.ready.set()
+    def _has_its_share(self, owner: str) -> bool:
+        """Whether this owner holds all workers that one owner may hold: all but one."""
+        in_use = sum(lease.owner == owner for lease in self._leases.values())
+        return in_use >= self._most - 1
 
     def _forget(self, waiter: _Waiter) -> None:
         with suppress(ValueError):

@@ -129,6 +129,7 @@ class Usage:
 
     guest_bursts: int = 0
     requests: int = 0
+    unfinished_requests: int = 0
     output_bytes: int = 0
     snapshot_bytes: int = 0
     wall_ms: float = 0.0
@@ -230,6 +231,7 @@ def _usage_to_wire(usage: Usage) -> JsonObject:
     return {
         "guestBursts": usage.guest_bursts,
         "requests": usage.requests,
+        "unfinishedRequests": usage.unfinished_requests,
         "outputBytes": usage.output_bytes,
         "snapshotBytes": usage.snapshot_bytes,
         # Microseconds are the finest that means anything; more digits only cost tokens.

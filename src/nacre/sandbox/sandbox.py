@@ -9,17 +9,19 @@ from types import TracebackType
 from typing import Final, Self
 
 import anyio
+from anyio.abc import TaskGroup
 
 from nacre.config.code_mode import Language
 from nacre.errors import RuntimeUnavailableError
 from nacre.sandbox.cell import Cell, CellServices, Program
-from nacre.sandbox.failures import MapPosition
+from nacre.sandbox.cell_vm import VmHome
 from nacre.sandbox.hardening import HardeningReport
 from nacre.sandbox.host_requests import HostRequestHandler
 from nacre.sandbox.image import engine_version
 from nacre.sandbox.launcher import Launcher
 from nacre.sandbox.limits import Limits
 from nacre.sandbox.pool import WorkerPool
+from nacre.sandbox.transforms import TypeScriptTransforms
 
 _KEY_BYTES: Final = 32
 _STOP_SECONDS: Final = 5.0
@@ -60,22 +62,22 @@ class Sandbox:
         self._options = options or SandboxOptions()
         self._stack = AsyncExitStack()
         self._services: CellServices | None = None
-        self._launcher: Launcher | None = None
 
     async def __aenter__(self) -> Self:
         tasks = await self._stack.enter_async_context(anyio.create_task_group())
         # Whatever still runs when the sandbox closes is cancelled: nothing outlives it.
         self._stack.callback(tasks.cancel_scope.cancel)
-        launcher = self._launcher = Launcher("cell", self._options.cache_directory)
-        self._stack.callback(launcher.close)
-        pool = WorkerPool(launcher, size=self._size(), tasks=tasks)
-        self._stack.push_async_callback(self._close_pool, pool)
+        launcher = Launcher("cell", self._options.cache_directory)
+        pool = self._open_pool(launcher, tasks, size=self._size())
+        # Not warmed: the first TypeScript cell starts it, and programs in JavaScript never do.
+        typescript = self._open_pool(
+            Launcher("typescript", self._options.cache_directory), tasks, size=1
+        )
+        key = self._options.snapshot_key or os.urandom(_KEY_BYTES)
         self._services = CellServices(
-            pool=pool,
-            image=launcher.image.identity,
-            snapshot_key=self._options.snapshot_key or os.urandom(_KEY_BYTES),
+            home=VmHome(pool=pool, launcher=launcher, snapshot_key=key),
+            typescript=TypeScriptTransforms(typescript),
             tasks=tasks,
-            transform=self._transform,
         )
         pool.warm()
         return self
@@ -117,9 +119,9 @@ class Sandbox:
 
     async def check(self) -> SandboxReport:
         """Have a worker start, if none has, and report on it."""
-        if self._services is None or self._launcher is None:
+        if self._services is None:
             raise RuntimeUnavailableError("the sandbox is not open; use it in `async with`")
-        pool = self._services.pool
+        pool, launcher = self._services.home.pool, self._services.home.launcher
         problem, hardening = "", None
         try:
             worker = await pool.acquire("")
@@ -129,8 +131,8 @@ class Sandbox:
             problem = str(error)
         return SandboxReport(
             engine=engine_version(),
-            image=self._services.image,
-            module_origin=self._launcher.module_origin,
+            image=launcher.image.identity,
+            module_origin=launcher.module_origin,
             workers=tuple(worker.pid for worker in pool.workers),
             hardening=hardening,
             problem=problem,
@@ -139,9 +141,12 @@ class Sandbox:
     def _size(self) -> int:
         return self._options.workers or max(2, min(os.cpu_count() or 1, 8))
 
+    def _open_pool(self, launcher: Launcher, tasks: TaskGroup, *, size: int) -> WorkerPool:
+        self._stack.callback(launcher.close)
+        pool = WorkerPool(launcher, size=size, tasks=tasks)
+        self._stack.push_async_callback(self._close_pool, pool)
+        return pool
+
     async def _close_pool(self, pool: WorkerPool) -> None:
         with anyio.CancelScope(shield=True), anyio.move_on_after(_STOP_SECONDS):
             await pool.aclose()
-
-    async def _transform(self, program: Program) -> tuple[bytes, MapPosition | None]:
-        raise RuntimeUnavailableError("TypeScript is not available")

@@ -21,7 +21,7 @@ _SEAL_BYTES: Final = 32
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """The state of a VM: its memory as a difference from its image, and what the host holds of it."""
+    """The state of a VM: its memory as a difference from its image, and what the host knows."""
 
     image: str
     memory_bytes: int
@@ -76,4 +76,6 @@ def unseal(data: bytes, *, key: bytes, image: str) -> Snapshot:
 
 
 def _seal_of(body: bytes, key: bytes) -> bytes:
-    return hashlib.blake2b(body, key=key, digest_size=_SEAL_BYTES, person=b"nacre-snapshot").digest()
+    return hashlib.blake2b(
+        body, key=key, digest_size=_SEAL_BYTES, person=b"nacre-snapshot"
+    ).digest()

@@ -6,6 +6,7 @@ Only the `mappings` of a map are of interest. They come from a worker, so they m
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 # What the transform makes of two megabytes of source; more is nothing that a cell comes to.
@@ -15,6 +16,7 @@ _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 _DIGITS: Final = {character: digit for digit, character in enumerate(_ALPHABET)}
 _CONTINUED: Final = 32
 _MAX_SHIFT: Final = 30
+_MAX_SEGMENT_LENGTH: Final = 5 * (_MAX_SHIFT // 5 + 1)
 _MAX_POSITION: Final = 1 << 31
 
 
@@ -78,8 +80,12 @@ class PositionMap:
         self._original_columns.append(column)
 
 
-def decode_segment(text: str) -> list[int]:
+# The same few segments make up most of a map.
+@lru_cache(maxsize=4096)
+def decode_segment(text: str) -> tuple[int, ...]:
     """The fields of one segment: a column, and maybe source, line, column, and maybe a name."""
+    if len(text) > _MAX_SEGMENT_LENGTH:
+        raise ValueError(f"{text[:40]!r}... is too long for a segment")
     fields: list[int] = []
     value = shift = 0
     for character in text:
@@ -90,13 +96,13 @@ def decode_segment(text: str) -> list[int]:
         if digit & _CONTINUED:
             shift += 5
             if shift > _MAX_SHIFT:
-                raise ValueError(f"a number in {text[:40]!r} has too many digits")
+                raise ValueError(f"a number in {text!r} has too many digits")
         else:
             fields.append(-(value >> 1) if value & 1 else value >> 1)
             value = shift = 0
     if shift or len(fields) not in (1, 4, 5):
-        raise ValueError(f"{text[:40]!r} is not a segment")
-    return fields
+        raise ValueError(f"{text!r} is not a segment")
+    return tuple(fields)
 
 
 def encode_segment(fields: Sequence[int]) -> str:
@@ -111,5 +117,5 @@ def encode_segment(fields: Sequence[int]) -> str:
     return "".join(digits)
 
 
-def _segments(line: str) -> Iterator[list[int]]:
+def _segments(line: str) -> Iterator[tuple[int, ...]]:
     return map(decode_segment, filter(None, line.split(",")))

@@ -1,8 +1,8 @@
 """TypeScript to JavaScript inside a worker: swc's module, a fresh instance for each program.
 
 Types are replaced by spaces wherever that is enough, and every line and column stays. Enums,
-namespaces, parameter properties and `<T>x` need more: then the program is printed anew, and a source
-map tells where its parts come from.
+namespaces, parameter properties and `<T>x` need more: then the program is printed anew, and a
+source map tells where its parts come from.
 
 The module was made by wasm-bindgen for a JavaScript host: it holds JavaScript values by their index
 in a table of the host's, and imports a function for all it does with them. A transform uses sixteen
@@ -13,13 +13,13 @@ import ctypes
 import json
 import struct
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NoReturn
 
 from nacre.sandbox.host_calls import MODULES_DISABLED
-from nacre.sandbox.source_map import decode_segment, encode_segment
+from nacre.sandbox.source_map import MAX_MAPPINGS_LENGTH, decode_segment, encode_segment
 from nacre.sandbox.wasm_runtime import HostFunction, Imports, Instance, Runtime, WasmTrap
 
 # A program is the body of an async function. The first line is ours alone, so columns stay.
@@ -103,16 +103,11 @@ class _Program:
 
     def __init__(self, source: bytes) -> None:
         try:
-            self._lines = source.decode().split("\n")
-        except UnicodeDecodeError as error:
             # swc takes our word that a text is UTF-8.
-            before = source[: error.start].decode().split("\n")
-            raise TransformRefused(
-                f"the program is not UTF-8: {error.reason}",
-                line=len(before),
-                column=len(before[-1]) + 1,
-                is_module_syntax=False,
-            ) from None
+            self._source = source.decode()
+        except UnicodeDecodeError as error:
+            self._source = source[: error.start].decode()
+            raise self._refused_at_end(f"the program is not UTF-8: {error.reason}") from None
         self.wrapped = _HEAD + source + _TAIL
 
     def stripped(self, output: "_JsObject") -> Transformed:
@@ -128,7 +123,11 @@ class _Program:
         lines = _mappings_below_head(mappings)
         if not is_head_alone:
             lines.insert(0, "")
-        return Transformed(code=body, mappings=";".join(lines[: body.count(b"\n") + 1]))
+        kept = ";".join(lines[: body.count(b"\n") + 1])
+        if len(kept) > MAX_MAPPINGS_LENGTH:
+            # A huge program: what comes later is taken to come from the last line that is known.
+            kept = kept[:MAX_MAPPINGS_LENGTH].rpartition(";")[0]
+        return Transformed(code=body, mappings=kept)
 
     def refused(self, problem: "_JsObject") -> TransformRefused:
         message = problem.text(b"message").decode(errors="replace")
@@ -145,21 +144,23 @@ class _Program:
     def _between(self, code: bytes, head: bytes, tail: bytes) -> bytes:
         if not (code.startswith(head) and code.endswith(tail)):
             # It closed our function, and what it opened at its end is not one.
-            raise TransformRefused(
-                "the program closes a bracket that it did not open",
-                line=len(self._lines),
-                column=len(self._lines[-1]) + 1,
-                is_module_syntax=False,
-            )
+            raise self._refused_at_end("the program closes a bracket that it did not open")
         return code[len(head) : -len(tail)]
 
+    def _refused_at_end(self, message: str) -> TransformRefused:
+        lines = self._source.split("\n")
+        return TransformRefused(
+            message, line=len(lines), column=len(lines[-1]) + 1, is_module_syntax=False
+        )
+
     def _position(self, wrapped_line: int, shown_column: int) -> tuple[int, int]:
-        """A position as swc gives it: the line from 1, the column from 0 and as a terminal shows it."""
+        """From swc's position: line from 1, column from 0 and as a terminal would show it."""
+        lines = self._source.split("\n")
         line = max(wrapped_line - _HEAD.count(b"\n"), 1)
-        if line > len(self._lines):
-            return len(self._lines), len(self._lines[-1]) + 1
+        if line > len(lines):
+            return len(lines), len(lines[-1]) + 1
         column = 0
-        for character in self._lines[line - 1]:
+        for character in lines[line - 1]:
             shown_column -= _shown_columns(character)
             if shown_column < 0:
                 break
@@ -185,22 +186,21 @@ def _mappings_below_head(mappings: str) -> list[str]:
     those that are gone.
     """
     head, *lines = mappings.split(";")
-    moved = [0, -_HEAD.count(b"\n"), 0]
+    moved: Sequence[int] = (0, -_HEAD.count(b"\n"), 0)
     for segment in filter(None, head.split(",")):
         moved = _sum(moved, decode_segment(segment)[1:4])
     for number, line in enumerate(lines):
         segments = line.split(",")
-        for index, segment in enumerate(filter(None, segments)):
-            fields = decode_segment(segment)
-            if len(fields) > 1:
-                fields[1:4] = _sum(moved, fields[1:4])
-                segments[index] = encode_segment(fields)
+        for index, segment in enumerate(segments):
+            column, *origin = decode_segment(segment) if segment else (0,)
+            if origin:
+                segments[index] = encode_segment([column, *_sum(moved, origin[:3]), *origin[3:]])
                 lines[number] = ",".join(segments)
                 return lines
     return lines
 
 
-def _sum(left: list[int], right: list[int]) -> list[int]:
+def _sum(left: Sequence[int], right: Sequence[int]) -> Sequence[int]:
     return [a + b for a, b in zip(left, right, strict=True)] if right else left
 
 
@@ -400,29 +400,28 @@ def _refuse(name: str, *_arguments: int) -> NoReturn:
     raise _broken(f"called {name}, which no transform needs")
 
 
-_NUMBER_CALLBACK: Final = ctypes.CFUNCTYPE(
+_NumberCallback: Final = ctypes.CFUNCTYPE(
     ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
 )
 
 
-def _define_number_new(
-    runtime: Runtime, imports: Imports, add: Callable[[object], int]
-) -> object:
-    """The one import that takes a float, which `Imports.define` cannot hand over; keep the result."""
+def _define_number_new(runtime: Runtime, imports: Imports, add: Callable[[object], int]) -> object:
+    """Define the one import that takes a float; the caller keeps the result alive."""
 
+    # `Imports.define` would hand over no more than the float's lower half.
     def number_new(_env: int, _caller: int, values: int, _count: int) -> int:
         index = add(ctypes.c_double.from_address(values).value)
         ctypes.c_int32.from_address(values).value = index
         return 0
 
-    callback = _NUMBER_CALLBACK(number_new)
+    callback = _NumberCallback(number_new)
+    linker = imports._linker  # pyright: ignore[reportPrivateUsage]
     module, name = _IMPORTED_FROM.encode(), b"__wbindgen_number_new"
+    function_type = runtime.function_type(["f64"], ["i32"])
     runtime.check(
         runtime.lib.linker_define(
-            imports._linker,  # pyright: ignore[reportPrivateUsage]
-            module, len(module), name, len(name),
-            runtime.function_type(["f64"], ["i32"]), callback, None, None,
-        )  # fmt: skip
+            linker, module, len(module), name, len(name), function_type, callback, None, None
+        )
     )
     return callback
 

@@ -5,7 +5,7 @@ stay valid across a snapshot, because memory is all there is to a VM between two
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -47,9 +47,7 @@ class VmFactory:
         # The memory every VM starts with: a snapshot holds only what differs from it. Making this
         # instance also lets wasmtime set up the memory's file before the process is locked down.
         pristine = self._instance(image.memory_bytes)
-        self.base_memory = BaseMemory(
-            pristine.read(0, image.memory_bytes), image.stack_pointer
-        )
+        self.base_memory = BaseMemory(pristine.read(0, image.memory_bytes), image.stack_pointer)
         pristine.close()
 
     def create(self, listener: GuestListener, *, memory_limit_bytes: int) -> "Vm":
@@ -207,7 +205,7 @@ class Vm:
     # Driving the engine.
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
+    def _running(self) -> Generator[None]:
         previous, self._host.vm = self._host.vm, self
         try:
             yield

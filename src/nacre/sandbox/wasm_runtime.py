@@ -12,7 +12,7 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NoReturn
 
 # Native stack for WebAssembly frames. QuickJS's own limit counts the module's shadow stack, whose
 # frames are far smaller than the native ones: with this much, its RangeError always comes first.
@@ -60,7 +60,7 @@ def library_path() -> Path:
 
 
 class _ByteVector(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("data", ctypes.c_void_p)]  # noqa: RUF012
+    _fields_ = [("size", ctypes.c_size_t), ("data", ctypes.c_void_p)]
 
 
 # trap* callback(env, caller, args_and_results, count)
@@ -77,7 +77,7 @@ class _Library:
         pointer, size, u64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64
 
         def function(
-            name: str, result: type[object] | None, *arguments: type[object]
+            name: str, result: type[Any] | None, *arguments: type[Any]
         ) -> Callable[..., int]:
             found = dll[name]
             found.restype = result
@@ -85,9 +85,7 @@ class _Library:
             return found
 
         self.config_new = function("wasm_config_new", pointer)
-        self.config_max_stack = function(
-            "wasmtime_config_max_wasm_stack_set", None, pointer, size
-        )
+        self.config_max_stack = function("wasmtime_config_max_wasm_stack_set", None, pointer, size)
         self.config_async_stack = function(
             "wasmtime_config_async_stack_size_set", None, pointer, u64
         )
@@ -126,9 +124,7 @@ class _Library:
         )
         self.memory_data = function("wasmtime_memory_data", pointer, pointer, pointer)
         self.memory_data_size = function("wasmtime_memory_data_size", size, pointer, pointer)
-        self.memory_grow = function(
-            "wasmtime_memory_grow", pointer, pointer, pointer, u64, pointer
-        )
+        self.memory_grow = function("wasmtime_memory_grow", pointer, pointer, pointer, u64, pointer)
         self.trap_new = function("wasmtime_trap_new", pointer, ctypes.c_char_p, size)
         self.trap_code = function("wasmtime_trap_code", ctypes.c_bool, pointer, pointer)
         self.trap_message = function("wasm_trap_message", None, pointer, pointer)
@@ -138,9 +134,7 @@ class _Library:
         self.byte_vec_delete = function("wasm_byte_vec_delete", None, pointer)
         self.valtype_new = function("wasm_valtype_new", pointer, ctypes.c_uint8)
         self.functype_new = function("wasm_functype_new", pointer, pointer, pointer)
-        self.valtype_vec_new = function(
-            "wasm_valtype_vec_new", None, pointer, size, pointer
-        )
+        self.valtype_vec_new = function("wasm_valtype_vec_new", None, pointer, size, pointer)
 
 
 class Runtime:
@@ -157,9 +151,7 @@ class Runtime:
     def compile(self, wasm: bytes) -> bytes:
         """Compile a module to the form that `load` reads back in a millisecond."""
         module = ctypes.c_void_p()
-        self.check(
-            self.lib.module_new(self.engine, wasm, len(wasm), ctypes.addressof(module))
-        )
+        self.check(self.lib.module_new(self.engine, wasm, len(wasm), ctypes.addressof(module)))
         vector = _ByteVector()
         self.check(self.lib.module_serialize(module, ctypes.addressof(vector)))
         return self._take_bytes(vector)
@@ -168,9 +160,7 @@ class Runtime:
         """Load a compiled module. Its bytes are native code: the caller vouches for them."""
         module = ctypes.c_void_p()
         self.check(
-            self.lib.module_deserialize_file(
-                self.engine, path.encode(), ctypes.addressof(module)
-            )
+            self.lib.module_deserialize_file(self.engine, path.encode(), ctypes.addressof(module))
         )
         return module.value or 0
 
@@ -209,13 +199,9 @@ class Runtime:
             for index, name in enumerate(names):
                 kinds[index] = self.lib.valtype_new({"i32": 0, "i64": 1, "f64": 3}[name])
             vector = _ByteVector()
-            self.lib.valtype_vec_new(
-                ctypes.addressof(vector), len(names), ctypes.addressof(kinds)
-            )
+            self.lib.valtype_vec_new(ctypes.addressof(vector), len(names), ctypes.addressof(kinds))
             vectors.append(vector)
-        return self.lib.functype_new(
-            ctypes.addressof(vectors[0]), ctypes.addressof(vectors[1])
-        )
+        return self.lib.functype_new(ctypes.addressof(vectors[0]), ctypes.addressof(vectors[1]))
 
 
 class Imports:
@@ -242,12 +228,9 @@ class Imports:
         lib = self._runtime.lib
         callback = _HostCallback(_host_callback(lib, function, parameters))
         self._keep_alive.append(callback)
-        self._runtime.check(
-            lib.linker_define(
-                self._linker, module.encode(), len(module), name.encode(), len(name),
-                self._runtime.function_type(parameters, results), callback, None, None,
-            )  # fmt: skip
-        )
+        kind = self._runtime.function_type(parameters, results)
+        names = (module.encode(), len(module), name.encode(), len(name))
+        self._runtime.check(lib.linker_define(self._linker, *names, kind, callback, None, None))
 
     def prepare(self, module: int) -> int:
         """Link a loaded module once, for any number of instances."""
@@ -311,9 +294,7 @@ class Instance:
         self._trap_at = ctypes.addressof(self._trap)
         try:
             runtime.check(
-                lib.pre_instantiate(
-                    prepared, self._context, self._instance, self._trap_at
-                )
+                lib.pre_instantiate(prepared, self._context, self._instance, self._trap_at)
             )
             self._memory, self._memory_at = self._export("memory")
         except BaseException:
@@ -387,7 +368,8 @@ class Instance:
             self.current_memory_bytes()
 
     def _check_range(self, at: int, size: int) -> None:
-        if at < 0 or at + size > self.memory_bytes and at + size > self.current_memory_bytes():
+        end = at + size
+        if at < 0 or (end > self.memory_bytes and end > self.current_memory_bytes()):
             raise WasmTrap(
                 f"the guest named memory outside its own: {size} bytes at {at}",
                 stack_exhausted=False,
@@ -402,7 +384,7 @@ class Instance:
             raise WasmError(f"the module does not export {name}")
         return buffer, ctypes.addressof(buffer) + _EXTERN_UNION_OFFSET
 
-    def _raise(self, error: int) -> None:
+    def _raise(self, error: int) -> NoReturn:
         trap, self._trap.value = self._trap.value, 0
         if _failures:
             failure = _failures[0]

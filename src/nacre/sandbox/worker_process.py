@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,9 +48,8 @@ def python_command(module: str, settings: dict[str, Any]) -> list[str]:
 
     # Only what the child imports; the standard library comes first and from the interpreter.
     paths = {str(Path(found.__file__ or "").parent.parent) for found in (nacre, zstandard)}
-    return [
-        sys.executable, "-I", "-S", "-c", _BOOT, "\n".join(sorted(paths)), module, json.dumps(settings)
-    ]  # fmt: skip
+    arguments = ("\n".join(sorted(paths)), module, json.dumps(settings))
+    return [sys.executable, "-I", "-S", "-c", _BOOT, *arguments]
 
 
 class WorkerProcess:
@@ -65,7 +64,9 @@ class WorkerProcess:
         self._problem = ""
         self.is_dead = False
         self.hardening: Any = None
-        self.on_death = anyio.Event()
+        self.death = anyio.Event()
+        # Whoever holds this worker for a cell that only waits; called once, when it dies.
+        self.on_death: Callable[[], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @classmethod
@@ -141,7 +142,9 @@ class WorkerProcess:
             self._loop = None
         self.is_dead = True
         self._arrived.set()
-        self.on_death.set()
+        self.death.set()
+        if self.on_death is not None:
+            self.on_death()
 
     async def event(self) -> Frame:
         """The next event; raises WorkerDiedError if none can come any more."""

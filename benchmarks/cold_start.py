@@ -1,0 +1,68 @@
+"""From nothing to the first result: the command as a whole, and a sandbox inside a process."""
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.measurement import elapsed_ms, median
+from benchmarks.one import Effort
+from benchmarks.report import Figure
+from benchmarks.sandboxes import TRIVIAL, complete
+from nacre.sandbox import Sandbox, SandboxOptions
+
+_COMMAND = [str(Path(sys.executable).with_name("nacre")), "exec", "-e", TRIVIAL]
+
+
+async def measure(effort: Effort) -> list[Figure]:
+    figures = _command(effort.times(20, quick=10))
+    effort.say("  sandboxes")
+    await _first_result(None)
+    warm = [await _first_result(None) for _ in range(effort.times(20, quick=10))]
+    empty: list[float] = []
+    for _ in range(effort.times(3, quick=1)):
+        with tempfile.TemporaryDirectory() as directory:
+            empty.append(await _first_result(Path(directory, "cache")))
+    return [
+        *figures,
+        Figure(name="first_result_warm", value=median(warm), details={"most": max(warm)}),
+        Figure(name="first_result_empty", value=median(empty), details={"most": max(empty)}),
+    ]
+
+
+def _command(count: int) -> list[Figure]:
+    names = ("nacre_exec_wall", "nacre_exec_cpu")
+    # The interpreter's own cache is one of those that are to be warm.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    walls: list[float] = []
+    cpus: list[float] = []
+    for _ in range(1 + count):
+        cpu = _ended_cpu_seconds()
+        started = time.perf_counter()
+        done = subprocess.run(_COMMAND, env=environment, capture_output=True, check=False)
+        walls.append(elapsed_ms(started) / 1000)
+        cpus.append(_ended_cpu_seconds() - cpu)
+        if done.returncode != 0:
+            note = (done.stderr.decode(errors="replace").strip().splitlines() or ["it failed"])[-1]
+            return [Figure(name=name, value=None, note=note) for name in names]
+    values = (median(walls[1:]), median(cpus[1:]))
+    details = {"runs": float(count), "least": min(walls[1:]), "most": max(walls[1:])}
+    return [
+        Figure(name=name, value=value, details=details if name == "nacre_exec_wall" else {})
+        for name, value in zip(names, values, strict=True)
+    ]
+
+
+def _ended_cpu_seconds() -> float:
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended.ru_utime + ended.ru_stime
+
+
+async def _first_result(cache_directory: Path | None) -> float:
+    started = time.perf_counter()
+    async with Sandbox(SandboxOptions(cache_directory=cache_directory)) as sandbox:
+        await complete(sandbox.cell(TRIVIAL))
+        return elapsed_ms(started)

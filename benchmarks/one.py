@@ -1,0 +1,53 @@
+"""Runs one benchmark in this process: figures as JSON to standard output, progress to standard error."""
+
+import argparse
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from importlib import import_module
+
+import anyio
+
+from benchmarks.measurement import Say
+from benchmarks.report import Figure
+
+BENCHMARKS = (
+    "cold_start",
+    "cells",
+    "requests",
+    "suspension",
+    "throughput",
+    "engine",
+    "typescript",
+    "noisy_neighbour",
+    "soak",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effort:
+    """How much to measure, and where to say how far it is."""
+
+    is_quick: bool
+    say: Say
+
+    def times(self, full: int, *, quick: int) -> int:
+        return quick if self.is_quick else full
+
+
+Measure = Callable[[Effort], Awaitable[list[Figure]]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.one", description=__doc__)
+    parser.add_argument("name", choices=BENCHMARKS)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    effort = Effort(is_quick=options.quick, say=lambda line: print(line, file=sys.stderr))
+    measure: Measure = import_module(f"benchmarks.{options.name}").measure
+    json.dump([asdict(figure) for figure in anyio.run(measure, effort)], sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

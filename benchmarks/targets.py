@@ -1,0 +1,138 @@
+"""Every measure: what it is called, what it has to reach, and what the peers need for the same work."""
+
+from dataclasses import dataclass
+from typing import Final
+
+OPENCLAW: Final = "OpenClaw"
+OTHERS: Final = "others"
+SOURCES: Final = {
+    OPENCLAW: "OpenClaw 2026.9.6, QuickJS executor, measured on a 2-core machine",
+    OTHERS: (
+        "Codex code-mode host 0.166.0, UTCP code-mode 1.2.12, FastMCP CodeMode 4.1.2: wall, p50, "
+        "measured on a 2-core machine"
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """A measure; without bounds it is only for information."""
+
+    label: str
+    unit: str
+    at_least: float | None = None
+    at_most: float | None = None
+    peer: str = ""
+    """The figures of peers, by the names of `SOURCES`."""
+
+    @property
+    def reach(self) -> str:
+        match self.at_least, self.at_most:
+            case None, None:
+                return ""
+            case None, most:
+                return f"<= {most:g}"
+            case least, None:
+                return f">= {least:g}"
+            case least, most:
+                return f"{least:g} to {most:g}"
+
+    def is_met_by(self, value: float) -> bool | None:
+        """None for a measure without bounds."""
+        if self.at_least is None and self.at_most is None:
+            return None
+        return (self.at_least is None or value >= self.at_least) and (
+            self.at_most is None or value <= self.at_most
+        )
+
+
+TARGETS: Final[dict[str, Target]] = {
+    # cold_start
+    "nacre_exec_wall": Target(label="nacre exec, whole process", unit="s", at_most=0.4),
+    "nacre_exec_cpu": Target(label="nacre exec, whole process, CPU", unit="s"),
+    "first_result_warm": Target(label="sandbox to first result, module cached", unit="ms"),
+    "first_result_empty": Target(label="sandbox to first result, empty cache", unit="ms"),
+    # cells
+    "cell_cpu": Target(label="warm trivial cell, CPU", unit="ms", at_most=3, peer="22 (OpenClaw)"),
+    "cell_p50": Target(
+        label="warm trivial cell, wall p50",
+        unit="ms",
+        at_most=4,
+        peer="36 (OpenClaw); Codex 5, UTCP 7.5, FastMCP 12",
+    ),
+    "cell_p95": Target(label="warm trivial cell, wall p95", unit="ms"),
+    # requests
+    "sequence_cpu": Target(
+        label="100 requests in sequence, CPU", unit="ms", at_most=35, peer="208 (OpenClaw)"
+    ),
+    "sequence_p50": Target(
+        label="100 requests in sequence, wall p50", unit="ms", peer="Codex 29, FastMCP 226"
+    ),
+    "parallel_cpu": Target(
+        label="16 requests in parallel, CPU", unit="ms", at_most=6, peer="27 (OpenClaw)"
+    ),
+    "parallel_p50": Target(label="16 requests in parallel, wall p50", unit="ms"),
+    # suspension
+    "yield_p50": Target(label="yield to waiting, wall p50", unit="ms", peer="35 (OpenClaw)"),
+    "resume_p50": Target(label="resume to completed, wall p50", unit="ms", peer="15 (OpenClaw)"),
+    "yield_resume_p50": Target(
+        label="yield plus resume, wall p50", unit="ms", at_most=8, peer="50 (OpenClaw)"
+    ),
+    "yield_resume_cpu": Target(label="yield plus resume, CPU", unit="ms"),
+    "snapshot_size": Target(
+        label="snapshot of a small suspended cell",
+        unit="KiB",
+        at_most=64,
+        peer="1270 (OpenClaw 2026.7.1)",
+    ),
+    "suspended_memory": Target(
+        label="memory per suspended cell",
+        unit="KiB",
+        at_most=128,
+        peer="1610 (OpenClaw)",
+    ),
+    # throughput
+    "rate_1": Target(label="trivial cells, 1 at once", unit="/s"),
+    "rate_8": Target(label="trivial cells, 8 at once", unit="/s"),
+    "rate_32": Target(
+        label="trivial cells, 32 at once", unit="/s", at_least=250, peer="35 (OpenClaw)"
+    ),
+    "rate_failed": Target(label="cells of these that failed", unit="", at_most=0),
+    # engine
+    "loop_ratio": Target(
+        label="5,000,000 additions, CPU against Node",
+        unit="x",
+        at_most=1.1,
+        peer="1.0 (OpenClaw)",
+    ),
+    "loop_wall_ratio": Target(label="5,000,000 additions, wall against Node", unit="x"),
+    "loop_cpu": Target(label="5,000,000 additions, CPU", unit="ms", peer="746 (OpenClaw)"),
+    # typescript
+    "typescript_first_wall": Target(label="TypeScript cell, first, wall", unit="ms"),
+    "typescript_first_cpu": Target(label="TypeScript cell, first, CPU", unit="ms"),
+    "typescript_warm_cpu": Target(
+        label="TypeScript cell, warm, CPU", unit="ms", at_most=10, peer="gone (OpenClaw)"
+    ),
+    "typescript_warm_p50": Target(label="TypeScript cell, warm, wall p50", unit="ms"),
+    # noisy_neighbour
+    "stop_p50": Target(
+        label="endless loop, 500 ms budget, p50",
+        unit="ms",
+        at_least=500,
+        at_most=560,
+        peer="507 (OpenClaw)",
+    ),
+    "stop_min": Target(label="endless loop, 500 ms budget, least", unit="ms", at_least=500),
+    "stop_max": Target(label="endless loop, 500 ms budget, most", unit="ms", at_most=560),
+    "neighbour_quiet": Target(label="another session's cell, quiet, p50", unit="ms"),
+    "neighbour_1": Target(label="same beside 1 endless loop, against quiet", unit="x", at_most=2),
+    "neighbour_2": Target(label="same beside 2 endless loops, against quiet", unit="x", at_most=2),
+    "neighbour_4": Target(label="same beside 4 endless loops, against quiet", unit="x", at_most=2),
+    # soak
+    "soak_growth": Target(label="soak: growth of memory", unit="MB", at_least=-20, at_most=20),
+    "soak_surprises": Target(label="soak: cells that ended otherwise", unit="", at_most=0),
+    "soak_processes": Target(label="soak: processes left", unit="", at_most=0),
+    "soak_descriptors": Target(label="soak: descriptors left", unit="", at_most=0),
+    "soak_files": Target(label="soak: files left", unit="", at_most=0),
+    "soak_rate": Target(label="soak: cells", unit="/s"),
+}

@@ -1,0 +1,206 @@
+"""Where the VM of a cell is: nowhere yet, live in a worker, or a sealed snapshot.
+
+Moves it between these, and lets it run. Nothing that a worker says is trusted.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+
+from nacre.errors import CellStateError, WorkerDiedError, WorkerProtocolError
+from nacre.sandbox.launcher import Launcher
+from nacre.sandbox.limits import Limits
+from nacre.sandbox.pool import WorkerPool
+from nacre.sandbox.snapshot import Snapshot, seal, unseal
+from nacre.sandbox.worker_process import WorkerProcess
+from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
+
+# The engine stops a program at its deadline by itself; a worker that has not by then is stuck.
+_OVERTIME_SECONDS: Final = 0.03
+# Writing down a gigabyte of memory takes a second or two; a worker that needs longer is stuck.
+_SUSPEND_SECONDS: Final = 20.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VmHome:
+    """What VMs of cells live in."""
+
+    pool: WorkerPool
+    launcher: Launcher
+    snapshot_key: bytes
+
+
+class OverranBudget(Exception):
+    """The program did not stop when its time was up; its worker has to be killed."""
+
+
+class SnapshotTooLarge(Exception):
+    """The suspended VM would take more than the cell may; it is still live."""
+
+    def __init__(self, size: object) -> None:
+        super().__init__(f"{size} bytes")
+        self.size = size
+
+
+class CellVm:
+    """The VM of one cell."""
+
+    def __init__(
+        self,
+        home: VmHome,
+        limits: Limits,
+        *,
+        owner: str,
+        on_output: Callable[[Frame], None],
+        on_trouble: Callable[[], None],
+    ) -> None:
+        self._home = home
+        self._limits = limits
+        self._owner = owner
+        self._on_output = on_output
+        # Called when the worker dies or is wanted by others, while the program only waits.
+        self._on_trouble = on_trouble
+        self._worker: WorkerProcess | None = None
+        self._sealed: bytes | None = None
+        self.is_wanted = False
+
+    @property
+    def is_live(self) -> bool:
+        return self._worker is not None
+
+    @property
+    def sealed(self) -> bytes | None:
+        """The snapshot, while there is one."""
+        return self._sealed
+
+    # Running.
+
+    async def enter(self, cell_fields: Mapping[str, object]) -> None:
+        """Get a worker, any worker, and put the snapshot back if there is one."""
+        if self._worker is not None:
+            self._home.pool.unpark(self._worker)
+            return
+        snapshot = None
+        if self._sealed is not None:
+            snapshot = unseal(self._sealed, key=self._home.snapshot_key, image=self._image())
+        worker = self._worker = await self._home.pool.acquire(self._owner)
+        worker.on_death = self._on_trouble
+        if snapshot is not None:
+            fields = {
+                **cell_fields,
+                "memoryBytes": snapshot.memory_bytes,
+                "rejections": snapshot.rejections,
+                "open": snapshot.open_requests,
+            }
+            with anyio.fail_after(_SUSPEND_SECONDS):
+                await worker.send(encode_frame(Command.RESTORE, fields, snapshot.pages))
+            self._sealed = None
+
+    async def run(
+        self,
+        command: Command,
+        fields: Mapping[str, object],
+        tail: bytes = b"",
+        *,
+        budget_seconds: float,
+    ) -> Frame:
+        """Let the program run until it waits or ends; the event that says which."""
+        worker = self._held_worker()
+        budget_seconds = max(budget_seconds, 0.0)
+        command_fields = {**fields, "budgetMs": budget_seconds * 1000}
+        with anyio.move_on_after(budget_seconds + _OVERTIME_SECONDS):
+            await worker.send(encode_frame(command, command_fields, tail))
+            while True:
+                frame = await worker.event()
+                if frame.kind != Event.OUTPUT:
+                    return frame
+                self._on_output(frame)
+        raise OverranBudget
+
+    # Waiting.
+
+    def park(self) -> None:
+        """The program only waits: others may ask for the worker."""
+        if self._worker is not None:
+            self._home.pool.park(self._worker, self._want)
+
+    def check_alive(self) -> None:
+        """Raises WorkerDiedError if the worker that holds the VM is gone."""
+        if self._worker is not None and self._worker.is_dead:
+            self._worker = None
+            raise WorkerDiedError("the worker process that held the cell is gone")
+
+    async def suspend(self, open_requests: tuple[int, ...]) -> None:
+        """Turn the VM into a snapshot and give the worker back."""
+        worker = self._held_worker()
+        self.is_wanted = False
+        self._home.pool.unpark(worker)
+        fields = {"maxBytes": self._limits.max_snapshot_bytes}
+        try:
+            with anyio.fail_after(_SUSPEND_SECONDS):
+                await worker.send(encode_frame(Command.SUSPEND, fields))
+                frame = await worker.event()
+        except TimeoutError:
+            raise WorkerDiedError("the worker process did not suspend the cell") from None
+        if frame.kind == Event.SNAPSHOT_TOO_LARGE:
+            raise SnapshotTooLarge(frame.fields.get("bytes"))
+        if frame.kind != Event.SUSPENDED:
+            raise WorkerProtocolError(f"a worker answered SUSPEND with kind {frame.kind}")
+        self._sealed = seal(self._snapshot_from(frame, open_requests), key=self._home.snapshot_key)
+        self.leave()
+
+    # Ending.
+
+    def leave(self) -> None:
+        """Give the worker back; it has dropped the VM itself."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.on_death = None
+            self._home.pool.release(worker)
+
+    def kill(self) -> None:
+        """End the worker with the VM in it: it is stuck, or not to be trusted."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.on_death = None
+            self._home.pool.discard(worker)
+        self._sealed = None
+
+    async def drop(self) -> None:
+        """Have the worker drop the VM, in the middle of a burst too, and give it back."""
+        worker = self._worker
+        if worker is not None:
+            if await worker.abort(Command.ABORT):
+                self.leave()
+            else:
+                self.kill()
+        self._sealed = None
+
+    def _want(self) -> None:
+        self.is_wanted = True
+        self._on_trouble()
+
+    def _held_worker(self) -> WorkerProcess:
+        if self._worker is None:
+            raise CellStateError("the cell has no worker")
+        return self._worker
+
+    def _image(self) -> str:
+        return self._home.launcher.image.identity
+
+    def _snapshot_from(self, frame: Frame, open_requests: tuple[int, ...]) -> Snapshot:
+        try:
+            return Snapshot(
+                image=self._image(),
+                memory_bytes=int(frame.fields["memoryBytes"]),
+                rejections=tuple(
+                    (int(address), int(promise), int(reason))
+                    for address, promise, reason in frame.fields["rejections"]
+                ),
+                open_requests=open_requests,
+                pages=frame.tail,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise WorkerProtocolError(f"a worker sent a malformed snapshot: {error!r}") from error

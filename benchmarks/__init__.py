@@ -1,1 +1,1 @@
-"""What Nacre costs: measures, each in a process of its own, and how far they are from their reach."""
+"""What Nacre costs, and how far that is from what it has to reach."""

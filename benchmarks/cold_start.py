@@ -1,14 +1,13 @@
 """From nothing to the first result: the command as a whole, and a sandbox inside a process."""
 
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.measurement import elapsed_ms, median
+from benchmarks.measurement import elapsed_ms, ended_cpu_seconds, median
 from benchmarks.one import Effort
 from benchmarks.report import Figure
 from benchmarks.sandboxes import TRIVIAL, complete
@@ -40,11 +39,11 @@ def _command(count: int) -> list[Figure]:
     walls: list[float] = []
     cpus: list[float] = []
     for _ in range(1 + count):
-        cpu = _ended_cpu_seconds()
+        cpu = ended_cpu_seconds()
         started = time.perf_counter()
         done = subprocess.run(_COMMAND, env=environment, capture_output=True, check=False)
         walls.append(elapsed_ms(started) / 1000)
-        cpus.append(_ended_cpu_seconds() - cpu)
+        cpus.append(ended_cpu_seconds() - cpu)
         if done.returncode != 0:
             note = (done.stderr.decode(errors="replace").strip().splitlines() or ["it failed"])[-1]
             return [Figure(name=name, value=None, note=note) for name in names]
@@ -54,11 +53,6 @@ def _command(count: int) -> list[Figure]:
         Figure(name=name, value=value, details=details if name == "nacre_exec_wall" else {})
         for name, value in zip(names, values, strict=True)
     ]
-
-
-def _ended_cpu_seconds() -> float:
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return ended.ru_utime + ended.ru_stime
 
 
 async def _first_result(cache_directory: Path | None) -> float:

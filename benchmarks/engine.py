@@ -1,11 +1,11 @@
-"""The engine's own speed: a loop in a cell against the same `quickjs.wasm` in Node, turn by turn."""
+"""The engine's own speed: a loop in a cell against the same `quickjs.wasm` in Node."""
 
 import json
 import shutil
 import subprocess
 import time
+from collections.abc import Generator
 from contextlib import contextmanager
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,7 +83,7 @@ async def measure(effort: Effort) -> list[Figure]:
 
 
 @contextmanager
-def _node() -> Iterator[_Node]:
+def _node() -> Generator[_Node]:
     command = ["node", str(_SCRIPT), _LOOP]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"

@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Self
 
 import psutil
 
@@ -20,51 +20,44 @@ def descendants() -> list[psutil.Process]:
     return psutil.Process().children(recursive=True)
 
 
-def total_cpu_ms() -> float:
-    """CPU so far of this process and all below it, the ended ones included."""
-    # Before anything else: looking for processes is work of ours, not of Nacre.
-    own = time.process_time()
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    living = sum(_cpu_seconds(process) for process in descendants())
-    return (own + ended.ru_utime + ended.ru_stime + living) * 1000
-
-
-def _cpu_seconds(process: psutil.Process) -> float:
+def cpu_seconds(pid: int) -> float:
+    """CPU so far of one process; 0 if it is gone."""
     try:
         if sys.platform == "linux":
             # The clock of another process: to the nanosecond, where /proc/<pid>/stat counts ticks
             # of 10 ms. See clock_getcpuclockid(3).
-            return time.clock_gettime((~process.pid << 3) | _CPU_CLOCK_OF_PROCESS)
-        times = process.cpu_times()
+            return time.clock_gettime((~pid << 3) | _CPU_CLOCK_OF_PROCESS)
+        times = psutil.Process(pid).cpu_times()
         return times.user + times.system
     except (OSError, psutil.Error):
         return 0.0
 
 
-def process_cpu_seconds(pid: int) -> float:
-    """CPU so far of one process."""
-    return _cpu_seconds(psutil.Process(pid))
+def ended_cpu_seconds() -> float:
+    """CPU of all processes below this one that have ended."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended.ru_utime + ended.ru_stime
 
 
 class CpuTimer:
-    """CPU of everything between `with` and its end, in `ms`."""
+    """CPU of this process and all below it, ended or not, between `with` and its end: `ms`."""
 
     def __init__(self) -> None:
         self.ms = 0.0
 
-    def __enter__(self) -> "CpuTimer":
-        total_cpu_ms()
-        self._before = self._start()
+    def __enter__(self) -> Self:
+        # Looking at the others costs this process some CPU, so that stays outside.
+        self._below = _cpu_seconds_below()
+        self._own = time.process_time()
         return self
 
-    def _start(self) -> float:
-        # What looking costs falls between the two readings once, so it is measured and taken off.
-        own = time.process_time()
-        total = total_cpu_ms()
-        return total + (time.process_time() - own) * 1000
-
     def __exit__(self, *_: object) -> None:
-        self.ms = total_cpu_ms() - self._before
+        own = time.process_time() - self._own
+        self.ms = (own + _cpu_seconds_below() - self._below) * 1000
+
+
+def _cpu_seconds_below() -> float:
+    return ended_cpu_seconds() + sum(cpu_seconds(process.pid) for process in descendants())
 
 
 def total_memory_bytes() -> int:

@@ -48,6 +48,7 @@ async def _stop_ms(sandbox: Sandbox) -> float:
 
 async def _beside_loops(sandbox: Sandbox, loops: int, seconds: float) -> list[float]:
     """Cells of one session while another runs so many endless loops, one after another."""
+    walls: list[float] = []
 
     async def loop() -> None:
         while True:
@@ -57,7 +58,7 @@ async def _beside_loops(sandbox: Sandbox, loops: int, seconds: float) -> list[fl
         for _ in range(loops):
             tasks.start_soon(loop)
         await anyio.sleep(_LEAD_SECONDS)
-        walls = await _trivial_cells(sandbox, seconds)
+        walls += await _trivial_cells(sandbox, seconds)
         tasks.cancel_scope.cancel()
     return walls
 

@@ -1,4 +1,4 @@
-"""Runs one benchmark in this process: figures as JSON to standard output, progress to standard error."""
+"""Runs one benchmark in this process; gives its figures as JSON, its progress on standard error."""
 
 import argparse
 import json

@@ -38,7 +38,8 @@ def table(figures: Sequence[Figure]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     lines = [_line(row, widths) for row in rows]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    lines += [f"{TARGETS[each.name].label}: {each.note}" for each in figures if each.note]
+    notes = {each.note: TARGETS[each.name].label for each in reversed(figures) if each.note}
+    lines += [f"{label}: {note}" for note, label in notes.items()]
     lines += [f"{name}: {source}" for name, source in SOURCES.items()]
     return "\n".join(lines)
 

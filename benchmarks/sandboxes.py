@@ -1,25 +1,26 @@
 """What the benchmarks share: programs, and a sandbox that is warm."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 import anyio
-import psutil
 
-from benchmarks.measurement import descendants
+from benchmarks.measurement import cpu_seconds, descendants
 from nacre.json_types import JsonValue
 from nacre.sandbox import Cell, Completed, HostRequest, Sandbox, SandboxOptions
 
 TRIVIAL: Final = "return 1+1"
 ENDLESS: Final = "while (true) {}"
 _WARM_UP_CELLS: Final = 20
-_SETTLE_SECONDS: Final = 10
+_SETTLE_SECONDS: Final = 30
+_QUIET_SECONDS: Final = 0.2
+_QUIET_CPU_SECONDS: Final = 0.001
 
 
 @asynccontextmanager
-async def warm_sandbox(cache_directory: Path | None = None) -> AsyncIterator[Sandbox]:
+async def warm_sandbox(cache_directory: Path | None = None) -> AsyncGenerator[Sandbox]:
     """A sandbox all of whose workers are up and have run cells."""
     async with Sandbox(SandboxOptions(cache_directory=cache_directory)) as sandbox:
         await settle(sandbox)
@@ -29,16 +30,24 @@ async def warm_sandbox(cache_directory: Path | None = None) -> AsyncIterator[San
 
 
 async def settle(sandbox: Sandbox) -> None:
-    """Wait until no worker is starting or ending any more."""
-    before: set[int] = set()
+    """Wait until no process comes, goes or works any more."""
+    report = await sandbox.check()
+    if report.problem:
+        raise RuntimeError(f"no worker starts: {report.problem}")
     with anyio.fail_after(_SETTLE_SECONDS):
+        before = _cpu_of_descendants()
         while True:
-            workers = set((await sandbox.check()).workers)
-            alive = {each.pid for each in descendants() if each.status() != psutil.STATUS_ZOMBIE}
-            if workers and workers == alive == before:
+            await anyio.sleep(_QUIET_SECONDS)
+            now = _cpu_of_descendants()
+            if now.keys() == before.keys() and all(
+                now[pid] - before[pid] < _QUIET_CPU_SECONDS for pid in now
+            ):
                 return
-            before = workers
-            await anyio.sleep(0.1)
+            before = now
+
+
+def _cpu_of_descendants() -> dict[int, float]:
+    return {process.pid: cpu_seconds(process.pid) for process in descendants()}
 
 
 async def complete(cell: Cell) -> JsonValue:

@@ -1,4 +1,4 @@
-"""Every measure: what it is called, what it has to reach, and what the peers need for the same work."""
+"""Every measure: its name, what it has to reach, and what peers need for the same work."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -7,7 +7,7 @@ export const MODULES_DISABLED = "module access is disabled in cells";
 
 /** JSON text `{message, stack, memory, modules}` for any thrown value; never throws for want of sense in it. */
 export function describeFailure(thrown) {
-  if (!isErrorValue(thrown)) return failureJson(`thrown: ${toTextOrNote(thrown)}`, "", false, false);
+  if (!isErrorValue(thrown)) return failureJson("thrown: " + toTextOrNote(thrown), "", false, false);
   const message = textProperty(thrown, "message");
   return failureJson(
     errorText(thrown),
@@ -19,7 +19,8 @@ export function describeFailure(thrown) {
 
 // By hand: JSON.stringify of an object runs setters that a program put on Array.prototype.
 function failureJson(message, stack, memory, modules) {
-  return `{"message":${quoteJson(message)},"stack":${quoteJson(stack)},"memory":${memory},"modules":${modules}}`;
+  const texts = '"message":' + quoteJson(message) + ',"stack":' + quoteJson(stack);
+  return "{" + texts + ',"memory":' + memory + ',"modules":' + modules + "}";
 }
 
 function startsWith(text, prefix) {

@@ -19,7 +19,7 @@ export function install(global, host) {
   const { request, yieldControl, deliver } = createRequests(host.request, host.pause);
   define(global, "yield_control", yieldControl);
   define(global, "require", (name) => {
-    throw new Error(`${MODULES_DISABLED}: require(${toJson(name)})`);
+    throw new Error(MODULES_DISABLED + ": require(" + toJson(name) + ")");
   });
 
   return {

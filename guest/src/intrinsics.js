@@ -2,9 +2,9 @@
  * The guest's own copies of the intrinsics it needs.
  *
  * They are taken while the image is built, before any cell exists: a program that later overwrites `JSON`,
- * `Promise` or `Array.prototype` breaks only itself. Guest code uses no array iteration, no spread and no
- * `push`, and keeps its tables in objects without a prototype, so nothing a program defines on a prototype runs
- * inside the guest.
+ * `Promise` or `Array.prototype` breaks only itself. Guest code uses no array iteration, no spread, no `push` and
+ * no `${}` in templates (QuickJS calls `String.prototype.concat` for it), and keeps its tables in objects without a
+ * prototype, so nothing a program defines on a prototype runs inside the guest.
  */
 const { apply } = Reflect;
 const uncurryThis = Function.prototype.bind.bind(Function.prototype.call);

@@ -23,7 +23,7 @@ function createConsole(text) {
     assert(condition) {
       if (condition) return;
       let message = "Assertion failed";
-      for (let index = 1; index < arguments.length; index++) message += ` ${toTextOrNote(arguments[index])}`;
+      for (let index = 1; index < arguments.length; index++) message += " " + toTextOrNote(arguments[index]);
       text(message);
     },
   };
@@ -40,7 +40,7 @@ function format(values) {
   if (values.length === 0) return "";
   let next = 1;
   let line = typeof values[0] === "string" ? fillPlaceholders(values[0]) : toTextOrNote(values[0]);
-  for (; next < values.length; next++) line += ` ${toTextOrNote(values[next])}`;
+  for (; next < values.length; next++) line += " " + toTextOrNote(values[next]);
   return line;
 
   function fillPlaceholders(template) {

@@ -19,7 +19,7 @@ export function installTimers(global) {
 
   function add(callback, delay, args, repeatEveryMs) {
     if (typeof callback !== "function") throw new TypeError("a timer needs a function to call");
-    if (count >= MAX_TIMERS) throw new RangeError(`more than ${MAX_TIMERS} timers at once`);
+    if (count >= MAX_TIMERS) throw new RangeError("more than " + MAX_TIMERS + " timers at once");
     const id = ++lastId;
     timers[id] = { __proto__: null, id, callback, args, due: 0, repeatEveryMs, previous: undefined, next: undefined };
     queue(timers[id], delay);

@@ -74,7 +74,7 @@ export function errorText(error) {
   const name = textProperty(error, "name");
   const message = textProperty(error, "message");
   if (!name) return message;
-  return message ? `${name}: ${message}` : name;
+  return message ? name + ": " + message : name;
 }
 
 /** Errors of the engine and DOMException, which QuickJS does not count among them. */
@@ -122,7 +122,8 @@ function encodeObject(value, ancestors, depth) {
   const path = { __proto__: null, value, next: ancestors };
   if (isArray(value)) return encodeArray(value, path, depth);
   if (isErrorValue(value)) {
-    return `{"name":${quoteJson(textProperty(value, "name"))},"message":${quoteJson(textProperty(value, "message"))}}`;
+    const name = quoteJson(textProperty(value, "name"));
+    return '{"name":' + name + ',"message":' + quoteJson(textProperty(value, "message")) + "}";
   }
   if (mayHaveSlots(value)) {
     const text = standIn(value);
@@ -142,7 +143,7 @@ function encodeObject(value, ancestors, depth) {
 
 /** The error for a value beyond MAX_DEPTH; its stack is the caller's, not ten frames of this recursion. */
 function nestedTooDeep() {
-  const error = new RangeError(`value is nested deeper than ${MAX_DEPTH} levels`);
+  const error = new RangeError("value is nested deeper than " + MAX_DEPTH + " levels");
   captureStackTrace(error, toJson);
   return error;
 }
@@ -151,9 +152,9 @@ function encodeArray(array, path, depth) {
   const { length } = array;
   let json = "[";
   for (let index = 0; index < length; index++) {
-    json += `${index ? "," : ""}${encode(array[index], path, depth + 1) ?? "null"}`;
+    json += (index ? "," : "") + (encode(array[index], path, depth + 1) ?? "null");
   }
-  return `${json}]`;
+  return json + "]";
 }
 
 function encodeProperties(object, path, depth) {
@@ -162,9 +163,9 @@ function encodeProperties(object, path, depth) {
   let json = "";
   for (let index = 0; index < names.length; index++) {
     const item = encode(object[names[index]], path, depth + 1);
-    if (item !== undefined) json += `${json ? "," : ""}${quoteJson(toWellFormed(names[index]))}:${item}`;
+    if (item !== undefined) json += (json ? "," : "") + quoteJson(toWellFormed(names[index])) + ":" + item;
   }
-  return `{${json}}`;
+  return "{" + json + "}";
 }
 
 /** Iterators and other opaque objects say what they are; a plain empty object stays one. */
@@ -172,7 +173,7 @@ function emptyObject(object) {
   const tag = sliceText(tagOf(object), 8, -1);
   if (tag === "Object") return "{}";
   if (tag === "URLSearchParams") return quoteJson(toWellFormed(String(object)));
-  return quoteJson(`[${toWellFormed(tag)}]`);
+  return quoteJson("[" + toWellFormed(tag) + "]");
 }
 
 /** Text keys make an object; any other key makes a list of pairs. */
@@ -192,11 +193,11 @@ function encodeMap(map, path, depth) {
     const key = keys[index];
     const value = encode(items[index], path, depth + 1) ?? "null";
     if (typeof key === "string") {
-      asObject += `${asObject ? "," : ""}${quoteJson(toWellFormed(key))}:${value}`;
+      asObject += (asObject ? "," : "") + quoteJson(toWellFormed(key)) + ":" + value;
     } else allText = false;
-    asPairs += `${asPairs ? "," : ""}[${encode(key, path, depth + 1) ?? "null"},${value}]`;
+    asPairs += (asPairs ? ",[" : "[") + (encode(key, path, depth + 1) ?? "null") + "," + value + "]";
   }
-  return allText ? `{${asObject}}` : `[${asPairs}]`;
+  return allText ? "{" + asObject + "}" : "[" + asPairs + "]";
 }
 
 function encodeSet(set, path, depth) {
@@ -207,9 +208,9 @@ function encodeSet(set, path, depth) {
   });
   let json = "";
   for (let index = 0; index < count; index++) {
-    json += `${json ? "," : ""}${encode(items[index], path, depth + 1) ?? "null"}`;
+    json += (json ? "," : "") + (encode(items[index], path, depth + 1) ?? "null");
   }
-  return `[${json}]`;
+  return "[" + json + "]";
 }
 
 /** The text that stands for a value JSON lacks; null for an invalid date; undefined for all other values. */
@@ -221,7 +222,7 @@ function standIn(value) {
       return symbolToText(value);
     case "function": {
       const name = textProperty(value, "name");
-      return name ? `[Function ${name}]` : "[Function]";
+      return name ? "[Function " + name + "]" : "[Function]";
     }
     case "object":
       return value === null ? undefined : objectStandIn(value);
@@ -233,11 +234,11 @@ function standIn(value) {
 function objectStandIn(value) {
   if (isView(value)) {
     const name = typedArrayName(value);
-    if (name) return `[${name}(${typedArrayLength(value)})]`;
+    if (name) return "[" + name + "(" + typedArrayLength(value) + ")]";
     // The view of a detached buffer has no length to ask for.
-    return `[DataView(${has(dataViewBytes, value) ? dataViewBytes(value) : 0})]`;
+    return "[DataView(" + (has(dataViewBytes, value) ? dataViewBytes(value) : 0) + ")]";
   }
-  if (has(arrayBufferBytes, value)) return `[ArrayBuffer(${arrayBufferBytes(value)})]`;
+  if (has(arrayBufferBytes, value)) return "[ArrayBuffer(" + arrayBufferBytes(value) + ")]";
   if (has(dateValue, value)) return dateValue(value) === dateValue(value) ? dateToIso(value) : null;
   const tag = sliceText(tagOf(value), 8, -1);
   if (tag === "RegExp") return has(regExpToText, value) ? toWellFormed(regExpToText(value)) : undefined;

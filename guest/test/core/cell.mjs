@@ -189,9 +189,13 @@ export class Cell {
     return slot;
   }
 
-  /** Whether the function `predicate` says true of the arguments; all are handles. */
-  isTrue(predicate, ...args) {
-    return Boolean(this.#exports.qjs_get_bool(this.#call(predicate, args)));
+  /** The handle of what the function `callee` returns; all are handles. */
+  call(callee, ...args) {
+    return this.#call(callee, args);
+  }
+
+  isTrue(handle) {
+    return Boolean(this.#exports.qjs_get_bool(handle));
   }
 
   entry(name) {
@@ -222,7 +226,10 @@ export class Cell {
   }
 
   #pendingException() {
-    const described = this.#call(this.entry("describeFailure"), [this.#exports.qjs_get_exception()]);
+    const slot = this.#exports.wasm_malloc(4);
+    new DataView(this.#bytes().buffer).setUint32(slot, this.#exports.qjs_get_exception(), true);
+    const described = this.#exports.qjs_call(this.entry("describeFailure"), this.#exports.qjs_get_undefined(), 1, slot);
+    if (this.#exports.qjs_is_exception(described)) return new Error("the guest could not describe an exception");
     return new GuestError(JSON.parse(this.#text(described)));
   }
 

@@ -208,7 +208,7 @@ test("an error from the host carries only its data, whatever the program put on 
     `
     const seen = [];
     for (const key of ["message", "name", "stack", "code", "value", "get", "cause"]) {
-      Object.defineProperty(Object.prototype, key, { configurable: true, get() { return undefined }, set(value) { seen.push(key) } });
+      Object.defineProperty(Object.prototype, key, { __proto__: null, get() {}, set(value) { seen.push(key) } });
     }
     try { await call() } catch (error) { return [Object.getOwnPropertyNames(error), error.code, seen] }`,
     { functions: ["call"] },

@@ -20,6 +20,7 @@ from nacre.sandbox.worker_protocol import Event, encode_frame
 _OUTPUT_ITEM_BYTES: Final = 16
 # What the requests of one burst may carry together.
 _MAX_REQUEST_BYTES: Final = 16 << 20
+_ENDS_WITH_IMPORT = re.compile(r"(?:^|[\s;{}()])import\s*$")
 _STACK_POSITION = re.compile(r"at (?:.* \()?cell\.[jt]s:(\d+):(\d+)\)?")
 
 
@@ -186,24 +187,24 @@ def _compile_failure(failure: BurstFailure, source: bytes) -> BurstFailure:
     """A program that does not compile; one that does not because of a module statement says so."""
     if not failure.message.startswith("SyntaxError"):
         return failure
-    if (
-        "export" in failure.message
-        or "import.meta" in failure.message
-        or _follows_import(failure.stack, source)
-    ):
-        message = f"{MODULES_DISABLED}: {failure.message}"
-        return BurstFailure("module_access_denied", message, stack=failure.stack)
-    return BurstFailure("syntax_error", failure.message, stack=failure.stack)
+    lines = source.decode(errors="replace").split("\n")
+    line, column = _position_in(failure.stack, lines)
+    stack = f"    at cell.js:{line}:{column}"
+    before = "\n".join([*lines[: line - 1], lines[line - 1][: column - 1]])
+    # The engine stumbled right behind an `import` that it took for the keyword, or said so itself.
+    is_module_syntax = _ENDS_WITH_IMPORT.search(before) is not None or any(
+        word in failure.message for word in ("export", "import.meta")
+    )
+    if is_module_syntax:
+        return BurstFailure(
+            "module_access_denied", f"{MODULES_DISABLED}: {failure.message}", stack=stack
+        )
+    return BurstFailure("syntax_error", failure.message, stack=stack)
 
 
-def _follows_import(stack: str, source: bytes) -> bool:
-    """Whether the engine stumbled right behind an `import` that it took for the keyword."""
+def _position_in(stack: str, lines: list[str]) -> tuple[int, int]:
+    """Where the engine stopped reading; the end of the program for what lies behind it."""
     found = _STACK_POSITION.search(stack)
-    if found is None:
-        return False
-    line, column = int(found[1]), int(found[2])
-    lines = source.decode(errors="replace").split("\n")[:line]
-    if len(lines) < line:
-        return False
-    before = "\n".join([*lines[:-1], lines[-1][: column - 1]])
-    return re.search(r"(?:^|[\s;{}()])import\s*$", before) is not None
+    if found is None or int(found[1]) > len(lines):
+        return len(lines), len(lines[-1]) + 1
+    return int(found[1]), int(found[2])

@@ -1,11 +1,14 @@
 """What workers of one image are started with: compiled module, system-call filter, settings."""
 
+import asyncio
 import hashlib
 import logging
 import os
 import platform
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import cached_property
@@ -13,14 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 
 from nacre.errors import RuntimeUnavailableError
 from nacre.sandbox.hardening import SeccompUnavailableError, compile_filter, filter_cache_key
 from nacre.sandbox.image import Image, ImageKind, load_image
 from nacre.sandbox.module_cache import ModuleCache
 from nacre.sandbox.wasm_runtime import WasmError, library_path
-from nacre.sandbox.worker_process import WorkerProcess, python_command
+from nacre.sandbox.worker_process import WorkerProcess, python_command, spawn_worker
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +37,8 @@ class Launcher:
         self._kind: ImageKind = kind
         self.module_origin = ""
         self._cache_directory = cache_directory
-        self._lock = anyio.Lock()
+        # Workers die with the thread that started them, so they all get one that lives as long.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="nacre-launcher")
         self._resources = ExitStack()
         self._settings: dict[str, Any] | None = None
         self._module_fd = -1
@@ -46,17 +49,22 @@ class Launcher:
         return load_image(self._kind)
 
     def close(self) -> None:
-        """Release the module; workers that run already keep theirs."""
+        """Release what workers are started with, and end those that still run."""
+        self._thread.shutdown(wait=False)
         self._settings = None
         self._resources.close()
 
     async def launch(self) -> WorkerProcess:
-        """Start a worker. On the event loop's thread: a worker dies with the thread that made it."""
-        async with self._lock:
-            if self._settings is None:
-                self._settings = await anyio.to_thread.run_sync(self._prepare)
+        """Start a worker; the first call may have to compile the image."""
+        # Cut off in the middle it would lose track of a process; every step is bounded.
+        with anyio.CancelScope(shield=True):
+            return WorkerProcess(*await asyncio.wrap_future(self._thread.submit(self._spawn)))
+
+    def _spawn(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        if self._settings is None:
+            self._settings = self._prepare()
         settings = {**self._settings, "parentPid": os.getpid()}
-        return WorkerProcess.spawn(settings, keep_fds=(self._module_fd,))
+        return spawn_worker(settings, keep_fds=(self._module_fd,))
 
     def _prepare(self) -> dict[str, Any]:
         try:

@@ -52,6 +52,38 @@ def python_command(module: str, settings: dict[str, Any]) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _BOOT, *arguments]
 
 
+def spawn_worker(
+    settings: dict[str, Any], *, keep_fds: tuple[int, ...]
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start the process of a worker, and our end of the socket to it.
+
+    Blocks for some milliseconds. On Linux a worker dies with the thread that calls this.
+    """
+    ours, theirs = socket.socketpair()
+    try:
+        ours.setblocking(False)
+        command = python_command(
+            "nacre.sandbox.worker_main", {**settings, "socket": theirs.fileno()}
+        )
+        process = subprocess.Popen(
+            command,
+            env={},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(), *keep_fds),
+            # Ctrl-C at the terminal is for the supervisor, which then stops its workers.
+            start_new_session=True,
+        )
+    except OSError as error:
+        ours.close()
+        raise RuntimeUnavailableError(f"cannot start a worker process: {error}") from error
+    finally:
+        theirs.close()
+    return process, ours
+
+
 class WorkerProcess:
     """A running worker. Whoever creates it calls `watch` at the start and `stop` at the end."""
 
@@ -68,33 +100,6 @@ class WorkerProcess:
         # Whoever holds this worker for a cell that only waits; called once, when it dies.
         self.on_death: Callable[[], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-
-    @classmethod
-    def spawn(cls, settings: dict[str, Any], *, keep_fds: tuple[int, ...]) -> "WorkerProcess":
-        """Start the process; it is usable after `ready`."""
-        ours, theirs = socket.socketpair()
-        try:
-            ours.setblocking(False)
-            command = python_command(
-                "nacre.sandbox.worker_main", {**settings, "socket": theirs.fileno()}
-            )
-            process = subprocess.Popen(
-                command,
-                env={},
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), *keep_fds),
-                # Ctrl-C at the terminal is for the supervisor, which then stops its workers.
-                start_new_session=True,
-            )
-        except OSError as error:
-            ours.close()
-            raise RuntimeUnavailableError(f"cannot start a worker process: {error}") from error
-        finally:
-            theirs.close()
-        return cls(process, ours)
 
     @property
     def pid(self) -> int:

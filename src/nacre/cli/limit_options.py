@@ -1,0 +1,49 @@
+"""The limits of a cell as options of a command: help, checks and clamping from the config's table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nacre.cli.exit_status import UsageProblem
+from nacre.config.code_mode import FIELDS, LIMITS, code_mode_config_from
+from nacre.errors import ConfigError
+from nacre.sandbox.limits import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def limit_help(field: str, meaning: str) -> str:
+    limit = LIMITS[field]
+    return f"{meaning} [default: {limit.default}; {limit.least} to {limit.most}]"
+
+
+def limits_from(given: Mapping[str, str | None], *, note: Callable[[str], None]) -> Limits:
+    """The limits for the options that were given, by field; `note` is told what was clamped.
+
+    Raises UsageProblem for what is not a whole number.
+    """
+    numbers = {field: _number(text) for field, text in given.items() if text is not None}
+    try:
+        config = code_mode_config_from({LIMITS[field].key: n for field, n in numbers.items()})
+    except ConfigError as error:
+        option = _option(FIELDS[error.path.rpartition(".")[2]])
+        raise UsageProblem(f"{option} {error.problem}") from None
+    limits = Limits.from_config(config)
+    for field, number in numbers.items():
+        used = getattr(limits, field)
+        if used != number:
+            bound = "below the least" if used == LIMITS[field].least else "above the most"
+            note(f"{_option(field)} {given[field]} is {bound}; {used} is used")
+    return limits
+
+
+def _number(text: str) -> int | str:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _option(field: str) -> str:
+    return f"--{field.replace('_', '-')}"

@@ -1,0 +1,145 @@
+"""Text to standard output and standard error: what a terminal, a pipe or nobody at all gets."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import signal
+import sys
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final, NoReturn, TextIO
+
+from nacre.cli.exit_status import ExitStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from nacre.json_types import JsonValue
+
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+# Rich takes a second per megabyte to colour it.
+_MAX_STYLED_CHARACTERS: Final = 100_000
+
+# What moves the cursor, sets the title or fills the clipboard; a program's output is hostile.
+_CONTROLS: Final = {
+    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"
+}
+
+
+class _Interrupted(BaseException):
+    """A signal arrived during a write that may never end."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(signal_number)
+        self.status = ExitStatus(128 + signal_number)
+
+
+class Printer:
+    """Standard output. A write that is no use any more is noted in `problem`, never raised."""
+
+    def __init__(self) -> None:
+        self._stream = _usable(sys.stdout)
+        self.is_terminal = self._stream.isatty()
+        self.problem: ExitStatus | None = None
+
+    def write(self, text: str) -> None:
+        """Write at once, whole lines or not; on a terminal, control characters become visible."""
+        if self.problem is None:
+            self._write(visible(text) if self.is_terminal else text)
+
+    def write_json(self, value: JsonValue, *, is_indented: bool) -> None:
+        """Write one JSON document and end the line."""
+        text = json.dumps(
+            value,
+            ensure_ascii=not self._stream.encoding.lower().startswith("utf"),
+            indent=2 if is_indented else None,
+            separators=None if is_indented else (",", ":"),
+        )
+        if not self.is_terminal:
+            self.write(f"{text}\n")
+        elif self.problem is None:
+            self._write(f"{_styled_json(visible_json(text), self._stream)}\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            with _signals_raised():
+                self._stream.write(text)
+                self._stream.flush()
+        except _Interrupted as interrupted:
+            self._give_up(interrupted.status)
+        except BrokenPipeError:
+            self._give_up(ExitStatus.READER_GONE)
+        except OSError as error:
+            self._give_up(ExitStatus.FAILED)
+            say(f"nacre: cannot write to standard output: {error.strerror or error}")
+
+    def _give_up(self, status: ExitStatus) -> None:
+        self.problem = status
+        # What is still buffered would be written, and fail or hang again, when Python ends.
+        with suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+
+
+def say(text: str) -> None:
+    """Write a line to standard error, for people; it does not matter if nobody reads it."""
+    stream = _usable(sys.stderr)
+    with suppress(OSError):
+        stream.write(f"{visible(text) if stream.isatty() else text}\n")
+        stream.flush()
+
+
+def errors_are_on_terminal() -> bool:
+    return _usable(sys.stderr).isatty()
+
+
+def visible(text: str) -> str:
+    """The text with control characters shown as escapes, all but the ends of lines and tabs."""
+    return text.replace("\r\n", "\n").translate(_CONTROLS)
+
+
+def visible_json(text: str) -> str:
+    """The same for a JSON document, which has to stay one."""
+    # JSON escapes control characters by itself, but for those from 0x7f to 0x9f.
+    return text.translate({code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)})
+
+
+def _usable(stream: TextIO | None) -> TextIO:
+    """Python has None for a stream that was closed by whoever started the process."""
+    if stream is None:
+        return io.StringIO()
+    if isinstance(stream, io.TextIOWrapper):
+        # Whatever the terminal's encoding lacks is shown as an escape.
+        stream.reconfigure(errors="backslashreplace")
+    return stream
+
+
+def _styled_json(text: str, stream: TextIO) -> str:
+    if "NO_COLOR" in os.environ or len(text) > _MAX_STYLED_CHARACTERS:
+        return text
+    from rich.console import Console
+    from rich.highlighter import JSONHighlighter
+
+    console = Console(file=stream, highlight=False, soft_wrap=True)
+    with console.capture() as capture:
+        console.print(JSONHighlighter()(text), end="")
+    return capture.get()
+
+
+@contextmanager
+def _signals_raised() -> Generator[None]:
+    """Let a stop signal break off a write, which Python would otherwise take up again."""
+    before = {number: signal.signal(number, _raise_interrupted) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _raise_interrupted(signal_number: int, _frame: object) -> NoReturn:
+    raise _Interrupted(signal_number)

@@ -25,6 +25,7 @@ from nacre.sandbox.results import (
 NO_USAGE: JsonValue = {
     "guestBursts": 0,
     "requests": 0,
+    "unfinishedRequests": 0,
     "outputBytes": 0,
     "snapshotBytes": 0,
     "wallMs": 0.0,
@@ -93,6 +94,7 @@ def test_a_failure_carries_the_code_that_the_contract_gives_its_reason(
                 "telemetry": {
                     "guestBursts": 1,
                     "requests": 2,
+                    "unfinishedRequests": 0,
                     "outputBytes": 3,
                     "snapshotBytes": 4,
                     "wallMs": 5.0,

@@ -228,8 +228,8 @@ const LOOT = `
     }
   };
   const accessor = { __proto__: null, get: evil, set: evil, configurable: true };
-  const map = new Map([["k", 1]]), set = new Set([1]), date = new Date(0), error = new Error("x"), url = new URL("https://h/");
-  const values = [1n, Symbol("s"), map, set, date, error, /x/, new Uint8Array(2), Promise.resolve(), url, () => 1, new Number(1)];
+  const map = new Map([["k", 1]]), set = new Set([1]), date = new Date(0), error = new Error("x");
+  const values = [1n, Symbol("s"), map, set, date, error, /x/, new Uint8Array(2), Promise.resolve(), {}, () => 1, new Number(1)];
 `;
 const USE_CORE = `
   for (let i = 0; i < 12; i++) { try { text(values[i]); json(values[i]); console.log("%s", values[i], values[i]); } catch {} }

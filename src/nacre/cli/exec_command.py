@@ -1,5 +1,6 @@
 """`exec`: run one program in the sandbox and print what it writes and returns."""
 
+import gc
 import logging
 from typing import Annotated
 
@@ -15,7 +16,7 @@ def exec_command(
     file: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FILE]",
+            metavar="FILE",
             help="The program; `-` or none for standard input.",
             show_default=False,
         ),
@@ -92,6 +93,7 @@ def exec_command(
     async def run() -> int:
         return await run_cell(program, limits, report=report, is_resumed=not is_not_resumed)
 
+    gc.enable()
     return anyio.run(run)
 
 

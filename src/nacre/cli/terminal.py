@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import os
@@ -54,7 +53,8 @@ class Printer:
         """Write one JSON document and end the line."""
         text = json.dumps(
             value,
-            ensure_ascii=not self._stream.encoding.lower().startswith("utf"),
+            # An escape that the stream puts in for what its encoding lacks would not be JSON.
+            ensure_ascii=not (self._stream.encoding or "utf-8").lower().startswith("utf"),
             indent=2 if is_indented else None,
             separators=None if is_indented else (",", ":"),
         )

@@ -58,7 +58,8 @@ class Launcher:
         """Start a worker; the first call may have to compile the image."""
         # Cut off in the middle it would lose track of a process; every step is bounded.
         with anyio.CancelScope(shield=True):
-            return WorkerProcess(*await asyncio.wrap_future(self._thread.submit(self._spawn)))
+            spawned = await asyncio.wrap_future(self._thread.submit(self._spawn))
+        return WorkerProcess(*spawned)
 
     def _spawn(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
         if self._settings is None:

@@ -9,10 +9,11 @@ from types import TracebackType
 from typing import Final, Self
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from nacre.config.code_mode import Language
-from nacre.errors import RuntimeUnavailableError
+from nacre.errors import RuntimeUnavailableError, SandboxError
 from nacre.sandbox.cell import Cell, CellServices, Program
 from nacre.sandbox.cell_vm import VmHome
 from nacre.sandbox.hardening import HardeningReport
@@ -123,15 +124,18 @@ class Sandbox:
             raise RuntimeUnavailableError("the sandbox is not open; use it in `async with`")
         pool, launcher = self._services.home.pool, self._services.home.launcher
         problem, hardening = "", None
+        engine = image = ""
         try:
             worker = await pool.acquire("")
-            hardening = HardeningReport.from_json(worker.hardening)
             pool.release(worker)
-        except (RuntimeUnavailableError, ValueError) as error:
+            hardening = HardeningReport.from_json(worker.hardening)
+            engine = await anyio.to_thread.run_sync(engine_version)
+            image = launcher.image.identity
+        except (SandboxError, ValueError) as error:
             problem = str(error)
         return SandboxReport(
-            engine=engine_version(),
-            image=launcher.image.identity,
+            engine=engine,
+            image=image,
             module_origin=launcher.module_origin,
             workers=tuple(worker.pid for worker in pool.workers),
             hardening=hardening,

@@ -6,17 +6,15 @@ source map tells where its parts come from.
 
 The module was made by wasm-bindgen for a JavaScript host: it holds JavaScript values by their index
 in a table of the host's, and imports a function for all it does with them. A transform uses sixteen
-of these imports.
+of these imports; a call of any other traps.
 """
 
-import ctypes
 import json
 import struct
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, NoReturn
+from typing import Final
 
 from nacre.sandbox.host_calls import MODULES_DISABLED
 from nacre.sandbox.source_map import MAX_MAPPINGS_LENGTH, decode_segment, encode_segment
@@ -65,7 +63,7 @@ class TypeScriptTransformer:
     def __init__(self, runtime: Runtime, module: int) -> None:
         self._runtime = runtime
         self._host = _Host(runtime)
-        self._prepared = self._host.imports.prepare(module)
+        self._prepared = self._host.imports.prepare(module, trap_unknown=True)
         # wasmtime sets up the file of the initial memory with the first instance.
         self._instance().close()
 
@@ -242,7 +240,6 @@ class _Host:
         self._values: dict[int, object] = {}
         self._next_index = _FIRST_FREE_INDEX
         self._define()
-        self._number_callback = _define_number_new(runtime, self.imports, self._add)
 
     def begin(self, instance: Instance, on_interrupt: Callable[[], None]) -> None:
         """Serve this instance from now on."""
@@ -269,6 +266,7 @@ class _Host:
         return self._object(output), None
 
     def _define(self) -> None:
+        # The names end in a hash that changes with every version of the module.
         used: list[tuple[str, HostFunction, int, int]] = [
             ("__wbindgen_string_get", self._string_get, 2, 0),
             ("__wbindgen_string_new", self._string_new, 2, 1),
@@ -288,15 +286,17 @@ class _Host:
         ]
         for name, function, parameters, results in used:
             self._define_one(name, function, ["i32"] * parameters, results)
-        for parameters, results, names in _UNUSED_IMPORTS:
-            for name in names.split():
-                self._define_one(name, partial(_refuse, name), parameters, results)
+        self._define_one("__wbindgen_number_new", self._add, ["f64"], 1)
 
     def _define_one(
         self, name: str, function: HostFunction, parameters: list[str], results: int
     ) -> None:
         self.imports.define(
-            _IMPORTED_FROM, name, function, parameters=parameters, results=["i32"] * results
+            "__wbindgen_placeholder__",
+            name,
+            function,
+            parameters=parameters,
+            results=["i32"] * results,
         )
 
     def _running(self) -> Instance:
@@ -394,91 +394,3 @@ class _Host:
 
 def _broken(problem: str) -> WasmTrap:
     return WasmTrap(f"the TypeScript transform {problem}", stack_exhausted=False)
-
-
-def _refuse(name: str, *_arguments: int) -> NoReturn:
-    raise _broken(f"called {name}, which no transform needs")
-
-
-_NumberCallback: Final = ctypes.CFUNCTYPE(
-    ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
-)
-
-
-def _define_number_new(runtime: Runtime, imports: Imports, add: Callable[[object], int]) -> object:
-    """Define the one import that takes a float; the caller keeps the result alive."""
-
-    # `Imports.define` would hand over no more than the float's lower half.
-    def number_new(_env: int, _caller: int, values: int, _count: int) -> int:
-        index = add(ctypes.c_double.from_address(values).value)
-        ctypes.c_int32.from_address(values).value = index
-        return 0
-
-    callback = _NumberCallback(number_new)
-    linker = imports._linker  # pyright: ignore[reportPrivateUsage]
-    module, name = _IMPORTED_FROM.encode(), b"__wbindgen_number_new"
-    function_type = runtime.function_type(["f64"], ["i32"])
-    runtime.check(
-        runtime.lib.linker_define(
-            linker, module, len(module), name, len(name), function_type, callback, None, None
-        )
-    )
-    return callback
-
-
-# The names end in a hash that changes with every version of the module.
-_IMPORTED_FROM: Final = "__wbindgen_placeholder__"
-_UNUSED_IMPORTS: Final[list[tuple[list[str], int, str]]] = [
-    (
-        [],
-        1,
-        """
-        __wbg_iterator_9a24c88df860dc65 __wbg_new_78feb108b6472713
-        __wbg_static_accessor_GLOBAL_88a902d13a557d07
-        __wbg_static_accessor_GLOBAL_THIS_56578be7e9f832b0
-        __wbg_static_accessor_SELF_37c5d418e4bf5819
-        __wbg_static_accessor_WINDOW_5de37043a91a9c40 __wbindgen_memory
-        """,
-    ),
-    (["i32"], 0, "__wbg_queueMicrotask_97d92b4fcc8a61c5"),
-    (
-        ["i32"],
-        1,
-        """
-        __wbg_buffer_609cc3eee51ed158 __wbg_done_769e5ede4b31c67b __wbg_entries_3265d4158b33e5dc
-        __wbg_instanceof_ArrayBuffer_e14585432e3737fc __wbg_instanceof_Map_f3469ce2244d2430
-        __wbg_instanceof_Uint8Array_17156bcf118086a9 __wbg_isArray_a1eab7e0d067391b
-        __wbg_isSafeInteger_343e2beeeece1bb0 __wbg_length_a446193dc22c12f8
-        __wbg_length_e2d2a49132c1b256 __wbg_new_a12002a7f91c75be __wbg_next_25feadfc0913fea9
-        __wbg_next_6574e1a8a62d1055 __wbg_queueMicrotask_d3219def82552485
-        __wbg_resolve_4851785c9c5f573d __wbg_toString_5285597960676b7b
-        __wbg_value_cd1ffa7b1ab794f1 __wbindgen_cb_drop __wbindgen_is_bigint
-        __wbindgen_is_function
-        """,
-    ),
-    (
-        ["i32", "i32"],
-        0,
-        "__wbindgen_bigint_get_as_i64 __wbindgen_debug_string __wbindgen_number_get",
-    ),
-    (
-        ["i32", "i32"],
-        1,
-        """
-        __wbg_call_672a4d21634d4a24 __wbg_get_67b2ba62fc30de12 __wbg_get_b9b93047fe3cf45b
-        __wbg_new_23a2665fac83c611 __wbg_newnoargs_105ed471475aaf50
-        __wbg_then_44b73946d2fb3e7d __wbindgen_error_new __wbindgen_jsval_eq
-        """,
-    ),
-    (
-        ["i32", "i32", "i32"],
-        0,
-        "__wbg_set_37837023f3d740e8 __wbg_set_65595bdd868b3009",
-    ),
-    (
-        ["i32", "i32", "i32"],
-        1,
-        "__wbg_call_7cccdd69e0791ae2 __wbindgen_closure_wrapper5432",
-    ),
-    (["i64"], 1, "__wbindgen_bigint_from_i64 __wbindgen_bigint_from_u64"),
-]

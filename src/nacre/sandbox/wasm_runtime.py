@@ -103,6 +103,9 @@ class _Library:
             pointer, pointer, ctypes.c_char_p, size, ctypes.c_char_p, size,
             pointer, _HostCallback, pointer, pointer,
         )  # fmt: skip
+        self.linker_trap_unknown = function(
+            "wasmtime_linker_define_unknown_imports_as_traps", pointer, pointer, pointer
+        )
         self.linker_pre = function(
             "wasmtime_linker_instantiate_pre", pointer, pointer, pointer, pointer
         )
@@ -174,7 +177,7 @@ class Runtime:
         vector = _ByteVector()
         self.lib.error_message(error, ctypes.addressof(vector))
         self.lib.error_delete(error)
-        return self._take_bytes(vector).decode(errors="replace")
+        return _summary(self._take_bytes(vector))
 
     def trap_from(self, trap: int) -> WasmTrap:
         """Read and free a trap."""
@@ -182,7 +185,7 @@ class Runtime:
         has_code = self.lib.trap_code(trap, ctypes.addressof(code))
         vector = _ByteVector()
         self.lib.trap_message(trap, ctypes.addressof(vector))
-        message = self._take_bytes(vector).decode(errors="replace").rstrip("\0")
+        message = _summary(self._take_bytes(vector))
         self.lib.trap_delete(trap)
         return WasmTrap(message, stack_exhausted=bool(has_code) and code.value == 0)
 
@@ -202,6 +205,13 @@ class Runtime:
             self.lib.valtype_vec_new(ctypes.addressof(vector), len(names), ctypes.addressof(kinds))
             vectors.append(vector)
         return self.lib.functype_new(ctypes.addressof(vectors[0]), ctypes.addressof(vectors[1]))
+
+
+def _summary(message: bytes) -> str:
+    """What happened, without the addresses of WebAssembly frames around it."""
+    text = message.decode(errors="replace").rstrip("\0")
+    _, found, cause = text.partition("Caused by:\n")
+    return (cause if found else text.partition("\n")[0]).strip().rstrip("\0")
 
 
 class Imports:
@@ -224,7 +234,7 @@ class Imports:
         parameters: Sequence[str],
         results: Sequence[str] = ("i32",),
     ) -> None:
-        """Import `function`; it gets integers, returns one, and may raise `StopGuest`."""
+        """Import `function`; it gets numbers, returns an integer, and may raise `StopGuest`."""
         lib = self._runtime.lib
         callback = _HostCallback(_host_callback(lib, function, parameters))
         self._keep_alive.append(callback)
@@ -232,8 +242,13 @@ class Imports:
         names = (module.encode(), len(module), name.encode(), len(name))
         self._runtime.check(lib.linker_define(self._linker, *names, kind, callback, None, None))
 
-    def prepare(self, module: int) -> int:
-        """Link a loaded module once, for any number of instances."""
+    def prepare(self, module: int, *, trap_unknown: bool = False) -> int:
+        """Link a loaded module once, for any number of instances.
+
+        With `trap_unknown`, an import that was not defined traps when it is called.
+        """
+        if trap_unknown:
+            self._runtime.check(self._runtime.lib.linker_trap_unknown(self._linker, module))
         prepared = ctypes.c_void_p()
         self._runtime.check(
             self._runtime.lib.linker_pre(self._linker, module, ctypes.addressof(prepared))
@@ -244,18 +259,14 @@ class Imports:
 def _host_callback(
     lib: _Library, function: HostFunction, parameters: Sequence[str]
 ) -> Callable[[int, int, int, int], int]:
-    wide = [name == "i64" for name in parameters]
-    offsets = [index * _RAW_VALUE_BYTES for index in range(len(parameters))]
-    i32, u32, i64 = ctypes.c_int32, ctypes.c_uint32, ctypes.c_int64
+    kinds = {"i32": ctypes.c_uint32, "i64": ctypes.c_int64, "f64": ctypes.c_double}
+    slots = [(kinds[name], index * _RAW_VALUE_BYTES) for index, name in enumerate(parameters)]
+    i32 = ctypes.c_int32
     stopped = b"stopped by the host\0"
 
     def callback(_env: int, _caller: int, values: int, _count: int) -> int:
         try:
-            arguments = [
-                (i64 if is_wide else u32).from_address(values + offset).value
-                for offset, is_wide in zip(offsets, wide, strict=True)
-            ]
-            result = function(*arguments)
+            result = function(*[kind.from_address(values + offset).value for kind, offset in slots])
             if result is not None:
                 i32.from_address(values).value = result
         except BaseException as error:

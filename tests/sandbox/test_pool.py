@@ -1,0 +1,116 @@
+"""Who gets a worker: fairness, moving out, growth beside hogs, replacement."""
+
+import anyio
+import psutil
+
+from nacre.sandbox import Completed, Failed, Limits, Sandbox, SandboxOptions
+from nacre.sandbox.pool import WorkerPool
+from tests.sandbox.conftest import HeldHandler
+
+
+def pool_of(sandbox: Sandbox) -> WorkerPool:
+    return sandbox._services.home.pool  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+
+
+async def test_many_cells_that_wait_for_slow_calls_share_few_workers(held: HeldHandler) -> None:
+    async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        results: list[object] = []
+
+        async def run(number: int) -> None:
+            code = f"return [{number}, await call({number})]"
+            results.append(await sandbox.cell(code, functions=("call",), handler=held).run())
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(12):
+                tasks.start_soon(run, number)
+            # All twelve are under way although there is room for few: the rest moved out.
+            with anyio.fail_after(20):
+                while len(held.requests) < 12:
+                    await held.received(len(held.requests) + 1)
+            assert len(pool_of(sandbox).workers) <= 4
+            # Their calls all have the id 1 in their own cell; let them all go.
+            held.answer(1, "answer")
+        values = [result.value for result in results if isinstance(result, Completed)]
+    assert sorted(map(str, values)) == sorted(str([n, "answer"]) for n in range(12))
+
+
+async def test_hogs_of_one_owner_leave_workers_to_another() -> None:
+    async with Sandbox(SandboxOptions(workers=2)) as sandbox:
+        hogs = [
+            sandbox.cell("for (;;);", limits=Limits(timeout_ms=60000), owner="greedy")
+            for _ in range(8)
+        ]
+        async with anyio.create_task_group() as tasks:
+            for hog in hogs:
+                tasks.start_soon(hog.run)
+            await anyio.wait_all_tasks_blocked()
+            with anyio.fail_after(20):
+                for _ in range(5):
+                    result = await sandbox.cell("return 'mine'", owner="modest").run()
+                    assert isinstance(result, Completed)
+            for hog in hogs:
+                await hog.abort()
+        assert len(pool_of(sandbox).workers) <= 4
+
+
+async def test_a_killed_worker_is_replaced_and_costs_its_own_cell_only() -> None:
+    async with Sandbox(SandboxOptions(workers=2)) as sandbox:
+        victim = sandbox.cell("text('in'); for (;;);", limits=Limits(timeout_ms=60000))
+        results: list[object] = []
+
+        async def run() -> None:
+            results.append(await victim.run())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await anyio.wait_all_tasks_blocked()
+            worker = victim._vm._worker  # pyright: ignore[reportPrivateUsage]
+            assert worker is not None
+            psutil.Process(worker.pid).kill()
+        assert isinstance(results[0], Failed)
+        assert (results[0].code, results[0].reason) == ("runtime_unavailable", "worker_lost")
+        assert "SIGKILL" in results[0].error
+        with anyio.fail_after(20):
+            for _ in range(6):
+                assert isinstance(await sandbox.cell("return 1").run(), Completed)
+        assert len(pool_of(sandbox).workers) == 2
+
+
+async def test_a_cell_that_waits_in_a_worker_notices_its_death_at_once(
+    held: HeldHandler,
+) -> None:
+    async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        cell = sandbox.cell(
+            "return await call()",
+            limits=Limits(timeout_ms=60000),
+            functions=("call",),
+            handler=held,
+        )
+        results: list[object] = []
+
+        async def run() -> None:
+            results.append(await cell.run())
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run)
+                await held.received(1)
+                worker = cell._vm._worker  # pyright: ignore[reportPrivateUsage]
+                assert worker is not None
+                worker.kill()
+        assert isinstance(results[0], Failed)
+        assert (results[0].reason, held.cancelled) == ("worker_lost", [1])
+
+
+async def test_the_pool_shrinks_to_its_size_again() -> None:
+    async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        hog = sandbox.cell("for (;;);", limits=Limits(timeout_ms=60000), owner="greedy")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hog.run)
+            await anyio.wait_all_tasks_blocked()
+            assert isinstance(await sandbox.cell("return 1", owner="other").run(), Completed)
+            await hog.abort()
+        pool = pool_of(sandbox)
+        with anyio.fail_after(20):
+            while len(pool.workers) > 1:
+                await anyio.wait_all_tasks_blocked()

@@ -1,0 +1,209 @@
+"""The sandbox as a whole: opening, closing, and machines where it cannot work."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import psutil
+import pytest
+
+from nacre.errors import ImageError, RuntimeUnavailableError
+from nacre.sandbox import Completed, Failed, Limits, Sandbox, SandboxOptions
+from nacre.sandbox.image import load_image
+
+
+def worker_pids() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+def cut_off_module(cache: Path) -> None:
+    (module,) = [path for path in cache.glob("*.cwasm") if path.stat().st_size > 100_000]
+    module.write_bytes(module.read_bytes()[:-100])
+
+
+def environment_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes().strip(b"\0")
+
+
+async def test_closing_leaves_no_process_and_no_descriptor() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    processes = worker_pids()
+    for _ in range(3):
+        async with Sandbox(SandboxOptions(workers=3)) as sandbox:
+            result = await sandbox.cell("return 1").run()
+            assert isinstance(result, Completed)
+    assert worker_pids() == processes
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_sandbox_that_was_never_used_closes_cleanly() -> None:
+    processes = worker_pids()
+    with anyio.fail_after(20):
+        async with Sandbox():
+            pass
+    assert worker_pids() == processes
+
+
+async def test_a_cell_outside_of_an_open_sandbox_is_refused() -> None:
+    with pytest.raises(RuntimeUnavailableError, match="not open"):
+        Sandbox().cell("return 1")
+
+
+async def test_a_cell_after_the_sandbox_has_closed_fails_as_unavailable() -> None:
+    async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        cell = sandbox.cell("return 1")
+    result = await cell.run()
+    assert isinstance(result, Failed)
+    assert (result.code, result.error) == ("runtime_unavailable", "the sandbox is closed")
+
+
+async def test_workers_that_cannot_start_make_cells_fail_as_unavailable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    async with Sandbox(SandboxOptions(workers=2)) as sandbox:
+        with anyio.fail_after(20):
+            result = await sandbox.cell("return 1").run()
+            again = await sandbox.cell("return 1").run()
+    assert isinstance(result, Failed)
+    assert isinstance(again, Failed)
+    assert (result.code, again.code) == ("runtime_unavailable", "runtime_unavailable")
+    assert "/nonexistent/python" in result.error
+
+
+async def test_a_worker_that_dies_at_start_makes_cells_fail_as_unavailable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nacre.sandbox.worker_process._BOOT", "raise SystemExit(3)")
+    async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        with anyio.fail_after(20):
+            result = await sandbox.cell("return 1").run()
+    assert isinstance(result, Failed)
+    assert result.code == "runtime_unavailable"
+
+
+async def test_a_missing_image_makes_cells_fail_as_unavailable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(kind: str) -> None:
+        raise ImageError(f"the sandbox image {kind!r} is missing")
+
+    monkeypatch.setattr("nacre.sandbox.launcher.load_image", missing)
+    async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        with anyio.fail_after(20):
+            result = await sandbox.cell("return 1").run()
+    assert isinstance(result, Failed)
+    assert (result.code, result.error) == (
+        "runtime_unavailable",
+        "the sandbox image 'cell' is missing",
+    )
+
+
+async def test_the_sandbox_recovers_when_workers_can_start_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    python = sys.executable
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        assert isinstance(await sandbox.cell("return 1").run(), Failed)
+        monkeypatch.setattr(sys, "executable", python)
+        with anyio.fail_after(20):
+            result = await sandbox.cell("return 1").run()
+    assert isinstance(result, Completed)
+
+
+async def test_an_empty_cache_directory_is_filled_and_then_used(tmp_path: Path) -> None:
+    origins: list[str] = []
+    for _ in range(2):
+        options = SandboxOptions(workers=1, cache_directory=tmp_path / "cache")
+        async with Sandbox(options) as sandbox:
+            assert isinstance(await sandbox.cell("return 1").run(), Completed)
+            origins.append((await sandbox.check()).module_origin)
+    assert origins == ["built", "cache"]
+
+
+async def test_a_corrupted_compiled_module_is_built_again(tmp_path: Path) -> None:
+    options = SandboxOptions(workers=1, cache_directory=tmp_path)
+    async with Sandbox(options) as sandbox:
+        await sandbox.check()
+    cut_off_module(tmp_path)
+    async with Sandbox(options) as sandbox:
+        assert isinstance(await sandbox.cell("return 1").run(), Completed)
+        assert (await sandbox.check()).module_origin == "built"
+
+
+async def test_typescript_is_loaded_by_the_first_typescript_cell_only(
+    sandbox: Sandbox,
+) -> None:
+    await sandbox.check()
+    before = len(worker_pids())
+    assert isinstance(await sandbox.cell("return 1").run(), Completed)
+    assert len(worker_pids()) == before
+    result = await sandbox.cell("const a: number = 2; return a", language="typescript").run()
+    assert isinstance(result, Completed)
+    assert (result.value, len(worker_pids())) == (2, before + 1)
+
+
+async def test_the_report_names_engine_image_and_every_hardening_measure(
+    sandbox: Sandbox,
+) -> None:
+    report = await sandbox.check()
+    assert report.engine.startswith("quickjs-wasi 3.")
+    assert report.image == load_image("cell").identity
+    assert report.problem == ""
+    assert report.hardening is not None
+    if sys.platform == "linux":
+        assert [measure.name for measure in report.hardening.missing] == []
+
+
+async def test_a_worker_has_an_empty_environment(sandbox: Sandbox) -> None:
+    report = await sandbox.check()
+    for pid in report.workers:
+        # Python sets this one for itself.
+        assert environment_of(pid) in (b"", b"LC_CTYPE=C.UTF-8")
+
+
+def test_workers_end_with_a_parent_that_is_killed() -> None:
+    program = """
+import anyio, sys
+from nacre.sandbox import Limits, Sandbox, SandboxOptions
+async def main():
+    async with Sandbox(SandboxOptions(workers=2)) as sandbox:
+        report = await sandbox.check()
+        async with anyio.create_task_group() as tasks:
+            # One of them is in the middle of an endless loop.
+            tasks.start_soon(sandbox.cell("for (;;);", limits=Limits(timeout_ms=60000)).run)
+            await anyio.sleep(0.05)
+            print(*report.workers, flush=True)
+            await anyio.sleep(60)
+anyio.run(main)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    workers = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
+    assert workers
+    parent.send_signal(signal.SIGKILL)
+    parent.wait(timeout=10)
+    parent.stdout.close()
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert alive == []
+
+
+async def test_closing_ends_a_cell_that_runs(sandbox: Sandbox) -> None:
+    results: list[object] = []
+    async with anyio.create_task_group() as tasks:
+        with anyio.fail_after(20):
+            async with Sandbox(SandboxOptions(workers=1)) as closing:
+                await closing.check()
+                cell = closing.cell("for (;;);", limits=Limits(timeout_ms=60000))
+
+                async def run() -> None:
+                    results.append(await cell.run())
+
+                tasks.start_soon(run)
+                await anyio.wait_all_tasks_blocked()
+    assert isinstance(results[0], Failed)
+    assert results[0].code == "runtime_unavailable"

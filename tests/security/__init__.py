@@ -1,0 +1,5 @@
+"""Hostile programs, one file per kind of attack."""
+
+import pytest
+
+pytest.register_assert_rewrite("tests.security.attacks")

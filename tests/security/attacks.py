@@ -1,0 +1,158 @@
+"""Run hostile cells, and see to it that nobody else notices."""
+
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import psutil
+
+from nacre.json_types import JsonObject, JsonValue
+from nacre.sandbox import (
+    Cell,
+    CellResult,
+    Completed,
+    HostRequest,
+    HostRequestHandler,
+    Limits,
+    Sandbox,
+    to_wire,
+)
+
+# Far above what anything here takes: reached only by what would never end.
+BOUND_SECONDS = 20
+# The least that the configuration allows.
+SHORT_MS = 100
+SHORT = Limits(timeout_ms=SHORT_MS)
+
+TIMED_OUT: JsonObject = {
+    "status": "failed",
+    "error": f"the program used up its time (timeoutMs is {SHORT_MS})",
+    "code": "timeout",
+    "reason": "timeout",
+}
+
+
+def shown(result: CellResult) -> JsonObject:
+    """The result as a model sees it, without what it cost."""
+    wire = to_wire(result)
+    del wire["telemetry"]
+    return wire
+
+
+def completed(value: JsonValue) -> JsonObject:
+    return {"status": "completed", "value": value}
+
+
+def verdict(result: JsonObject) -> tuple[JsonValue, JsonValue, JsonValue]:
+    """Status, code and reason, where the text differs from engine to engine."""
+    return result["status"], result.get("code"), result.get("reason")
+
+
+async def echo(request: HostRequest) -> JsonValue:
+    return request.payload
+
+
+@dataclass
+class Heart:
+    """Counts the turns that the event loop gave to somebody else."""
+
+    beats: int = 0
+
+    async def beat(self) -> None:
+        while True:
+            await anyio.sleep(0.001)
+            self.beats += 1
+
+
+@asynccontextmanager
+async def heartbeat() -> AsyncIterator[Heart]:
+    heart = Heart()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(heart.beat)
+        yield heart
+        tasks.cancel_scope.cancel()
+
+
+async def attack(
+    sandbox: Sandbox,
+    code: str,
+    *,
+    limits: Limits = SHORT,
+    handler: HostRequestHandler = echo,
+) -> JsonObject:
+    """What a hostile cell comes to. Its neighbours and the supervisor have to be unharmed."""
+    cell = sandbox.cell(
+        code, limits=limits, functions=("echo",), handler=handler, owner="attacker"
+    )
+    return shown(await beside_neighbours(sandbox, cell))
+
+
+async def beside_neighbours(sandbox: Sandbox, cell: Cell) -> CellResult:
+    """Run the cell while others run theirs, and after it once more."""
+    with anyio.fail_after(BOUND_SECONDS):
+        async with heartbeat() as heart, anyio.create_task_group() as tasks:
+            tasks.start_soon(expect_neighbour_to_work, sandbox)
+            result = await cell.run()
+        # A supervisor that was held up had hardly a turn to give.
+        assert heart.beats >= result.usage.wall_ms / 25
+        await expect_neighbour_to_work(sandbox)
+    return result
+
+
+async def expect_neighbour_to_work(sandbox: Sandbox) -> None:
+    """A cell of another session gives its value, its output and its host's answer."""
+    cell = sandbox.cell(
+        "text('here'); return [await echo(20) + 22, Object.keys(Object.prototype), typeof marker]",
+        functions=("echo",),
+        handler=echo,
+        owner="neighbour",
+    )
+    assert shown(await cell.run()) == {
+        **completed([42, [], "undefined"]),
+        "output": [{"type": "text", "text": "here"}],
+    }
+
+
+@contextmanager
+def nothing_left_behind(cache_directory: Path) -> Iterator[None]:
+    """Fail if processes, descriptors or cache files are there at the end that were not before."""
+    before = _holdings(cache_directory)
+    yield
+    assert _holdings(cache_directory) == before
+
+
+def _holdings(cache_directory: Path) -> dict[str, list[str]]:
+    return {
+        "processes": sorted(str(child.pid) for child in psutil.Process().children(recursive=True)),
+        "descriptors": sorted(_descriptors()),
+        "files": sorted(str(path) for path in cache_directory.rglob("*")),
+    }
+
+
+def _descriptors() -> Iterator[str]:
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            yield f"{name} -> {os.readlink(f'/proc/self/fd/{name}')}"
+        except FileNotFoundError:
+            # The descriptor of this very listing.
+            continue
+
+
+async def until_gone(pid: int) -> None:
+    """Wait until a process is dead; it may still have to be collected."""
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        await anyio.sleep(0.001)
+
+
+def assert_completed(result: CellResult) -> Completed:
+    assert isinstance(result, Completed), shown(result)
+    return result
+
+
+def stop_process(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()

@@ -1,0 +1,52 @@
+"""Sandboxes for attacks; each is checked for what it leaves behind."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from nacre.sandbox import Sandbox, SandboxOptions
+from nacre.sandbox.worker_process import WorkerProcess
+from nacre.sandbox.worker_protocol import Command
+from tests.security.attacks import nothing_left_behind
+
+
+@pytest.fixture(scope="session")
+async def cache_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that nobody else writes to, filled."""
+    directory = tmp_path_factory.mktemp("cache")
+    async with Sandbox(SandboxOptions(workers=1, cache_directory=directory)) as sandbox:
+        assert (await sandbox.check()).problem == ""
+    return directory
+
+
+@pytest.fixture(scope="module")
+async def sandbox(cache_directory: Path) -> AsyncIterator[Sandbox]:
+    """One sandbox for a whole file: every attack has to leave it sound for the next."""
+    with nothing_left_behind(cache_directory):
+        async with Sandbox(SandboxOptions(workers=2, cache_directory=cache_directory)) as sandbox:
+            assert (await sandbox.check()).problem == ""
+            yield sandbox
+
+
+@pytest.fixture
+def one_worker(cache_directory: Path) -> Iterator[SandboxOptions]:
+    """Options of a sandbox that the test opens and closes by itself."""
+    with nothing_left_behind(cache_directory):
+        yield SandboxOptions(workers=1, cache_directory=cache_directory)
+
+
+@pytest.fixture
+def when_sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[Command], anyio.Event]:
+    """An event that is set as soon as a worker has been sent a command of this kind."""
+    send = WorkerProcess.send
+    events: dict[int, anyio.Event] = {}
+
+    async def watched_send(worker: WorkerProcess, data: bytes) -> None:
+        await send(worker, data)
+        if data[0] in events:
+            events[data[0]].set()
+
+    monkeypatch.setattr(WorkerProcess, "send", watched_send)
+    return lambda command: events.setdefault(command, anyio.Event())

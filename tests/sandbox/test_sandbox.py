@@ -15,6 +15,9 @@ from nacre.sandbox import Completed, Failed, Limits, Sandbox, SandboxOptions
 from nacre.sandbox.image import load_image
 
 
+IMAGE = load_image("cell")
+
+
 def worker_pids() -> set[int]:
     return {child.pid for child in psutil.Process().children(recursive=True)}
 
@@ -44,6 +47,21 @@ async def test_a_sandbox_that_was_never_used_closes_cleanly() -> None:
     with anyio.fail_after(20):
         async with Sandbox():
             pass
+    assert worker_pids() == processes
+
+
+async def test_an_exception_in_the_block_comes_out_as_it_is() -> None:
+    with pytest.raises(KeyError, match="mine"):
+        async with Sandbox(SandboxOptions(workers=1)):
+            raise KeyError("mine")
+
+
+async def test_cancelling_the_block_closes_the_sandbox() -> None:
+    processes = worker_pids()
+    with anyio.move_on_after(0) as scope:
+        async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+            await sandbox.check()
+    assert scope.cancelled_caught
     assert worker_pids() == processes
 
 
@@ -152,7 +170,7 @@ async def test_the_report_names_engine_image_and_every_hardening_measure(
 ) -> None:
     report = await sandbox.check()
     assert report.engine.startswith("quickjs-wasi 3.")
-    assert report.image == load_image("cell").identity
+    assert report.image == IMAGE.identity
     assert report.problem == ""
     assert report.hardening is not None
     if sys.platform == "linux":

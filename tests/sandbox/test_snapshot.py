@@ -45,7 +45,7 @@ def test_a_snapshot_made_with_another_key_is_refused() -> None:
 
 def test_a_snapshot_of_another_image_is_refused_by_name() -> None:
     with pytest.raises(
-        SnapshotError, match="another sandbox image .aaaaaaaaaaaa., this one is bbbb"
+        SnapshotError, match=r"another sandbox image .aaaaaaaaaaaa., this one is bbbb"
     ):
         unseal(seal(SNAPSHOT, key=KEY), key=KEY, image="b" * 64)
 

@@ -22,7 +22,7 @@ RECURSIONS = {
     "array_to_text": "String(nested(50000))",
     "parse_json_arrays": "JSON.parse('['.repeat(100000) + ']'.repeat(100000))",
     "parse_json_objects": "JSON.parse('{\"a\":'.repeat(100000) + '1' + '}'.repeat(100000))",
-    "stringify_json": "JSON.stringify(nested(5000))",
+    "stringify_json": "JSON.stringify(nested(15000))",
     "parse_arrays": "eval('['.repeat(100000) + ']'.repeat(100000))",
     "parse_parentheses": "eval('('.repeat(100000) + '1' + ')'.repeat(100000))",
     "parse_operators": "eval('!'.repeat(100000) + '1')",
@@ -45,11 +45,11 @@ async def test_endless_recursion_that_nobody_catches_fails_the_cell(sandbox: San
     result = await attack(sandbox, "function deeper() { return deeper() + 1 }\nreturn deeper()")
     assert result == {
         "status": "failed",
-        "error": "RangeError: Maximum call stack size exceeded" + "\n    at deeper cell.js:1:36" * 6,
+        "error": "RangeError: Maximum call stack size exceeded" + "\n    at deeper cell.js:1:28" * 6,
         "code": "internal_error",
         "reason": "guest_error",
         "line": 1,
-        "column": 36,
+        "column": 28,
     }
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CellReport(Protocol):
-    """Is told of every leg of a cell, in order, and of the last one twice: as a leg and as the end."""
+    """Is told of every leg of a cell, in order, and at the end once more of the last one."""
 
     printer: Printer
 

@@ -2,7 +2,6 @@
 
 import signal
 from collections.abc import AsyncIterable
-from dataclasses import replace
 
 import anyio
 
@@ -26,52 +25,50 @@ async def run_cell(
             run = _CellRun(cell, report)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(run.abort_at, signals)
-                result = await run.follow(is_resumed=is_resumed)
+                await run.follow(is_resumed=is_resumed)
                 tasks.cancel_scope.cancel()
-            report.end(result)
-            return run.exit_status(result)
+    return run.exit_status
 
 
 class _CellRun:
-    """One cell with its report and the signal that ended it, if one did."""
+    """One cell, its report, and the signal that ended it, if one did."""
 
     def __init__(self, cell: Cell, report: CellReport) -> None:
+        self.exit_status = ExitStatus.FAILED
         self._cell = cell
         self._report = report
-        self._stop_status: ExitStatus | None = None
+        self._stop_signal: signal.Signals | None = None
 
-    async def follow(self, *, is_resumed: bool) -> CellResult:
+    async def follow(self, *, is_resumed: bool) -> None:
         result = await self._cell.run()
         self._report.add_leg(result)
         while is_resumed and isinstance(result, Waiting):
-            # No checkpoint between here and the next leg: an abort finds either.
-            if self._is_stopped:
-                return await self._aborted(result)
-            result = await self._cell.resume()
+            # A signal that came with the end of a leg found nothing to abort.
+            result = await self._aborted(result) if self._is_over else await self._cell.resume()
             self._report.add_leg(result)
-        return result
+        self._report.end(result)
+        self.exit_status = self._report.printer.problem or self._status_of(result)
 
     async def abort_at(self, signals: AsyncIterable[signal.Signals]) -> None:
         async for number in signals:
-            self._stop_status = ExitStatus(128 + number)
+            self._stop_signal = number
             await self._cell.abort(f"aborted by {number.name}")
 
-    def exit_status(self, result: CellResult) -> ExitStatus:
-        if self._report.printer.problem is not None:
-            return self._report.printer.problem
+    @property
+    def _is_over(self) -> bool:
+        return self._stop_signal is not None or self._report.printer.problem is not None
+
+    async def _aborted(self, waiting: Waiting) -> Failed:
+        await self._cell.abort()
+        return Failed(error="aborted while it waited", reason="aborted", usage=waiting.usage)
+
+    def _status_of(self, result: CellResult) -> ExitStatus:
         match result:
             case Completed():
                 return ExitStatus.COMPLETED
             case Waiting():
                 return ExitStatus.WAITING
+            case Failed(reason="aborted") if self._stop_signal is not None:
+                return ExitStatus(128 + self._stop_signal)
             case Failed():
-                is_aborted = result.reason == "aborted" and self._stop_status is not None
-                return self._stop_status if is_aborted else ExitStatus.FAILED
-
-    @property
-    def _is_stopped(self) -> bool:
-        return self._stop_status is not None or self._report.printer.problem is not None
-
-    async def _aborted(self, waiting: Waiting) -> Failed:
-        await self._cell.abort()
-        return Failed(error="aborted while it waited", reason="aborted", usage=waiting.usage)
+                return ExitStatus.FAILED

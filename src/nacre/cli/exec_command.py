@@ -8,8 +8,8 @@ import typer
 
 from nacre.cli.limit_options import limit_help, limits_from
 from nacre.cli.program_text import read_program
-from nacre.cli.terminal import errors_are_on_terminal, say
-from nacre.config.code_mode import Language
+from nacre.cli.terminal import errors_are_on_terminal, warn
+from nacre.config.code_mode import LANGUAGES
 
 
 def exec_command(
@@ -25,9 +25,12 @@ def exec_command(
         str | None, typer.Option("-e", "--eval", metavar="CODE", help="The program itself.")
     ] = None,
     language: Annotated[
-        Language | None,
+        str | None,
         typer.Option(
-            "--language", "-l", help="By default typescript for .ts files, else javascript."
+            "--language",
+            "-l",
+            metavar="|".join(LANGUAGES),
+            help="By default typescript for .ts files, else javascript.",
         ),
     ] = None,
     timeout_ms: Annotated[
@@ -78,7 +81,7 @@ def exec_command(
             "max_snapshot_bytes": max_snapshot_bytes,
             "max_pending_tool_calls": max_pending_tool_calls,
         },
-        note=_ignore if is_json else say,
+        note=_ignore if is_json else warn,
     )
     # Slow to import, and no help to somebody who mistyped an option.
     import anyio
@@ -86,7 +89,7 @@ def exec_command(
     from nacre.cli.cell_reports import JsonReport, TextReport
     from nacre.cli.cell_run import run_cell
 
-    logging.getLogger("nacre").addHandler(_WarningsOnly())
+    logging.getLogger("nacre").addHandler(_WARNINGS)
     is_status_shown = is_verbose or errors_are_on_terminal()
     report = JsonReport() if is_json else TextReport(program, is_status_shown=is_status_shown)
 
@@ -106,4 +109,7 @@ class _WarningsOnly(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno == logging.WARNING:
-            say(f"nacre: {record.getMessage()}")
+            warn(record.getMessage())
+
+
+_WARNINGS = _WarningsOnly()

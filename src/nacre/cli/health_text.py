@@ -41,7 +41,13 @@ def _facts(health: SandboxHealth) -> Iterator[tuple[str, str]]:
             ),
         )
     for pid in health.worker_pids:
-        yield "worker", f"process {pid}, ready after {health.worker_start_ms:.0f} ms"
+        yield (
+            "worker",
+            (
+                f"process {pid}, ready after {health.worker_start_ms:.0f} ms, "
+                f"first result after {health.first_result_ms:.0f} ms"
+            ),
+        )
     if health.measures:
         held = len(health.measures) - len(health.missing)
         yield "hardening", f"{held} of {len(health.measures)} measures hold"

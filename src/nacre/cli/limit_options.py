@@ -1,4 +1,4 @@
-"""The limits of a cell as options of a command: help, checks and clamping from the config's table."""
+"""The limits of a cell as options of a command, after the table in the config."""
 
 from __future__ import annotations
 

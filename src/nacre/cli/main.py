@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from nacre.cli.exit_status import ExitStatus, UsageProblem
-from nacre.cli.terminal import say
+from nacre.cli.terminal import warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         gc.enable()
     if status in (ExitStatus.INTERRUPTED, ExitStatus.TERMINATED):
-        say("nacre: aborted")
+        warn("aborted")
     return status
 
 
@@ -72,7 +72,7 @@ def _help_command(problem: object) -> str:
 
 
 def _bad_usage(problem: str) -> ExitStatus:
-    say(f"nacre: {problem}")
+    warn(problem)
     return ExitStatus.BAD_USAGE
 
 

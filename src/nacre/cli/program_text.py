@@ -6,11 +6,10 @@ import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nacre.cli.exit_status import UsageProblem
+from nacre.config.code_mode import LANGUAGES, Language
 
 if TYPE_CHECKING:
     from typing import BinaryIO
-
-    from nacre.config.code_mode import Language
 
 _TYPESCRIPT_ENDINGS: Final = (".ts", ".mts", ".cts", ".tsx")
 # Far above any real program; keeps a wrong file, or one without an end, from filling the memory.
@@ -25,8 +24,10 @@ class ProgramText(NamedTuple):
     language: Language
 
 
-def read_program(file: str | None, *, code: str | None, language: Language | None) -> ProgramText:
+def read_program(file: str | None, *, code: str | None, language: str | None) -> ProgramText:
     """Exactly one of `file` and `code`, or else standard input; raises UsageProblem."""
+    if language is not None and language not in LANGUAGES:
+        raise UsageProblem(f'--language is "{language}"; allowed: {" and ".join(LANGUAGES)}')
     if code is not None:
         if file is not None:
             raise UsageProblem(f"got both a file ({file}) and -e; give one of them")

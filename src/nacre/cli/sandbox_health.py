@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import nacre
 from nacre.config.code_mode import Language
@@ -49,6 +50,7 @@ class SandboxHealth:
     module_origin: str = ""
     worker_pids: tuple[int, ...] = ()
     worker_start_ms: float = 0.0
+    first_result_ms: float = 0.0
     measures: tuple[Measure, ...] = ()
     cells: list[CellTrial] = field(default_factory=list[CellTrial])
     warnings: list[str] = field(default_factory=list[str])
@@ -72,6 +74,7 @@ class SandboxHealth:
             "moduleOrigin": self.module_origin,
             "workers": list(self.worker_pids),
             "workerStartMs": round(self.worker_start_ms, 3),
+            "firstResultMs": round(self.first_result_ms, 3),
             "hardening": [
                 {"name": measure.name, "applied": measure.applied, "detail": measure.detail}
                 for measure in self.measures
@@ -94,16 +97,17 @@ class SandboxHealth:
 async def examine_sandbox() -> SandboxHealth:
     """Look at the sandbox's surroundings, start it and run a program in each language."""
     health = SandboxHealth(platform=platform.platform())
-    health.library = _found(lambda: str(library_path()), health)
-    health.cache_directory = _found(lambda: str(default_cache_directory()), health)
+    health.library = _found(library_path)
+    health.cache_directory = _found(default_cache_directory)
     listener = _LogListener(health.warnings)
     logger = logging.getLogger("nacre")
     logger.addHandler(listener)
     try:
         async with Sandbox(SandboxOptions(workers=1)) as sandbox:
             await _examine_workers(sandbox, health)
-            for language, code in _PROGRAMS if not health.problems else ():
-                health.cells.append(await _try_cell(sandbox, language, code))
+            if not health.problems:
+                health.cells = [await _try_cell(sandbox, *program) for program in _PROGRAMS]
+                health.first_result_ms = health.worker_start_ms + health.cells[0].wall_ms
     finally:
         logger.removeHandler(listener)
     health.problems += [
@@ -149,11 +153,11 @@ async def _try_cell(sandbox: Sandbox, language: Language, code: str) -> CellTria
     return CellTrial(language=language, wall_ms=wall_ms, problem=problem)
 
 
-def _found(look_up: Callable[[], str], health: SandboxHealth) -> str:
+def _found(look_up: Callable[[], Path]) -> str:
     try:
-        return look_up()
-    except (OSError, RuntimeError, WasmError) as error:
-        health.problems.append(str(error))
+        return str(look_up())
+    except (OSError, RuntimeError, WasmError):
+        # What follows from it, a worker that does not start or a warning, is reported by itself.
         return ""
 
 

@@ -74,7 +74,7 @@ class Printer:
             self._give_up(ExitStatus.READER_GONE)
         except OSError as error:
             self._give_up(ExitStatus.FAILED)
-            say(f"nacre: cannot write to standard output: {error.strerror or error}")
+            warn(f"cannot write to standard output: {error.strerror or error}")
 
     def _give_up(self, status: ExitStatus) -> None:
         self.problem = status
@@ -91,6 +91,11 @@ def say(text: str) -> None:
     with suppress(OSError):
         stream.write(f"{visible(text) if stream.isatty() else text}\n")
         stream.flush()
+
+
+def warn(problem: str) -> None:
+    """Say something that is not the program's but the command's own."""
+    say(f"nacre: {problem}")
 
 
 def errors_are_on_terminal() -> bool:
@@ -112,9 +117,9 @@ def _usable(stream: TextIO | None) -> TextIO:
     """Python has None for a stream that was closed by whoever started the process."""
     if stream is None:
         return io.StringIO()
-    if isinstance(stream, io.TextIOWrapper):
+    if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
         # Whatever the terminal's encoding lacks is shown as an escape.
-        stream.reconfigure(errors="backslashreplace")
+        reconfigure(errors="backslashreplace")
     return stream
 
 

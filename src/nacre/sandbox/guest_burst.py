@@ -21,7 +21,7 @@ _OUTPUT_ITEM_BYTES: Final = 16
 # What the requests of one burst may carry together.
 _MAX_REQUEST_BYTES: Final = 16 << 20
 _ENDS_WITH_IMPORT = re.compile(r"(?:^|[\s;{}()])import\s*$")
-_STACK_POSITION = re.compile(r"at (?:.* \()?cell\.[jt]s:(\d+):(\d+)\)?")
+_STACK_POSITION = re.compile(r"at (?:.* \()?(cell\.[jt]s):(\d+):(\d+)\)?")
 
 
 class BurstFailure:
@@ -188,8 +188,8 @@ def _compile_failure(failure: BurstFailure, source: bytes) -> BurstFailure:
     if not failure.message.startswith("SyntaxError"):
         return failure
     lines = source.decode(errors="replace").split("\n")
-    line, column = _position_in(failure.stack, lines)
-    stack = f"    at cell.js:{line}:{column}"
+    file_name, line, column = _position_in(failure.stack, lines)
+    stack = f"    at {file_name}:{line}:{column}"
     before = "\n".join([*lines[: line - 1], lines[line - 1][: column - 1]])
     # The engine stumbled right behind an `import` that it took for the keyword, or said so itself.
     is_module_syntax = _ENDS_WITH_IMPORT.search(before) is not None or any(
@@ -202,9 +202,9 @@ def _compile_failure(failure: BurstFailure, source: bytes) -> BurstFailure:
     return BurstFailure("syntax_error", failure.message, stack=stack)
 
 
-def _position_in(stack: str, lines: list[str]) -> tuple[int, int]:
+def _position_in(stack: str, lines: list[str]) -> tuple[str, int, int]:
     """Where the engine stopped reading; the end of the program for what lies behind it."""
     found = _STACK_POSITION.search(stack)
-    if found is None or int(found[1]) > len(lines):
-        return len(lines), len(lines[-1]) + 1
-    return int(found[1]), int(found[2])
+    if found is None or int(found[2]) > len(lines):
+        return found[1] if found else "cell.js", len(lines), len(lines[-1]) + 1
+    return found[1], int(found[2]), int(found[3])

@@ -57,9 +57,11 @@ class Launcher:
     async def launch(self) -> WorkerProcess:
         """Start a worker; the first call may have to compile the image."""
         # Cut off in the middle it would lose track of a process; every step is bounded.
+        spawning = self._thread.submit(self._spawn)
         with anyio.CancelScope(shield=True):
-            spawned = await asyncio.wrap_future(self._thread.submit(self._spawn))
-        return WorkerProcess(*spawned)
+            await asyncio.wrap_future(spawning)
+        process, connection = spawning.result()
+        return WorkerProcess(process, connection)
 
     def _spawn(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
         if self._settings is None:

@@ -18,7 +18,7 @@ from nacre.sandbox.cell import Cell, CellServices, Program
 from nacre.sandbox.cell_vm import VmHome
 from nacre.sandbox.hardening import HardeningReport
 from nacre.sandbox.host_requests import HostRequestHandler
-from nacre.sandbox.image import engine_version
+from nacre.sandbox.image import ImageKind, engine_version
 from nacre.sandbox.launcher import Launcher
 from nacre.sandbox.limits import Limits
 from nacre.sandbox.pool import WorkerPool
@@ -65,15 +65,13 @@ class Sandbox:
         self._services: CellServices | None = None
 
     async def __aenter__(self) -> Self:
+        # Closed in reverse: workers end, then the tasks around them, then what started them.
+        launcher, typescript_launcher = self._launcher("cell"), self._launcher("typescript")
         tasks = await self._stack.enter_async_context(anyio.create_task_group())
-        # Whatever still runs when the sandbox closes is cancelled: nothing outlives it.
         self._stack.callback(tasks.cancel_scope.cancel)
-        launcher = Launcher("cell", self._options.cache_directory)
-        pool = self._open_pool(launcher, tasks, size=self._size())
+        pool = self._pool(launcher, tasks, size=self._size())
         # Not warmed: the first TypeScript cell starts it, and programs in JavaScript never do.
-        typescript = self._open_pool(
-            Launcher("typescript", self._options.cache_directory), tasks, size=1
-        )
+        typescript = self._pool(typescript_launcher, tasks, size=1)
         key = self._options.snapshot_key or os.urandom(_KEY_BYTES)
         self._services = CellServices(
             home=VmHome(pool=pool, launcher=launcher, snapshot_key=key),
@@ -89,7 +87,8 @@ class Sandbox:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._stack.__aexit__(kind, error, traceback)
+        # An exception of the caller's block is not ours to wrap in a group: it goes on as it is.
+        await self._stack.aclose()
 
     def cell(
         self,
@@ -145,8 +144,12 @@ class Sandbox:
     def _size(self) -> int:
         return self._options.workers or max(2, min(os.cpu_count() or 1, 8))
 
-    def _open_pool(self, launcher: Launcher, tasks: TaskGroup, *, size: int) -> WorkerPool:
+    def _launcher(self, kind: ImageKind) -> Launcher:
+        launcher = Launcher(kind, self._options.cache_directory)
         self._stack.callback(launcher.close)
+        return launcher
+
+    def _pool(self, launcher: Launcher, tasks: TaskGroup, *, size: int) -> WorkerPool:
         pool = WorkerPool(launcher, size=size, tasks=tasks)
         self._stack.push_async_callback(self._close_pool, pool)
         return pool

@@ -236,7 +236,7 @@ def test_the_kernel_confirms_the_limits(waiting_worker: int) -> None:
         "Max msgqueue size": "0",
         "Max open files": "3",
         "Max data size": str(MAX_DATA_BYTES),
-        "Max stack size": str(8 * 1024 * 1024),
+        "Max stack size": str(64 * 1024 * 1024),
     }
     assert {name: limits[name] for name in expected} == {
         name: [limit, limit] for name, limit in expected.items()

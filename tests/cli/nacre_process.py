@@ -1,0 +1,63 @@
+"""The command as a process of its own, as a shell would start it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+# Longer than any sound command takes on a busy machine.
+PATIENCE_SECONDS = 30
+
+_COMMAND = [sys.executable, "-m", "nacre.cli.main"]
+
+
+def run_nacre(
+    *arguments: str | bytes | Path,
+    stdin: bytes | int = subprocess.DEVNULL,
+    environment: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end; `stdin` is what is piped to it."""
+    given = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
+    done = subprocess.run(
+        [*_COMMAND, *arguments],
+        capture_output=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+        env={**os.environ, **(environment or {})},
+        **given,  # pyright: ignore[reportArgumentType]
+    )
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
+
+
+def start_nacre(*arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    """Start the command and leave it running."""
+    # A process that was started in the background of a shell ignores Ctrl-C; so would its children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return subprocess.Popen(
+        [*_COMMAND, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+    )
+
+
+def pipe_of(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None
+    return stream
+
+
+def workers_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """The processes that it has started, each in a session of its own."""
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def still_running(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that do not end by themselves within a moment."""
+    _, alive = psutil.wait_procs(processes, timeout=5)
+    return alive

@@ -6,7 +6,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Self
 
 import psutil
@@ -110,6 +110,3 @@ def median(samples: Sequence[float]) -> float:
 def elapsed_ms(started: float) -> float:
     """Milliseconds since a `time.perf_counter()`."""
     return (time.perf_counter() - started) * 1000
-
-
-Say = Callable[[str], None]

@@ -9,7 +9,6 @@ from importlib import import_module
 
 import anyio
 
-from benchmarks.measurement import Say
 from benchmarks.report import Figure
 
 BENCHMARKS = (
@@ -30,7 +29,7 @@ class Effort:
     """How much to measure, and where to say how far it is."""
 
     is_quick: bool
-    say: Say
+    say: Callable[[str], None]
 
     def times(self, full: int, *, quick: int) -> int:
         return quick if self.is_quick else full

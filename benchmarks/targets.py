@@ -3,14 +3,11 @@
 from dataclasses import dataclass
 from typing import Final
 
-OPENCLAW: Final = "OpenClaw"
-OTHERS: Final = "others"
 SOURCES: Final = {
-    OPENCLAW: "OpenClaw 2026.9.6, QuickJS executor, measured on a 2-core machine",
-    OTHERS: (
-        "Codex code-mode host 0.166.0, UTCP code-mode 1.2.12, FastMCP CodeMode 4.1.2: wall, p50, "
-        "measured on a 2-core machine"
-    ),
+    "OpenClaw": "OpenClaw 2026.9.6, QuickJS executor, measured on a 2-core machine",
+    "Codex": "Codex code-mode host 0.166.0, wall p50, measured on a 2-core machine",
+    "UTCP": "UTCP code-mode 1.2.12, wall p50, measured on a 2-core machine",
+    "FastMCP": "FastMCP CodeMode 4.1.2 with Monty, wall p50, measured on a 2-core machine",
 }
 
 
@@ -83,7 +80,7 @@ TARGETS: Final[dict[str, Target]] = {
         label="snapshot of a small suspended cell",
         unit="KiB",
         at_most=64,
-        peer="1270 (OpenClaw 2026.7.1)",
+        peer="1280 (OpenClaw 2026.7.1)",
     ),
     "suspended_memory": Target(
         label="memory per suspended cell",

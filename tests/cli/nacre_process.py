@@ -21,18 +21,20 @@ def run_nacre(
     environment: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end; `stdin` is what is piped to it."""
-    given = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
-    done = subprocess.run(
+    process = subprocess.Popen(
         [*_COMMAND, *arguments],
-        capture_output=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
+        stdin=subprocess.PIPE if isinstance(stdin, bytes) else stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env={**os.environ, **(environment or {})},
-        **given,  # pyright: ignore[reportArgumentType]
     )
-    return subprocess.CompletedProcess(
-        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
-    )
+    try:
+        out, err = process.communicate(
+            stdin if isinstance(stdin, bytes) else None, timeout=PATIENCE_SECONDS
+        )
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, out.decode(), err.decode())
 
 
 def start_nacre(*arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:

@@ -28,7 +28,8 @@ ENDLESS = "text('marker'); await yield_control(); for (;;);"
 def run_here(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """The command in this process: exit status, standard output, standard error."""
     status = main(["exec", *arguments])
-    return status, *capsys.readouterr()
+    out, err = capsys.readouterr()
+    return status, out, err
 
 
 def test_value_goes_to_standard_output_as_indented_json() -> None:

@@ -14,7 +14,6 @@ from nacre.errors import ImageError, RuntimeUnavailableError
 from nacre.sandbox import Completed, Failed, Limits, Sandbox, SandboxOptions
 from nacre.sandbox.image import load_image
 
-
 IMAGE = load_image("cell")
 
 

@@ -57,6 +57,9 @@ BUILTINS = {
     "text_search": "'a'.repeat(2 ** 23).indexOf('a'.repeat(2 ** 22) + 'b')",
     "upper_case": "(s => { for (;;) s.toUpperCase() })('ß'.repeat(2 ** 20))",
     "stringify": "(a => { for (;;) JSON.stringify(a) })(new Array(200000).fill({a: 1}))",
+    "stringify_of_a_nested_array": (
+        "JSON.stringify((() => { let a = []; for (let i = 0; i < 40000; i++) a = [a]; return a })())"
+    ),
     "date_to_locale_string": "(() => { for (;;) new Date().toLocaleString() })()",
     "set_union_with_an_endless_set": (
         "new Set([1]).union({size: 1, has: () => true, keys: () => ({next: () => ({value: 1})})})"

@@ -52,17 +52,17 @@ SABOTAGE = {
     "setters": (
         "for (const key of [0, 1, 2, 'resolve', 'reject', 'id', 'message', 'stack', 'next', 'value'])"
         "  Object.defineProperty(Object.prototype, key,"
-        "    {set() { throw 'sabotage' }, get() { throw 'sabotage' }, configurable: true});"
-        "Object.defineProperty(Array.prototype, 0, {set() { throw 'sabotage' }, configurable: true});"
+        "    {__proto__: null, set() { throw 'sabotage' }, get() { throw 'sabotage' }});"
+        "Object.defineProperty(Array.prototype, 0, {__proto__: null, set() { throw 'sabotage' }});"
     ),
     "to_json": (
         "for (const type of [Object, Array, String, Number, Boolean, BigInt, Function])"
         "  Object.defineProperty(type.prototype, 'toJSON', {get: () => undefined});"
     ),
-    "global_this": "globalThis.globalThis = null; globalThis.undefined = 1;",
+    "global_this": "const self = globalThis; self.globalThis = null; self.undefined = 1;",
     "own_api": "globalThis.text = globalThis.json = globalThis.console = globalThis.setTimeout = null;",
     "frozen": "for (const type of [Object, Array, Promise, Function, Error]) { Object.freeze(type); Object.freeze(type.prototype) }",
-    "deleted": "for (const name of Object.getOwnPropertyNames(globalThis)) if (!keep.has(name)) delete globalThis[name];",
+    "deleted": "const self = globalThis; for (const name of Object.getOwnPropertyNames(self)) if (!keep.has(name)) delete self[name];",
 }
 
 KEEP = "const keep = new Set(['echo', 'yield_control']); const {text: say} = globalThis;\n"
@@ -109,6 +109,36 @@ async def test_a_saboteur_can_be_suspended_and_resumed(sandbox: Sandbox, sabotag
     assert type(await cell.run()).__name__ == "Waiting"
     resumed = await cell.resume()
     assert getattr(resumed, "value", resumed) == 42
+
+
+FORGERIES = {
+    "another_request": """'1],[77,"secret",{"forged":true}'""",
+    "the_same_id_twice": """'1],[1,"echo",2'""",
+    "another_field": """'1]],"yields":[1,2],"x":[[1'""",
+    "no_json": "'garbage'",
+    "no_text": "({})",
+    "a_large_number": "'1e999'",
+    "nested": "'['.repeat(5000) + ']'.repeat(5000)",
+}
+
+
+@pytest.mark.parametrize("forged", FORGERIES.values(), ids=FORGERIES.keys())
+async def test_a_program_cannot_slip_text_of_its_own_into_what_the_guest_writes(
+    sandbox: Sandbox, forged: str
+) -> None:
+    """The engine joins the parts of a template literal by `String.prototype.concat`."""
+    asked: list[tuple[str, JsonValue]] = []
+
+    async def record(request: HostRequest) -> JsonValue:
+        asked.append((request.method, request.payload))
+        return "answer"
+
+    code = f"String.prototype.concat = () => {forged}; json([2]); return [await echo({{a: [1]}})]"
+    assert await attack(sandbox, code, handler=record) == {
+        **completed(["answer"]),
+        "output": [{"type": "json", "value": [2]}],
+    }
+    assert asked == [("echo", {"a": [1]})]
 
 
 async def test_an_answer_is_settled_even_if_promises_are_poisoned(sandbox: Sandbox) -> None:

@@ -22,7 +22,6 @@ RECURSIONS = {
     "array_to_text": "String(nested(50000))",
     "parse_json_arrays": "JSON.parse('['.repeat(100000) + ']'.repeat(100000))",
     "parse_json_objects": "JSON.parse('{\"a\":'.repeat(100000) + '1' + '}'.repeat(100000))",
-    "stringify_json": "JSON.stringify(nested(15000))",
     "parse_arrays": "eval('['.repeat(100000) + ']'.repeat(100000))",
     "parse_parentheses": "eval('('.repeat(100000) + '1' + ')'.repeat(100000))",
     "parse_operators": "eval('!'.repeat(100000) + '1')",

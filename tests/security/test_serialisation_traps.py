@@ -192,7 +192,6 @@ FORGED_STACKS = {
     "endless_column": "'    at f (cell.js:1:' + '9'.repeat(5000) + ')'",
     "zero": "'    at f (cell.js:0:0)'",
     "other_files": "'    at f (/etc/passwd:1:1)\\n    at g (native)'",
-    "not_text": "{toString() { for (;;); }}",
     "backtracking": "'    at ' + ' ('.repeat(4000)",
     "other_digits": "'    at f (cell.js:\u0661:\u0662)'",
 }

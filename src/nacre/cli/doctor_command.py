@@ -21,10 +21,11 @@ def doctor_command(
     """
     import anyio
 
-    from nacre.cli.sandbox_health import examine_sandbox
+    from nacre.cli.sandbox_health import examine_sandbox, examine_surroundings
 
     gc.enable()
-    health = anyio.run(examine_sandbox)
+    health = examine_surroundings()
+    anyio.run(examine_sandbox, health)
     printer = Printer()
     if is_json:
         printer.write_json(health.to_json(), is_indented=printer.is_terminal)

@@ -94,11 +94,17 @@ class SandboxHealth:
         return "degraded" if self.missing or self.warnings else "ok"
 
 
-async def examine_sandbox() -> SandboxHealth:
-    """Look at the sandbox's surroundings, start it and run a program in each language."""
-    health = SandboxHealth(platform=platform.platform())
-    health.library = _found(library_path)
-    health.cache_directory = _found(default_cache_directory)
+def examine_surroundings() -> SandboxHealth:
+    """What can be told without starting the sandbox; reads files."""
+    return SandboxHealth(
+        platform=platform.platform(),
+        library=_found(library_path),
+        cache_directory=_found(default_cache_directory),
+    )
+
+
+async def examine_sandbox(health: SandboxHealth) -> None:
+    """Start the sandbox, run a program in each language, and note what there is to say."""
     listener = _LogListener(health.warnings)
     logger = logging.getLogger("nacre")
     logger.addHandler(listener)
@@ -113,7 +119,6 @@ async def examine_sandbox() -> SandboxHealth:
     health.problems += [
         f"{c.language} does not run: {c.problem}" for c in health.cells if c.problem
     ]
-    return health
 
 
 async def _examine_workers(sandbox: Sandbox, health: SandboxHealth) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -155,7 +156,7 @@ class WorkerProcess:
         """The next event; raises WorkerDiedError if none can come any more."""
         while not self._inbox:
             if self.is_dead:
-                raise self._death()
+                raise await self._death()
             self._arrived = anyio.Event()
             await self._arrived.wait()
         return self._inbox.popleft()
@@ -169,7 +170,7 @@ class WorkerProcess:
             except BlockingIOError:
                 await anyio.wait_writable(self._socket)
             except OSError as error:
-                raise self._death() from error
+                raise await self._death() from error
 
     async def abort(self, command: int) -> bool:
         """Have the worker drop its VM now; False if it does not answer and has to be killed."""
@@ -195,8 +196,11 @@ class WorkerProcess:
         self._note_death()
         self._socket.close()
 
-    def _death(self) -> WorkerDiedError:
-        code = self._process.poll()
+    async def _death(self) -> WorkerDiedError:
+        # The socket closes a moment before the process is gone and can say how it ended.
+        with suppress(subprocess.TimeoutExpired):
+            await anyio.to_thread.run_sync(self._process.wait, _ABORT_SECONDS)
+        code = self._process.returncode
         how = "is gone"
         if code is not None and code < 0:
             how = f"was ended by {signal.Signals(-code).name}"

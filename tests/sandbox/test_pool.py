@@ -2,6 +2,7 @@
 
 import anyio
 import psutil
+import pytest
 
 from nacre.sandbox import Completed, Failed, Limits, Sandbox, SandboxOptions
 from nacre.sandbox.pool import WorkerPool
@@ -104,7 +105,8 @@ async def test_a_cell_that_waits_in_a_worker_notices_its_death_at_once(
         assert (results[0].reason, held.cancelled) == ("worker_lost", [1])
 
 
-async def test_the_pool_shrinks_to_its_size_again() -> None:
+async def test_the_pool_shrinks_to_its_size_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nacre.sandbox.pool._LINGER_SECONDS", 0.01)
     async with Sandbox(SandboxOptions(workers=1)) as sandbox:
         hog = sandbox.cell("for (;;);", limits=Limits(timeout_ms=60000), owner="greedy")
         async with anyio.create_task_group() as tasks:

@@ -124,7 +124,7 @@ def _usable(stream: TextIO | None) -> TextIO:
 
 
 def _styled_json(text: str, stream: TextIO) -> str:
-    if "NO_COLOR" in os.environ or len(text) > _MAX_STYLED_CHARACTERS:
+    if os.environ.get("NO_COLOR") or len(text) > _MAX_STYLED_CHARACTERS:
         return text
     from rich.console import Console
     from rich.highlighter import JSONHighlighter

@@ -268,7 +268,9 @@ class Cell:
 
     async def _next_burst(self) -> Frame:
         """Deliver what came in, or fire what is due."""
-        await self._vm.enter({**self._cell_fields(), **self._burst_fields()})
+        if not self._vm.is_live:
+            await self._vm.enter({**self._cell_fields(), **self._burst_fields()})
+        self._vm.unpark()
         if self._requests.has_answers:
             settled, answers = self._requests.take_answers()
             return await self._burst(Command.DELIVER, {"settled": settled}, answers)

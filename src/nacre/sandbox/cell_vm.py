@@ -79,9 +79,6 @@ class CellVm:
 
     async def enter(self, cell_fields: Mapping[str, object]) -> None:
         """Get a worker, any worker, and put the snapshot back if there is one."""
-        if self._worker is not None:
-            self._home.pool.unpark(self._worker)
-            return
         snapshot = None
         if self._sealed is not None:
             snapshot = unseal(self._sealed, key=self._home.snapshot_key, image=self._image())
@@ -125,6 +122,11 @@ class CellVm:
         """The program only waits: others may ask for the worker."""
         if self._worker is not None:
             self._home.pool.park(self._worker, self._want)
+
+    def unpark(self) -> None:
+        """The program goes on."""
+        if self._worker is not None:
+            self._home.pool.unpark(self._worker)
 
     def check_alive(self) -> None:
         """Raises WorkerDiedError if the worker that holds the VM is gone."""

@@ -3,7 +3,8 @@
 A worker holds one live cell at a time, so a hostile program shares its process with nobody. A cell
 whose calls are slow keeps its worker only while nobody else needs one: under pressure it is asked
 to move out (its VM becomes a snapshot), which costs a few milliseconds instead of somebody's turn.
-A program that hogs its worker does not block the rest: the pool grows beyond its size, up to twice.
+A program that hogs its worker does not block the rest: the pool grows beyond its size, up to twice,
+so that one worker is free for whoever comes next; and no owner can hold the last one.
 """
 
 import logging
@@ -27,6 +28,8 @@ _PARKED_GRACE_SECONDS: Final = 0.005
 # A burst longer than this is a hog: the pool starts another worker for the others.
 _HOG_SECONDS: Final = 0.05
 _PRESSURE_POLL_SECONDS: Final = 0.005
+# Hogs come in series: a worker that was started beside one is kept for the next.
+_LINGER_SECONDS: Final = 5.0
 
 
 class _Waiter:
@@ -61,6 +64,7 @@ class WorkerPool:
         self._starting = 0
         self._is_closed = False
         self._is_balancing = False
+        self._is_shrinking = False
         self.problem = ""
 
     @property
@@ -81,6 +85,8 @@ class WorkerPool:
             worker = self._idle.pop()
             if not worker.is_dead:
                 self._leases[worker] = _Lease(owner)
+                if not self._idle:
+                    self._watch_pressure()
                 return worker
         waiter = _Waiter(owner)
         self._waiters.append(waiter)
@@ -104,10 +110,11 @@ class WorkerPool:
             self._leases[worker] = _Lease(waiter.owner)
             waiter.worker = worker
             waiter.ready.set()
-        elif len(self._workers) > self.size:
-            self._tasks.start_soon(self._retire, worker)
         else:
             self._idle.append(worker)
+            if len(self._workers) > self.size and not self._is_shrinking:
+                self._is_shrinking = True
+                self._tasks.start_soon(self._shrink)
 
     def discard(self, worker: WorkerProcess) -> None:
         """Kill a worker that is stuck or not to be trusted; another takes its place."""
@@ -187,8 +194,15 @@ class WorkerPool:
             if not self._is_closed and len(self._workers) + self._starting < self.size:
                 self._start_worker()
 
-    async def _retire(self, worker: WorkerProcess) -> None:
-        await worker.stop()
+    async def _shrink(self) -> None:
+        """Retire workers beyond the pool's size, once they have had nothing to do for a while."""
+        try:
+            while len(self._workers) > self.size and not self._is_closed:
+                await anyio.sleep(_LINGER_SECONDS)
+                if self._idle and len(self._workers) > self.size:
+                    await self._idle.pop(0).stop()
+        finally:
+            self._is_shrinking = False
 
     # Those who wait.
 
@@ -223,27 +237,28 @@ class WorkerPool:
 
     def _relieve(self) -> None:
         self.warm()
+        self._watch_pressure()
+
+    def _watch_pressure(self) -> None:
         if not self._is_balancing:
             self._is_balancing = True
             self._tasks.start_soon(self._balance)
 
     async def _balance(self) -> None:
-        """While somebody waits: move waiting cells out, or start workers beside hogs."""
+        """While no worker is free: move waiting cells out, and start workers beside hogs."""
         try:
-            while self._waiters and not self._is_closed:
+            while not self._idle and self._leases and not self._is_closed:
+                is_urgent = bool(self._waiters)
+                await anyio.sleep(_PRESSURE_POLL_SECONDS if is_urgent else _HOG_SECONDS)
                 self._make_room()
-                await anyio.sleep(_PRESSURE_POLL_SECONDS)
         finally:
             self._is_balancing = False
 
     def _make_room(self) -> None:
         now = time.monotonic()
-        wanted = len(self._waiters) - self._starting
-        parked = sorted(
-            (lease for lease in self._leases.values() if lease.move_out is not None),
-            key=lambda lease: lease.since,
-        )
-        for lease in parked[: max(wanted, 0)]:
+        parked = [lease for lease in self._leases.values() if lease.move_out is not None]
+        if self._waiters and parked:
+            lease = min(parked, key=lambda lease: lease.since)
             if now - lease.since >= _PARKED_GRACE_SECONDS and lease.move_out is not None:
                 move_out, lease.move_out = lease.move_out, None
                 move_out()
@@ -252,6 +267,8 @@ class WorkerPool:
             lease.move_out is None and now - lease.since > _HOG_SECONDS
             for lease in self._leases.values()
         )
+        # One free worker beside all hogs, for whoever comes next.
+        wanted = hogs + 1 - len(self._workers) - self._starting
         free_room = self._most - len(self._workers) - self._starting
-        for _ in range(min(hogs + self.size - len(self._workers) - self._starting, free_room)):
+        for _ in range(min(wanted, free_room)):
             self._start_worker()

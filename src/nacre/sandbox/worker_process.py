@@ -1,6 +1,7 @@
 """One worker as the supervisor sees it: a process, a socket, and what comes over it."""
 
 import asyncio
+import importlib.util
 import json
 import signal
 import socket
@@ -15,7 +16,6 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 
-import nacre
 from nacre.errors import RuntimeUnavailableError, WorkerDiedError, WorkerProtocolError
 from nacre.sandbox.worker_protocol import (
     HEADER_BYTES,
@@ -45,10 +45,9 @@ def python_command(module: str, settings: dict[str, Any]) -> list[str]:
     """The command that runs `main(settings)` of a module in a bare interpreter."""
     if not sys.executable:
         raise RuntimeUnavailableError("this Python does not know its own executable")
-    import zstandard
-
-    # Only what the child imports; the standard library comes first and from the interpreter.
-    paths = {str(Path(found.__file__ or "").parent.parent) for found in (nacre, zstandard)}
+    # Only where the child's imports are; the standard library comes first and from the interpreter.
+    specs = (importlib.util.find_spec(name) for name in ("nacre", "zstandard"))
+    paths = {str(Path(spec.origin).parent.parent) for spec in specs if spec and spec.origin}
     arguments = ("\n".join(sorted(paths)), module, json.dumps(settings))
     return [sys.executable, "-I", "-S", "-c", _BOOT, *arguments]
 

@@ -1,0 +1,51 @@
+"""The commands of `nacre`, and what becomes of arguments that none of them takes."""
+
+import typer
+from typer.main import get_command
+
+from nacre.cli.doctor_command import doctor_command
+from nacre.cli.exec_command import exec_command
+from nacre.cli.exit_status import ExitStatus, UsageProblem
+from nacre.cli.global_options import global_options
+from nacre.cli.terminal import warn
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run the command that the arguments name; without any, help is shown."""
+    command = get_command(_app())
+    try:
+        status: object = command.main(
+            arguments or ["--help"], prog_name="nacre", standalone_mode=False
+        )
+    except UsageProblem as problem:
+        return _bad_usage(str(problem))
+    except typer.TyperException as problem:
+        message = problem.format_message().rstrip(".")
+        return _bad_usage(f"{message}; see `{_help_command(problem)}`")
+    if status in (ExitStatus.INTERRUPTED, ExitStatus.TERMINATED):
+        warn("aborted")
+    return status if isinstance(status, int) else ExitStatus.COMPLETED
+
+
+def _app() -> typer.Typer:
+    app = typer.Typer(
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        pretty_exceptions_enable=False,
+        # With markup, help and errors would need rich, which takes as long to import as typer.
+        rich_markup_mode=None,
+    )
+    app.callback()(global_options)
+    app.command("exec")(exec_command)
+    app.command("doctor")(doctor_command)
+    return app
+
+
+def _help_command(problem: typer.TyperException) -> str:
+    context = getattr(problem, "ctx", None)
+    return f"{context.command_path if context else 'nacre'} --help"
+
+
+def _bad_usage(problem: str) -> ExitStatus:
+    warn(problem)
+    return ExitStatus.BAD_USAGE

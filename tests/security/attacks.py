@@ -1,8 +1,7 @@
 """Run hostile cells, and see to it that nobody else notices."""
 
 import os
-import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from nacre.sandbox import (
 )
 
 # Far above what anything here takes: reached only by what would never end.
-BOUND_SECONDS = 20
+BOUND_SECONDS = 10
 # The least that the configuration allows.
 SHORT_MS = 100
 SHORT = Limits(timeout_ms=SHORT_MS)
@@ -69,7 +68,7 @@ class Heart:
 
 
 @asynccontextmanager
-async def heartbeat() -> AsyncIterator[Heart]:
+async def heartbeat() -> AsyncGenerator[Heart, None]:
     heart = Heart()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(heart.beat)
@@ -85,22 +84,21 @@ async def attack(
     handler: HostRequestHandler = echo,
 ) -> JsonObject:
     """What a hostile cell comes to. Its neighbours and the supervisor have to be unharmed."""
-    cell = sandbox.cell(
-        code, limits=limits, functions=("echo",), handler=handler, owner="attacker"
-    )
+    cell = sandbox.cell(code, limits=limits, functions=("echo",), handler=handler, owner="attacker")
     return shown(await beside_neighbours(sandbox, cell))
 
 
 async def beside_neighbours(sandbox: Sandbox, cell: Cell) -> CellResult:
     """Run the cell while others run theirs, and after it once more."""
     with anyio.fail_after(BOUND_SECONDS):
-        async with heartbeat() as heart, anyio.create_task_group() as tasks:
-            tasks.start_soon(expect_neighbour_to_work, sandbox)
-            result = await cell.run()
-        # A supervisor that was held up had hardly a turn to give.
-        assert heart.beats >= result.usage.wall_ms / 25
-        await expect_neighbour_to_work(sandbox)
-    return result
+        async with heartbeat() as heart:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(expect_neighbour_to_work, sandbox)
+                result = await cell.run()
+            # A supervisor that was held up had hardly a turn to give.
+            assert heart.beats >= result.usage.wall_ms / 25
+            await expect_neighbour_to_work(sandbox)
+            return result
 
 
 async def expect_neighbour_to_work(sandbox: Sandbox) -> None:
@@ -118,7 +116,7 @@ async def expect_neighbour_to_work(sandbox: Sandbox) -> None:
 
 
 @contextmanager
-def nothing_left_behind(cache_directory: Path) -> Iterator[None]:
+def nothing_left_behind(cache_directory: Path) -> Generator[None, None, None]:
     """Fail if processes, descriptors or cache files are there at the end that were not before."""
     before = _holdings(cache_directory)
     yield
@@ -151,8 +149,3 @@ async def until_gone(pid: int) -> None:
 def assert_completed(result: CellResult) -> Completed:
     assert isinstance(result, Completed), shown(result)
     return result
-
-
-def stop_process(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+import anyio.to_thread
 import pytest
 
 from nacre.sandbox.launcher import Launcher
@@ -44,7 +45,7 @@ def forge_first_worker(monkeypatch: pytest.MonkeyPatch, answers: Sequence[bytes]
     async def launch_forged_first(launcher: Launcher) -> WorkerProcess:
         if launched:
             return await launch(launcher)
-        launched.append(_start(answers))
+        launched.append(await anyio.to_thread.run_sync(_start, answers))
         return launched[0]
 
     monkeypatch.setattr(Launcher, "launch", launch_forged_first)

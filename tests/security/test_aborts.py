@@ -1,6 +1,6 @@
 """Abort, cancellation and closing at every moment of a cell: at once, and nothing is left."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ import pytest
 
 from nacre.errors import CellStateError
 from nacre.json_types import JsonObject, JsonValue
-from nacre.sandbox import Cell, CellState, HostRequest, Limits, Sandbox, SandboxOptions
+from nacre.sandbox import Cell, CellResult, CellState, HostRequest, Limits, Sandbox, SandboxOptions
 from nacre.sandbox.worker_protocol import Command
 from tests.security.attacks import (
     BOUND_SECONDS,
@@ -61,7 +61,7 @@ Watch = Callable[[Command], anyio.Event]
 
 
 @asynccontextmanager
-async def at(moment: str, options: SandboxOptions, watch: Watch) -> AsyncIterator["Scene"]:
+async def at(moment: str, options: SandboxOptions, watch: Watch) -> AsyncGenerator["Scene", None]:
     """A sandbox and a cell that has just come to this moment of its leg."""
     wanted = MOMENTS[moment]
     asked = anyio.Event()
@@ -105,9 +105,9 @@ class Scene:
         self.result: JsonObject | None = None
         self.ended = anyio.Event()
 
-    async def go(self, leg: Callable[[], object]) -> None:
+    async def go(self, leg: Callable[[], Awaitable[CellResult]]) -> None:
         with self.scope:
-            self.result = shown(await leg())  # type: ignore[misc]
+            self.result = shown(await leg())
         self.ended.set()
 
 

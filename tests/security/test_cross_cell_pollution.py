@@ -1,6 +1,7 @@
 """What one cell does to its globals, prototypes and random numbers is not there in the next."""
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from nacre.sandbox import Completed, Sandbox, SandboxOptions
@@ -56,7 +57,10 @@ async def test_memory_of_the_last_cell_is_not_in_the_next(one_worker: SandboxOpt
 
 
 async def test_random_numbers_differ_between_cells(sandbox: Sandbox) -> None:
-    code = "return [Math.random(), Math.random(), crypto.randomUUID(), ...crypto.getRandomValues(new Uint32Array(2))]"
+    code = (
+        "return [Math.random(), Math.random(), crypto.randomUUID(), "
+        "...crypto.getRandomValues(new Uint32Array(2))]"
+    )
     results: list[object] = []
 
     async def run() -> None:
@@ -78,7 +82,9 @@ async def test_a_resumed_cell_goes_on_with_its_own_random_numbers(sandbox: Sandb
     for cell in cells:
         result = await cell.resume()
         assert isinstance(result, Completed)
-        values |= {str(number) for number in (result.value if isinstance(result.value, list) else [])}
+        values |= {
+            str(number) for number in (result.value if isinstance(result.value, list) else [])
+        }
     assert len(values) == 8
 
 
@@ -88,7 +94,7 @@ async def test_a_cell_cannot_settle_the_request_of_another(sandbox: Sandbox) -> 
 
     async def run(owner: str) -> None:
         async def answer(request: object) -> str:
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
             return f"for {owner}"
 
         cell = sandbox.cell("return await ask(1)", functions=("ask",), handler=answer, owner=owner)

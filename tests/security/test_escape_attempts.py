@@ -24,7 +24,9 @@ GLOBALS = {
     "indirect_eval": "(0, eval)('this')",
     "direct_eval": "eval('globalThis')",
     "sloppy_this": "(function () { return this })()",
-    "timer_this": "await new Promise(done => setTimeout(function () { done(this ?? globalThis) }, 0))",
+    "timer_this": (
+        "await new Promise(done => setTimeout(function () { done(this ?? globalThis) }, 0))"
+    ),
 }
 
 
@@ -51,7 +53,9 @@ async def test_nothing_of_a_host_is_among_the_globals(sandbox: Sandbox) -> None:
 async def test_no_global_hides_behind_an_underscore_or_a_symbol(sandbox: Sandbox) -> None:
     code = """
         const all = Reflect.ownKeys(globalThis);
-        return all.filter(key => typeof key === 'symbol' ? key !== Symbol.toStringTag : key.startsWith('_'))
+        const expected = key =>
+            typeof key === 'symbol' ? key === Symbol.toStringTag : !key.startsWith('_');
+        return all.filter(key => !expected(key)).map(String)
     """
     assert await attack(sandbox, code) == completed([])
 
@@ -62,7 +66,8 @@ async def test_the_guests_functions_do_not_show_what_they_are_made_of(sandbox: S
         const found = [];
         for (const f of [echo, text, json, yield_control, setTimeout, console.log, require]) {
             for (const key of Reflect.ownKeys(f)) {
-                if (!['length', 'name', 'prototype'].includes(key)) found.push(f.name + '.' + String(key));
+                if (['length', 'name', 'prototype'].includes(key)) continue;
+                found.push(f.name + '.' + String(key));
             }
             try { if (f.caller || f.arguments) found.push(f.name + '.caller') } catch {}
         }
@@ -113,16 +118,19 @@ async def test_the_environment_of_the_supervisor_is_out_of_reach(
 
 async def test_errors_of_the_host_cross_as_plain_data(sandbox: Sandbox) -> None:
     async def fail(request: HostRequest) -> JsonValue:
-        raise HostRequestError("no", name="Refusal", code="E", data={"__proto__": {"bad": 1}, "a": 1})
+        raise HostRequestError(
+            "no", name="Refusal", code="E", data={"__proto__": {"bad": 1}, "a": 1}
+        )
 
     code = """
         try { await echo(1) } catch (error) {
-            return [Object.getPrototypeOf(error) === Error.prototype, error.name, error.code, error.a,
-                    error.bad === undefined, error.stack.includes('.py'), /Traceback|site-packages/.test(error.stack)]
+            const {name, code, a, bad, stack} = error;
+            return [Object.getPrototypeOf(error) === Error.prototype, name, code, a,
+                    bad === undefined, /[.]py|Traceback|site-packages/.test(stack)]
         }
     """
     assert await attack(sandbox, code, handler=fail) == completed(
-        [True, "Refusal", "E", 1, True, False, False]
+        [True, "Refusal", "E", 1, True, False]
     )
 
 
@@ -130,7 +138,10 @@ async def test_a_key_named_proto_in_an_answer_changes_no_prototype(sandbox: Sand
     async def answer(request: HostRequest) -> JsonValue:
         return {"__proto__": {"polluted": True}, "constructor": {"prototype": {"polluted": True}}}
 
-    code = "const a = await echo(1); return [a.polluted === undefined, {}.polluted === undefined, Object.keys(a)]"
+    code = (
+        "const a = await echo(1); return [a.polluted === undefined, {}.polluted === "
+        "undefined, Object.keys(a)]"
+    )
     assert await attack(sandbox, code, handler=answer) == completed(
         [True, True, ["__proto__", "constructor"]]
     )
@@ -192,7 +203,9 @@ async def test_a_host_function_of_any_name_is_only_that(sandbox: Sandbox, name: 
     assert getattr(result, "value", result) == [name, 7]
 
 
-async def test_a_program_cannot_call_a_host_function_that_it_was_not_given(sandbox: Sandbox) -> None:
+async def test_a_program_cannot_call_a_host_function_that_it_was_not_given(
+    sandbox: Sandbox,
+) -> None:
     assert verdict(await attack(sandbox, "return await secret(1)")) == (
         "failed",
         "internal_error",

@@ -1,4 +1,4 @@
-"""Forged ids and messages: a program cannot settle requests, a worker cannot fool the supervisor."""
+"""Forged ids and messages: no program settles requests, no worker fools the supervisor."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ from tests.security.attacks import (
 )
 from tests.security.forged_worker import forge_first_worker
 
-PARKED = {"requests": [], "yields": [], "timerMs": None, "busyMs": 1}
+PARKED: dict[str, object] = {"requests": [], "yields": [], "timerMs": None, "busyMs": 1}
 
 
 async def test_no_global_settles_a_request(sandbox: Sandbox) -> None:
@@ -29,10 +29,10 @@ async def test_no_global_settles_a_request(sandbox: Sandbox) -> None:
         const asked = echo('real').then(value => { settled = value });
         const forged = ['[[1,true,"forged"]]', [[1, true, 'forged']], 1];
         const seen = new Set();
-        const harmless = name => !/^(eval|Function|yield_control|setTimeout|setInterval|echo)$/.test(name);
+        const busy = /^(eval|Function|yield_control|setTimeout|setInterval|echo)$/;
         for (const name of Object.getOwnPropertyNames(globalThis)) {
             const found = globalThis[name];
-            if (typeof found !== 'function' || seen.has(found) || !harmless(name)) continue;
+            if (typeof found !== 'function' || seen.has(found) || busy.test(name)) continue;
             seen.add(found);
             for (const value of forged) try { found(value) } catch {}
         }
@@ -63,14 +63,19 @@ async def test_an_answer_settles_only_the_request_of_its_own_id(sandbox: Sandbox
     )
 
 
+def parked(fields: bytes) -> bytes:
+    """What only a worker that writes its own JSON can say."""
+    return encode_raw_frame(Event.PARKED, fields)
+
+
 UNSOUND = {
     "unknown_kind": encode_frame(200, {}),
     "kind_of_another_moment": encode_frame(Event.SUSPENDED, {"memoryBytes": 1, "rejections": []}),
     "ready_again": encode_frame(Event.READY, {}),
-    "fields_that_are_not_json": encode_raw_frame(Event.PARKED, b"{"),
-    "fields_that_are_no_object": encode_raw_frame(Event.PARKED, b"[]"),
-    "fields_nested_too_deep": encode_raw_frame(Event.PARKED, b'{"a":' + b"[" * 50_000),
-    "fields_with_an_endless_number": encode_raw_frame(Event.PARKED, b'{"busyMs":' + b"9" * 5000 + b"}"),
+    "fields_that_are_not_json": parked(b"{"),
+    "fields_that_are_no_object": parked(b"[]"),
+    "fields_nested_too_deep": parked(b'{"a":' + b"[" * 50_000),
+    "fields_with_an_endless_number": parked(b'{"busyMs":' + b"9" * 5000 + b"}"),
     "frame_of_gigabytes": b"\x43" + b"\xff" * (HEADER_BYTES - 1),
     "value_that_is_not_json": encode_frame(Event.COMPLETED, {}, b"forged"),
     "value_nested_too_deep": encode_frame(Event.COMPLETED, {}, b"[" * 9000 + b"]" * 9000),
@@ -80,21 +85,21 @@ UNSOUND = {
     "output_that_is_not_json": encode_frame(Event.OUTPUT, {"kind": "json"}, b"forged"),
     "requests_of_no_shape": encode_frame(Event.PARKED, {**PARKED, "requests": 5}),
     "request_of_no_shape": encode_frame(Event.PARKED, {**PARKED, "requests": [[1]]}),
-    "request_id_that_is_no_number": encode_frame(Event.PARKED, {**PARKED, "requests": [["x", "echo", 1]]}),
-    "request_id_without_end": encode_raw_frame(Event.PARKED, b'{"requests":[[1e999,"echo",1]],"yields":[]}'),
+    "request_id_that_is_no_number": parked(b'{"requests":[["x","echo",1]]}'),
+    "request_id_without_end": parked(b'{"requests":[[1e999,"echo",1]]}'),
     "same_request_twice": encode_frame(
         Event.PARKED, {**PARKED, "requests": [[1, "echo", 1], [1, "echo", 2]]}
     ),
-    "method_that_was_not_given": encode_frame(Event.PARKED, {**PARKED, "requests": [[1, "secret", 1]]}),
+    "method_that_was_not_given": parked(b'{"requests":[[1,"secret",1]]}'),
     "too_many_requests": encode_frame(
         Event.PARKED, {**PARKED, "requests": [[i, "echo", 1] for i in range(5000)]}
     ),
     "yields_of_no_shape": encode_frame(Event.PARKED, {**PARKED, "yields": 7}),
-    "yield_without_end": encode_raw_frame(Event.PARKED, b'{"requests":[],"yields":[1e999]}'),
-    "timer_without_end": encode_raw_frame(Event.PARKED, b'{"requests":[],"yields":[],"timerMs":NaN}'),
-    "timer_too_large": encode_raw_frame(Event.PARKED, b'{"requests":[],"timerMs":1' + b"0" * 4000 + b"}"),
+    "yield_without_end": parked(b'{"requests":[],"yields":[1e999]}'),
+    "timer_without_end": parked(b'{"requests":[],"timerMs":NaN}'),
+    "timer_too_large": parked(b'{"timerMs":1' + b"0" * 4000 + b"}"),
     "timer_for_ever_due": encode_frame(Event.PARKED, {**PARKED, "timerMs": -1}),
-    "costs_too_large": encode_raw_frame(Event.PARKED, b'{"requests":[],"busyMs":1' + b"0" * 4000 + b"}"),
+    "costs_too_large": parked(b'{"busyMs":1' + b"0" * 4000 + b"}"),
     "unknown_reason": encode_frame(Event.FAILED, {"reason": "because", "message": "x"}),
     "reason_of_no_shape": encode_frame(Event.FAILED, {"reason": [], "message": "x"}),
     "half_a_frame_and_nothing_more": encode_frame(Event.COMPLETED, {}, b"1")[:-1],

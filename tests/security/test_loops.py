@@ -17,9 +17,12 @@ ENDLESS = {
         "const [one] = {[Symbol.iterator]: () => ({next: () => ({}), return() { for (;;); }})}"
     ),
     "thenable_of_itself": "const own = {then(settle) { settle(own) }}; return own",
-    "timer_that_arms_itself": "(function again() { setTimeout(again, 0) })(); await new Promise(() => {})",
+    "timer_that_arms_itself": (
+        "(function again() { setTimeout(again, 0) })(); await new Promise(() => {})"
+    ),
     "loop_in_a_timer": "setTimeout(() => { for (;;); }, 0); await new Promise(() => {})",
     "loop_after_an_answer": "await echo(1); for (;;);",
+    "requests_without_end": "for (;;) await echo(1)",
     "loop_in_a_getter": "return {get value() { for (;;); }}.value",
     "loop_in_a_finaliser": (
         "new FinalizationRegistry(() => { for (;;); }).register({}, 1); await null; for (;;);"
@@ -58,7 +61,8 @@ BUILTINS = {
     "upper_case": "(s => { for (;;) s.toUpperCase() })('ß'.repeat(2 ** 20))",
     "stringify": "(a => { for (;;) JSON.stringify(a) })(new Array(200000).fill({a: 1}))",
     "stringify_of_a_nested_array": (
-        "JSON.stringify((() => { let a = []; for (let i = 0; i < 40000; i++) a = [a]; return a })())"
+        "JSON.stringify((() => { let a = []; for (let i = 0; i < 40000; i++) a = [a]; "
+        "return a })())"
     ),
     "date_to_locale_string": "(() => { for (;;) new Date().toLocaleString() })()",
     "set_union_with_an_endless_set": (
@@ -107,7 +111,9 @@ async def test_an_endless_spread_ends_at_the_memory_or_the_time_limit(sandbox: S
 
 
 async def test_an_endless_interval_only_waits_and_can_be_aborted(sandbox: Sandbox) -> None:
-    cell = sandbox.cell("setInterval(() => {}, 1); await new Promise(() => {})", limits=Limits(timeout_ms=100))
+    cell = sandbox.cell(
+        "setInterval(() => {}, 1); await new Promise(() => {})", limits=Limits(timeout_ms=100)
+    )
     waiting = await cell.run()
     assert (type(waiting).__name__, cell.state.value) == ("Waiting", "waiting")
     await cell.abort()

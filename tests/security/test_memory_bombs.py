@@ -31,13 +31,18 @@ BOMBS = {
     "shared_array_buffer": "new SharedArrayBuffer(2 ** 31 - 1)",
     "map": "const map = new Map(); for (let i = 0; ; i++) map.set(i, {i})",
     "set": "const set = new Set(); for (let i = 0; ; i++) set.add('key' + i)",
-    "weak_map": "const map = new WeakMap(), keys = []; for (;;) { const k = {}; keys.push(k); map.set(k, {}) }",
+    "weak_map": (
+        "const map = new WeakMap(), keys = []; for (;;) { const k = {}; keys.push(k); "
+        "map.set(k, {}) }"
+    ),
     "closures": "let f = null; for (;;) { const g = f; f = () => g }",
     "promises": "const all = []; for (;;) all.push(new Promise(() => {}))",
     "promise_jobs": "for (;;) Promise.resolve().then(() => {})",
     "globals": "for (let i = 0; ; i++) globalThis['x' + i] = i",
     "bigints": "const all = []; for (let i = 0n; ; i++) all.push((1n << 65536n) + i)",
-    "search_parameters": "const all = new URLSearchParams(); for (;;) all.append('a', 'b'.repeat(1000))",
+    "search_parameters": (
+        "const all = new URLSearchParams(); for (;;) all.append('a', 'b'.repeat(1000))"
+    ),
     "text_encoder": "new TextEncoder().encode('x'.repeat(2 ** 22))",
     "array_from": "Array.from({length: 2 ** 32 - 1})",
     "spread": "const a = new Array(1e6).fill(1); [...a, ...a, ...a, ...a]",
@@ -84,9 +89,7 @@ async def test_a_program_that_catches_its_lack_of_memory_for_ever_is_stopped(
     sandbox: Sandbox,
 ) -> None:
     code = "for (;;) try { const all = []; for (;;) all.push(new Uint8Array(1 << 20)) } catch {}"
-    result = await attack(
-        sandbox, code, limits=Limits(timeout_ms=200, memory_limit_bytes=LIMIT)
-    )
+    result = await attack(sandbox, code, limits=Limits(timeout_ms=200, memory_limit_bytes=LIMIT))
     assert verdict(result) == ("failed", "timeout", "timeout")
 
 
@@ -120,11 +123,15 @@ async def test_lack_of_memory_is_told_even_when_no_error_object_fits(
 
 
 async def test_lack_of_memory_inside_a_builtin_is_told(sandbox: Sandbox) -> None:
-    result = await attack(sandbox, "return 'é'.repeat(2 ** 20).normalize('NFD').length", limits=LIMITS)
+    result = await attack(
+        sandbox, "return 'é'.repeat(2 ** 20).normalize('NFD').length", limits=LIMITS
+    )
     assert verdict(result) == ("failed", "internal_error", "memory_limit_exceeded")
 
 
-async def test_an_answer_larger_than_the_memory_limit_fails_only_this_cell(sandbox: Sandbox) -> None:
+async def test_an_answer_larger_than_the_memory_limit_fails_only_this_cell(
+    sandbox: Sandbox,
+) -> None:
     async def answer(request: HostRequest) -> JsonValue:
         return "x" * 2 * LIMIT
 
@@ -154,7 +161,8 @@ async def test_memory_of_dead_bombs_is_given_back(sandbox: Sandbox) -> None:
 async def test_a_snapshot_that_is_too_large_fails_with_its_own_code(sandbox: Sandbox) -> None:
     code = """
         let state = 1;
-        globalThis.kept = new Uint32Array(1 << 16).map(() => state = Math.imul(state, 1664525) + 1013904223);
+        const next = () => state = Math.imul(state, 1664525) + 1013904223;
+        globalThis.kept = new Uint32Array(1 << 16).map(next);
         await yield_control(); return 1
     """
     result = await attack(sandbox, code, limits=Limits(max_snapshot_bytes=100_000))

@@ -33,7 +33,9 @@ async def test_one_huge_output_ends_the_cell_and_none_of_it_is_kept(
     assert f"of {LIMIT} bytes are left (maxOutputBytes)" in str(result["error"])
 
 
-@pytest.mark.parametrize("call", ["text('x')", "text('')", "json(1)", "console.log()", "console.error(1)"])
+@pytest.mark.parametrize(
+    "call", ["text('x')", "text('')", "json(1)", "console.log()", "console.error(1)"]
+)
 async def test_a_million_small_outputs_end_the_cell_and_those_that_fitted_are_kept(
     sandbox: Sandbox, call: str
 ) -> None:
@@ -58,7 +60,9 @@ async def test_a_huge_value_ends_the_cell_and_says_how_large_it_is(sandbox: Sand
 
 
 async def test_the_limit_holds_across_waits(sandbox: Sandbox) -> None:
-    code = f"text('x'.repeat({LIMIT - 100})); await yield_control(); text('y'.repeat(200)); return 1"
+    code = (
+        f"text('x'.repeat({LIMIT - 100})); await yield_control(); text('y'.repeat(200)); return 1"
+    )
     cell = sandbox.cell(code, limits=LIMITS)
     assert type(await cell.run()).__name__ == "Waiting"
     resumed = await cell.resume()

@@ -39,18 +39,23 @@ SABOTAGE = {
         "Function.prototype.call = Function.prototype.apply = Function.prototype.bind ="
         "  () => { throw 'sabotage' };"
     ),
-    "reflect": "for (const name of Object.getOwnPropertyNames(Reflect)) Reflect[name] = () => { throw 'sabotage' };",
+    "reflect": (
+        "for (const name of Object.getOwnPropertyNames(Reflect)) Reflect[name] = () => "
+        "{ throw 'sabotage' };"
+    ),
     "errors": (
         "Error.prepareStackTrace = () => { throw 'sabotage' }; Error.stackTraceLimit = -1;"
         "Error.captureStackTrace = () => { throw 'sabotage' };"
-        "globalThis.Error = globalThis.TypeError = globalThis.RangeError = () => { throw 'sabotage' };"
+        "globalThis.Error = globalThis.TypeError = globalThis.RangeError = () => { "
+        "throw 'sabotage' };"
     ),
     "numbers_and_dates": (
         "globalThis.Number = globalThis.BigInt = globalThis.Symbol = null;"
         "Date.now = () => { throw 'sabotage' }; globalThis.Date = null;"
     ),
     "setters": (
-        "for (const key of [0, 1, 2, 'resolve', 'reject', 'id', 'message', 'stack', 'next', 'value'])"
+        "for (const key of [0, 1, 2, 'resolve', 'reject', 'id', 'message', 'stack', "
+        "'next', 'value'])"
         "  Object.defineProperty(Object.prototype, key,"
         "    {__proto__: null, set() { throw 'sabotage' }, get() { throw 'sabotage' }});"
         "Object.defineProperty(Array.prototype, 0, {__proto__: null, set() { throw 'sabotage' }});"
@@ -60,9 +65,17 @@ SABOTAGE = {
         "  Object.defineProperty(type.prototype, 'toJSON', {get: () => undefined});"
     ),
     "global_this": "const self = globalThis; self.globalThis = null; self.undefined = 1;",
-    "own_api": "globalThis.text = globalThis.json = globalThis.console = globalThis.setTimeout = null;",
-    "frozen": "for (const type of [Object, Array, Promise, Function, Error]) { Object.freeze(type); Object.freeze(type.prototype) }",
-    "deleted": "const self = globalThis; for (const name of Object.getOwnPropertyNames(self)) if (!keep.has(name)) delete self[name];",
+    "own_api": (
+        "globalThis.text = globalThis.json = globalThis.console = globalThis.setTimeout = null;"
+    ),
+    "frozen": (
+        "for (const type of [Object, Array, Promise, Function, Error]) { "
+        "Object.freeze(type); Object.freeze(type.prototype) }"
+    ),
+    "deleted": (
+        "const self = globalThis; for (const name of Object.getOwnPropertyNames(self)) "
+        "if (!keep.has(name)) delete self[name];"
+    ),
 }
 
 KEEP = "const keep = new Set(['echo', 'yield_control']); const {text: say} = globalThis;\n"
@@ -152,7 +165,9 @@ async def test_an_answer_is_settled_even_if_promises_are_poisoned(sandbox: Sandb
 async def test_an_answer_never_runs_a_then_of_the_program_in_the_host(sandbox: Sandbox) -> None:
     code = """
         let seen = 0;
-        Object.prototype.then = function (settle) { delete Object.prototype.then; seen++; settle('forged') };
+        Object.prototype.then = function (settle) {
+            delete Object.prototype.then; seen++; settle('forged')
+        };
         const answer = await echo({real: 1});
         return [answer, seen]
     """

@@ -16,7 +16,9 @@ RECURSIONS = {
     "eval": "(function deeper() { return eval('deeper()') })()",
     "new_function": "(function deeper() { return new Function('f', 'return f()')(deeper) })()",
     "to_json": "(o => { o.toJSON = () => JSON.stringify(o); return JSON.stringify(o) })({})",
-    "proxies": "(() => { let p = {}; for (let i = 0; i < 50000; i++) p = new Proxy(p, {}); return p.a })()",
+    "proxies": (
+        "(() => { let p = {}; for (let i = 0; i < 50000; i++) p = new Proxy(p, {}); return p.a })()"
+    ),
     "structured_clone": "structuredClone(nested(50000))",
     "flat": "nested(50000).flat(Infinity)",
     "array_to_text": "String(nested(50000))",
@@ -34,7 +36,10 @@ AMPLE = Limits(timeout_ms=5000)
 
 @pytest.mark.parametrize("expression", RECURSIONS.values(), ids=RECURSIONS.keys())
 async def test_a_program_can_catch_its_own_recursion(sandbox: Sandbox, expression: str) -> None:
-    code = f"{NESTED} try {{ {expression} }} catch (error) {{ return [error instanceof RangeError, error.message] }}"
+    code = (
+        f"{NESTED} try {{ {expression} }} catch (error) {{ return [error instanceof "
+        f"RangeError, error.message] }}"
+    )
     assert await attack(sandbox, code, limits=AMPLE) == completed(
         [True, "Maximum call stack size exceeded"]
     )
@@ -44,7 +49,8 @@ async def test_endless_recursion_that_nobody_catches_fails_the_cell(sandbox: San
     result = await attack(sandbox, "function deeper() { return deeper() + 1 }\nreturn deeper()")
     assert result == {
         "status": "failed",
-        "error": "RangeError: Maximum call stack size exceeded" + "\n    at deeper cell.js:1:28" * 6,
+        "error": "RangeError: Maximum call stack size exceeded"
+        + "\n    at deeper cell.js:1:28" * 6,
         "code": "internal_error",
         "reason": "guest_error",
         "line": 1,
@@ -53,7 +59,10 @@ async def test_endless_recursion_that_nobody_catches_fails_the_cell(sandbox: San
 
 
 async def test_endless_async_recursion_rejects(sandbox: Sandbox) -> None:
-    code = "async function deeper() { await deeper() } try { await deeper() } catch (e) { return e.name }"
+    code = (
+        "async function deeper() { await deeper() } try { await deeper() } catch (e) { "
+        "return e.name }"
+    )
     assert await attack(sandbox, code, limits=AMPLE) == completed("RangeError")
 
 

@@ -115,7 +115,9 @@ async def test_a_backlog_that_grows_from_burst_to_burst_is_capped_as_well(sandbo
 
 async def test_requests_with_huge_payloads_fail_before_any_is_sent(sandbox: Sandbox) -> None:
     recorder = Recorder()
-    code = "const s = 'x'.repeat(1 << 20); await Promise.all(Array.from({length: 100}, () => echo(s)))"
+    code = (
+        "const s = 'x'.repeat(1 << 20); await Promise.all(Array.from({length: 100}, () => echo(s)))"
+    )
     result = await attack(sandbox, code, limits=AMPLE, handler=recorder)
     assert verdict(result) == ("failed", "output_limit_exceeded", "output_limit_exceeded")
     assert "none of them was sent" in str(result["error"])
@@ -151,7 +153,10 @@ async def test_a_failing_cell_takes_its_running_requests_with_it(sandbox: Sandbo
 
 
 async def test_a_flood_of_yields_is_one_wait(sandbox: Sandbox) -> None:
-    code = "const all = []; for (let i = 0; i < 1000; i++) all.push(yield_control()); return (await Promise.all(all)).length"
+    code = (
+        "const all = []; for (let i = 0; i < 1000; i++) all.push(yield_control()); "
+        "return (await Promise.all(all)).length"
+    )
     cell = sandbox.cell(code, limits=AMPLE)
     with anyio.fail_after(BOUND_SECONDS):
         assert type(await cell.run()).__name__ == "Waiting"

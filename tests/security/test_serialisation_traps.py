@@ -1,4 +1,4 @@
-"""Values that fight back while they are turned into JSON: on return, in output, in requests, in errors."""
+"""Values that fight back while they become JSON: on return, in output, requests and errors."""
 
 import pytest
 
@@ -19,9 +19,16 @@ LOOPING = {
         "new Proxy([], {get: (_, key) => key === 'length' ? {valueOf() { for (;;); }} : undefined})"
     ),
     "to_string_tag": "{get [Symbol.toStringTag]() { for (;;); }}",
-    "growing_map": "(m => { const k = {toJSON() { m.set({}, k); return 1 }}; return m.set(1, k) })(new Map())",
-    "growing_set": "(s => { const k = {toJSON() { s.add({toJSON: k.toJSON}); return 1 }}; return s.add(k) })(new Set())",
-    "wide_graph": "(function grow(n) { return n ? (g => [g, g])(grow(n - 1)) : {toJSON: () => 1} })(40)",
+    "growing_map": (
+        "(m => { const k = {toJSON() { m.set({}, k); return 1 }}; return m.set(1, k) })(new Map())"
+    ),
+    "growing_set": (
+        "(s => { const k = {toJSON() { s.add({toJSON: k.toJSON}); return 1 }}; return "
+        "s.add(k) })(new Set())"
+    ),
+    "wide_graph": (
+        "(function grow(n) { return n ? (g => [g, g])(grow(n - 1)) : {toJSON: () => 1} })(40)"
+    ),
 }
 
 THROWING = {

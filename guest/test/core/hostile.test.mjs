@@ -68,11 +68,14 @@ const harmless = {
       "Object", "Promise", "Proxy", "RangeError", "Reflect", "RegExp", "Set", "String", "Symbol", "TypeError", "Uint8Array", "WeakMap",
       "WeakSet", "DOMException", "queueMicrotask", "globalThis", "undefined"]) { try { globalThis[name] = evil } catch {} }`,
   "the functions of Object and Reflect": "replaceAll(Object); replaceAll(Reflect)",
-  "the functions of Array, Number, String, Date and Promise": "for (const C of [Array, Number, String, Date, Promise, ArrayBuffer]) replaceAll(C)",
+  "the functions of Array, Number, String, Date and Promise":
+    "for (const C of [Array, Number, String, Date, Promise, ArrayBuffer]) replaceAll(C)",
   "Array.prototype": "replaceAll(Array.prototype)",
   "Array.prototype's functions with ones that throw": "replaceAll(Array.prototype, explode)",
-  "index setters on Array.prototype": "for (let i = 0; i < 50; i++) defineProperty(Array.prototype, i, { __proto__: null, set: explode, configurable: true })",
-  "index setters on Object.prototype": "for (let i = 0; i < 50; i++) defineProperty(Object.prototype, i, { __proto__: null, set: explode, get: explode, configurable: true })",
+  "index setters on Array.prototype":
+    "for (let i = 0; i < 50; i++) defineProperty(Array.prototype, i, { __proto__: null, set: explode, configurable: true })",
+  "index setters on Object.prototype":
+    "for (let i = 0; i < 50; i++) defineProperty(Object.prototype, i, { __proto__: null, set: explode, get: explode, configurable: true })",
   "Symbol.iterator and the iterators": `
     const iteratorPrototypes = [[].values(), new Map().entries(), new Set().values(), ""[Symbol.iterator]()].map((i) => Object.getPrototypeOf(i));
     iteratorPrototypes.forEach((prototype) => { prototype.next = explode });
@@ -81,24 +84,31 @@ const harmless = {
   "Function.prototype": "replaceAll(Function.prototype)",
   "call, apply and bind": "Function.prototype.call = Function.prototype.apply = Function.prototype.bind = explode",
   "Map.prototype and Set.prototype": "replaceAll(Map.prototype, explode); replaceAll(Set.prototype, explode)",
-  "WeakMap.prototype and WeakSet.prototype": "replaceAll(WeakMap.prototype, explode); replaceAll(WeakSet.prototype, explode)",
+  "WeakMap.prototype and WeakSet.prototype":
+    "replaceAll(WeakMap.prototype, explode); replaceAll(WeakSet.prototype, explode)",
   "String.prototype": "replaceAll(String.prototype, explode)",
-  "Number.prototype, BigInt.prototype and Symbol.prototype": "for (const C of [Number, BigInt, Symbol, Boolean]) replaceAll(C.prototype, explode)",
+  "Number.prototype, BigInt.prototype and Symbol.prototype":
+    "for (const C of [Number, BigInt, Symbol, Boolean]) replaceAll(C.prototype, explode)",
   "RegExp.prototype": "replaceAll(RegExp.prototype, explode)",
   "Date.prototype and the clock": "replaceAll(Date.prototype, explode); Date.now = () => 0; performance.now = () => 0",
   "Error.captureStackTrace": "Error.captureStackTrace = explode",
-  "Error.prepareStackTrace": "Error.prepareStackTrace = explode; defineProperty(Error, 'prepareStackTrace', { __proto__: null, get: explode })",
+  "Error.prepareStackTrace":
+    "Error.prepareStackTrace = explode; defineProperty(Error, 'prepareStackTrace', { __proto__: null, get: explode })",
   "Error.stackTraceLimit with zero": "Error.stackTraceLimit = 0",
   "Error.stackTraceLimit with an object": "Error.stackTraceLimit = { valueOf: explode }",
   "Error.isError": "Error.isError = explode",
   "the functions of Promise": "replaceAll(Promise, explode)",
   "Promise[Symbol.species]": "defineProperty(Promise, Symbol.species, { __proto__: null, get: explode })",
-  "Promise.prototype.then, catch and finally": "Promise.prototype.then = Promise.prototype.catch = Promise.prototype.finally = explode",
+  "Promise.prototype.then, catch and finally":
+    "Promise.prototype.then = Promise.prototype.catch = Promise.prototype.finally = explode",
   "Promise.prototype.constructor with another class": "Promise.prototype.constructor = class Mine {}",
-  "the prototypes of functions": "replaceAll(asyncPrototype, explode); replaceAll(Object.getPrototypeOf(function* () {}), explode)",
-  "typed arrays": "replaceAll(Uint8Array.prototype, explode); replaceAll(Object.getPrototypeOf(Uint8Array.prototype), explode)",
+  "the prototypes of functions":
+    "replaceAll(asyncPrototype, explode); replaceAll(Object.getPrototypeOf(function* () {}), explode)",
+  "typed arrays":
+    "replaceAll(Uint8Array.prototype, explode); replaceAll(Object.getPrototypeOf(Uint8Array.prototype), explode)",
   "Symbol": "replaceAll(Symbol, explode)",
-  "its own globals of no concern": "globalThis.deliver = globalThis.start = globalThis.completed = globalThis.guest = explode",
+  "its own globals of no concern":
+    "globalThis.deliver = globalThis.start = globalThis.completed = globalThis.guest = explode",
 };
 
 const untampered = seenBy(run(""));
@@ -142,19 +152,28 @@ const selfDefeating = {
   "toJSON on Object.prototype": "Object.prototype.toJSON = explode",
   "then on Object.prototype": "Object.prototype.then = explode",
   "then on Object.prototype that never answers": "Object.prototype.then = () => {}",
-  "then on Object.prototype that answers twice": "Object.prototype.then = (resolve, reject) => { resolve(1); resolve(2); reject(3) }",
-  "string tags on Object.prototype": "defineProperty(Object.prototype, Symbol.toStringTag, { __proto__: null, get: explode })",
-  "Promise.prototype's constructor and then": "defineProperty(Promise.prototype, 'constructor', { __proto__: null, get: explode }); Promise.prototype.then = explode",
-  "Promise.prototype's constructor and a then that never answers": "Promise.prototype.constructor = evil; Promise.prototype.then = () => {}",
+  "then on Object.prototype that answers twice":
+    "Object.prototype.then = (resolve, reject) => { resolve(1); resolve(2); reject(3) }",
+  "string tags on Object.prototype":
+    "defineProperty(Object.prototype, Symbol.toStringTag, { __proto__: null, get: explode })",
+  "Promise.prototype's constructor and then":
+    "defineProperty(Promise.prototype, 'constructor', { __proto__: null, get: explode }); Promise.prototype.then = explode",
+  "Promise.prototype's constructor and a then that never answers":
+    "Promise.prototype.constructor = evil; Promise.prototype.then = () => {}",
   "Promise.prototype's constructor and a then that answers twice":
     "Promise.prototype.constructor = evil; Promise.prototype.then = (resolve, reject) => { resolve(1); reject(2); resolve(3) }",
   "Error.prototype": "replaceAll(Error.prototype, explode)",
-  "name and message of all errors": "for (const key of ['name', 'message', 'stack']) defineProperty(Error.prototype, key, { __proto__: null, get: explode, set: explode })",
+  "name and message of all errors":
+    "for (const key of ['name', 'message', 'stack']) defineProperty(Error.prototype, key, { __proto__: null, get: explode, set: explode })",
   "the prototype of Object.prototype's own functions": "replaceAll(Object.prototype, explode)",
-  "the prototype of an array": "Object.setPrototypeOf(Array.prototype, new Proxy({}, { get: explode, set: explode, has: explode }))",
-  "the prototype of a function": "Object.setPrototypeOf(Function.prototype, new Proxy({}, { get: explode, has: explode }))",
-  "the prototype of the global object": "try { Object.setPrototypeOf(globalThis, new Proxy({}, { get: explode, has: explode })) } catch {}",
-  "all of that": "for (const C of [Array, Object, Function, Promise, Map, Set, String, Error, Date]) { replaceAll(C.prototype, explode); replaceAll(C, explode) }",
+  "the prototype of an array":
+    "Object.setPrototypeOf(Array.prototype, new Proxy({}, { get: explode, set: explode, has: explode }))",
+  "the prototype of a function":
+    "Object.setPrototypeOf(Function.prototype, new Proxy({}, { get: explode, has: explode }))",
+  "the prototype of the global object":
+    "try { Object.setPrototypeOf(globalThis, new Proxy({}, { get: explode, has: explode })) } catch {}",
+  "all of that":
+    "for (const C of [Array, Object, Function, Promise, Map, Set, String, Error, Date]) { replaceAll(C.prototype, explode); replaceAll(C, explode) }",
 };
 
 for (const [what, tampering] of Object.entries(selfDefeating)) {

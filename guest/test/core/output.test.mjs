@@ -79,7 +79,10 @@ test("json writes undefined as null", () => {
 const lines = {
   "no arguments give an empty line": ["", ""],
   "arguments are separated by spaces": ["'a', 1, { b: 2 }, [3], undefined, null", 'a 1 {"b":2} [3] undefined null'],
-  "%s, %d, %i, %f, %j, %o and %O take one argument each": ["'%s %d %i %f %j %o %O', 'a', 1, 2, 0.5, { b: 1 }, [2], {}", 'a 1 2 0.5 {"b":1} [2] {}'],
+  "%s, %d, %i, %f, %j, %o and %O take one argument each": [
+    "'%s %d %i %f %j %o %O', 'a', 1, 2, 0.5, { b: 1 }, [2], {}",
+    'a 1 2 0.5 {"b":1} [2] {}',
+  ],
   "%c swallows its style": ["'%cRed%c plain', 'color: red', '', 1", "Red plain 1"],
   "%% is a percent sign when there are arguments": ["'100%% of %s', 'x'", "100% of x"],
   "a template alone is left as it is": ["'100%% %s %c'", "100%% %s %c"],

@@ -94,9 +94,18 @@ const thrown = {
   "a function": ["throw function f() {}", "thrown: [Function f]"],
   "lone surrogates": ["throw new Error('\\ud800')", "Error: \ufffd"],
   "an object that cannot be shown": ["throw { get a() { throw 1 } }", "thrown: a value that cannot be shown"],
-  "an object whose tag cannot be read": ["throw { get [Symbol.toStringTag]() { throw 1 } }", "thrown: a value that cannot be shown"],
-  "a revoked proxy": ["const { proxy, revoke } = Proxy.revocable({}, {}); revoke(); throw proxy", "thrown: a value that cannot be shown"],
-  "a proxy that throws itself": ["const p = new Proxy({}, { get() { throw p } }); throw p", "thrown: a value that cannot be shown"],
+  "an object whose tag cannot be read": [
+    "throw { get [Symbol.toStringTag]() { throw 1 } }",
+    "thrown: a value that cannot be shown",
+  ],
+  "a revoked proxy": [
+    "const { proxy, revoke } = Proxy.revocable({}, {}); revoke(); throw proxy",
+    "thrown: a value that cannot be shown",
+  ],
+  "a proxy that throws itself": [
+    "const p = new Proxy({}, { get() { throw p } }); throw p",
+    "thrown: a value that cannot be shown",
+  ],
   "an error whose properties throw": [
     "const e = new Error('m'); for (const k of ['name', 'message', 'stack']) Object.defineProperty(e, k, { get() { throw e } }); throw e",
     "",

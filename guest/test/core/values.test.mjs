@@ -13,18 +13,30 @@ const mapping = {
   "finite numbers are themselves": ["[1, -1.5, 1e21, 5e-324, 2 ** 53]", "[1,-1.5,1e+21,5e-324,9007199254740992]"],
   "NaN and the infinities are null": ["[NaN, Infinity, -Infinity]", "[null,null,null]"],
   "negative zero is zero": ["[-0]", "[0]"],
-  "strings are themselves": [String.raw`["", "ü 😀", "\"\\\n\u0000\u2028"]`, JSON.stringify(["", "ü 😀", '"\\\n\u0000\u2028'])],
+  "strings are themselves": [
+    String.raw`["", "ü 😀", "\"\\\n\u0000\u2028"]`,
+    JSON.stringify(["", "ü 😀", '"\\\n\u0000\u2028']),
+  ],
   "lone surrogates become the replacement character": [String.raw`["a\ud800b", "\udc00"]`, '["a\ufffdb","\ufffd"]'],
   "lone surrogates in names become the replacement character": [String.raw`({ "\ud800": 1 })`, '{"\ufffd":1}'],
   "surrogate pairs are left whole": [String.raw`"\ud83d\ude00"`, '"😀"'],
 
   "a BigInt is text": ["12345678901234567890n", '"12345678901234567890"'],
-  "a BigInt is text at any depth": ["({ a: [{ b: -1n }], c: new Map([['d', 2n]]), e: new Set([3n]) })", '{"a":[{"b":"-1"}],"c":{"d":"2"},"e":["3"]}'],
+  "a BigInt is text at any depth": [
+    "({ a: [{ b: -1n }], c: new Map([['d', 2n]]), e: new Set([3n]) })",
+    '{"a":[{"b":"-1"}],"c":{"d":"2"},"e":["3"]}',
+  ],
   "a named function is a marker": ["function find() {}", '"[Function find]"'],
   "a function without a name is a marker": ["[() => 1]", '["[Function]"]'],
   "classes and methods are markers": ["({ A: class A {}, m() {} })", '{"A":"[Function A]","m":"[Function m]"}'],
-  "a function whose name is no text is a marker": ["Object.defineProperty(function f() {}, 'name', { value: 1 })", '"[Function]"'],
-  "a symbol is its description": ["[Symbol('s'), Symbol(), Symbol.iterator]", '["Symbol(s)","Symbol()","Symbol(Symbol.iterator)"]'],
+  "a function whose name is no text is a marker": [
+    "Object.defineProperty(function f() {}, 'name', { value: 1 })",
+    '"[Function]"',
+  ],
+  "a symbol is its description": [
+    "[Symbol('s'), Symbol(), Symbol.iterator]",
+    '["Symbol(s)","Symbol()","Symbol(Symbol.iterator)"]',
+  ],
 
   "undefined in an object leaves the property out": ["({ a: undefined, b: 1 })", '{"b":1}'],
   "undefined in an array is null": ["[undefined, 1]", "[null,1]"],
@@ -35,7 +47,10 @@ const mapping = {
   "an empty object without a prototype is an object": ["Object.create(null)", "{}"],
   "an empty object is an object": ["[{}, new (class A {})()]", "[{},{}]"],
   "an instance shows its own properties": ["new (class A { a = 1; #b = 2; get c() { return 3; } })()", '{"a":1}'],
-  "a property called __proto__ is a property": ['JSON.parse(\'{"__proto__":{"a":1},"b":2}\')', '{"__proto__":{"a":1},"b":2}'],
+  "a property called __proto__ is a property": [
+    'JSON.parse(\'{"__proto__":{"a":1},"b":2}\')',
+    '{"__proto__":{"a":1},"b":2}',
+  ],
   "symbol keys are left out": ["({ [Symbol('s')]: 1, a: 2 })", '{"a":2}'],
   "hidden properties are left out": ["Object.defineProperty({ a: 1 }, 'b', { value: 2 })", '{"a":1}'],
   "inherited properties are left out": ["Object.create({ a: 1 }, { b: { value: 2, enumerable: true } })", '{"b":2}'],
@@ -43,33 +58,63 @@ const mapping = {
   "getters give their value": ["({ get a() { return 1; } })", '{"a":1}'],
   "the arguments of a function are an object": ["(function () { return arguments; })(1, 2)", '{"0":1,"1":2}'],
 
-  "a cycle is marked in place": ["(() => { const a = { b: [1] }; a.b[1] = a; a.self = a; return a; })()", '{"b":[1,"[Circular]"],"self":"[Circular]"}'],
+  "a cycle is marked in place": [
+    "(() => { const a = { b: [1] }; a.b[1] = a; a.self = a; return a; })()",
+    '{"b":[1,"[Circular]"],"self":"[Circular]"}',
+  ],
   "a cycle through a map and a set is marked in place": [
     "(() => { const m = new Map(), s = new Set([m]); m.set('s', s); return m; })()",
     '{"s":["[Circular]"]}',
   ],
-  "a value that occurs twice without a cycle is written twice": ["(() => { const a = { x: 1 }; return { b: a, c: [a, a] }; })()", '{"b":{"x":1},"c":[{"x":1},{"x":1}]}'],
+  "a value that occurs twice without a cycle is written twice": [
+    "(() => { const a = { x: 1 }; return { b: a, c: [a, a] }; })()",
+    '{"b":{"x":1},"c":[{"x":1},{"x":1}]}',
+  ],
 
-  "a map with text keys is an object": ["new Map([['b', 1], ['a', { c: undefined }], ['u', undefined]])", '{"b":1,"a":{},"u":null}'],
+  "a map with text keys is an object": [
+    "new Map([['b', 1], ['a', { c: undefined }], ['u', undefined]])",
+    '{"b":1,"a":{},"u":null}',
+  ],
   "an empty map is an object": ["new Map()", "{}"],
-  "a map with any other key is a list of pairs": ["new Map([['a', 1], [2, 'b'], [{ k: 1 }, null], [undefined, undefined]])", '[["a",1],[2,"b"],[{"k":1},null],[null,null]]'],
+  "a map with any other key is a list of pairs": [
+    "new Map([['a', 1], [2, 'b'], [{ k: 1 }, null], [undefined, undefined]])",
+    '[["a",1],[2,"b"],[{"k":1},null],[null,null]]',
+  ],
   "a map of one's own class is a map": ["new (class Bag extends Map {})([['a', 1]])", '{"a":1}'],
   "a set is an array": ["new Set([1, 'a', undefined, [2]])", '[1,"a",null,[2]]'],
   "an empty set is an array": ["new Set()", "[]"],
-  "a date is ISO text": ["[new Date(0), new (class Day extends Date {})(1e12)]", '["1970-01-01T00:00:00.000Z","2001-09-09T01:46:40.000Z"]'],
+  "a date is ISO text": [
+    "[new Date(0), new (class Day extends Date {})(1e12)]",
+    '["1970-01-01T00:00:00.000Z","2001-09-09T01:46:40.000Z"]',
+  ],
   "an invalid date is null": ["({ at: new Date(NaN) })", '{"at":null}'],
   "a regular expression is its source": ["[/a\\/b/gi]", JSON.stringify(["/a\\/b/gi"])],
 
-  "an error is name and message": ["[new Error('a'), new TypeError('b', { cause: 1 })]", '[{"name":"Error","message":"a"},{"name":"TypeError","message":"b"}]'],
+  "an error is name and message": [
+    "[new Error('a'), new TypeError('b', { cause: 1 })]",
+    '[{"name":"Error","message":"a"},{"name":"TypeError","message":"b"}]',
+  ],
   "an error of one's own class is name and message": [
     "new (class HttpError extends Error { name = 'HttpError'; status = 404; })('gone')",
     '{"name":"HttpError","message":"gone"}',
   ],
-  "an aggregate error is name and message": ["new AggregateError([new Error('x')], 'all')", '{"name":"AggregateError","message":"all"}'],
-  "a DOMException is name and message": ["new DOMException('no', 'AbortError')", '{"name":"AbortError","message":"no"}'],
-  "an error whose name and message are no text has empty ones": ["Object.assign(new Error(), { name: 1, message: {} })", '{"name":"","message":""}'],
+  "an aggregate error is name and message": [
+    "new AggregateError([new Error('x')], 'all')",
+    '{"name":"AggregateError","message":"all"}',
+  ],
+  "a DOMException is name and message": [
+    "new DOMException('no', 'AbortError')",
+    '{"name":"AbortError","message":"no"}',
+  ],
+  "an error whose name and message are no text has empty ones": [
+    "Object.assign(new Error(), { name: 1, message: {} })",
+    '{"name":"","message":""}',
+  ],
 
-  "typed arrays tell their type and length": ["[new Uint8Array(3), new Float64Array(2), new BigInt64Array(1)]", '["[Uint8Array(3)]","[Float64Array(2)]","[BigInt64Array(1)]"]'],
+  "typed arrays tell their type and length": [
+    "[new Uint8Array(3), new Float64Array(2), new BigInt64Array(1)]",
+    '["[Uint8Array(3)]","[Float64Array(2)]","[BigInt64Array(1)]"]',
+  ],
   "an ArrayBuffer tells its size": ["new ArrayBuffer(8)", '"[ArrayBuffer(8)]"'],
   "a DataView tells its size": ["new DataView(new ArrayBuffer(8), 2)", '"[DataView(6)]"'],
   "views of a detached buffer are empty": [
@@ -80,8 +125,14 @@ const mapping = {
     "[Promise.resolve(1), new WeakMap(), new WeakSet(), new WeakRef({}), [].values(), new Map().keys()]",
     '["[Promise]","[WeakMap]","[WeakSet]","[WeakRef]","[Array Iterator]","[Map Iterator]"]',
   ],
-  "generators tell what they are": ["[(function* () {})(), (async function* () {})()]", '["[Generator]","[AsyncGenerator]"]'],
-  "boxed primitives are their value": ["[new Number(1), new String('s'), new Boolean(false), Object(2n), new Number(NaN)]", '[1,"s",false,"2",null]'],
+  "generators tell what they are": [
+    "[(function* () {})(), (async function* () {})()]",
+    '["[Generator]","[AsyncGenerator]"]',
+  ],
+  "boxed primitives are their value": [
+    "[new Number(1), new String('s'), new Boolean(false), Object(2n), new Number(NaN)]",
+    '[1,"s",false,"2",null]',
+  ],
   "a boxed symbol tells what it is": ["Object(Symbol('s'))", '"[Symbol]"'],
   "a URL is its text": ["({ at: new URL('https://h/p?q=1') })", '{"at":"https://h/p?q=1"}'],
   "URLSearchParams are their text": ["[new URLSearchParams('a=1&b=%20')]", '["a=1&b=+"]'],
@@ -92,7 +143,10 @@ const mapping = {
   "toJSON that is no function is a property": ["({ toJSON: 1 })", '{"toJSON":1}'],
   "toJSON gets its object as this": ["({ n: 2, toJSON() { return this.n; } })", "2"],
 
-  "a proxy of an object is read through its traps": ["new Proxy({ a: 1 }, { get: (target, key) => (key === 'a' ? 2 : target[key]) })", '{"a":2}'],
+  "a proxy of an object is read through its traps": [
+    "new Proxy({ a: 1 }, { get: (target, key) => (key === 'a' ? 2 : target[key]) })",
+    '{"a":2}',
+  ],
   "a proxy of an array is an array": ["new Proxy([1, 2], {})", "[1,2]"],
   "what only claims to be a map is an object": ["({ __proto__: Map.prototype, a: 1 })", '{"a":1}'],
   "what only claims to be a number is an object": ["({ [Symbol.toStringTag]: 'Number', a: 1 })", '{"a":1}'],

@@ -126,7 +126,6 @@ async def _examine_workers(sandbox: Sandbox, health: SandboxHealth) -> None:
     try:
         report = await sandbox.check()
     except SandboxError as error:
-        # Not raised on: the sandbox would wrap it in a group of exceptions.
         health.problems.append(str(error))
         return
     health.worker_start_ms = (time.monotonic() - started) * 1000

@@ -28,7 +28,9 @@ function createConsole(text) {
     },
   };
   // Programs log in many ways; each becomes text, none may fail for want of a method.
-  const speaking = ["log", "info", "warn", "error", "debug", "trace", "dir", "dirxml", "table", "group", "groupCollapsed"];
+  const speaking = [
+    "log", "info", "warn", "error", "debug", "trace", "dir", "dirxml", "table", "group", "groupCollapsed",
+  ];
   const silent = ["groupEnd", "time", "timeEnd", "timeLog", "count", "countReset", "clear"];
   for (let index = 0; index < speaking.length; index++) console[speaking[index]] = log;
   for (let index = 0; index < silent.length; index++) console[silent[index]] = () => {};
@@ -50,7 +52,7 @@ function format(values) {
       const kind = template[index] === "%" ? template[index + 1] : undefined;
       if (kind === "%") filled += "%";
       else if (kind === "c" && next < values.length) next++;
-      else if (kind !== undefined && next < values.length && isPlaceholder(kind)) filled += toTextOrNote(values[next++]);
+      else if (next < values.length && isPlaceholder(kind)) filled += toTextOrNote(values[next++]);
       else {
         filled += template[index];
         continue;

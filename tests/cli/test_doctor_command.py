@@ -11,7 +11,7 @@ import nacre
 from nacre.cli.main import main
 from nacre.sandbox.hardening import HardeningReport, Measure
 from nacre.sandbox.sandbox import Sandbox, SandboxReport
-from nacre.sandbox.wasm_runtime import WasmError
+from nacre.sandbox.worker.wasm_runtime import WasmError
 from tests.cli.nacre_process import run_nacre
 
 

@@ -1,5 +1,5 @@
 /**
- * Cells in Node: the image is built in memory and driven the way `nacre.sandbox.vm` drives it, through handles, under
+ * Cells in Node: the image is built in memory and driven the way `nacre.sandbox.worker.vm` drives it, through handles, under
  * a clock that stands still until a test moves it.
  */
 import { readFile } from "node:fs/promises";

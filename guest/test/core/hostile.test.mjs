@@ -87,6 +87,8 @@ const harmless = {
   "WeakMap.prototype and WeakSet.prototype":
     "replaceAll(WeakMap.prototype, explode); replaceAll(WeakSet.prototype, explode)",
   "String.prototype": "replaceAll(String.prototype, explode)",
+  // QuickJS calls it for every template literal with a value in it.
+  "String.prototype.concat": "String.prototype.concat = () => 'forged'",
   "Number.prototype, BigInt.prototype and Symbol.prototype":
     "for (const C of [Number, BigInt, Symbol, Boolean]) replaceAll(C.prototype, explode)",
   "RegExp.prototype": "replaceAll(RegExp.prototype, explode)",
@@ -240,7 +242,7 @@ test("an error from the host carries only its data, whatever the program put on 
 });
 
 test("what one program broke is whole in the next VM", () => {
-  const tampering = Object.entries(harmless).map(([, source]) => `try { (() => { ${source} })() } catch {}`).join(";\n");
+  const tampering = Object.values(harmless).map((source) => `try { (() => { ${source} })() } catch {}`).join(";\n");
   startCell(`${TOOLS} ${tampering}`);
   assert.deepEqual(seenBy(run("")), untampered);
 });

@@ -14,11 +14,11 @@ from nacre.errors import SandboxError
 from nacre.json_types import JsonObject
 from nacre.sandbox.hardening import Measure
 from nacre.sandbox.module_cache import (
-    _default_directory as default_cache_directory,  # pyright: ignore[reportPrivateUsage]
+    default_directory as default_cache_directory,
 )
 from nacre.sandbox.results import Completed, Failed
 from nacre.sandbox.sandbox import Sandbox, SandboxOptions, SandboxReport
-from nacre.sandbox.wasm_runtime import WasmError, library_path
+from nacre.sandbox.worker.wasm_runtime import WasmError, library_path
 
 _PROGRAMS: tuple[tuple[Language, str], ...] = (
     ("javascript", "return 1 + 1"),

@@ -9,6 +9,7 @@ worker is free. The budget counts bursts and waits, not the time in the queue fo
 suspending.
 """
 
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -24,6 +25,7 @@ from nacre.config.code_mode import Language
 from nacre.errors import CellStateError, SandboxError, WorkerProtocolError
 from nacre.ids import RunId, new_run_id
 from nacre.json_types import JsonValue, NotJsonError, decode_json
+from nacre.sandbox.byte_columns import ByteColumns
 from nacre.sandbox.cell_vm import CellVm, OverranBudget, SnapshotTooLarge, VmHome
 from nacre.sandbox.failures import MapPosition, failed_from, failed_from_worker
 from nacre.sandbox.host_requests import HostRequest, HostRequestHandler, HostRequests
@@ -40,6 +42,8 @@ from nacre.sandbox.results import (
 )
 from nacre.sandbox.transforms import TypeScriptTransforms
 from nacre.sandbox.worker_protocol import Command, Event, Frame
+
+logger = logging.getLogger(__name__)
 
 # Reading a larger value on the event loop would hold up everybody else.
 _BIG_VALUE_BYTES: Final = 1 << 18
@@ -205,6 +209,10 @@ class Cell:
             result = failed_from(error)
         except _NotJavaScript as refusal:
             result = refusal.failed
+        except Exception as error:
+            # The top of a hostile program: whatever it found is our fault, and ends here.
+            logger.exception("a cell ran into a fault of the sandbox")
+            result = Failed(error=f"the sandbox has a fault: {error!r}", reason="internal_error")
         if isinstance(result, Failed):
             self._requests.cancel()
             # A worker that still holds the VM of a failed cell is stuck or not to be trusted.
@@ -250,6 +258,7 @@ class Cell:
 
     async def _start(self) -> Frame:
         code = self._program.code.encode(errors="replace")
+        self._map_position = ByteColumns(code).position
         if self._program.language == "typescript":
             code = await self._to_javascript(code)
         await self._vm.enter({})
@@ -294,7 +303,9 @@ class Cell:
         )
         if isinstance(transformed, Failed):
             raise _NotJavaScript(transformed)
-        javascript, self._map_position = transformed
+        javascript, positions = transformed
+        if positions is not None:
+            self._map_position = positions
         return javascript
 
     # Waiting.

@@ -17,7 +17,7 @@ from nacre.sandbox.results import Failed, Position, Reason
 
 # Where in the program: the frames of the guest's own code say nothing to a model.
 _FRAME = re.compile(
-    r"^\s*at (?:(?P<name>.*) \()?cell\.[jt]s:(?P<line>\d+):(?P<column>\d+)\)?$", re.M
+    r"^\s*at (?:(?P<name>.*) \()?cell\.[jt]s:(?P<line>\d{1,9}):(?P<column>\d{1,9})\)?$", re.M
 )
 _MAX_FRAMES: Final = 6
 _REASONS: Final = frozenset[str](get_args(Reason))

@@ -21,7 +21,7 @@ from nacre.errors import RuntimeUnavailableError
 from nacre.sandbox.hardening import SeccompUnavailableError, compile_filter, filter_cache_key
 from nacre.sandbox.image import Image, ImageKind, load_image
 from nacre.sandbox.module_cache import ModuleCache
-from nacre.sandbox.wasm_runtime import WasmError, library_path
+from nacre.sandbox.worker.wasm_runtime import WasmError, library_path
 from nacre.sandbox.worker_process import WorkerProcess, python_command, spawn_worker
 
 logger = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class Launcher:
         }
         try:
             done = subprocess.run(
-                python_command("nacre.sandbox.compile_main", settings),
+                python_command("nacre.sandbox.worker.compile_image", settings),
                 env={},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

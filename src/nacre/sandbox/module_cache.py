@@ -169,7 +169,7 @@ class ModuleCache:
         if self._fallback is not None:
             return self._fall_back(f"{self._fallback} is gone")
         try:
-            return _prepare_directory(self._wanted or _default_directory().absolute())
+            return _prepare_directory(self._wanted or default_directory().absolute())
         except (OSError, RuntimeError, _NotTrustedError) as error:
             return self._fall_back(str(error))
 
@@ -213,7 +213,7 @@ class _Record:
         return json.dumps(fields).encode() + b"\n"
 
 
-def _default_directory() -> Path:
+def default_directory() -> Path:
     """Raises RuntimeError if one is needed in the home directory and there is none."""
     if named := os.environ.get("NACRE_CACHE_DIR"):
         return Path(named)

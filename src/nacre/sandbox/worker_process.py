@@ -63,7 +63,7 @@ def spawn_worker(
     try:
         ours.setblocking(False)
         command = python_command(
-            "nacre.sandbox.worker_main", {**settings, "socket": theirs.fileno()}
+            "nacre.sandbox.worker.main", {**settings, "socket": theirs.fileno()}
         )
         process = subprocess.Popen(
             command,

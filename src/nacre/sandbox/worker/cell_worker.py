@@ -6,10 +6,10 @@ from typing import Final, NoReturn
 
 import zstandard
 
-from nacre.sandbox.guest_burst import Burst, BurstFailure, run_guest
-from nacre.sandbox.vm import Vm, VmFactory
-from nacre.sandbox.wasm_runtime import WasmError
-from nacre.sandbox.worker_connection import WorkerConnection
+from nacre.sandbox.worker.connection import WorkerConnection
+from nacre.sandbox.worker.guest_burst import Burst, BurstFailure, run_guest
+from nacre.sandbox.worker.vm import Vm, VmFactory
+from nacre.sandbox.worker.wasm_runtime import WasmError
 from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame, encode_raw_frame
 
 _COMPRESSION_LEVEL: Final = 3

@@ -11,15 +11,15 @@ import sys
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol
 
-from nacre.sandbox.cell_worker import CellWorker
 from nacre.sandbox.hardening import harden, open_descriptors
-from nacre.sandbox.host_calls import HostCalls
 from nacre.sandbox.image import Image
-from nacre.sandbox.transform_worker import TransformWorker
-from nacre.sandbox.typescript import TypeScriptTransformer
-from nacre.sandbox.vm import VmFactory
-from nacre.sandbox.wasm_runtime import MAX_WASM_STACK_BYTES, Runtime
-from nacre.sandbox.worker_connection import WorkerConnection
+from nacre.sandbox.worker.cell_worker import CellWorker
+from nacre.sandbox.worker.connection import WorkerConnection
+from nacre.sandbox.worker.host_calls import HostCalls
+from nacre.sandbox.worker.transform_worker import TransformWorker
+from nacre.sandbox.worker.typescript import TypeScriptTransformer
+from nacre.sandbox.worker.vm import VmFactory
+from nacre.sandbox.worker.wasm_runtime import MAX_WASM_STACK_BYTES, Runtime
 from nacre.sandbox.worker_protocol import Event, encode_frame
 
 # What the interpreter and the engine themselves take, on top of the largest memory of a guest.

@@ -8,7 +8,7 @@ import ctypes
 import struct
 from typing import Final
 
-from nacre.sandbox.wasm_runtime import Instance
+from nacre.sandbox.worker.wasm_runtime import Instance
 
 PAGE_BYTES: Final = 4096
 # Compared first in big steps: most of an image is never touched.

@@ -9,10 +9,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from nacre.sandbox.host_calls import GuestListener, HostCalls
 from nacre.sandbox.image import Image
-from nacre.sandbox.memory_pages import BaseMemory
-from nacre.sandbox.wasm_runtime import Instance, Runtime
+from nacre.sandbox.worker.host_calls import GuestListener, HostCalls
+from nacre.sandbox.worker.memory_pages import BaseMemory
+from nacre.sandbox.worker.wasm_runtime import Instance, Runtime
 
 # JSValue's tag is in its upper half; 6 is the exception tag of QuickJS's NaN boxing.
 _EXCEPTION_TAG: Final = 6

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
-from nacre.sandbox.host_calls import MODULES_DISABLED
-from nacre.sandbox.vm import GuestError, OutOfMemory, Vm
-from nacre.sandbox.wasm_runtime import StopGuest, WasmTrap
+from nacre.sandbox.worker.host_calls import MODULES_DISABLED
+from nacre.sandbox.worker.vm import GuestError, OutOfMemory, Vm
+from nacre.sandbox.worker.wasm_runtime import StopGuest, WasmTrap
 from nacre.sandbox.worker_protocol import Event, encode_frame
 
 # An item of output costs the host more than its text.
@@ -21,7 +21,7 @@ _OUTPUT_ITEM_BYTES: Final = 16
 # What the requests of one burst may carry together.
 _MAX_REQUEST_BYTES: Final = 16 << 20
 _ENDS_WITH_IMPORT = re.compile(r"(?:^|[\s;{}()])import\s*$")
-_STACK_POSITION = re.compile(r"at (?:.* \()?(cell\.[jt]s):(\d+):(\d+)\)?")
+_STACK_POSITION = re.compile(r"at (?:.* \()?(cell\.[jt]s):(\d{1,9}):(\d{1,9})\)?")
 
 
 class BurstFailure:

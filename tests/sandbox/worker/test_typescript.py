@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from nacre.sandbox.guest_burst import Burst, BurstFailure, run_guest
-from nacre.sandbox.host_calls import MODULES_DISABLED, HostCalls
 from nacre.sandbox.image import ImageKind, load_image
 from nacre.sandbox.source_map import MAX_MAPPINGS_LENGTH, PositionMap
-from nacre.sandbox.typescript import Transformed, TransformRefused, TypeScriptTransformer
-from nacre.sandbox.vm import VmFactory
-from nacre.sandbox.wasm_runtime import Runtime, StopGuest, WasmTrap, library_path
+from nacre.sandbox.worker.guest_burst import Burst, BurstFailure, run_guest
+from nacre.sandbox.worker.host_calls import MODULES_DISABLED, HostCalls
+from nacre.sandbox.worker.typescript import Transformed, TransformRefused, TypeScriptTransformer
+from nacre.sandbox.worker.vm import VmFactory
+from nacre.sandbox.worker.wasm_runtime import Runtime, StopGuest, WasmTrap, library_path
 
-CORPUS = Path(__file__).parents[2] / "guest" / "bakeoff"
+CORPUS = Path(__file__).parents[3] / "guest" / "bakeoff"
 # The main thread's stack has 8 MiB; a worker can have more.
 MAX_STACK_BYTES = 4 << 20
 MEMORY_LIMIT_BYTES = 64 << 20

@@ -3,9 +3,9 @@
 import time
 from typing import NoReturn
 
-from nacre.sandbox.typescript import TransformRefused, TypeScriptTransformer
-from nacre.sandbox.wasm_runtime import WasmTrap
-from nacre.sandbox.worker_connection import WorkerConnection
+from nacre.sandbox.worker.connection import WorkerConnection
+from nacre.sandbox.worker.typescript import TransformRefused, TypeScriptTransformer
+from nacre.sandbox.worker.wasm_runtime import WasmTrap
 from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
 
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from nacre.sandbox.host_calls import MODULES_DISABLED
 from nacre.sandbox.source_map import MAX_MAPPINGS_LENGTH, decode_segment, encode_segment
-from nacre.sandbox.wasm_runtime import HostFunction, Imports, Instance, Runtime, WasmTrap
+from nacre.sandbox.worker.host_calls import MODULES_DISABLED
+from nacre.sandbox.worker.wasm_runtime import HostFunction, Imports, Instance, Runtime, WasmTrap
 
 # A program is the body of an async function. The first line is ours alone, so columns stay.
 _HEAD: Final = b"(async()=>{\n"

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from nacre.sandbox.image import load_image
-from nacre.sandbox.wasm_runtime import Runtime
+from nacre.sandbox.worker.wasm_runtime import Runtime
 
 
 def main(settings_json: str) -> None:

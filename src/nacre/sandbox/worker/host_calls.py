@@ -8,12 +8,12 @@ import os
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from nacre.sandbox.wasm_runtime import Imports, Runtime
+from nacre.sandbox.worker.wasm_runtime import Imports, Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nacre.sandbox.vm import Vm
+    from nacre.sandbox.worker.vm import Vm
 
 _WASI = "wasi_snapshot_preview1"
 _WASI_BAD_DESCRIPTOR = 8

@@ -1,0 +1,1 @@
+"""What runs inside worker processes: the engine, hostile programs, and nothing of the supervisor."""

@@ -10,7 +10,7 @@ const HOST_EXPORTS = [
   "__stack_pointer",
   "JS_Eval2",
   "qjs_call",
-  "qjs_dup_value",
+  "qjs_compute_memory_usage",
   "qjs_execute_pending_job",
   "qjs_free_cstring",
   "qjs_free_value",

@@ -9,7 +9,7 @@ export const IMAGES = {
   cell: {
     entryPoint: "../src/index.js",
     name: "nacre-guest.js",
-    hostFunctions: ["completed", "failed", "output", "pause", "random", "request"],
+    hostFunctions: ["completed", "failed", "output", "pause", "random", "request", "timers"],
     entries: ["defineFunctions", "deliver", "describeFailure", "fireTimer", "start", "untilNextTimer"],
   },
 };

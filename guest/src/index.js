@@ -15,7 +15,7 @@ import { installWebApis } from "./web/index.js";
 export function install(global, host) {
   installWebApis(global, { randomBytes: host.random });
   installOutput(global, host.output);
-  const { untilNextTimer, fireTimer } = installTimers(global);
+  const { untilNextTimer, fireTimer } = installTimers(global, host.timers);
   const { request, yieldControl, deliver } = createRequests(host.request, host.pause);
   define(global, "yield_control", yieldControl);
   define(global, "require", (name) => {

@@ -9,10 +9,10 @@ import { define } from "./output.js";
 const MAX_TIMERS = 10_000;
 const MAX_DELAY_MS = 2_147_483_647;
 
-/** Define the timer functions on `global` and give the host its two entries. */
-export function installTimers(global) {
+/** Define the timer functions on `global` and give the host its two entries; `announce` tells it of a first timer. */
+export function installTimers(global, announce) {
   const timers = { __proto__: null };
-  // The same timers by due time, linked through `previous` and `next`; of two with one due time, the older is first.
+  // The same timers by due time, linked through `previous` and `next`; equal ones in the order they were queued.
   const line = { __proto__: null, first: undefined, last: undefined };
   let count = 0;
   let lastId = 0;
@@ -23,6 +23,7 @@ export function installTimers(global) {
     const id = ++lastId;
     timers[id] = { __proto__: null, id, callback, args, due: 0, repeatEveryMs, previous: undefined, next: undefined };
     queue(timers[id], delay);
+    if (count === 0) announce();
     count++;
     return id;
   }

@@ -8,7 +8,7 @@ import pytest
 
 from nacre.sandbox import Sandbox, SandboxOptions
 from nacre.sandbox.worker_process import WorkerProcess
-from nacre.sandbox.worker_protocol import Command
+from nacre.sandbox.worker_protocol import Command, Event, Frame
 from tests.security.attacks import nothing_left_behind
 
 
@@ -50,3 +50,19 @@ def when_sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[Command], anyio.Even
 
     monkeypatch.setattr(WorkerProcess, "send", watched_send)
     return lambda command: events.setdefault(command, anyio.Event())
+
+
+@pytest.fixture
+def when_started(monkeypatch: pytest.MonkeyPatch) -> anyio.Event:
+    """An event that is set as soon as a worker has said that it started a program."""
+    event = WorkerProcess.event
+    started = anyio.Event()
+
+    async def watched_event(worker: WorkerProcess) -> Frame:
+        frame = await event(worker)
+        if frame.kind == Event.STARTED:
+            started.set()
+        return frame
+
+    monkeypatch.setattr(WorkerProcess, "event", watched_event)
+    return started

@@ -17,7 +17,7 @@ from nacre.sandbox.worker_protocol import Event, encode_frame
 _SCRIPT = """
 import json, socket, struct, sys
 connection = socket.socket(fileno=int(sys.argv[1]))
-ready, *answers = map(bytes.fromhex, json.loads(sys.stdin.read()))
+ready, started, *answers = map(bytes.fromhex, json.loads(sys.stdin.read()))
 connection.sendall(ready)
 header = struct.Struct("<BII")
 received = bytearray()
@@ -33,6 +33,9 @@ def take(size):
 while True:
     kind, fields, tail = header.unpack(take(header.size))
     take(fields + tail)
+    # START and RESTORE are acknowledged first, as a sound worker does.
+    if kind in (1, 2):
+        connection.sendall(started)
     connection.sendall(answers.pop(0) if len(answers) > 1 else answers[0])
 """
 
@@ -53,6 +56,7 @@ def forge_first_worker(monkeypatch: pytest.MonkeyPatch, answers: Sequence[bytes]
 
 def _start(answers: Sequence[bytes]) -> WorkerProcess:
     ready = encode_frame(Event.READY, {"hardening": {}})
+    started = encode_frame(Event.STARTED, {})
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(
@@ -62,6 +66,6 @@ def _start(answers: Sequence[bytes]) -> WorkerProcess:
         )
     assert process.stdin is not None
     with process.stdin as script:
-        script.write(json.dumps([data.hex() for data in (ready, *answers)]).encode())
+        script.write(json.dumps([data.hex() for data in (ready, started, *answers)]).encode())
     ours.setblocking(False)
     return WorkerProcess(process, ours)

@@ -1,5 +1,6 @@
 """Forged ids and messages: no program settles requests, no worker fools the supervisor."""
 
+import struct
 from collections.abc import Sequence
 
 import anyio
@@ -7,7 +8,7 @@ import pytest
 
 from nacre.json_types import JsonValue
 from nacre.sandbox import HostRequest, Limits, Sandbox, SandboxOptions
-from nacre.sandbox.worker_protocol import HEADER_BYTES, Event, encode_frame, encode_raw_frame
+from nacre.sandbox.worker_protocol import HEADER_BYTES, Event, encode_frame
 from tests.security.attacks import (
     BOUND_SECONDS,
     attack,
@@ -63,9 +64,14 @@ async def test_an_answer_settles_only_the_request_of_its_own_id(sandbox: Sandbox
     )
 
 
+def ended(value: bytes) -> bytes:
+    """The end of a program with this value."""
+    return encode_frame(Event.COMPLETED, {"valueBytes": len(value)}, value)
+
+
 def parked(fields: bytes) -> bytes:
     """What only a worker that writes its own JSON can say."""
-    return encode_raw_frame(Event.PARKED, fields)
+    return struct.pack("<BII", Event.PARKED, len(fields), 0) + fields
 
 
 UNSOUND = {
@@ -77,22 +83,31 @@ UNSOUND = {
     "fields_nested_too_deep": parked(b'{"a":' + b"[" * 50_000),
     "fields_with_an_endless_number": parked(b'{"busyMs":' + b"9" * 5000 + b"}"),
     "frame_of_gigabytes": b"\x43" + b"\xff" * (HEADER_BYTES - 1),
-    "value_that_is_not_json": encode_frame(Event.COMPLETED, {}, b"forged"),
-    "value_nested_too_deep": encode_frame(Event.COMPLETED, {}, b"[" * 9000 + b"]" * 9000),
-    "value_that_is_not_text": encode_frame(Event.COMPLETED, {}, b"\xff\xfe"),
-    "value_that_is_too_large": encode_frame(Event.COMPLETED, {}, b'"' + b"x" * 70_000 + b'"'),
+    "value_that_is_not_json": ended(b"forged"),
+    "value_nested_too_deep": ended(b"[" * 9000 + b"]" * 9000),
+    "value_that_is_not_text": ended(b"\xff\xfe"),
+    "value_that_is_too_large": ended(b'"' + b"x" * 70_000 + b'"'),
     "output_that_is_too_large": encode_frame(Event.OUTPUT, {"kind": "text"}, b"x" * 70_000),
     "output_that_is_not_json": encode_frame(Event.OUTPUT, {"kind": "json"}, b"forged"),
     "requests_of_no_shape": encode_frame(Event.PARKED, {**PARKED, "requests": 5}),
     "request_of_no_shape": encode_frame(Event.PARKED, {**PARKED, "requests": [[1]]}),
-    "request_id_that_is_no_number": parked(b'{"requests":[["x","echo",1]]}'),
-    "request_id_without_end": parked(b'{"requests":[[1e999,"echo",1]]}'),
+    "request_id_that_is_no_number": parked(b'{"requests":[["x","echo",0]]}'),
+    "request_id_without_end": parked(b'{"requests":[[1e999,"echo",0]]}'),
     "same_request_twice": encode_frame(
-        Event.PARKED, {**PARKED, "requests": [[1, "echo", 1], [1, "echo", 2]]}
+        Event.PARKED, {**PARKED, "requests": [[1, "echo", 1], [1, "echo", 1]]}, b"12"
     ),
-    "method_that_was_not_given": parked(b'{"requests":[[1,"secret",1]]}'),
+    "method_that_was_not_given": encode_frame(
+        Event.PARKED, {**PARKED, "requests": [[1, "secret", 1]]}, b"1"
+    ),
+    "payload_that_is_not_json": encode_frame(
+        Event.PARKED, {**PARKED, "requests": [[1, "echo", 1]]}, b"]"
+    ),
+    "payload_longer_than_the_frame": encode_frame(
+        Event.PARKED, {**PARKED, "requests": [[1, "echo", 9]]}, b"1"
+    ),
+    "more_than_was_announced": encode_frame(Event.PARKED, {**PARKED, "timerMs": 1}, b"1"),
     "too_many_requests": encode_frame(
-        Event.PARKED, {**PARKED, "requests": [[i, "echo", 1] for i in range(5000)]}
+        Event.PARKED, {**PARKED, "requests": [[i, "echo", 1] for i in range(1, 5001)]}, b"1" * 5000
     ),
     "yields_of_no_shape": encode_frame(Event.PARKED, {**PARKED, "yields": 7}),
     "yield_without_end": parked(b'{"requests":[],"yields":[1e999]}'),
@@ -102,7 +117,7 @@ UNSOUND = {
     "costs_too_large": parked(b'{"busyMs":1' + b"0" * 4000 + b"}"),
     "unknown_reason": encode_frame(Event.FAILED, {"reason": "because", "message": "x"}),
     "reason_of_no_shape": encode_frame(Event.FAILED, {"reason": [], "message": "x"}),
-    "half_a_frame_and_nothing_more": encode_frame(Event.COMPLETED, {}, b"1")[:-1],
+    "half_a_frame_and_nothing_more": ended(b"1")[:-1],
     "waits_for_nothing": encode_frame(Event.PARKED, PARKED),
 }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import anyio
@@ -10,7 +10,6 @@ import pytest
 
 from nacre.json_types import JsonValue
 from nacre.sandbox import Cell, CellResult, HostRequest, Limits, Sandbox, SandboxOptions
-from nacre.sandbox.worker_protocol import Command
 from tests.security.attacks import (
     BOUND_SECONDS,
     completed,
@@ -69,12 +68,12 @@ async def only_worker(sandbox: Sandbox) -> int:
 
 
 async def test_a_worker_killed_under_a_running_cell_fails_that_cell(
-    one_worker: SandboxOptions, when_sent: Callable[[Command], anyio.Event]
+    one_worker: SandboxOptions, when_started: anyio.Event
 ) -> None:
     async with Sandbox(one_worker) as sandbox:
         pid = await only_worker(sandbox)
         async with running(sandbox, "text('before'); for (;;);") as run:
-            await when_sent(Command.START).wait()
+            await when_started.wait()
             os.kill(pid, signal.SIGKILL)
         assert run.result is not None
         result = shown(run.result)
@@ -124,12 +123,12 @@ async def test_the_next_cell_finds_a_healthy_worker_after_the_idle_ones_were_kil
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT, 40], ids=["TERM", "QUIT", "40"])
 async def test_a_worker_ended_by_any_signal_is_lost_in_plain_words(
-    one_worker: SandboxOptions, when_sent: Callable[[Command], anyio.Event], number: int
+    one_worker: SandboxOptions, when_started: anyio.Event, number: int
 ) -> None:
     async with Sandbox(one_worker) as sandbox:
         pid = await only_worker(sandbox)
         async with running(sandbox, "for (;;);", limits=Limits(timeout_ms=2000)) as run:
-            await when_sent(Command.START).wait()
+            await when_started.wait()
             os.kill(pid, number)
         assert run.result is not None
         assert verdict(shown(run.result)) == LOST
@@ -195,12 +194,16 @@ async def test_a_worker_that_hangs_is_given_up_in_bounded_time(
                 run.release.set()
         assert run.result is not None
         result = shown(run.result)
-        assert result["status"] == "failed"
-        assert result["reason"] in ("timeout", "worker_lost")
+        if moment == "starting":
+            # Nothing of the program had run, so another worker took it.
+            assert result == completed(1)
+        else:
+            assert result["status"] == "failed"
+            assert result["reason"] in ("timeout", "worker_lost")
         await expect_neighbour_to_work(sandbox)
 
 
-async def test_a_worker_that_hangs_under_a_restored_cell_is_given_up(
+async def test_a_worker_that_hangs_before_it_restores_a_cell_is_replaced(
     one_worker: SandboxOptions,
 ) -> None:
     async with Sandbox(one_worker) as sandbox:
@@ -214,19 +217,17 @@ async def test_a_worker_that_hangs_under_a_restored_cell_is_given_up(
         assert len(cell.snapshot or b"") > 500_000
         os.kill(await only_worker(sandbox), signal.SIGSTOP)
         with anyio.fail_after(BOUND_SECONDS):
-            result = shown(await cell.resume())
-            assert result["status"] == "failed"
-            assert result["reason"] in ("timeout", "worker_lost")
+            assert shown(await cell.resume()) == completed(1)
             await expect_neighbour_to_work(sandbox)
 
 
 async def test_aborting_a_cell_in_a_hung_worker_is_bounded(
-    one_worker: SandboxOptions, when_sent: Callable[[Command], anyio.Event]
+    one_worker: SandboxOptions, when_started: anyio.Event
 ) -> None:
     async with Sandbox(one_worker) as sandbox:
         pid = await only_worker(sandbox)
         async with running(sandbox, "for (;;);", limits=Limits(timeout_ms=60_000)) as run:
-            await when_sent(Command.START).wait()
+            await when_started.wait()
             os.kill(pid, signal.SIGSTOP)
             await run.cell.abort("enough")
         assert run.result is not None

@@ -5,7 +5,7 @@ import anyio.lowlevel
 import pytest
 
 from nacre.json_types import JsonValue
-from nacre.sandbox import HostRequest, Limits, Sandbox
+from nacre.sandbox import HostRequest, Limits, Sandbox, Waiting
 from nacre.sandbox.limits import MAX_REQUEST_BACKLOG
 from tests.security.attacks import (
     BOUND_SECONDS,
@@ -53,6 +53,36 @@ async def test_thousands_of_requests_at_once_are_all_answered_and_none_twice(
     assert recorder.payloads == list(range(4000))
     assert len(set(recorder.ids)) == 4000
     assert recorder.most_at_once == 7
+
+
+SEQUENCES = {
+    "requests": "for (let i = 0; i < COUNT; i++) last = await echo(i)",
+    "outputs": "for (let i = 0; i < COUNT; i++) { json([i]); last = await echo(i) }",
+    "rejections": "for (let i = 0; i < COUNT; i++) { await fail().catch(() => {}); last = i }",
+    "timers": "for (let i = 0; i < COUNT; i++) { await tick(); last = await echo(i) }",
+    "random": "for (let i = 0; i < COUNT; i++) { crypto.randomUUID(); last = await echo(i) }",
+    "imports": "for (let i = 0; i < COUNT; i++) { await import('x').catch(() => {}); last = i }",
+    "objects": "for (let i = 0; i < COUNT; i++) last = (await echo({a: [i, String(i)]})).a[0]",
+}
+
+
+@pytest.mark.parametrize("count", [7, 60, 1000])
+@pytest.mark.parametrize("sequence", SEQUENCES.values(), ids=SEQUENCES.keys())
+async def test_calls_in_sequence_do_not_wear_out_the_engine(
+    sandbox: Sandbox, sequence: str, count: int
+) -> None:
+    """A handle that is freed once too often ruins the heap a few calls later."""
+    code = f"""
+        let last; const kept = [];
+        const fail = async () => {{ throw new Error('x') }};
+        const tick = () => new Promise(done => setTimeout(done, 0));
+        const keep = () => kept.push([{{}}, 'x'.repeat(kept.length % 50), new Map()]);
+        for (let i = 0; i < 200; i++) keep();
+        {sequence.replace("COUNT", str(count))};
+        return [last, kept.length, kept.every(([a, b, c]) => c instanceof Map)]
+    """
+    result = await attack(sandbox, code, limits=Limits(timeout_ms=20_000, max_output_bytes=1 << 20))
+    assert (result["status"], result.get("value")) == ("completed", [count - 1, 200, True])
 
 
 @pytest.mark.parametrize(
@@ -180,3 +210,19 @@ async def test_a_handler_that_fails_rejects_and_harms_nobody(sandbox: Sandbox, c
     assert await attack(sandbox, code, limits=AMPLE, handler=fail) == completed(
         [count, "rejected", "no 0", []]
     )
+
+
+async def test_calls_without_end_wait_when_the_budget_is_used_up(sandbox: Sandbox) -> None:
+    """The program is not over and nothing of it is lost: each leg is bounded, and it can be ended."""
+    cell = sandbox.cell(
+        "for (;;) await echo(1)",
+        limits=Limits(timeout_ms=100),
+        functions=("echo",),
+        handler=Recorder(),
+    )
+    for leg in (cell.run, cell.resume):
+        with anyio.fail_after(BOUND_SECONDS):
+            result = await leg()
+        assert isinstance(result, Waiting)
+        assert result.reason == "pending_tools"
+    await cell.abort()

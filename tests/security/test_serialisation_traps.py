@@ -19,13 +19,6 @@ LOOPING = {
         "new Proxy([], {get: (_, key) => key === 'length' ? {valueOf() { for (;;); }} : undefined})"
     ),
     "to_string_tag": "{get [Symbol.toStringTag]() { for (;;); }}",
-    "growing_map": (
-        "(m => { const k = {toJSON() { m.set({}, k); return 1 }}; return m.set(1, k) })(new Map())"
-    ),
-    "growing_set": (
-        "(s => { const k = {toJSON() { s.add({toJSON: k.toJSON}); return 1 }}; return "
-        "s.add(k) })(new Set())"
-    ),
     "wide_graph": (
         "(function grow(n) { return n ? (g => [g, g])(grow(n - 1)) : {toJSON: () => 1} })(40)"
     ),
@@ -111,6 +104,27 @@ async def test_a_value_without_a_bottom_is_refused_by_its_depth(
     result = await attack(sandbox, sink.replace("VALUE", value), limits=Limits(timeout_ms=5000))
     assert verdict(result) == ("failed", "internal_error", "guest_error")
     assert str(result["error"]).startswith("RangeError: value is nested deeper than 256 levels")
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        (
+            "const m = new Map(); m.set(1, {toJSON() { m.set({}, this); return 1 }}); return m",
+            [[1, 1]],
+        ),
+        (
+            "const s = new Set(); s.add({toJSON() { s.add({}); s.add([]); return 1 }}); return s",
+            [1],
+        ),
+        ("const a = [{toJSON() { a.push(this); return 1 }}]; return a", [1]),
+    ],
+    ids=["map", "set", "array"],
+)
+async def test_a_collection_that_grows_while_it_is_read_gives_what_it_held(
+    sandbox: Sandbox, code: str, value: JsonValue
+) -> None:
+    assert await attack(sandbox, code) == completed(value)
 
 
 async def test_a_graph_that_leads_back_to_itself_is_marked_in_place(sandbox: Sandbox) -> None:

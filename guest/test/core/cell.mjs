@@ -275,6 +275,7 @@ export class Cell {
     completed: (json) => void this.completed.push(this.#text(json)),
     failed: (json) => void this.failed.push(JSON.parse(this.#text(json))),
     output: (kind, content) => void this.outputs.push({ kind: this.#text(kind), content: this.#text(content) }),
+    timers: () => {},
     pause: (id, reason) => void this.pauses.push({ id: this.#exports.qjs_get_float64(id), reason: this.#text(reason) }),
     request: (id, method, json) =>
       void this.requests.push({

@@ -125,6 +125,7 @@ const mapping = {
     "[Promise.resolve(1), new WeakMap(), new WeakSet(), new WeakRef({}), [].values(), new Map().keys()]",
     '["[Promise]","[WeakMap]","[WeakSet]","[WeakRef]","[Array Iterator]","[Map Iterator]"]',
   ],
+  "a promise with properties is still a promise": ["[Object.assign(Promise.resolve(), { a: 1 })]", '["[Promise]"]'],
   "generators tell what they are": [
     "[(function* () {})(), (async function* () {})()]",
     '["[Generator]","[AsyncGenerator]"]',

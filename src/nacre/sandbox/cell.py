@@ -11,7 +11,7 @@ suspending.
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, Literal
@@ -24,23 +24,25 @@ from anyio.abc import TaskGroup
 from nacre.config.code_mode import Language
 from nacre.errors import CellStateError, SandboxError, WorkerProtocolError
 from nacre.ids import RunId, new_run_id
-from nacre.json_types import JsonValue, NotJsonError, decode_json
+from nacre.json_types import JsonValue
 from nacre.sandbox.byte_columns import ByteColumns
 from nacre.sandbox.cell_vm import CellVm, OverranBudget, SnapshotTooLarge, VmHome
 from nacre.sandbox.failures import MapPosition, failed_from, failed_from_worker
 from nacre.sandbox.host_requests import HostRequest, HostRequestHandler, HostRequests
-from nacre.sandbox.limits import MAX_REQUEST_BACKLOG, Limits
+from nacre.sandbox.limits import MAX_REQUEST_BACKLOG, OUTPUT_ITEM_BYTES, Limits
 from nacre.sandbox.results import (
     CellResult,
     Completed,
     Failed,
     JsonOutput,
     Output,
+    Reason,
     TextOutput,
     Usage,
     Waiting,
 )
 from nacre.sandbox.transforms import TypeScriptTransforms
+from nacre.sandbox.worker_events import EventReader, RequestEvent, json_of, output_of, reason_of
 from nacre.sandbox.worker_protocol import Command, Event, Frame
 
 logger = logging.getLogger(__name__)
@@ -133,6 +135,7 @@ class Cell:
             most_at_once=program.limits.max_pending_tool_calls,
             wake=self._wake_up,
         )
+        self._events = EventReader(program.functions)
         self._wake = anyio.Event()
         self._map_position: MapPosition | None = None
         self._output: list[Output] = []
@@ -204,7 +207,7 @@ class Cell:
         try:
             result = await self._follow(await first_burst())
         except OverranBudget:
-            result = self._failed("timeout", "the program used up its time")
+            result = self._failed("timeout", {"message": "the program used up its time"})
         except SandboxError as error:
             result = failed_from(error)
         except _NotJavaScript as refusal:
@@ -230,28 +233,30 @@ class Cell:
                 return await self._wait_for_resume("yield")
             if not await self._something_to_do():
                 return await self._wait_for_resume(
-                    "pending_tools" if self._requests.pending else "yield"
+                    "pending_tools" if self._requests.open_ids() else "yield"
                 )
             frame = await self._next_burst()
 
     async def _take_event(self, frame: Frame) -> CellResult | None:
         """Note what a burst came to; a result if the program is over."""
-        self._note_costs(frame.fields)
-        if frame.kind == Event.FAILED:
-            self._vm.leave()
-            return failed_from_worker(
-                frame.fields, self._limits, self._map_position, self._file_name
-            )
-        if frame.kind not in (Event.COMPLETED, Event.PARKED):
+        if frame.kind not in (Event.COMPLETED, Event.FAILED, Event.PARKED):
             raise WorkerProtocolError(f"a worker sent an event of kind {frame.kind}")
-        self._take_requests(frame.fields)
-        if frame.kind == Event.COMPLETED:
+        burst = self._events.burst(frame, max_requests=self._room_for_requests())
+        self._costs.guest_bursts += 1
+        self._costs.worker_ms += burst.busy_ms
+        if frame.kind == Event.FAILED:
+            failed = self._failed(reason_of(frame), frame.fields)
             self._vm.leave()
-            return Completed(value=await self._value(frame.tail))
-        self._take_yields(frame.fields)
-        timer_ms = frame.fields.get("timerMs")
-        has_timer = isinstance(timer_ms, int | float)
-        self._timer_due = time.time() + timer_ms / 1000 if has_timer else None
+            return failed
+        self._take_requests(burst.requests)
+        if frame.kind == Event.COMPLETED:
+            value = await self._value(burst.value)
+            self._vm.leave()
+            return Completed(value=value)
+        self._yields = burst.yields
+        self._timer_due = None if burst.timer_ms is None else time.time() + burst.timer_ms / 1000
+        if not self._yields and self._timer_due is None and not self._requests.open_ids():
+            raise WorkerProtocolError("a worker says that the program waits for nothing")
         return None
 
     # Bursts.
@@ -261,13 +266,13 @@ class Cell:
         self._map_position = ByteColumns(code).position
         if self._program.language == "typescript":
             code = await self._to_javascript(code)
-        await self._vm.enter({})
         fields = {
             **self._cell_fields(),
             "functions": self._program.functions,
             "fileName": self._file_name,
         }
-        return await self._burst(Command.START, fields, code)
+        await self._vm.start(fields, code)
+        return await self._end_of(self._vm.finish(self._budget_left))
 
     async def _continue(self) -> Frame | None:
         for request_id in self._yields:
@@ -278,7 +283,7 @@ class Cell:
     async def _next_burst(self) -> Frame:
         """Deliver what came in, or fire what is due."""
         if not self._vm.is_live:
-            await self._vm.enter({**self._cell_fields(), **self._burst_fields()})
+            await self._vm.restore(self._cell_fields())
         self._vm.unpark()
         if self._requests.has_answers:
             settled, answers = self._requests.take_answers()
@@ -286,14 +291,15 @@ class Cell:
         return await self._burst(Command.FIRE_TIMERS, {})
 
     async def _burst(self, command: Command, fields: dict[str, object], tail: bytes = b"") -> Frame:
+        fields = {**fields, **self._burst_fields()}
+        return await self._end_of(
+            self._vm.run(command, fields, tail, budget_seconds=self._budget_left)
+        )
+
+    async def _end_of(self, burst: Awaitable[Frame]) -> Frame:
         started = time.monotonic()
         try:
-            return await self._vm.run(
-                command,
-                {**fields, **self._burst_fields()},
-                tail,
-                budget_seconds=self._budget_left,
-            )
+            return await burst
         finally:
             self._budget_left -= time.monotonic() - started
 
@@ -316,13 +322,14 @@ class Cell:
         await anyio.lowlevel.checkpoint()
         if not self._requests.has_answers:
             self._vm.park()
-        while not self._requests.has_answers:
+        # Checked first: a program that always finds something to do must end its leg as well.
+        while self._budget_left > 0:
+            if self._requests.has_answers:
+                return True
             started = time.monotonic()
             until_timer = float("inf") if self._timer_due is None else self._timer_due - time.time()
             if until_timer <= 0:
                 return True
-            if self._budget_left <= 0:
-                return False
             self._wake = anyio.Event()
             with anyio.move_on_after(min(self._budget_left, until_timer)):
                 await self._wake.wait()
@@ -330,7 +337,7 @@ class Cell:
             self._vm.check_alive()
             if self._vm.is_wanted:
                 await self._make_room()
-        return True
+        return False
 
     async def _make_room(self) -> None:
         """Move out of a worker that others need; a VM too large for a snapshot stays."""
@@ -345,58 +352,47 @@ class Cell:
                 await self._vm.suspend((*self._requests.open_ids(), *self._yields))
             except SnapshotTooLarge as error:
                 await self._vm.drop()
-                return self._failed(
-                    "snapshot_limit_exceeded",
+                message = (
                     f"the suspended program takes {error.size} bytes, more than maxSnapshotBytes "
-                    f"({self._limits.max_snapshot_bytes}); keep less data alive across a wait",
+                    f"({self._limits.max_snapshot_bytes}); keep less data alive across a wait"
                 )
+                return self._failed("snapshot_limit_exceeded", {"message": message})
         self._costs.snapshot_bytes = len(self._vm.sealed or b"")
         return Waiting(run_id=self.run_id, reason=reason, pending=self._requests.pending)
 
     # What workers say. None of it is trusted.
 
     def _take_output(self, frame: Frame) -> None:
+        kind, content = output_of(frame)
         # The worker counts too; this is for one that no longer does.
-        self._output_left -= len(frame.tail)
+        self._output_left -= len(content) + OUTPUT_ITEM_BYTES
         if self._output_left < 0:
             raise WorkerProtocolError("a worker sent more output than the cell may have")
-        if frame.fields.get("kind") == "json":
-            self._output.append(JsonOutput(value=_json(frame.tail)))
+        if kind == "json":
+            self._output.append(JsonOutput(value=json_of(content)))
         else:
-            self._output.append(TextOutput(text=frame.tail.decode(errors="replace")))
-        self._costs.output_bytes += len(frame.tail)
+            self._output.append(TextOutput(text=content.decode(errors="replace")))
+        self._costs.output_bytes += len(content)
 
-    def _take_requests(self, fields: dict[str, Any]) -> None:
-        try:
-            requests = [
-                HostRequest(id=int(number), method=str(method), payload=payload, run_id=self.run_id)
-                for number, method, payload in fields.get("requests", ())
-            ]
-        except (TypeError, ValueError) as error:
-            raise WorkerProtocolError(f"a worker sent malformed requests: {error!r}") from error
+    def _take_requests(self, requests: tuple[RequestEvent, ...]) -> None:
         for request in requests:
-            self._requests.add(request)
+            self._requests.add(
+                HostRequest(
+                    id=request.id,
+                    method=request.method,
+                    payload=request.payload,
+                    run_id=self.run_id,
+                )
+            )
         self._costs.requests += len(requests)
-
-    def _take_yields(self, fields: dict[str, Any]) -> None:
-        try:
-            self._yields = tuple(int(request_id) for request_id in fields.get("yields", ()))
-        except (TypeError, ValueError) as error:
-            raise WorkerProtocolError(f"a worker sent malformed yields: {error!r}") from error
-
-    def _note_costs(self, fields: dict[str, Any]) -> None:
-        busy = fields.get("busyMs")
-        if isinstance(busy, int | float):
-            self._costs.guest_bursts += 1
-            self._costs.worker_ms += busy
 
     async def _value(self, data: bytes) -> JsonValue:
         if len(data) > self._limits.max_output_bytes:
             raise WorkerProtocolError("a worker sent a larger value than the cell may have")
         self._costs.output_bytes += len(data)
         if len(data) > _BIG_VALUE_BYTES:
-            return await anyio.to_thread.run_sync(_json, data)
-        return _json(data)
+            return await anyio.to_thread.run_sync(json_of, data)
+        return json_of(data)
 
     # Small things.
 
@@ -409,11 +405,17 @@ class Cell:
             "memoryLimitBytes": self._limits.memory_limit_bytes,
             "outputBytesLeft": self._output_left,
             "maxOutputBytes": self._limits.max_output_bytes,
-            "budgetMs": max(self._budget_left, 0.0) * 1000,
+            **self._burst_fields(),
         }
 
     def _burst_fields(self) -> dict[str, object]:
-        return {"maxRequests": MAX_REQUEST_BACKLOG - len(self._requests.pending)}
+        return {
+            "budgetMs": max(self._budget_left, 0.0) * 1000,
+            "maxRequests": self._room_for_requests(),
+        }
+
+    def _room_for_requests(self) -> int:
+        return MAX_REQUEST_BACKLOG - len(self._requests.pending)
 
     def _wake_up(self) -> None:
         self._wake.set()
@@ -424,11 +426,14 @@ class Cell:
             raise CellStateError(f"a cell cannot go from {self.state.value} to {state.value}")
         self.state = state
 
-    def _failed(
-        self, reason: Literal["timeout", "snapshot_limit_exceeded"], message: str
-    ) -> Failed:
-        fields = {"reason": reason, "message": message}
-        return failed_from_worker(fields, self._limits, None, self._file_name)
+    def _failed(self, reason: Reason, fields: Mapping[str, Any]) -> Failed:
+        return failed_from_worker(
+            reason,
+            fields,
+            limits=self._limits,
+            file_name=self._file_name,
+            map_position=self._map_position,
+        )
 
 
 class _NotJavaScript(Exception):
@@ -437,10 +442,3 @@ class _NotJavaScript(Exception):
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.error)
         self.failed = failed
-
-
-def _json(data: bytes) -> JsonValue:
-    try:
-        return decode_json(data)
-    except NotJsonError as error:
-        raise WorkerProtocolError(f"a worker sent invalid JSON: {error}") from error

@@ -19,8 +19,12 @@ from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
 
 # The engine stops a program at its deadline by itself; a worker that has not by then is stuck.
 _OVERTIME_SECONDS: Final = 0.03
-# Writing down a gigabyte of memory takes a second or two; a worker that needs longer is stuck.
-_SUSPEND_SECONDS: Final = 20.0
+# A worker that does not even take a command by then is stuck.
+_START_SECONDS: Final = 2.0
+_MOST_STARTS: Final = 3
+# Writing down 64 MiB of memory takes a fraction of a second; a worker that needs longer is stuck.
+_SUSPEND_SECONDS: Final = 2.0
+_SUSPEND_SECONDS_PER_BYTE: Final = 1.0 / (64 << 20)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,23 +81,39 @@ class CellVm:
 
     # Running.
 
-    async def enter(self, cell_fields: Mapping[str, object]) -> None:
-        """Get a worker, any worker, and put the snapshot back if there is one."""
-        snapshot = None
-        if self._sealed is not None:
-            snapshot = unseal(self._sealed, key=self._home.snapshot_key, image=self._image())
-        worker = self._worker = await self._home.pool.acquire(self._owner)
-        worker.on_death = self._on_trouble
-        if snapshot is not None:
-            fields = {
-                **cell_fields,
-                "memoryBytes": snapshot.memory_bytes,
-                "rejections": snapshot.rejections,
-                "open": snapshot.open_requests,
-            }
-            with anyio.fail_after(_SUSPEND_SECONDS):
-                await worker.send(encode_frame(Command.RESTORE, fields, snapshot.pages))
-            self._sealed = None
+    async def start(self, fields: Mapping[str, object], code: bytes) -> None:
+        """Get a worker, any worker, and have it start a program; `finish` tells how that ends."""
+        await self._enter(Command.START, fields, code)
+
+    async def restore(self, fields: Mapping[str, object]) -> None:
+        """Put the snapshot back into a worker, any worker."""
+        if self._sealed is None:
+            raise CellStateError("the cell has neither a worker nor a snapshot")
+        snapshot = unseal(self._sealed, key=self._home.snapshot_key, image=self._image())
+        facts = {
+            "memoryBytes": snapshot.memory_bytes,
+            "rejections": snapshot.rejections,
+            "open": snapshot.open_requests,
+        }
+        await self._enter(Command.RESTORE, {**fields, **facts}, snapshot.pages)
+        self._sealed = None
+
+    async def _enter(self, command: Command, fields: Mapping[str, object], tail: bytes) -> None:
+        frame = encode_frame(command, fields, tail)
+        for attempt in range(_MOST_STARTS):
+            worker = self._worker = await self._home.pool.acquire(self._owner)
+            worker.on_death = self._on_trouble
+            try:
+                with anyio.fail_after(_START_SECONDS):
+                    await worker.send(frame)
+                    if (await worker.event()).kind != Event.STARTED:
+                        raise WorkerProtocolError("a worker did not say that it started")
+                return
+            except (WorkerDiedError, TimeoutError) as error:
+                # Nothing of the program has run yet: another worker may do it.
+                self._give_up_worker()
+                if attempt + 1 == _MOST_STARTS:
+                    raise WorkerDiedError(f"no worker took the cell: {error}") from error
 
     async def run(
         self,
@@ -104,11 +124,13 @@ class CellVm:
         budget_seconds: float,
     ) -> Frame:
         """Let the program run until it waits or ends; the event that says which."""
+        await self._held_worker().send(encode_frame(command, fields, tail))
+        return await self.finish(budget_seconds)
+
+    async def finish(self, budget_seconds: float) -> Frame:
+        """Wait for the end of a burst; raises OverranBudget if it does not come in time."""
         worker = self._held_worker()
-        budget_seconds = max(budget_seconds, 0.0)
-        command_fields = {**fields, "budgetMs": budget_seconds * 1000}
-        with anyio.move_on_after(budget_seconds + _OVERTIME_SECONDS):
-            await worker.send(encode_frame(command, command_fields, tail))
+        with anyio.move_on_after(max(budget_seconds, 0.0) + _OVERTIME_SECONDS):
             while True:
                 frame = await worker.event()
                 if frame.kind != Event.OUTPUT:
@@ -141,7 +163,7 @@ class CellVm:
         self._home.pool.unpark(worker)
         fields = {"maxBytes": self._limits.max_snapshot_bytes}
         try:
-            with anyio.fail_after(_SUSPEND_SECONDS):
+            with anyio.fail_after(self._suspend_seconds()):
                 await worker.send(encode_frame(Command.SUSPEND, fields))
                 frame = await worker.event()
         except TimeoutError:
@@ -164,11 +186,14 @@ class CellVm:
 
     def kill(self) -> None:
         """End the worker with the VM in it: it is stuck, or not to be trusted."""
+        self._give_up_worker()
+        self._sealed = None
+
+    def _give_up_worker(self) -> None:
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.on_death = None
             self._home.pool.discard(worker)
-        self._sealed = None
 
     async def drop(self) -> None:
         """Have the worker drop the VM, in the middle of a burst too, and give it back."""
@@ -183,6 +208,9 @@ class CellVm:
     def _want(self) -> None:
         self.is_wanted = True
         self._on_trouble()
+
+    def _suspend_seconds(self) -> float:
+        return _SUSPEND_SECONDS + self._limits.memory_limit_bytes * _SUSPEND_SECONDS_PER_BYTE
 
     def _held_worker(self) -> WorkerProcess:
         if self._worker is None:

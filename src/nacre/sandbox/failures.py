@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from nacre.errors import (
     ImageError,
@@ -17,10 +17,10 @@ from nacre.sandbox.results import Failed, Position, Reason
 
 # Where in the program: the frames of the guest's own code say nothing to a model.
 _FRAME = re.compile(
-    r"^\s*at (?:(?P<name>.*) \()?cell\.[jt]s:(?P<line>\d{1,9}):(?P<column>\d{1,9})\)?$", re.M
+    r"^\s*at (?:(?P<name>.*) \()?cell\.[jt]s:(?P<line>[1-9]\d{0,8}):(?P<column>[1-9]\d{0,8})\)?$",
+    re.M,
 )
 _MAX_FRAMES: Final = 6
-_REASONS: Final = frozenset[str](get_args(Reason))
 
 MapPosition = Callable[[int, int], tuple[int, int] | None]
 
@@ -41,12 +41,14 @@ def failed_from(error: SandboxError) -> Failed:
 
 
 def failed_from_worker(
-    fields: Mapping[str, Any], limits: Limits, map_position: MapPosition | None, file_name: str
+    reason: Reason,
+    fields: Mapping[str, Any],
+    *,
+    limits: Limits,
+    file_name: str,
+    map_position: MapPosition | None = None,
 ) -> Failed:
     """The value for a failure that a worker reported, in terms of the program as it was written."""
-    reason = fields.get("reason")
-    if reason not in _REASONS:
-        raise WorkerProtocolError(f"a worker reported the unknown reason {reason!r}")
     message = _shortened(str(fields.get("message", "")))
     frames = _user_frames(str(fields.get("stack", "")), map_position)
     position = Position(line=frames[0][1], column=frames[0][2]) if frames else None

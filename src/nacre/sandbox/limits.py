@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 # waiting is a runaway loop: the cell fails before any request of that burst is sent.
 MAX_REQUEST_BACKLOG: Final = 4096
 
+# An item of output costs the host more than its text: a million empty ones are a flood, too.
+OUTPUT_ITEM_BYTES: Final = 16
+
 # A program can throw an error as large as its memory; a model needs the beginning.
 MAX_ERROR_BYTES: Final = 8192
 

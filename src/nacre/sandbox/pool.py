@@ -84,7 +84,7 @@ class WorkerPool:
         while self._idle and not self._has_its_share(owner):
             worker = self._idle.pop()
             if not worker.is_dead:
-                self._leases[worker] = _Lease(owner)
+                self._lease(worker, owner)
                 if not self._idle:
                     self._watch_pressure()
                 return worker
@@ -105,16 +105,24 @@ class WorkerPool:
         self._leases.pop(worker, None)
         if worker.is_dead or self._is_closed:
             return
+        if worker.has_unread:
+            worker.kill()
+            return
         waiter = self._next_waiter()
         if waiter is not None:
-            self._leases[worker] = _Lease(waiter.owner)
+            self._lease(worker, waiter.owner)
             waiter.worker = worker
             waiter.ready.set()
         else:
+            worker.is_idle = True
             self._idle.append(worker)
             if len(self._workers) > self.size and not self._is_shrinking:
                 self._is_shrinking = True
                 self._tasks.start_soon(self._shrink)
+
+    def _lease(self, worker: WorkerProcess, owner: str) -> None:
+        worker.is_idle = False
+        self._leases[worker] = _Lease(owner)
 
     def discard(self, worker: WorkerProcess) -> None:
         """Kill a worker that is stuck or not to be trusted; another takes its place."""

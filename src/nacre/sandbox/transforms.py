@@ -10,6 +10,7 @@ from nacre.sandbox.limits import Limits
 from nacre.sandbox.pool import WorkerPool
 from nacre.sandbox.results import Failed
 from nacre.sandbox.source_map import PositionMap
+from nacre.sandbox.worker_events import reason_of
 from nacre.sandbox.worker_process import WorkerProcess
 from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
 
@@ -39,10 +40,11 @@ class TypeScriptTransforms:
             else:
                 self._pool.discard(worker)
         if frame is None:
-            fields = {"reason": "timeout", "message": "transforming the TypeScript took too long"}
-            return failed_from_worker(fields, limits, None, "cell.ts")
+            fields = {"message": "transforming the TypeScript took too long"}
+            return failed_from_worker("timeout", fields, limits=limits, file_name="cell.ts")
         if frame.kind == Event.FAILED:
-            return failed_from_worker(frame.fields, limits, None, "cell.ts")
+            reason = reason_of(frame)
+            return failed_from_worker(reason, frame.fields, limits=limits, file_name="cell.ts")
         return self._checked(frame, len(code))
 
     async def _ask(self, worker: WorkerProcess, code: bytes, limits: Limits) -> Frame | None:

@@ -95,6 +95,8 @@ class WorkerProcess:
         self._arrived = anyio.Event()
         self._problem = ""
         self.is_dead = False
+        # Whether nobody expects anything of it; kept by the pool.
+        self.is_idle = False
         self.hardening: Any = None
         self.death = anyio.Event()
         # Whoever holds this worker for a cell that only waits; called once, when it dies.
@@ -130,6 +132,8 @@ class WorkerProcess:
             chunk = self._socket.recv(_CHUNK_BYTES)
             self._received += chunk
             self._inbox.extend(self._frames())
+            if self.is_idle and self._inbox:
+                raise WorkerProtocolError("a worker spoke without being asked")
         except BlockingIOError:
             return
         except OSError as error:
@@ -171,6 +175,11 @@ class WorkerProcess:
             except OSError as error:
                 raise await self._death() from error
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether the worker has said more than anybody asked for."""
+        return bool(self._inbox or self._received)
+
     async def abort(self, command: int) -> bool:
         """Have the worker drop its VM now; False if it does not answer and has to be killed."""
         try:
@@ -202,7 +211,7 @@ class WorkerProcess:
         code = self._process.returncode
         how = "is gone"
         if code is not None and code < 0:
-            how = f"was ended by {signal.Signals(-code).name}"
+            how = f"was ended by {_signal_name(-code)}"
         elif code is not None:
             how = f"ended with status {code}"
         detail = f" ({self._problem})" if self._problem else ""
@@ -226,3 +235,10 @@ class WorkerProcess:
             tail = bytes(self._received[fields_end:end])
             del self._received[:end]
             yield Frame(kind, fields, tail)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,8 +1,8 @@
 """What the supervisor and a worker say to each other: frames on a Unix socket.
 
-A frame is a kind, a JSON object and a binary tail. Values of the guest travel as the JSON text that
-the guest made of them and are read once, by the side that needs them. The supervisor trusts no
-frame of a worker: hostile code may have taken it over.
+A frame is a kind, a JSON object and a binary tail. Values of the guest travel in the tail, as the
+JSON text that the guest made of them, and are read once, by the side that needs them. The
+supervisor trusts no frame of a worker: hostile code may have taken it over.
 """
 
 import json
@@ -40,6 +40,7 @@ class Event(IntEnum):
     SNAPSHOT_TOO_LARGE = 71
     ABORTED = 72
     TRANSFORMED = 73
+    STARTED = 74
 
 
 class Frame(NamedTuple):
@@ -52,12 +53,8 @@ class Frame(NamedTuple):
 
 def encode_frame(kind: int, fields: Mapping[str, object], tail: bytes = b"") -> bytes:
     """The bytes of a frame."""
-    return encode_raw_frame(kind, json.dumps(fields, separators=(",", ":")).encode(), tail)
-
-
-def encode_raw_frame(kind: int, fields: bytes, tail: bytes = b"") -> bytes:
-    """`encode_frame` for fields that are JSON text already."""
-    return _HEADER.pack(kind, len(fields), len(tail)) + fields + tail
+    encoded = json.dumps(fields, separators=(",", ":")).encode()
+    return _HEADER.pack(kind, len(encoded), len(tail)) + encoded + tail
 
 
 def decode_header(data: bytes | bytearray) -> tuple[int, int, int]:

@@ -1,1 +1,1 @@
-"""What runs inside worker processes: the engine, hostile programs, and nothing of the supervisor."""
+"""What runs inside worker processes: the engine and hostile programs, not the supervisor."""

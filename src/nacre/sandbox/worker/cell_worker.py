@@ -10,9 +10,10 @@ from nacre.sandbox.worker.connection import WorkerConnection
 from nacre.sandbox.worker.guest_burst import Burst, BurstFailure, run_guest
 from nacre.sandbox.worker.vm import Vm, VmFactory
 from nacre.sandbox.worker.wasm_runtime import WasmError
-from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame, encode_raw_frame
+from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
 
 _COMPRESSION_LEVEL: Final = 3
+_STARTED: Final = encode_frame(Event.STARTED, {})
 
 
 class CellWorker:
@@ -44,6 +45,8 @@ class CellWorker:
     # Commands.
 
     def _start(self, frame: Frame) -> None:
+        # From here on the program may have run: nobody starts it again elsewhere.
+        self._send(_STARTED)
         fields = frame.fields
         self._burst.begin(fields)
 
@@ -58,6 +61,7 @@ class CellWorker:
         self._run(run, source=frame.tail)
 
     def _restore(self, frame: Frame) -> None:
+        self._send(_STARTED)
         fields = frame.fields
         self._burst.begin(fields)
         try:
@@ -88,14 +92,14 @@ class CellWorker:
         if self._vm is None:
             return
         memory_bytes, pages = self._vm.snapshot()
-        tail = self._compressor.compress(pages)
-        if len(tail) > frame.fields["maxBytes"]:
-            self._send(encode_frame(Event.SNAPSHOT_TOO_LARGE, {"bytes": len(tail)}))
-            return
         rejections = [[key, *handles] for key, handles in self._vm.rejections.items()]
         fields = {"memoryBytes": memory_bytes, "rejections": rejections}
+        suspended = encode_frame(Event.SUSPENDED, fields, self._compressor.compress(pages))
+        if len(suspended) > frame.fields["maxBytes"]:
+            self._send(encode_frame(Event.SNAPSHOT_TOO_LARGE, {"bytes": len(suspended)}))
+            return
         self._drop()
-        self._send(encode_frame(Event.SUSPENDED, fields, tail))
+        self._send(suspended)
 
     def _abort(self, _frame: Frame) -> None:
         self._drop()
@@ -105,34 +109,23 @@ class CellWorker:
 
     def _run(self, action: Callable[[], None], source: bytes = b"") -> None:
         burst = self._burst
-        failure = run_guest(burst, action, source=source)
-        if failure is None and burst.failure is not None:
-            failure = burst.failure
-        if failure is None and burst.value is not None and self._vm is not None:
-            failure = burst.unhandled(self._vm)
+        timers: list[float | None] = []
+
+        def settle() -> None:
+            if self._vm is not None:
+                timers.append(burst.settle(self._vm))
+
+        failure = run_guest(burst, action, source=source) or run_guest(burst, settle)
+        failure = failure or burst.failure
         if failure is not None:
             self._fail(failure)
-        elif burst.value is not None:
+            return
+        fields, tail = burst.report(*timers)
+        if burst.value is not None:
             self._drop()
-            self._send(encode_raw_frame(Event.COMPLETED, burst.report_json(), burst.value))
-        else:
-            self._park()
-
-    def _park(self) -> None:
-        vm, burst = self._vm, self._burst
-        if vm is None:
-            return
-        timer_ms = vm.ms_until_next_timer()
-        if not burst.is_awaiting and timer_ms is None:
-            # Nothing is left that could ever settle what the program awaits.
-            failure = burst.unhandled(vm) or BurstFailure(
-                "never_settles",
-                "the program waits for a promise that nothing can settle: no request, timer or "
-                "yield is pending; resolve it in the program or return without awaiting it",
-            )
-            self._fail(failure)
-            return
-        self._send(encode_raw_frame(Event.PARKED, burst.report_json(timer_ms)))
+        self._send(
+            encode_frame(Event.PARKED if burst.value is None else Event.COMPLETED, fields, tail)
+        )
 
     def _fail(self, failure: BurstFailure) -> None:
         self._drop()

@@ -11,15 +11,21 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
+from nacre.sandbox.limits import OUTPUT_ITEM_BYTES
 from nacre.sandbox.worker.host_calls import MODULES_DISABLED
 from nacre.sandbox.worker.vm import GuestError, OutOfMemory, Vm
 from nacre.sandbox.worker.wasm_runtime import StopGuest, WasmTrap
 from nacre.sandbox.worker_protocol import Event, encode_frame
 
-# An item of output costs the host more than its text.
-_OUTPUT_ITEM_BYTES: Final = 16
 # What the requests of one burst may carry together.
 _MAX_REQUEST_BYTES: Final = 16 << 20
+_OUT_OF_MEMORY: Final = "the program needs more memory than it may use"
+# What the guest says of an error that is null.
+_THROWN_NULL: Final = "thrown: null"
+_NEVER_SETTLES: Final = (
+    "the program waits for a promise that nothing can settle: no request, timer or yield is "
+    "pending; resolve it in the program or return without awaiting it"
+)
 _ENDS_WITH_IMPORT = re.compile(r"(?:^|[\s;{}()])import\s*$")
 _STACK_POSITION = re.compile(r"at (?:.* \()?(cell\.[jt]s):(\d{1,9}):(\d{1,9})\)?")
 
@@ -64,7 +70,7 @@ class Burst:
         self._deadline = self._started + fields["budgetMs"] / 1000
         self._max_requests = fields["maxRequests"]
         self._open.difference_update(fields.get("settled", ()))
-        self._requests: list[bytes] = []
+        self._requests: list[tuple[int, str, bytes]] = []
         self._request_bytes_left = _MAX_REQUEST_BYTES
         self._yields: list[int] = []
         self.stop = None
@@ -74,32 +80,54 @@ class Burst:
         self.failure: BurstFailure | None = None
         self._open = set()
 
-    @property
-    def is_awaiting(self) -> bool:
-        """Whether an answer from the host can still come."""
-        return bool(self._open)
-
     def busy_ms(self) -> float:
         """How long this burst has run."""
         return (time.monotonic() - self._started) * 1000
 
-    def report_json(self, timer_ms: float | None = None) -> bytes:
-        """What the supervisor has to know when the program waits or has ended."""
-        rest = {"timerMs": timer_ms, "yields": self._yields, "busyMs": self.busy_ms()}
-        # The payloads are JSON already; parsing them here would only be work done twice.
-        return b'{"requests":[%b],%b' % (b",".join(self._requests), json.dumps(rest)[1:].encode())
+    def report(self, timer_ms: float | None = None) -> tuple[dict[str, object], bytes]:
+        """What the supervisor has to know when the program waits or has ended.
 
-    def unhandled(self, vm: Vm) -> BurstFailure | None:
-        """A rejected promise that nobody handled fails the cell, whatever it returned."""
-        described = vm.unhandled_failure()
-        if described is None:
+        The payloads of requests travel behind the value, each with its length: whatever a program
+        gets into one, it cannot pass for another request.
+        """
+        value = self.value or b""
+        fields: dict[str, object] = {
+            "requests": [[number, method, len(data)] for number, method, data in self._requests],
+            "valueBytes": len(value),
+            "yields": self._yields,
+            "timerMs": timer_ms,
+            "busyMs": self.busy_ms(),
+        }
+        return fields, b"".join((value, *(data for _, _, data in self._requests)))
+
+    def settle(self, vm: Vm) -> float | None:
+        """Decide what the burst came to; until when the next timer is due if the program waits.
+
+        Describing errors and asking for timers runs guest code, so this is part of the burst.
+        """
+        if self.failure is not None:
+            self._blame_memory(vm)
             return None
-        return failure_from(described, reason="unhandled_rejection")
+        timer_ms = None if self.value is not None else vm.ms_until_next_timer()
+        if self.value is not None or (not self._open and timer_ms is None):
+            # It is over, or nothing is left that could ever settle what the program awaits.
+            described = vm.unhandled_failure()
+            if described is not None:
+                self.failure = failure_from(described, reason="unhandled_rejection")
+                self._blame_memory(vm)
+            elif self.value is None:
+                self.failure = BurstFailure("never_settles", _NEVER_SETTLES)
+        return timer_ms
+
+    def _blame_memory(self, vm: Vm) -> None:
+        is_null = self.failure is not None and self.failure.message == _THROWN_NULL
+        if is_null and vm.is_out_of_memory():
+            self.failure = BurstFailure("memory_limit_exceeded", _OUT_OF_MEMORY)
 
     # GuestListener.
 
     def output(self, kind: str, content: bytes) -> None:
-        self._spend(len(content) + _OUTPUT_ITEM_BYTES, "output")
+        self._spend(len(content) + OUTPUT_ITEM_BYTES, "output")
         self._send(encode_frame(Event.OUTPUT, {"kind": kind}, content))
 
     def request(self, request_id: int, method: str, payload: bytes) -> None:
@@ -116,8 +144,7 @@ class Burst:
                 f"the requests of this burst carry more than {_MAX_REQUEST_BYTES} bytes; none of "
                 "them was sent; pass less data",
             )
-        head = json.dumps([request_id, method])[:-1].encode()
-        self._requests.append(b"%b,%b]" % (head, payload))
+        self._requests.append((request_id, method, payload))
         self._open.add(request_id)
 
     def pause(self, request_id: int, reason: str) -> None:

@@ -63,6 +63,7 @@ class HostCalls:
             b"pause": _pause,
             b"random": _random,
             b"request": _request,
+            b"timers": _timers,
         }
         self._define()
 
@@ -121,23 +122,23 @@ class HostCalls:
 
 def _completed(vm: "Vm", arguments: list[int]) -> int:
     vm.listener.completed(vm.text(arguments[0]))
-    return vm.undefined
+    return vm.new_undefined()
 
 
 def _failed(vm: "Vm", arguments: list[int]) -> int:
     vm.listener.failed(vm.text(arguments[0]))
-    return vm.undefined
+    return vm.new_undefined()
 
 
 def _output(vm: "Vm", arguments: list[int]) -> int:
     vm.listener.output(vm.text(arguments[0]).decode(), vm.text(arguments[1]))
-    return vm.undefined
+    return vm.new_undefined()
 
 
 def _pause(vm: "Vm", arguments: list[int]) -> int:
     reason = vm.text(arguments[1]).decode(errors="replace")
     vm.listener.pause(int(vm.number(arguments[0])), reason)
-    return vm.undefined
+    return vm.new_undefined()
 
 
 def _random(vm: "Vm", arguments: list[int]) -> int:
@@ -148,4 +149,9 @@ def _random(vm: "Vm", arguments: list[int]) -> int:
 def _request(vm: "Vm", arguments: list[int]) -> int:
     method = vm.text(arguments[1]).decode(errors="replace")
     vm.listener.request(int(vm.number(arguments[0])), method, vm.text(arguments[2]))
-    return vm.undefined
+    return vm.new_undefined()
+
+
+def _timers(vm: "Vm", _arguments: list[int]) -> int:
+    vm.may_have_timers = True
+    return vm.new_undefined()

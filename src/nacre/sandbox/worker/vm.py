@@ -76,6 +76,7 @@ class VmFactory:
             raise
         vm = Vm(self, instance, listener)
         vm.rejections = rejections
+        vm.may_have_timers = True
         vm.limit_memory(memory_limit_bytes)
         return vm
 
@@ -98,8 +99,9 @@ class Vm:
         self.listener = listener
         # Promises that were rejected with no handler so far: their address to (promise, reason).
         self.rejections: dict[int, tuple[int, int]] = {}
+        self.may_have_timers = False
         self._scratch = factory.image.scratch
-        self.undefined = instance.call("qjs_get_undefined")
+        self._undefined = self.new_undefined()
 
     def close(self) -> None:
         """Dispose of the VM; closing twice is harmless."""
@@ -141,11 +143,27 @@ class Vm:
 
     def ms_until_next_timer(self) -> float | None:
         """How long until the next timer is due; None without timers."""
+        if not self.may_have_timers:
+            return None
         with self._running():
             handle = self._call_entry("untilNextTimer")
             left = self.number(handle)
             self._free(handle)
-        return None if left < 0 else left
+        self.may_have_timers = left >= 0
+        return left if self.may_have_timers else None
+
+    def is_out_of_memory(self) -> bool:
+        """Whether the program has used up what it may allocate, or tried to, as far as one can see.
+
+        Where not even an error object fits, the engine throws null; so can a program.
+        """
+        self.instance.call("qjs_compute_memory_usage", self._scratch)
+        usage = self.instance.read(self._scratch, 16)
+        used, limit = int.from_bytes(usage[:8], "little"), int.from_bytes(usage[8:], "little")
+        image = self._factory.image
+        grown = self.instance.current_memory_bytes() - image.memory_bytes
+        allowed = limit - image.heap_bytes
+        return used - image.heap_bytes > allowed * 3 // 4 or grown > allowed // 4
 
     def unhandled_failure(self) -> bytes | None:
         """The description of the first rejection that nobody has handled, if there is one."""
@@ -175,6 +193,10 @@ class Vm:
         """A number value."""
         return self.instance.call_for_f64("qjs_get_float64", handle)
 
+    def new_undefined(self) -> int:
+        """A handle of its own: the engine frees what a host call returns."""
+        return self.instance.call("qjs_get_undefined")
+
     def new_bytes(self, data: bytes) -> int:
         """A Uint8Array with a copy of `data`."""
         at = self._malloc(len(data))
@@ -187,10 +209,11 @@ class Vm:
         """Throw an Error in the guest from inside a host call."""
         error = self.instance.call("qjs_new_error")
         key = self._new_c_string(b"message")
-        # The property takes over the string; the error is freed by the engine.
-        self.instance.call("qjs_set_prop_string", error, key, self._new_string(message.encode()))
+        text = self._new_string(message.encode())
+        self.instance.call("qjs_set_prop_string", error, key, text)
         self.instance.call("wasm_free", key)
         self.instance.call("qjs_throw", error)
+        self._free(error, text)
 
     def note_rejection(self, promise: int, reason: int, *, is_handled: bool) -> None:
         """Keep track of rejected promises without a handler; both handles are ours to free."""
@@ -236,7 +259,7 @@ class Vm:
         slots = self._scratch + _SCRATCH_ARGUMENTS
         self.instance.write(slots, b"".join(a.to_bytes(4, "little") for a in arguments))
         result = self.instance.call(
-            "qjs_call", self._entries[entry], self.undefined, len(arguments), slots
+            "qjs_call", self._entries[entry], self._undefined, len(arguments), slots
         )
         if self.instance.call("qjs_is_exception", result):
             raise self._pending_exception()
@@ -256,7 +279,7 @@ class Vm:
         error = call("qjs_get_exception")
         slots = self._scratch + _SCRATCH_ARGUMENTS
         self.instance.write(slots, error.to_bytes(4, "little"))
-        described = call("qjs_call", self._entries["describeFailure"], self.undefined, 1, slots)
+        described = call("qjs_call", self._entries["describeFailure"], self._undefined, 1, slots)
         if call("qjs_is_exception", described):
             # Not even the error could be described: there is no memory left to do it in.
             raise OutOfMemory

@@ -1,0 +1,151 @@
+"""What a worker may say about the cell it holds, checked before anybody acts on it.
+
+Hostile code may have taken the worker over. Whatever is not exactly what a sound worker says raises
+WorkerProtocolError, and the worker is killed.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final, cast, get_args
+
+from nacre.errors import WorkerProtocolError
+from nacre.json_types import JsonValue, NotJsonError, decode_json
+from nacre.sandbox.results import Reason
+from nacre.sandbox.worker_protocol import Frame
+
+_MAX_ID: Final = 2**53
+# The longest timer a program can set; longer than any burst can last, too.
+_MAX_MS: Final = 2.0**31
+_REASONS: Final = frozenset[str](get_args(Reason))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RequestEvent:
+    """One request of the program."""
+
+    id: int
+    method: str
+    payload: JsonValue
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BurstEvent:
+    """What a burst left behind: a value, new requests and yields, and the next timer."""
+
+    value: bytes
+    requests: tuple[RequestEvent, ...]
+    yields: tuple[int, ...]
+    timer_ms: float | None
+    busy_ms: float
+
+
+class EventReader:
+    """Reads the events of one cell; remembers which ids were used."""
+
+    def __init__(self, methods: Collection[str]) -> None:
+        self._methods = frozenset(methods)
+        self._last_id = 0
+
+    def burst(self, frame: Frame, *, max_requests: int) -> BurstEvent:
+        """The end of a burst, of whichever kind."""
+        fields = frame.fields
+        payloads = _Payloads(frame.tail)
+        value = payloads.take(fields.get("valueBytes", 0))
+        requests = self._requests(fields.get("requests", []), payloads, max_requests)
+        payloads.check_end()
+        yields = self._yields(fields.get("yields", []))
+        self._check_ids([*(request.id for request in requests), *yields])
+        return BurstEvent(
+            value=value,
+            requests=requests,
+            yields=yields,
+            timer_ms=_milliseconds(fields.get("timerMs"), "timer"),
+            busy_ms=_milliseconds(fields.get("busyMs", 0), "burst") or 0.0,
+        )
+
+    def _requests(self, entries: Any, payloads: "_Payloads", most: int) -> tuple[RequestEvent, ...]:
+        if not isinstance(entries, list):
+            raise WorkerProtocolError("a worker sent requests that are not a list")
+        entries = cast("list[Any]", entries)
+        if len(entries) > most:
+            raise WorkerProtocolError(f"a worker sent {len(entries)} requests; {most} may come")
+        return tuple(self._request(entry, payloads) for entry in entries)
+
+    def _request(self, entry: Any, payloads: "_Payloads") -> RequestEvent:
+        try:
+            request_id, method, size = entry
+        except (TypeError, ValueError):
+            raise WorkerProtocolError("a worker sent a request of no shape") from None
+        if type(request_id) is not int or not isinstance(method, str):
+            raise WorkerProtocolError("a worker sent a request of no shape")
+        if method not in self._methods:
+            raise WorkerProtocolError("a worker sent a request that the program cannot make")
+        return RequestEvent(id=request_id, method=method, payload=json_of(payloads.take(size)))
+
+    def _yields(self, ids: Any) -> tuple[int, ...]:
+        if not isinstance(ids, list) or any(
+            type(found) is not int for found in cast("list[Any]", ids)
+        ):
+            raise WorkerProtocolError("a worker sent yields that are not ids")
+        return tuple(cast("list[int]", ids))
+
+    def _check_ids(self, ids: list[int]) -> None:
+        """Ids only grow: one that comes twice would answer for another."""
+        if not ids:
+            return
+        if len(set(ids)) != len(ids) or min(ids) <= self._last_id or max(ids) > _MAX_ID:
+            raise WorkerProtocolError("a worker sent ids that were used before or cannot be")
+        self._last_id = max(ids)
+
+
+class _Payloads:
+    """The tail of a frame, taken apart by the lengths in its fields."""
+
+    def __init__(self, tail: bytes) -> None:
+        self._tail = tail
+        self._at = 0
+
+    def take(self, size: Any) -> bytes:
+        if type(size) is not int or not 0 <= size <= len(self._tail) - self._at:
+            raise WorkerProtocolError("a worker sent a length that does not fit")
+        start, self._at = self._at, self._at + size
+        return self._tail[start : self._at]
+
+    def check_end(self) -> None:
+        if self._at != len(self._tail):
+            raise WorkerProtocolError("a worker sent more than it announced")
+
+
+def json_of(data: bytes) -> JsonValue:
+    """A value of the guest; what is not JSON comes from no sound worker."""
+    try:
+        return decode_json(data)
+    except NotJsonError as error:
+        raise WorkerProtocolError(f"a worker sent invalid JSON: {error}") from error
+
+
+def reason_of(frame: Frame) -> Reason:
+    """Why a worker says that a cell failed."""
+    reason = frame.fields.get("reason")
+    if not isinstance(reason, str) or reason not in _REASONS:
+        raise WorkerProtocolError("a worker reported a reason that does not exist")
+    return cast("Reason", reason)
+
+
+def output_of(frame: Frame) -> tuple[str, bytes]:
+    """Kind and content of an item of output."""
+    kind = frame.fields.get("kind")
+    if kind not in ("text", "json"):
+        raise WorkerProtocolError("a worker sent output of no kind")
+    return kind, frame.tail
+
+
+def _milliseconds(value: object, what: str) -> float | None:
+    if value is None:
+        return None
+    if type(value) not in (int, float):
+        raise WorkerProtocolError(f"a worker sent a {what} time that is not a number")
+    number = cast("int | float", value)
+    if not 0 <= number <= _MAX_MS:
+        raise WorkerProtocolError(f"a worker sent a {what} time that cannot be")
+    return float(number)

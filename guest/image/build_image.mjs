@@ -20,8 +20,8 @@ const HOST_EXPORTS = [
   "qjs_get_string_len",
   "qjs_get_undefined",
   "qjs_get_value_ptr",
-  "qjs_is_exception",
   "qjs_get_bool",
+  "qjs_is_exception",
   "qjs_new_error",
   "qjs_new_string",
   "qjs_new_uint8_array",
@@ -32,7 +32,7 @@ const HOST_EXPORTS = [
   "wasm_malloc",
 ];
 
-const SCRATCH_BYTES = 256;
+const SCRATCH_BYTES = 4096;
 
 /**
  * Evaluate `bundle`, whose value is a function `(globalThis, host)` that returns the entries, and freeze the result.
@@ -47,7 +47,7 @@ export function buildImage({ engine, bundle, name, hostFunctions, entries }) {
   const result = instance.call(install, [globalThisHandle, instance.hostObject(hostFunctions)]);
   const handles = Object.fromEntries(entries.map((entry) => [entry, instance.property(result, entry)]));
   const randomState = findRandomState(instance);
-  // For the arguments and lengths that pass between host and engine: saves them an allocation each.
+  // For the arguments, lengths and short texts that pass between host and engine: saves them an allocation each.
   const scratch = instance.exports.wasm_malloc(SCRATCH_BYTES);
   instance.finish();
   const memory = instance.memory();
@@ -61,6 +61,7 @@ export function buildImage({ engine, bundle, name, hostFunctions, entries }) {
       memoryBytes: memory.length,
       randomState,
       scratch,
+      scratchBytes: SCRATCH_BYTES,
       stackPointer: instance.exports.__stack_pointer.value,
     },
   };

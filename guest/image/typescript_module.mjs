@@ -20,6 +20,7 @@ export async function typescriptModule() {
       memoryBytes: initialMemoryBytes(new WebAssembly.Module(wasm)),
       randomState: 0,
       scratch: 0,
+      scratchBytes: 0,
       stackPointer: 0,
     },
   };

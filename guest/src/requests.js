@@ -4,10 +4,13 @@
  * `tools`, `MCP`, namespaces and `yield_control` stand on this. Only the host can settle a request, because
  * neither the table nor the functions that read it are reachable from a cell.
  */
-import { captureStackTrace, defineProperty, enumerableKeys, Error, parseJson, Promise } from "./intrinsics.js";
+import { captureStackTrace, defineProperty, enumerableKeys, Error, parseJson, Promise, quoteJson } from "./intrinsics.js";
 import { textProperty, toJson, toText } from "./values.js";
 
-/** `send(id, method, json)` tells the host of a request, `pause(id, reason)` of a yield. */
+/**
+ * `send(text)` tells the host of a request, in three lines: its id, its method and its input, the last two as JSON,
+ * which has no line breaks of its own. `pause(id, reason)` tells of a yield.
+ */
 export function createRequests(send, pause) {
   const pending = { __proto__: null };
   let lastId = 0;
@@ -28,8 +31,8 @@ export function createRequests(send, pause) {
   }
 
   function request(method, input, callee) {
-    const json = toJson(input);
-    return open((id) => send(id, method, json), callee);
+    const rest = "\n" + quoteJson(method) + "\n" + toJson(input);
+    return open((id) => send(id + rest), callee);
   }
 
   function yieldControl(reason) {

@@ -213,7 +213,7 @@ async def test_a_handler_that_fails_rejects_and_harms_nobody(sandbox: Sandbox, c
 
 
 async def test_calls_without_end_wait_when_the_budget_is_used_up(sandbox: Sandbox) -> None:
-    """The program is not over and nothing of it is lost: each leg is bounded, and it can be ended."""
+    """The program is not over and nothing of it is lost; each leg is bounded."""
     cell = sandbox.cell(
         "for (;;) await echo(1)",
         limits=Limits(timeout_ms=100),

@@ -277,12 +277,10 @@ export class Cell {
     output: (kind, content) => void this.outputs.push({ kind: this.#text(kind), content: this.#text(content) }),
     timers: () => {},
     pause: (id, reason) => void this.pauses.push({ id: this.#exports.qjs_get_float64(id), reason: this.#text(reason) }),
-    request: (id, method, json) =>
-      void this.requests.push({
-        id: this.#exports.qjs_get_float64(id),
-        method: this.#text(method),
-        input: JSON.parse(this.#text(json)),
-      }),
+    request: (text) => {
+      const [id, method, input] = this.#text(text).split("\n").map((line) => JSON.parse(line));
+      this.requests.push({ id, method, input });
+    },
     random: (size) => {
       const length = this.#exports.qjs_get_float64(size);
       return this.#exports.qjs_new_uint8_array(this.#newBytes(new Uint8Array(length).fill(0xab)), length);

@@ -195,12 +195,13 @@ class Cell:
                 with anyio.CancelScope(shield=True):
                     await self._vm.drop()
             self._move_to(CellState.ABORTED if result is None else _STATE_AFTER[type(result)])
+            self._requests.let_go()
             self._leg = None
             self._leg_ended.set()
         if result is None:
             result = Failed(error=self._abort_reason, reason="aborted")
         self._costs.wall_ms += (time.monotonic() - started) * 1000
-        self._costs.unfinished_requests = len(self._requests.pending)
+        self._costs.unfinished_requests = self._requests.pending_count
         return replace(result, output=tuple(self._output), usage=Usage(**asdict(self._costs)))
 
     async def _outcome(self, first_burst: Callable[[], Awaitable[Frame | None]]) -> CellResult:
@@ -233,7 +234,7 @@ class Cell:
                 return await self._wait_for_resume("yield")
             if not await self._something_to_do():
                 return await self._wait_for_resume(
-                    "pending_tools" if self._requests.open_ids() else "yield"
+                    "pending_tools" if self._requests.is_open else "yield"
                 )
             frame = await self._next_burst()
 
@@ -255,7 +256,7 @@ class Cell:
             return Completed(value=value)
         self._yields = burst.yields
         self._timer_due = None if burst.timer_ms is None else time.time() + burst.timer_ms / 1000
-        if not self._yields and self._timer_due is None and not self._requests.open_ids():
+        if not self._yields and self._timer_due is None and not self._requests.is_open:
             raise WorkerProtocolError("a worker says that the program waits for nothing")
         return None
 
@@ -415,7 +416,7 @@ class Cell:
         }
 
     def _room_for_requests(self) -> int:
-        return MAX_REQUEST_BACKLOG - len(self._requests.pending)
+        return MAX_REQUEST_BACKLOG - self._requests.pending_count
 
     def _wake_up(self) -> None:
         self._wake.set()

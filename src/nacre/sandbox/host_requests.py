@@ -51,7 +51,9 @@ class HostRequests:
         self._most_at_once = most_at_once
         self._wake = wake
         self._queue: deque[HostRequest] = deque()
-        self._running: dict[int, anyio.CancelScope] = {}
+        self._servers: set[anyio.CancelScope] = set()
+        # The server that has nothing to do is told of more, or that there is no more, by this.
+        self._idle_server: anyio.Event | None = None
         self._unanswered: dict[int, HostRequest] = {}
         self._answers: list[tuple[int, bytes]] = []
         self._is_cancelled = False
@@ -65,8 +67,17 @@ class HostRequests:
         )
 
     @property
+    def pending_count(self) -> int:
+        return len(self._unanswered)
+
+    @property
     def has_answers(self) -> bool:
         return bool(self._answers)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the program still waits for anything of the host."""
+        return bool(self._unanswered or self._answers)
 
     def open_ids(self) -> tuple[int, ...]:
         """The ids that the program still waits for, answered or not."""
@@ -74,9 +85,23 @@ class HostRequests:
 
     def add(self, request: HostRequest) -> None:
         """Serve a request as soon as there is room."""
+        if self._is_cancelled:
+            return
         self._unanswered[request.id] = request
         self._queue.append(request)
-        self._serve_next()
+        if self._idle_server is not None:
+            self.let_go()
+        elif len(self._servers) < self._most_at_once:
+            # Known before the task runs, so that a cancellation in between reaches it.
+            scope = anyio.CancelScope()
+            self._servers.add(scope)
+            self._tasks.start_soon(self._serve, scope)
+
+    def let_go(self) -> None:
+        """Have the idle server look at the queue; it ends if there is nothing in it."""
+        if self._idle_server is not None:
+            self._idle_server.set()
+            self._idle_server = None
 
     def answer(self, request_id: int, value: JsonValue = None) -> None:
         """Answer a request that needs no handler, such as a yield."""
@@ -91,26 +116,28 @@ class HostRequests:
         """Give up every request; nothing is answered any more."""
         self._is_cancelled = True
         self._queue.clear()
-        for scope in tuple(self._running.values()):
+        for scope in self._servers:
             scope.cancel()
 
-    def _serve_next(self) -> None:
-        while self._queue and len(self._running) < self._most_at_once and not self._is_cancelled:
-            request = self._queue.popleft()
-            # Known before the task runs, so that a cancellation in between reaches it.
-            self._running[request.id] = anyio.CancelScope()
-            self._tasks.start_soon(self._serve, request)
-
-    async def _serve(self, request: HostRequest) -> None:
+    async def _serve(self, scope: anyio.CancelScope) -> None:
+        """Serve requests one by one. One server waits for more: starting a task costs as much as
+        all the rest of a quick request."""
         try:
-            with self._running[request.id]:
-                answer = await self._answer_for(request)
-                self._unanswered.pop(request.id, None)
-                self._answers.append((request.id, answer))
+            with scope:
+                while self._queue:
+                    await self._serve_one(self._queue.popleft())
+                    if not self._queue and self._idle_server is None:
+                        idle = self._idle_server = anyio.Event()
+                        await idle.wait()
         finally:
-            self._running.pop(request.id, None)
-            self._serve_next()
+            self._servers.discard(scope)
             self._wake()
+
+    async def _serve_one(self, request: HostRequest) -> None:
+        answer = await self._answer_for(request)
+        self._unanswered.pop(request.id, None)
+        self._answers.append((request.id, answer))
+        self._wake()
 
     async def _answer_for(self, request: HostRequest) -> bytes:
         try:

@@ -29,6 +29,7 @@ class Image:
     memory_bytes: int
     random_state: int
     scratch: int
+    scratch_bytes: int
     stack_pointer: int
 
     def wasm(self) -> bytes:
@@ -60,6 +61,7 @@ def load_image(kind: ImageKind, *, assets: Path = _ASSETS) -> Image:
             memory_bytes=facts["memoryBytes"],
             random_state=facts["randomState"],
             scratch=facts["scratch"],
+            scratch_bytes=facts["scratchBytes"],
             stack_pointer=facts["stackPointer"],
         )
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -5,8 +5,7 @@ WorkerProtocolError, and the worker is killed.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, NamedTuple, cast, get_args
 
 from nacre.errors import WorkerProtocolError
 from nacre.json_types import JsonValue, NotJsonError, decode_json
@@ -19,8 +18,7 @@ _MAX_MS: Final = 2.0**31
 _REASONS: Final = frozenset[str](get_args(Reason))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RequestEvent:
+class RequestEvent(NamedTuple):
     """One request of the program."""
 
     id: int
@@ -28,8 +26,7 @@ class RequestEvent:
     payload: JsonValue
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BurstEvent:
+class BurstEvent(NamedTuple):
     """What a burst left behind: a value, new requests and yields, and the next timer."""
 
     value: bytes

@@ -4,6 +4,7 @@ One `HostCalls` serves all VMs of a worker, one VM at a time: callbacks can only
 the worker is hardened.
 """
 
+import json
 import os
 import time
 from typing import TYPE_CHECKING, Protocol
@@ -147,8 +148,8 @@ def _random(vm: "Vm", arguments: list[int]) -> int:
 
 
 def _request(vm: "Vm", arguments: list[int]) -> int:
-    method = vm.text(arguments[1]).decode(errors="replace")
-    vm.listener.request(int(vm.number(arguments[0])), method, vm.text(arguments[2]))
+    request_id, method, payload = vm.text(arguments[0]).split(b"\n", 2)
+    vm.listener.request(int(request_id), json.loads(method), payload)
     return vm.new_undefined()
 
 

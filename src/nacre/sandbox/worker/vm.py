@@ -5,8 +5,6 @@ stay valid across a snapshot, because memory is all there is to a VM between two
 """
 
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Final
 
 from nacre.sandbox.image import Image
@@ -15,10 +13,11 @@ from nacre.sandbox.worker.memory_pages import BaseMemory
 from nacre.sandbox.worker.wasm_runtime import Instance, Runtime
 
 # JSValue's tag is in its upper half; 6 is the exception tag of QuickJS's NaN boxing.
-_EXCEPTION_TAG: Final = 6
+_EXCEPTION_TAG: Final = (6).to_bytes(4, "little")
 _EVAL_OPTIONS_VERSION: Final = 1
-# The image's scratch area: the length of a text first, the arguments of a call behind it.
+# The image's scratch area: the length of a text first, the arguments of a call, then a short text.
 _SCRATCH_ARGUMENTS: Final = 16
+_SCRATCH_TEXT: Final = 64
 
 # The engine's allocator needs room beside what it hands out, and the host borrows some for texts.
 _MEMORY_SLACK_BYTES: Final = 4 << 20
@@ -88,19 +87,34 @@ class VmFactory:
         return Instance(self.runtime, self._prepared, max_memory_bytes=max_memory_bytes)
 
 
+class _Running:
+    """While this is entered, host calls go to its VM."""
+
+    def __init__(self, host: HostCalls, vm: "Vm") -> None:
+        self._host = host
+        self._vm = vm
+
+    def __enter__(self) -> None:
+        self._host.vm = self._vm
+
+    def __exit__(self, *_exception: object) -> None:
+        self._host.vm = None
+
+
 class Vm:
     """A running VM. Every method that lets guest code run may raise `GuestError` or `WasmTrap`."""
 
     def __init__(self, factory: VmFactory, instance: Instance, listener: GuestListener) -> None:
         self._factory = factory
         self._entries = factory.image.entries
-        self._host = factory.host
+        self._while_running = _Running(factory.host, self)
         self.instance = instance
         self.listener = listener
         # Promises that were rejected with no handler so far: their address to (promise, reason).
         self.rejections: dict[int, tuple[int, int]] = {}
         self.may_have_timers = False
         self._scratch = factory.image.scratch
+        self._scratch_bytes = factory.image.scratch_bytes
         self._undefined = self.new_undefined()
 
     def close(self) -> None:
@@ -114,25 +128,25 @@ class Vm:
 
     def define_functions(self, names: bytes) -> None:
         """Give the program global functions that send requests; `names` is a JSON array."""
-        with self._running():
+        with self._while_running:
             self._call_with_text("defineFunctions", names)
 
     def start(self, source: bytes, *, file_name: str) -> None:
         """Compile the program and run it until it has nothing left to do."""
-        with self._running():
+        with self._while_running:
             main = self._compile(source, file_name)
             self._free(self._call_entry("start", main), main)
             self._drain_jobs()
 
     def deliver(self, settlements: bytes) -> None:
         """Settle requests, `[[id, succeeded, value], ...]` in JSON, and run what that sets free."""
-        with self._running():
+        with self._while_running:
             self._call_with_text("deliver", settlements)
             self._drain_jobs()
 
     def fire_timers(self) -> None:
         """Run every timer that is due, and the promise jobs after each."""
-        with self._running():
+        with self._while_running:
             while True:
                 fired = self._call_entry("fireTimer")
                 is_fired = self.instance.call("qjs_get_bool", fired)
@@ -145,7 +159,7 @@ class Vm:
         """How long until the next timer is due; None without timers."""
         if not self.may_have_timers:
             return None
-        with self._running():
+        with self._while_running:
             handle = self._call_entry("untilNextTimer")
             left = self.number(handle)
             self._free(handle)
@@ -168,7 +182,7 @@ class Vm:
     def unhandled_failure(self) -> bytes | None:
         """The description of the first rejection that nobody has handled, if there is one."""
         for _promise, reason in self.rejections.values():
-            with self._running():
+            with self._while_running:
                 handle = self._call_entry("describeFailure", reason)
                 return self.text(handle)
         return None
@@ -227,14 +241,6 @@ class Vm:
 
     # Driving the engine.
 
-    @contextmanager
-    def _running(self) -> Generator[None]:
-        previous, self._host.vm = self._host.vm, self
-        try:
-            yield
-        finally:
-            self._host.vm = previous
-
     def _compile(self, source: bytes, file_name: str) -> int:
         """The program as an async function; its first line is line 1 of `file_name`."""
         code = b"(async () => {\n\n" + source + b"\n})"
@@ -248,7 +254,7 @@ class Vm:
         value = self.instance.call_for_i64("JS_Eval2", context, code_at, len(code), options)
         for at in (code_at, name_at, options):
             self.instance.call("wasm_free", at)
-        if value >> 32 == _EXCEPTION_TAG:
+        if value.to_bytes(8, "little")[4:] == _EXCEPTION_TAG:
             raise self._pending_exception()
         slot = self._malloc(8)
         self.instance.write(slot, value.to_bytes(8, "little"))
@@ -261,7 +267,7 @@ class Vm:
         result = self.instance.call(
             "qjs_call", self._entries[entry], self._undefined, len(arguments), slots
         )
-        if self.instance.call("qjs_is_exception", result):
+        if self._is_exception(result):
             raise self._pending_exception()
         return result
 
@@ -280,7 +286,7 @@ class Vm:
         slots = self._scratch + _SCRATCH_ARGUMENTS
         self.instance.write(slots, error.to_bytes(4, "little"))
         described = call("qjs_call", self._entries["describeFailure"], self._undefined, 1, slots)
-        if call("qjs_is_exception", described):
+        if self._is_exception(described):
             # Not even the error could be described: there is no memory left to do it in.
             raise OutOfMemory
         return GuestError(self.text(described))
@@ -290,13 +296,18 @@ class Vm:
         self._free(self._call_entry(entry, argument), argument)
 
     def _new_string(self, data: bytes) -> int:
-        at = self._malloc(len(data))
+        is_short = len(data) <= self._scratch_bytes - _SCRATCH_TEXT
+        at = self._scratch + _SCRATCH_TEXT if is_short else self._malloc(len(data))
         self.instance.write(at, data)
         handle = self.instance.call("qjs_new_string", at, len(data))
-        self.instance.call("wasm_free", at)
-        if not handle or self.instance.call("qjs_is_exception", handle):
+        if not is_short:
+            self.instance.call("wasm_free", at)
+        if not handle or self._is_exception(handle):
             raise OutOfMemory
         return handle
+
+    def _is_exception(self, handle: int) -> bool:
+        return self.instance.read(handle + 4, 4) == _EXCEPTION_TAG
 
     def _new_c_string(self, data: bytes) -> int:
         at = self._malloc(len(data) + 1)

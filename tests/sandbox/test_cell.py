@@ -16,6 +16,7 @@ from nacre.sandbox import (
     TextOutput,
     Waiting,
 )
+from tests.contract.requirements import requirement
 from tests.sandbox.conftest import HeldHandler
 
 
@@ -132,6 +133,7 @@ async def test_a_race_is_over_when_the_fast_call_is_in(sandbox: Sandbox, held: H
     assert result.usage.unfinished_requests == 1
 
 
+@requirement("security:plain-errors")
 async def test_a_rejected_request_is_a_plain_error_that_the_program_can_catch(
     sandbox: Sandbox,
 ) -> None:
@@ -160,6 +162,7 @@ async def test_a_fault_of_the_handler_rejects_with_its_message_alone(
     assert "handler of the host request call failed" in caplog.text
 
 
+@requirement("security:json-bridge")
 async def test_an_answer_that_is_not_json_rejects_and_says_where(sandbox: Sandbox) -> None:
     async def wrong(request: HostRequest) -> JsonValue:
         return {"when": object()}  # pyright: ignore[reportReturnType]
@@ -214,6 +217,7 @@ async def test_calls_that_nobody_awaits_are_made_and_the_value_stands(
     held.answer(1, None)
 
 
+@requirement("validation:wait-resumes")
 async def test_a_yield_suspends_the_program_and_resume_continues_it(sandbox: Sandbox) -> None:
     cell = sandbox.cell(
         "let n = 1; text('one'); await yield_control('look'); n++; text('two'); return n"
@@ -341,6 +345,7 @@ async def test_an_error_in_a_timer_fails_the_cell(sandbox: Sandbox) -> None:
     assert (result.reason, result.error.splitlines()[0]) == ("guest_error", "Error: in timer")
 
 
+@requirement("validation:snapshot-cap", "security:caps")
 async def test_a_snapshot_over_its_limit_fails_with_its_own_code(sandbox: Sandbox) -> None:
     code = """
     const noise = crypto.getRandomValues(new Uint8Array(60000));
@@ -371,6 +376,7 @@ async def test_abort_ends_an_endless_loop_and_its_worker_serves_on(sandbox: Sand
     assert await value_of(sandbox, "return 'next'") == "next"
 
 
+@requirement("validation:abort-cleans-up")
 async def test_abort_of_a_waiting_cell_cancels_its_calls(
     sandbox: Sandbox, held: HeldHandler
 ) -> None:

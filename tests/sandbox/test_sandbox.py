@@ -13,6 +13,7 @@ import pytest
 from nacre.errors import ImageError, RuntimeUnavailableError
 from nacre.sandbox import Completed, Failed, Limits, Sandbox, SandboxOptions
 from nacre.sandbox.image import load_image
+from tests.contract.requirements import requirement
 
 IMAGE = load_image("cell")
 
@@ -30,6 +31,7 @@ def environment_of(pid: int) -> bytes:
     return Path(f"/proc/{pid}/environ").read_bytes().strip(b"\0")
 
 
+@requirement("security:snapshots-dropped")
 async def test_closing_leaves_no_process_and_no_descriptor() -> None:
     before = set(os.listdir("/proc/self/fd"))
     processes = worker_pids()
@@ -152,6 +154,7 @@ async def test_a_corrupted_compiled_module_is_built_again(tmp_path: Path) -> Non
         assert (await sandbox.check()).module_origin == "built"
 
 
+@requirement("validation:typescript-is-lazy")
 async def test_typescript_is_loaded_by_the_first_typescript_cell_only(
     sandbox: Sandbox,
 ) -> None:
@@ -164,6 +167,7 @@ async def test_typescript_is_loaded_by_the_first_typescript_cell_only(
     assert (result.value, len(worker_pids())) == (2, before + 1)
 
 
+@requirement("security:os-hardening")
 async def test_the_report_names_engine_image_and_every_hardening_measure(
     sandbox: Sandbox,
 ) -> None:

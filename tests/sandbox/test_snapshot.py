@@ -7,6 +7,7 @@ import pytest
 from nacre.errors import SnapshotError
 from nacre.sandbox import Completed, Failed, Sandbox, Waiting
 from nacre.sandbox.snapshot import Snapshot, seal, unseal
+from tests.contract.requirements import requirement
 
 KEY = b"k" * 32
 SNAPSHOT = Snapshot(
@@ -58,6 +59,7 @@ def test_a_snapshot_of_another_format_says_which(monkeypatch: pytest.MonkeyPatch
         unseal(sealed, key=KEY, image=SNAPSHOT.image)
 
 
+@requirement("security:foreign-snapshots-refused")
 async def test_a_cell_whose_snapshot_was_tampered_with_fails_before_it_runs(
     sandbox: Sandbox,
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from nacre.errors import HostRequestError
 from nacre.json_types import JsonValue
 from nacre.sandbox import HostRequest, Limits, Sandbox
+from tests.contract.requirements import requirement
 from tests.security.attacks import TIMED_OUT, attack, completed, verdict
 
 GLOBALS = {
@@ -45,6 +46,7 @@ HOST_NAMES = [
 ]  # fmt: skip
 
 
+@requirement("validation:no-files-network-environment", "security:no-host-objects")
 async def test_nothing_of_a_host_is_among_the_globals(sandbox: Sandbox) -> None:
     code = f"return {HOST_NAMES!r}.filter(name => name in globalThis)"
     assert await attack(sandbox, code) == completed([])
@@ -106,6 +108,7 @@ async def test_structured_stack_frames_give_no_functions_of_the_guest(sandbox: S
     assert await attack(sandbox, code) == completed([])
 
 
+@requirement("validation:no-files-network-environment")
 async def test_the_environment_of_the_supervisor_is_out_of_reach(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +119,7 @@ async def test_the_environment_of_the_supervisor_is_out_of_reach(
     assert "hunter2" not in str(result) and os.getcwd() not in str(result)
 
 
+@requirement("security:plain-errors")
 async def test_errors_of_the_host_cross_as_plain_data(sandbox: Sandbox) -> None:
     async def fail(request: HostRequest) -> JsonValue:
         raise HostRequestError(

@@ -3,6 +3,7 @@
 import pytest
 
 from nacre.sandbox import Limits, Sandbox
+from tests.contract.requirements import requirement
 from tests.security.attacks import TIMED_OUT, attack, completed, verdict
 
 ENDLESS = {
@@ -73,6 +74,7 @@ BUILTINS = {
 
 
 @pytest.mark.parametrize("code", ENDLESS.values(), ids=ENDLESS.keys())
+@requirement("validation:endless-loops-end", "security:outside-the-event-loop")
 async def test_a_program_that_never_ends_is_stopped_at_its_time_budget(
     sandbox: Sandbox, code: str
 ) -> None:
@@ -87,6 +89,7 @@ async def test_a_backtracking_regular_expression_is_stopped_at_its_time_budget(
 
 
 @pytest.mark.parametrize("expression", BUILTINS.values(), ids=BUILTINS.keys())
+@requirement("security:interrupts-and-wall-clock")
 async def test_a_builtin_that_never_asks_is_stopped_at_the_time_budget(
     sandbox: Sandbox, expression: str
 ) -> None:

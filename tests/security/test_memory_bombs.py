@@ -6,6 +6,7 @@ import pytest
 
 from nacre.json_types import JsonValue
 from nacre.sandbox import HostRequest, Limits, Sandbox
+from tests.contract.requirements import requirement
 from tests.security.attacks import attack, completed, shown, verdict
 
 LIMIT = 8 << 20
@@ -50,6 +51,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("code", BOMBS.values(), ids=BOMBS.keys())
+@requirement("validation:memory-cap")
 async def test_a_memory_bomb_ends_at_the_memory_limit(sandbox: Sandbox, code: str) -> None:
     result = await attack(sandbox, code, limits=LIMITS)
     assert verdict(result) == ("failed", "internal_error", "memory_limit_exceeded")

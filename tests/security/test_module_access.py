@@ -3,6 +3,7 @@
 import pytest
 
 from nacre.sandbox import Sandbox
+from tests.contract.requirements import requirement
 from tests.security.attacks import attack, completed, verdict
 
 DENIED = "module access is disabled in cells"
@@ -28,6 +29,7 @@ STATIC = {
 
 
 @pytest.mark.parametrize(("code", "line", "column"), STATIC.values(), ids=STATIC.keys())
+@requirement("validation:no-modules")
 async def test_a_module_statement_is_refused_before_anything_runs(
     sandbox: Sandbox, code: str, line: int, column: int
 ) -> None:
@@ -60,6 +62,7 @@ DYNAMIC = {
 
 
 @pytest.mark.parametrize("code", DYNAMIC.values(), ids=DYNAMIC.keys())
+@requirement("validation:no-modules")
 async def test_a_module_asked_for_at_run_time_is_refused(sandbox: Sandbox, code: str) -> None:
     result = await attack(sandbox, code)
     assert verdict(result) == ("failed", "invalid_input", "module_access_denied")

@@ -3,6 +3,7 @@
 import pytest
 
 from nacre.sandbox import Limits, Sandbox
+from tests.contract.requirements import requirement
 from tests.security.attacks import attack, completed, verdict
 
 LIMIT = 4096
@@ -36,6 +37,7 @@ async def test_one_huge_output_ends_the_cell_and_none_of_it_is_kept(
 @pytest.mark.parametrize(
     "call", ["text('x')", "text('')", "json(1)", "console.log()", "console.error(1)"]
 )
+@requirement("validation:output-cap", "security:caps")
 async def test_a_million_small_outputs_end_the_cell_and_those_that_fitted_are_kept(
     sandbox: Sandbox, call: str
 ) -> None:
@@ -59,6 +61,7 @@ async def test_a_huge_value_ends_the_cell_and_says_how_large_it_is(sandbox: Sand
     }
 
 
+@requirement("validation:output-cap")
 async def test_the_limit_holds_across_waits(sandbox: Sandbox) -> None:
     code = (
         f"text('x'.repeat({LIMIT - 100})); await yield_control(); text('y'.repeat(200)); return 1"

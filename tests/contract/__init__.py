@@ -1,0 +1,1 @@
+"""What the contract promises, and which tests hold it to that."""

@@ -22,7 +22,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 _LEAST_NODE_MAJOR = 20
 _SOURCE_SUFFIXES = frozenset({".js", ".mjs"})
 _SOURCE_MANIFESTS = ("package.json", "package-lock.json")
-_NOT_SOURCES = frozenset({"node_modules", "test"})
+_NOT_SOURCES = frozenset({"bakeoff", "node_modules", "test"})
 
 
 class GuestBuildError(Exception):

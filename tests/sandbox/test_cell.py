@@ -60,6 +60,25 @@ async def test_output_is_kept_in_the_order_of_the_calls(sandbox: Sandbox) -> Non
     )
 
 
+async def test_output_is_told_as_it_comes_while_the_program_still_runs(sandbox: Sandbox) -> None:
+    told: list[object] = []
+    first = anyio.Event()
+
+    def on_output(item: object) -> None:
+        told.append(item)
+        first.set()
+
+    cell = sandbox.cell(
+        "text('early'); for (;;);", limits=Limits(timeout_ms=60000), on_output=on_output
+    )
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cell.run)
+            await first.wait()
+            await cell.abort()
+    assert told == [TextOutput(text="early")]
+
+
 async def test_output_is_kept_when_the_cell_fails(sandbox: Sandbox) -> None:
     result = await failure_of(sandbox, "text('before');\nthrow new TypeError('bad')")
     assert (result.reason, result.output) == ("guest_error", (TextOutput(text="before"),))
@@ -359,7 +378,12 @@ async def test_a_snapshot_over_its_limit_fails_with_its_own_code(sandbox: Sandbo
 
 
 async def test_abort_ends_an_endless_loop_and_its_worker_serves_on(sandbox: Sandbox) -> None:
-    cell = sandbox.cell("text('in'); for (;;);", limits=Limits(timeout_ms=60000))
+    started = anyio.Event()
+    cell = sandbox.cell(
+        "text('in'); for (;;);",
+        limits=Limits(timeout_ms=60000),
+        on_output=lambda _: started.set(),
+    )
     results: list[object] = []
 
     async def run() -> None:
@@ -368,7 +392,7 @@ async def test_abort_ends_an_endless_loop_and_its_worker_serves_on(sandbox: Sand
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
-            await anyio.wait_all_tasks_blocked()
+            await started.wait()
             await cell.abort("enough")
     result = results[0]
     assert isinstance(result, Failed)

@@ -56,8 +56,12 @@ async def test_hogs_of_one_owner_leave_workers_to_another() -> None:
 
 async def test_a_killed_worker_is_replaced_and_costs_its_own_cell_only() -> None:
     async with Sandbox(SandboxOptions(workers=2)) as sandbox:
-        await sandbox.check()
-        victim = sandbox.cell("text('in'); for (;;);", limits=Limits(timeout_ms=60000))
+        started = anyio.Event()
+        victim = sandbox.cell(
+            "text('in'); for (;;);",
+            limits=Limits(timeout_ms=60000),
+            on_output=lambda _: started.set(),
+        )
         results: list[object] = []
 
         async def run() -> None:
@@ -65,7 +69,7 @@ async def test_a_killed_worker_is_replaced_and_costs_its_own_cell_only() -> None
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
-            await anyio.wait_all_tasks_blocked()
+            await started.wait()
             worker = victim._vm._worker  # pyright: ignore[reportPrivateUsage]
             assert worker is not None
             psutil.Process(worker.pid).kill()

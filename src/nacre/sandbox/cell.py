@@ -60,6 +60,7 @@ class Program:
     limits: Limits = field(default_factory=Limits)
     functions: tuple[str, ...] = ()
     handler: HostRequestHandler | None = None
+    on_output: Callable[[Output], None] | None = None
     owner: str = ""
 
 
@@ -369,11 +370,15 @@ class Cell:
         self._output_left -= len(content) + OUTPUT_ITEM_BYTES
         if self._output_left < 0:
             raise WorkerProtocolError("a worker sent more output than the cell may have")
-        if kind == "json":
-            self._output.append(JsonOutput(value=json_of(content)))
-        else:
-            self._output.append(TextOutput(text=content.decode(errors="replace")))
+        item = (
+            JsonOutput(value=json_of(content))
+            if kind == "json"
+            else TextOutput(text=content.decode(errors="replace"))
+        )
+        self._output.append(item)
         self._costs.output_bytes += len(content)
+        if self._program.on_output is not None:
+            self._program.on_output(item)
 
     def _take_requests(self, requests: tuple[RequestEvent, ...]) -> None:
         for request in requests:

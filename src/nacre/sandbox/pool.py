@@ -144,6 +144,8 @@ class WorkerPool:
         if lease is not None:
             lease.since = time.monotonic()
             lease.move_out = None
+            if not self._idle:
+                self._watch_pressure()
 
     async def aclose(self) -> None:
         """End every worker; those who wait for one are told."""
@@ -255,12 +257,17 @@ class WorkerPool:
     async def _balance(self) -> None:
         """While no worker is free: move waiting cells out, and start workers beside hogs."""
         try:
-            while not self._idle and self._leases and not self._is_closed:
+            while not self._idle and not self._is_closed and self._is_under_pressure():
                 is_urgent = bool(self._waiters)
                 await anyio.sleep(_PRESSURE_POLL_SECONDS if is_urgent else _HOG_SECONDS)
                 self._make_room()
         finally:
             self._is_balancing = False
+
+    def _is_under_pressure(self) -> bool:
+        """Whether somebody waits for a worker, or a program runs that may turn out a hog."""
+        is_running = any(lease.move_out is None for lease in self._leases.values())
+        return bool(self._waiters) or is_running
 
     def _make_room(self) -> None:
         now = time.monotonic()

@@ -1,7 +1,7 @@
 """The sandbox: workers, kept warm, and the cells that run in them."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from nacre.sandbox.image import ImageKind, engine_version
 from nacre.sandbox.launcher import Launcher
 from nacre.sandbox.limits import Limits
 from nacre.sandbox.pool import WorkerPool
+from nacre.sandbox.results import Output
 from nacre.sandbox.transforms import TypeScriptTransforms
 
 _KEY_BYTES: Final = 32
@@ -98,12 +99,14 @@ class Sandbox:
         limits: Limits | None = None,
         functions: Iterable[str] = (),
         handler: HostRequestHandler | None = None,
+        on_output: Callable[[Output], None] | None = None,
         owner: str = "",
     ) -> Cell:
         """A program that is ready to run.
 
         `functions` become global functions of the program; each call is a host request that
-        `handler` answers. Cells of one `owner` (a session) share their turn among themselves.
+        `handler` answers. `on_output` is called with each item of output as it comes; the results
+        have them all as well. Cells of one `owner` (a session) share their turn among themselves.
         """
         if self._services is None:
             raise RuntimeUnavailableError("the sandbox is not open; use it in `async with`")
@@ -113,6 +116,7 @@ class Sandbox:
             limits=limits or Limits(),
             functions=tuple(functions),
             handler=handler,
+            on_output=on_output,
             owner=owner,
         )
         return Cell(program, self._services)

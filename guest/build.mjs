@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 
 import { buildImage } from "./image/build_image.mjs";
-import { bundle, IMAGES } from "./image/bundle.mjs";
+import { bundleGuest, GUEST } from "./image/bundle.mjs";
 import { licenseTexts } from "./image/licenses.mjs";
 import { typescriptModule } from "./image/typescript_module.mjs";
 
@@ -27,9 +27,7 @@ async function writeImage(kind, { wasm, facts }) {
 }
 
 await mkdir(ASSETS, { recursive: true });
-for (const [kind, { entryPoint, ...options }] of Object.entries(IMAGES)) {
-  await writeImage(kind, buildImage({ engine, bundle: await bundle(entryPoint), ...options }));
-}
+await writeImage("cell", buildImage({ engine, bundle: await bundleGuest(), ...GUEST }));
 await writeImage("typescript", await typescriptModule());
 await writeFile(`${ASSETS}THIRD_PARTY_LICENSES.txt`, await licenseTexts());
 await writeFile(`${ASSETS}images.json`, `${JSON.stringify(manifest, null, 2)}\n`);

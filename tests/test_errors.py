@@ -9,8 +9,8 @@ from nacre.errors import ConfigError, HostRequestError, NacreError
 
 
 def test_the_tree_in_the_docstring_is_the_tree_of_the_classes() -> None:
-    # The leading mark says how deep a class stands: `* Root`, then `x`, then `+`.
-    marks = {"*": 0, "x": 1, "+": 2}
+    # The leading mark says how deep a class stands: `* Root`, then `x`, `+` and `-`.
+    marks = {"*": 0, "x": 1, "+": 2, "-": 3}
     lines = (line.split() for line in (errors.__doc__ or "").splitlines())
     drawn = {words[1]: marks[words[0]] for words in lines if words and words[0] in marks}
     classes = (item for item in vars(errors).values() if isinstance(item, type))

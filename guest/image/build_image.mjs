@@ -4,23 +4,23 @@ import { createHash } from "node:crypto";
 import { BuildInstance } from "./instance.mjs";
 import { withInitialMemory } from "./wasm_rewrite.mjs";
 
-/** The engine's functions that the host calls; all others are left out of an image. */
+/** What the host uses of the engine; all other exports are left out of an image. */
 const HOST_EXPORTS = [
-  "memory",
-  "__stack_pointer",
   "JS_Eval2",
+  "memory",
   "qjs_call",
   "qjs_compute_memory_usage",
   "qjs_execute_pending_job",
   "qjs_free_cstring",
   "qjs_free_value",
+  "qjs_get_bool",
   "qjs_get_context_ptr",
   "qjs_get_exception",
   "qjs_get_float64",
   "qjs_get_string_len",
   "qjs_get_undefined",
   "qjs_get_value_ptr",
-  "qjs_get_bool",
+  // Only for the tests in Node.
   "qjs_is_exception",
   "qjs_new_error",
   "qjs_new_string",

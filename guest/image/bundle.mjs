@@ -1,23 +1,20 @@
-/** The guests that images are made of, and each as one script. */
+/** The guest as one script, and what an image of it is made with. */
 import { fileURLToPath } from "node:url";
 
 import { build } from "esbuild";
 
 import { webBundling } from "../src/web/bundling.mjs";
 
-export const IMAGES = {
-  cell: {
-    entryPoint: "../src/index.js",
-    name: "nacre-guest.js",
-    hostFunctions: ["completed", "failed", "output", "pause", "random", "request", "timers"],
-    entries: ["defineFunctions", "deliver", "describeFailure", "fireTimer", "start", "untilNextTimer"],
-  },
+export const GUEST = {
+  name: "nacre-guest.js",
+  hostFunctions: ["completed", "failed", "output", "pause", "random", "request", "timers"],
+  entries: ["defineFunctions", "deliver", "describeFailure", "fireTimer", "start", "untilNextTimer"],
 };
 
-/** One script whose completion value is the entry point's `install`. */
-export async function bundle(entryPoint) {
+/** One script whose completion value is the guest's `install`. */
+export async function bundleGuest() {
   const { outputFiles } = await build({
-    entryPoints: [fileURLToPath(new URL(entryPoint, import.meta.url))],
+    entryPoints: [fileURLToPath(new URL("../src/index.js", import.meta.url))],
     bundle: true,
     write: false,
     minify: true,

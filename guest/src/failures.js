@@ -2,10 +2,13 @@
 import { quoteJson } from "./intrinsics.js";
 import { errorText, isErrorValue, textProperty, toTextOrNote } from "./values.js";
 
-/** The first words of every refusal of module access; the host tells the reason by them. */
+/** The first words of every refusal of module access, the host's own too: `modules` is told by them. */
 export const MODULES_DISABLED = "module access is disabled in cells";
 
-/** JSON text `{message, stack, memory, modules}` for any thrown value; never throws for want of sense in it. */
+/**
+ * JSON text `{message, stack, memory, modules}` for any thrown value; never throws for want of sense in it. The last
+ * two say whether it ended the cell for want of memory or by a refusal of module access.
+ */
 export function describeFailure(thrown) {
   if (!isErrorValue(thrown)) return failureJson("thrown: " + toTextOrNote(thrown), "", false, false);
   const message = textProperty(thrown, "message");

@@ -5,8 +5,9 @@
  * closures: a cell finds no way to them. docs/cells.md describes what a cell may use.
  */
 import { describeFailure, MODULES_DISABLED } from "./failures.js";
+import { define } from "./globals.js";
 import { Error, isArray, parseJson } from "./intrinsics.js";
-import { define, installOutput } from "./output.js";
+import { installOutput } from "./output.js";
 import { createRequests } from "./requests.js";
 import { installTimers } from "./timers.js";
 import { toJson } from "./values.js";

@@ -41,6 +41,7 @@ export const stringOf = uncurryThis(String.prototype.valueOf);
 export const booleanOf = uncurryThis(Boolean.prototype.valueOf);
 export const tagOf = uncurryThis(Object.prototype.toString);
 export const toWellFormed = uncurryThis(String.prototype.toWellFormed);
+export const indexOfText = uncurryThis(String.prototype.indexOf);
 export const sliceText = uncurryThis(String.prototype.slice);
 export const regExpToText = uncurryThis(RegExp.prototype.toString);
 export const weakMapHas = uncurryThis(WeakMap.prototype.has);

@@ -1,5 +1,6 @@
 /** `text`, `json` and `console`: what a cell says besides its value, in the order of the calls. */
-import { defineProperty, String } from "./intrinsics.js";
+import { define } from "./globals.js";
+import { indexOfText, sliceText } from "./intrinsics.js";
 import { toJson, toText, toTextOrNote } from "./values.js";
 
 /** Define the output functions on `global`; `emit(kind, content)` hands one item to the host. */
@@ -48,27 +49,28 @@ function format(values) {
   function fillPlaceholders(template) {
     if (values.length === 1) return template;
     let filled = "";
-    for (let index = 0; index < template.length; index++) {
-      const kind = template[index] === "%" ? template[index + 1] : undefined;
-      if (kind === "%") filled += "%";
-      else if (kind === "c" && next < values.length) next++;
-      else if (next < values.length && isPlaceholder(kind)) filled += toTextOrNote(values[next++]);
-      else {
-        filled += template[index];
+    let start = 0;
+    // From one percent sign to the next, never by characters: a template may be megabytes long.
+    for (let at = indexOfText(template, "%"); at >= 0; at = indexOfText(template, "%", at)) {
+      // Not `template[at + 1]`: past the end, that would ask String.prototype.
+      const kind = sliceText(template, at + 1, at + 2);
+      let filling = "%";
+      if (kind === "c" && next < values.length) {
+        filling = "";
+        next++;
+      } else if (isPlaceholder(kind) && next < values.length) filling = toTextOrNote(values[next++]);
+      else if (kind !== "%") {
+        at++;
         continue;
       }
-      index++;
+      filled += sliceText(template, start, at) + filling;
+      at += 2;
+      start = at;
     }
-    return filled;
+    return filled + sliceText(template, start);
   }
 }
 
 function isPlaceholder(kind) {
   return kind === "s" || kind === "d" || kind === "i" || kind === "f" || kind === "j" || kind === "o" || kind === "O";
-}
-
-/** A global like a browser's: not enumerable, and a program may replace it for itself. */
-export function define(global, name, value) {
-  if (typeof value === "function") defineProperty(value, "name", { __proto__: null, value: String(name) });
-  defineProperty(global, name, { __proto__: null, value, enumerable: false, writable: true, configurable: true });
 }

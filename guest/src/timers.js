@@ -3,8 +3,8 @@
  *
  * Due times are wall-clock milliseconds, so that a timer survives a snapshot and fires late rather than never.
  */
+import { define } from "./globals.js";
 import { currentTimeMs, defineProperty, Number, RangeError, reflectApply, TypeError } from "./intrinsics.js";
-import { define } from "./output.js";
 
 const MAX_TIMERS = 10_000;
 const MAX_DELAY_MS = 2_147_483_647;

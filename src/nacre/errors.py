@@ -4,6 +4,7 @@
   x ConfigError                    a setting has a value that is not allowed
   x SandboxError
     + RuntimeUnavailableError      the sandbox cannot be started here
+      - ModuleNotLoadableError     the compiled engine in the cache is not for this machine
     + ImageError                   a file of the sandbox is missing or not the one that was built
     + SnapshotError                a snapshot was refused before any of it was used
     + WorkerProtocolError          a worker sent what no sound worker sends
@@ -44,6 +45,10 @@ class SandboxError(NacreError):
 
 class RuntimeUnavailableError(SandboxError):
     """The sandbox cannot be started on this machine; there is no fallback, by design."""
+
+
+class ModuleNotLoadableError(RuntimeUnavailableError):
+    """The compiled engine in the cache does not load here; it has to be compiled again."""
 
 
 class ImageError(SandboxError):

@@ -107,7 +107,8 @@ def _too_deep() -> NotJsonError:
 
 def _refuse_if_too_deep(value: object, *, openings: int) -> None:
     """Only for a value without cycles; `openings` is at least the number of its containers."""
-    if openings <= MAX_JSON_DEPTH:
+    # A text may be full of brackets and still be one value.
+    if openings <= MAX_JSON_DEPTH or not isinstance(value, _CONTAINERS):
         return
     level = [cast("_Container", value)]
     for _ in range(MAX_JSON_DEPTH):

@@ -16,6 +16,7 @@ from nacre.sandbox import (
     TextOutput,
     Waiting,
 )
+from nacre.sandbox.cell_vm import CellVm
 from tests.contract.requirements import requirement
 from tests.sandbox.conftest import HeldHandler
 
@@ -256,6 +257,43 @@ async def test_a_yield_suspends_the_program_and_resume_continues_it(sandbox: San
     # Each result carries the output since the one before.
     assert (second.value, second.output) == (2, (TextOutput(text="two"),))
     assert cell.snapshot is None
+
+
+async def test_the_reason_of_a_yield_is_told(sandbox: Sandbox) -> None:
+    cell = sandbox.cell("await yield_control({ask: 'which one?'}); return 1")
+    result = await cell.run()
+    assert isinstance(result, Waiting)
+    assert result.yield_reason == '{"ask":"which one?"}'
+    await cell.abort()
+
+
+async def test_an_abort_in_the_moment_of_suspension_ends_the_cell(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = sandbox.cell("await yield_control(); return 1")
+    suspend = CellVm.suspend
+
+    async def suspend_and_abort(vm: CellVm, open_requests: tuple[int, ...]) -> None:
+        await suspend(vm, open_requests)
+        # The leg is about to return; nothing in it can be cancelled any more.
+        tasks.start_soon(cell.abort)
+
+    monkeypatch.setattr(CellVm, "suspend", suspend_and_abort)
+    async with anyio.create_task_group() as tasks:
+        await cell.run()
+    assert (cell.state, cell.snapshot) == (CellState.ABORTED, None)
+
+
+async def test_a_fault_in_on_output_is_logged_and_nothing_is_lost(
+    sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(item: object) -> None:
+        raise ValueError("mine")
+
+    result = await sandbox.cell("text('a'); return 1", on_output=broken).run()
+    assert isinstance(result, Completed)
+    assert result.output == (TextOutput(text="a"),)
+    assert "on_output failed" in caplog.text
 
 
 async def test_two_yields_at_once_are_both_resumed(sandbox: Sandbox) -> None:

@@ -1,5 +1,6 @@
 """The sandbox as a whole: opening, closing, and machines where it cannot work."""
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import anyio
 import psutil
 import pytest
 
-from nacre.errors import ImageError, RuntimeUnavailableError
+from nacre.errors import ConfigError, ImageError, RuntimeUnavailableError
 from nacre.sandbox import Completed, Failed, Limits, Sandbox, SandboxOptions
 from nacre.sandbox.image import load_image
 from tests.contract.requirements import requirement
@@ -194,12 +195,12 @@ from nacre.sandbox import Limits, Sandbox, SandboxOptions
 async def main():
     async with Sandbox(SandboxOptions(workers=2)) as sandbox:
         report = await sandbox.check()
-        async with anyio.create_task_group() as tasks:
-            # One of them is in the middle of an endless loop.
-            tasks.start_soon(sandbox.cell("for (;;);", limits=Limits(timeout_ms=60000)).run)
-            await anyio.sleep(0.05)
-            print(*report.workers, flush=True)
-            await anyio.sleep(60)
+        # One of them is in the middle of an endless loop when the parent is killed.
+        await sandbox.cell(
+            "text('in'); for (;;);",
+            limits=Limits(timeout_ms=60000),
+            on_output=lambda _: print(*report.workers, flush=True),
+        ).run()
 anyio.run(main)
 """
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
@@ -228,3 +229,45 @@ async def test_closing_ends_a_cell_that_runs(sandbox: Sandbox) -> None:
                 await anyio.wait_all_tasks_blocked()
     assert isinstance(results[0], Failed)
     assert results[0].code == "runtime_unavailable"
+
+
+async def test_a_compiled_module_that_does_not_load_here_is_compiled_again(
+    tmp_path: Path,
+) -> None:
+    options = SandboxOptions(workers=2, cache_directory=tmp_path)
+    async with Sandbox(options) as sandbox:
+        assert (await sandbox.check()).problem == ""
+    put_foreign_module(tmp_path)
+    with anyio.fail_after(30):
+        async with Sandbox(options) as sandbox:
+            assert isinstance(await sandbox.cell("return 1").run(), Completed)
+
+
+def put_foreign_module(cache: Path) -> None:
+    """Bytes that are as they were written, with a sound record, and no module for this machine."""
+    (module,) = [path for path in cache.glob("*.cwasm") if path.stat().st_size > 100_000]
+    record = module.with_suffix(".json")
+    content = module.read_bytes()
+    foreign = content.replace(b"wasmtime", b"WASMTIME")
+    assert foreign != content
+    module.write_bytes(foreign)
+    facts = record.read_text(encoding="utf-8")
+    old, new = (hashlib.sha256(data).hexdigest() for data in (content, foreign))
+    assert old in facts
+    record.write_text(facts.replace(old, new), encoding="utf-8")
+
+
+@pytest.mark.parametrize("workers", [-1, 257, 1.5, "two", True])
+def test_a_number_of_workers_that_cannot_be_is_refused(workers: object) -> None:
+    with pytest.raises(ConfigError, match=r"`workers` is .*allowed: whole numbers from 0 to 256"):
+        SandboxOptions(workers=workers)  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_language_that_there_is_not_is_refused_by_name(sandbox: Sandbox) -> None:
+    result = await sandbox.cell(
+        "print(1)",
+        language="python",  # pyright: ignore[reportArgumentType]
+    ).run()
+    assert isinstance(result, Failed)
+    assert (result.code, result.reason) == ("invalid_input", "unsupported_language")
+    assert "javascript or typescript, not in 'python'" in result.error

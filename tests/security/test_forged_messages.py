@@ -110,11 +110,16 @@ UNSOUND = {
         Event.PARKED, {**PARKED, "requests": [[i, "echo", 1] for i in range(1, 5001)]}, b"1" * 5000
     ),
     "yields_of_no_shape": encode_frame(Event.PARKED, {**PARKED, "yields": 7}),
-    "yield_without_end": parked(b'{"requests":[],"yields":[1e999]}'),
+    "yield_without_end": parked(b'{"requests":[],"yields":[[1e999,""]]}'),
     "timer_without_end": parked(b'{"requests":[],"timerMs":NaN}'),
     "timer_too_large": parked(b'{"timerMs":1' + b"0" * 4000 + b"}"),
     "timer_for_ever_due": encode_frame(Event.PARKED, {**PARKED, "timerMs": -1}),
     "costs_too_large": parked(b'{"busyMs":1' + b"0" * 4000 + b"}"),
+    "yield_reason_of_no_shape": encode_frame(Event.PARKED, {**PARKED, "yields": [[1, 2]]}),
+    "a_reason_that_no_worker_knows": encode_frame(
+        Event.FAILED, {"reason": "run_scope_mismatch", "message": "x"}
+    ),
+    "fields_of_megabytes": encode_frame(Event.PARKED, {**PARKED, "more": "x" * (2 << 20)}),
     "unknown_reason": encode_frame(Event.FAILED, {"reason": "because", "message": "x"}),
     "reason_of_no_shape": encode_frame(Event.FAILED, {"reason": [], "message": "x"}),
     "half_a_frame_and_nothing_more": ended(b"1")[:-1],

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { setFlagsFromString } from "node:v8";
 
 import { buildImage } from "../../image/build_image.mjs";
-import { bundle, IMAGES } from "../../image/bundle.mjs";
+import { bundleGuest, GUEST } from "../../image/bundle.mjs";
 
 const WRAPPER = ["(async () => {\n\n", "\n})"];
 const EXCEPTION_TAG = 6n;
@@ -24,12 +24,11 @@ const engine = new Uint8Array(await readFile(fileURLToPath(import.meta.resolve("
  * in its place, whose further entries are named in `moreEntries`.
  */
 export async function buildCellImage({ wrapInstall = "(install) => install", moreEntries = [] } = {}) {
-  const { entryPoint, entries, ...options } = IMAGES.cell;
   const { wasm, facts } = buildImage({
-    ...options,
+    ...GUEST,
     engine,
-    bundle: `(${wrapInstall})(${await bundle(entryPoint)})`,
-    entries: [...entries, ...moreEntries],
+    bundle: `(${wrapInstall})(${await bundleGuest()})`,
+    entries: [...GUEST.entries, ...moreEntries],
   });
   return { wasm, facts, module: new WebAssembly.Module(wasm) };
 }
@@ -85,6 +84,8 @@ export class Cell {
   pauses = [];
   completed = [];
   failed = [];
+  /** How often the engine asked whether to go on: a measure of the steps it took, the same on every machine. */
+  interrupts = 0;
   /** Promises rejected without a handler so far: address to handles. */
   rejections = new Map();
 
@@ -298,7 +299,10 @@ export class Cell {
           const args = new Uint32Array(this.#bytes().slice(slots, slots + 4 * count).buffer);
           return this.#hostFunctions[method](...args) ?? this.#exports.qjs_get_undefined();
         },
-        host_interrupt: () => 0,
+        host_interrupt: () => {
+          this.interrupts++;
+          return 0;
+        },
         host_promise_rejection: (promise, reason, isHandled) => {
           const address = this.#exports.qjs_get_value_ptr(promise);
           if (!isHandled) this.rejections.set(address, { promise, reason });

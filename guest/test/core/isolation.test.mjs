@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { IMAGES } from "../../image/bundle.mjs";
+import { GUEST } from "../../image/bundle.mjs";
 import { buildCellImage, Cell, valueOf } from "./cell.mjs";
 
-const { entries, hostFunctions } = IMAGES.cell;
+const { entries, hostFunctions } = GUEST;
 
 /** An image whose facts also name the host functions, so that a test can ask for each by its identity. */
 const imageWithHandles = (alsoRun = "") =>

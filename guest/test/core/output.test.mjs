@@ -89,6 +89,10 @@ const lines = {
   "arguments beyond the placeholders follow": ["'%s!', 'a', 'b'", "a! b"],
   "placeholders without arguments stay": ["'%s %s', 'a'", "a %s"],
   "unknown placeholders stay": ["'%x %', 'a'", "%x % a"],
+  "a percent sign before a placeholder stays": ["'%x%s% %s', 'a', 'b'", "%xa% b"],
+  "percent signs pair up from the left": ["'%%s %%%s %%', 'a'", "%s %a %"],
+  "%% is a percent sign after the last argument too": ["'%s%% %s %c %%', 'a'", "a% %s %c %"],
+  "the text around placeholders is kept": ["'ä%s€%sü', '😀', 'b'", "ä😀€bü"],
   "placeholders in later arguments stay": ["'a', '%s', 'b'", "a %s b"],
   "placeholders inside a filled-in text stay": ["'%s %s', '%s', 'b'", "%s b"],
 };
@@ -98,6 +102,33 @@ for (const [sentence, [args, expected]] of Object.entries(lines)) {
     assert.deepEqual(saidBy(`console.log(${args})`), [expected]);
   });
 }
+
+test("console.log takes no steps for the characters of a long template", () => {
+  const [a, b] = ["a", "b"].map((letter) => letter.repeat(1 << 20));
+  const plain = startCell("console.log('a'.repeat(1 << 20), 'b'.repeat(1 << 20))");
+  assert.ok(plain.said[0] === `${a} ${b}`);
+  assert.equal(plain.interrupts, 0);
+  const filled = startCell("const a = 'a'.repeat(1 << 20); console.log(a + '%s' + a + '%%', 'b'.repeat(1 << 20))");
+  assert.ok(filled.said[0] === `${a}${b}${a}%`);
+  assert.equal(filled.interrupts, 0);
+});
+
+test("twice as many placeholders take twice as many steps", () => {
+  const stepsFor = (count) => {
+    const cell = startCell(`console.log("%%%x".repeat(${count}), 1)`);
+    assert.ok(cell.said[0] === `${"%%x".repeat(count)} 1`);
+    return cell.interrupts;
+  };
+  const [once, twice] = [stepsFor(50_000), stepsFor(100_000)];
+  assert.ok(once > 50 && Math.abs(twice - 2 * once) <= 2, `${once} and ${twice}`);
+});
+
+test("a template that ends in a percent sign asks nothing of String.prototype", () => {
+  const program = "let asked = 0; Object.defineProperty(String.prototype, 1, { get() { asked++; return 's' } }); console.log('%', 'a'); return asked";
+  const cell = startCell(program);
+  assert.deepEqual(cell.said, ["% a"]);
+  assert.equal(cell.value, 0);
+});
 
 const speaking = ["log", "info", "warn", "error", "debug", "trace", "dir", "dirxml", "table", "group", "groupCollapsed"];
 const silent = ["groupEnd", "time", "timeEnd", "timeLog", "count", "countReset", "clear"];

@@ -191,6 +191,21 @@ test("yield_control pauses with its reason and resolves with what the host says"
 });
 
 test("the reason of yield_control is text of any kind, or nothing", () => {
-  const cell = start("yield_control(); yield_control({ a: 1n }); yield_control(new Error('x')); yield_control(null)");
-  assert.deepEqual(cell.pauses.map(({ reason }) => reason), ["", '{"a":"1"}', "Error: x", "null"]);
+  const reasons = {
+    "": "",
+    "undefined": "",
+    "null": "null",
+    "''": "",
+    "'two\\nlines ü \\ud800'": "two\nlines ü \ufffd",
+    "0": "0",
+    "NaN": "NaN",
+    "false": "false",
+    "1n": "1",
+    "Symbol('s')": "Symbol(s)",
+    "['a', { b: 1n }]": '["a",{"b":"1"}]',
+    "new Error('x')": "Error: x",
+    "function f() {}": "[Function f]",
+  };
+  const cell = start(Object.keys(reasons).map((reason) => `yield_control(${reason})`).join("; "));
+  assert.deepEqual(cell.pauses, Object.values(reasons).map((reason, index) => ({ id: index + 1, reason })));
 });

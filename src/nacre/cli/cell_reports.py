@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 
 
 class CellReport(Protocol):
-    """Is told of output as it comes, of every leg, and at the end once more of the last one."""
+    """Is told of every leg of a cell, in order, and at the end once more of the last one."""
 
     printer: Printer
-
-    def add_output(self, output: Output) -> None: ...
 
     def add_leg(self, result: CellResult) -> None: ...
 
@@ -42,11 +40,8 @@ class JsonReport:
         self.printer = Printer()
         self._output: list[Output] = []
 
-    def add_output(self, output: Output) -> None:
-        self._output.append(output)
-
     def add_leg(self, result: CellResult) -> None:
-        pass
+        self._output += result.output
 
     def end(self, result: CellResult) -> None:
         wire = to_wire(replace(result, output=tuple(self._output)))
@@ -63,6 +58,8 @@ class TextReport:
         self._waits = 0
 
     def add_leg(self, result: CellResult) -> None:
+        for output in result.output:
+            self._print_output(output)
         if isinstance(result, Waiting):
             self._waits += 1
 
@@ -84,7 +81,7 @@ class TextReport:
         if self._is_status_shown:
             say(_status_text(result, waits=self._waits))
 
-    def add_output(self, output: Output) -> None:
+    def _print_output(self, output: Output) -> None:
         match output:
             case TextOutput():
                 self.printer.write(f"{output.text}\n")

@@ -21,12 +21,7 @@ async def run_cell(
     """Run the program and report each leg; a cell that waits is resumed if `is_resumed`."""
     with anyio.open_signal_receiver(*STOP_SIGNALS) as signals:
         async with Sandbox(SandboxOptions(workers=1)) as sandbox:
-            cell = sandbox.cell(
-                program.text,
-                language=program.language,
-                limits=limits,
-                on_output=report.add_output,
-            )
+            cell = sandbox.cell(program.text, language=program.language, limits=limits)
             run = _CellRun(cell, report)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(run.abort_at, signals)

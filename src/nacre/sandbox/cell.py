@@ -12,8 +12,9 @@ suspending.
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import Any, Final, Literal
 
 import anyio
@@ -21,10 +22,9 @@ import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from nacre.config.code_mode import Language
+from nacre.config.code_mode import LANGUAGES, Language
 from nacre.errors import CellStateError, SandboxError, WorkerProtocolError
 from nacre.ids import RunId, new_run_id
-from nacre.json_types import JsonValue
 from nacre.sandbox.byte_columns import ByteColumns
 from nacre.sandbox.cell_vm import CellVm, OverranBudget, SnapshotTooLarge, VmHome
 from nacre.sandbox.failures import MapPosition, failed_from, failed_from_worker
@@ -42,13 +42,20 @@ from nacre.sandbox.results import (
     Waiting,
 )
 from nacre.sandbox.transforms import TypeScriptTransforms
-from nacre.sandbox.worker_events import EventReader, RequestEvent, json_of, output_of, reason_of
+from nacre.sandbox.worker_events import (
+    BurstEvent,
+    EventReader,
+    RequestEvent,
+    YieldEvent,
+    json_of,
+    output_of,
+    reason_of,
+)
 from nacre.sandbox.worker_protocol import Command, Event, Frame
 
 logger = logging.getLogger(__name__)
 
-# Reading a larger value on the event loop would hold up everybody else.
-_BIG_VALUE_BYTES: Final = 1 << 18
+_BIG_TAIL_BYTES: Final = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,19 +108,6 @@ _STATE_AFTER: Final[dict[type[CellResult], CellState]] = {
 }
 
 
-@dataclass(kw_only=True, slots=True)
-class _Costs:
-    """`Usage` while it is being counted."""
-
-    guest_bursts: int = 0
-    requests: int = 0
-    unfinished_requests: int = 0
-    output_bytes: int = 0
-    snapshot_bytes: int = 0
-    wall_ms: float = 0.0
-    worker_ms: float = 0.0
-
-
 class Cell:
     """A program in the sandbox; created by `Sandbox.cell`."""
 
@@ -136,18 +130,20 @@ class Cell:
             most_at_once=program.limits.max_pending_tool_calls,
             wake=self._wake_up,
         )
-        self._events = EventReader(program.functions)
+        self._events = EventReader(
+            program.functions, max_value_bytes=program.limits.max_output_bytes
+        )
         self._wake = anyio.Event()
         self._map_position: MapPosition | None = None
         self._output: list[Output] = []
         self._output_left = program.limits.max_output_bytes
-        self._yields: tuple[int, ...] = ()
+        self._yields: tuple[YieldEvent, ...] = ()
         self._timer_due: float | None = None
         self._budget_left = 0.0
         self._leg: anyio.CancelScope | None = None
         self._leg_ended = anyio.Event()
         self._abort_reason = ""
-        self._costs = _Costs()
+        self._usage = Usage()
 
     async def run(self) -> CellResult:
         """Start the program; the result of its first leg."""
@@ -164,7 +160,8 @@ class Cell:
             self._abort_reason = reason
             self._leg.cancel()
             await self._leg_ended.wait()
-        elif self.state in (CellState.NEW, CellState.WAITING):
+        # Also a leg that came to wait just before the abort reached it.
+        if self.state in (CellState.NEW, CellState.WAITING):
             self._move_to(CellState.ABORTED)
             await self._vm.drop()
 
@@ -201,9 +198,9 @@ class Cell:
             self._leg_ended.set()
         if result is None:
             result = Failed(error=self._abort_reason, reason="aborted")
-        self._costs.wall_ms += (time.monotonic() - started) * 1000
-        self._costs.unfinished_requests = self._requests.pending_count
-        return replace(result, output=tuple(self._output), usage=Usage(**asdict(self._costs)))
+        self._usage.wall_ms += (time.monotonic() - started) * 1000
+        self._usage.unfinished_requests = self._requests.pending_count
+        return replace(result, output=tuple(self._output), usage=replace(self._usage))
 
     async def _outcome(self, first_burst: Callable[[], Awaitable[Frame | None]]) -> CellResult:
         try:
@@ -243,30 +240,44 @@ class Cell:
         """Note what a burst came to; a result if the program is over."""
         if frame.kind not in (Event.COMPLETED, Event.FAILED, Event.PARKED):
             raise WorkerProtocolError(f"a worker sent an event of kind {frame.kind}")
-        burst = self._events.burst(frame, max_requests=self._room_for_requests())
-        self._costs.guest_bursts += 1
-        self._costs.worker_ms += burst.busy_ms
+        burst = await self._read_burst(frame)
+        self._usage.guest_bursts += 1
+        self._usage.worker_ms += burst.busy_ms
         if frame.kind == Event.FAILED:
             failed = self._failed(reason_of(frame), frame.fields)
             self._vm.leave()
             return failed
+        self._usage.output_bytes += burst.value_bytes
         self._take_requests(burst.requests)
         if frame.kind == Event.COMPLETED:
-            value = await self._value(burst.value)
             self._vm.leave()
-            return Completed(value=value)
+            return Completed(value=burst.value)
         self._yields = burst.yields
         self._timer_due = None if burst.timer_ms is None else time.time() + burst.timer_ms / 1000
         if not self._yields and self._timer_due is None and not self._requests.is_open:
             raise WorkerProtocolError("a worker says that the program waits for nothing")
         return None
 
+    async def _read_burst(self, frame: Frame) -> BurstEvent:
+        read = partial(self._events.burst, frame, max_requests=self._room_for_requests())
+        # Reading megabytes of JSON on the event loop would hold up everybody else.
+        is_big = len(frame.tail) > _BIG_TAIL_BYTES
+        return await anyio.to_thread.run_sync(read) if is_big else read()
+
     # Bursts.
 
     async def _start(self) -> Frame:
+        language = self._program.language
+        if language not in LANGUAGES:
+            raise _NotJavaScript(
+                Failed(
+                    error=f"cells are written in {' or '.join(LANGUAGES)}, not in {language!r}",
+                    reason="unsupported_language",
+                )
+            )
         code = self._program.code.encode(errors="replace")
         self._map_position = ByteColumns(code).position
-        if self._program.language == "typescript":
+        if language == "typescript":
             code = await self._to_javascript(code)
         fields = {
             **self._cell_fields(),
@@ -277,8 +288,8 @@ class Cell:
         return await self._end_of(self._vm.finish(self._budget_left))
 
     async def _continue(self) -> Frame | None:
-        for request_id in self._yields:
-            self._requests.answer(request_id)
+        for each in self._yields:
+            self._requests.answer(each.id)
         self._yields = ()
         return await self._next_burst() if self._requests.has_answers else None
 
@@ -351,7 +362,8 @@ class Cell:
     async def _wait_for_resume(self, reason: Literal["pending_tools", "yield"]) -> Waiting | Failed:
         if self._vm.is_live:
             try:
-                await self._vm.suspend((*self._requests.open_ids(), *self._yields))
+                yields = (each.id for each in self._yields)
+                await self._vm.suspend((*self._requests.open_ids(), *yields))
             except SnapshotTooLarge as error:
                 await self._vm.drop()
                 message = (
@@ -359,8 +371,13 @@ class Cell:
                     f"({self._limits.max_snapshot_bytes}); keep less data alive across a wait"
                 )
                 return self._failed("snapshot_limit_exceeded", {"message": message})
-        self._costs.snapshot_bytes = len(self._vm.sealed or b"")
-        return Waiting(run_id=self.run_id, reason=reason, pending=self._requests.pending)
+        self._usage.snapshot_bytes = len(self._vm.sealed or b"")
+        return Waiting(
+            run_id=self.run_id,
+            reason=reason,
+            yield_reason=self._yields[0].reason if self._yields else "",
+            pending=self._requests.pending,
+        )
 
     # What workers say. None of it is trusted.
 
@@ -376,9 +393,13 @@ class Cell:
             else TextOutput(text=content.decode(errors="replace"))
         )
         self._output.append(item)
-        self._costs.output_bytes += len(content)
+        self._usage.output_bytes += len(content)
         if self._program.on_output is not None:
-            self._program.on_output(item)
+            try:
+                self._program.on_output(item)
+            except Exception:
+                # The caller's own fault is not the program's: the result has the item all the same.
+                logger.exception("the caller's on_output failed")
 
     def _take_requests(self, requests: tuple[RequestEvent, ...]) -> None:
         for request in requests:
@@ -390,15 +411,7 @@ class Cell:
                     run_id=self.run_id,
                 )
             )
-        self._costs.requests += len(requests)
-
-    async def _value(self, data: bytes) -> JsonValue:
-        if len(data) > self._limits.max_output_bytes:
-            raise WorkerProtocolError("a worker sent a larger value than the cell may have")
-        self._costs.output_bytes += len(data)
-        if len(data) > _BIG_VALUE_BYTES:
-            return await anyio.to_thread.run_sync(json_of, data)
-        return json_of(data)
+        self._usage.requests += len(requests)
 
     # Small things.
 

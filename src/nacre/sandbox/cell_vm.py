@@ -14,6 +14,7 @@ from nacre.sandbox.launcher import Launcher
 from nacre.sandbox.limits import Limits
 from nacre.sandbox.pool import WorkerPool
 from nacre.sandbox.snapshot import Snapshot, seal, unseal
+from nacre.sandbox.worker_events import size_of
 from nacre.sandbox.worker_process import WorkerProcess
 from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
 
@@ -43,7 +44,7 @@ class OverranBudget(Exception):
 class SnapshotTooLarge(Exception):
     """The suspended VM would take more than the cell may; it is still live."""
 
-    def __init__(self, size: object) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__(f"{size} bytes")
         self.size = size
 
@@ -134,6 +135,7 @@ class CellVm:
             while True:
                 frame = await worker.event()
                 if frame.kind != Event.OUTPUT:
+                    worker.is_quiet = True
                     return frame
                 self._on_output(frame)
         raise OverranBudget
@@ -168,9 +170,10 @@ class CellVm:
                 frame = await worker.event()
         except TimeoutError:
             raise WorkerDiedError("the worker process did not suspend the cell") from None
+        worker.is_quiet = True
         if frame.kind == Event.SNAPSHOT_TOO_LARGE:
-            raise SnapshotTooLarge(frame.fields.get("bytes"))
-        if frame.kind != Event.SUSPENDED:
+            raise SnapshotTooLarge(size_of(frame))
+        if frame.kind != Event.SUSPENDED or len(frame.tail) > self._limits.max_snapshot_bytes:
             raise WorkerProtocolError(f"a worker answered SUSPEND with kind {frame.kind}")
         self._sealed = seal(self._snapshot_from(frame, open_requests), key=self._home.snapshot_key)
         self.leave()

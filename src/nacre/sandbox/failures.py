@@ -12,12 +12,13 @@ from nacre.errors import (
     WorkerDiedError,
     WorkerProtocolError,
 )
-from nacre.sandbox.limits import MAX_ERROR_BYTES, Limits
+from nacre.sandbox.limits import MAX_ERROR_CHARACTERS, Limits
 from nacre.sandbox.results import Failed, Position, Reason
 
 # Where in the program: the frames of the guest's own code say nothing to a model.
 _FRAME = re.compile(
-    r"^\s*at (?:(?P<name>.*) \()?cell\.[jt]s:(?P<line>[1-9]\d{0,8}):(?P<column>[1-9]\d{0,8})\)?$",
+    r"^[ \t]*at (?:(?P<name>.*) \()?"
+    r"cell\.[jt]s:(?P<line>[1-9]\d{0,8}):(?P<column>[1-9]\d{0,8})\)?$",
     re.M,
 )
 _MAX_FRAMES: Final = 6
@@ -73,4 +74,4 @@ def _user_frames(stack: str, map_position: MapPosition | None) -> list[tuple[str
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_ERROR_BYTES else f"{text[:MAX_ERROR_BYTES]} [...]"
+    return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]} [...]"

@@ -63,6 +63,17 @@ class Launcher:
         process, connection = spawning.result()
         return WorkerProcess(process, connection)
 
+    async def rebuild(self) -> None:
+        """Compile the image again with the next start: what the cache has does not load here."""
+        with anyio.CancelScope(shield=True):
+            await asyncio.wrap_future(self._thread.submit(self._forget_module))
+
+    def _forget_module(self) -> None:
+        with ModuleCache(self._cache_directory) as cache:
+            cache.evict(self._module_key(library_path()))
+        self._settings = None
+        self._resources.close()
+
     def _spawn(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
         if self._settings is None:
             self._settings = self._prepare()
@@ -89,8 +100,9 @@ class Launcher:
         }
 
     def _module_key(self, library: Path) -> str:
-        # The library's size stands for its version: reading its 25 MB would tell no more.
-        facts = (self.image.identity, library, library.stat().st_size, platform.machine())
+        # Size and date stand for the library's content: reading its 25 MB would tell no more.
+        info = library.stat()
+        facts = (self.image.identity, library, info.st_size, info.st_mtime_ns, platform.machine())
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def _compile(self, library: Path, output: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nacre.config.code_mode import LIMITS
+from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
     from nacre.config.code_mode import CodeModeConfig
@@ -18,7 +19,7 @@ MAX_REQUEST_BACKLOG: Final = 4096
 OUTPUT_ITEM_BYTES: Final = 16
 
 # A program can throw an error as large as its memory; a model needs the beginning.
-MAX_ERROR_BYTES: Final = 8192
+MAX_ERROR_CHARACTERS: Final = 8192
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +31,16 @@ class Limits:
     max_output_bytes: int = LIMITS["max_output_bytes"].default
     max_snapshot_bytes: int = LIMITS["max_snapshot_bytes"].default
     max_pending_tool_calls: int = LIMITS["max_pending_tool_calls"].default
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            value: object = getattr(self, name)
+            if type(value) is not int:
+                limit = LIMITS[name]
+                allowed = f"whole numbers from {limit.least} to {limit.most}"
+                raise ConfigError(name, f"is {value!r}; allowed: {allowed}")
+            # Frozen, so this is how: a number out of range is clamped, as in the config.
+            object.__setattr__(self, name, LIMITS[name].clamp(value))
 
     @classmethod
     def from_config(cls, config: CodeModeConfig) -> Limits:

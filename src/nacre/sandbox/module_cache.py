@@ -146,6 +146,12 @@ class ModuleCache:
         except _NotWritableError as refusal:
             raise RuntimeUnavailableError(f"{reason}; and {refusal}") from refusal
 
+    def evict(self, key: str) -> None:
+        """Forget the artefact of `key`: sound bytes that do not load on this machine."""
+        directory = self._directory()
+        _remove(directory / f"{key}.json")
+        _remove(directory / f"{key}.cwasm")
+
     def close(self) -> None:
         with self._guard:
             self._closed = True

@@ -17,7 +17,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from nacre.errors import RuntimeUnavailableError, SandboxError
+from nacre.errors import ModuleNotLoadableError, RuntimeUnavailableError, SandboxError
 from nacre.sandbox.launcher import Launcher
 from nacre.sandbox.worker_process import WorkerProcess
 
@@ -65,6 +65,7 @@ class WorkerPool:
         self._is_closed = False
         self._is_balancing = False
         self._is_shrinking = False
+        self._is_rebuilt = False
         self.problem = ""
 
     @property
@@ -84,7 +85,7 @@ class WorkerPool:
         while self._idle and not self._has_its_share(owner):
             worker = self._idle.pop()
             if not worker.is_dead:
-                self._lease(worker, owner)
+                self._leases[worker] = _Lease(owner)
                 if not self._idle:
                     self._watch_pressure()
                 return worker
@@ -110,24 +111,23 @@ class WorkerPool:
             return
         waiter = self._next_waiter()
         if waiter is not None:
-            self._lease(worker, waiter.owner)
+            self._leases[worker] = _Lease(waiter.owner)
             waiter.worker = worker
             waiter.ready.set()
         else:
-            worker.is_idle = True
+            worker.is_quiet = True
             self._idle.append(worker)
             if len(self._workers) > self.size and not self._is_shrinking:
                 self._is_shrinking = True
                 self._tasks.start_soon(self._shrink)
 
-    def _lease(self, worker: WorkerProcess, owner: str) -> None:
-        worker.is_idle = False
-        self._leases[worker] = _Lease(owner)
-
     def discard(self, worker: WorkerProcess) -> None:
         """Kill a worker that is stuck or not to be trusted; another takes its place."""
         self._leases.pop(worker, None)
         worker.kill()
+        # Its owner has room in its share again, and may have waited for that alone.
+        if self._idle and self._waiters:
+            self.release(self._idle.pop())
 
     def park(self, worker: WorkerProcess, move_out: Callable[[], None]) -> None:
         """Say that the cell in this worker only waits; `move_out` is called if others need it."""
@@ -172,6 +172,8 @@ class WorkerPool:
             await worker.ready()
             self._welcome(worker)
             await worker.death.wait()
+        except ModuleNotLoadableError as error:
+            await self._rebuild_once(str(error))
         except (SandboxError, OSError) as error:
             self._note_failed_start(worker, str(error))
         finally:
@@ -185,6 +187,16 @@ class WorkerPool:
         self.problem = ""
         self._workers.add(worker)
         self.release(worker)
+
+    async def _rebuild_once(self, problem: str) -> None:
+        if self._is_rebuilt:
+            self._note_failed_start(None, problem)
+            return
+        self._is_rebuilt = True
+        logger.warning("compiling the sandbox image again: %s", problem)
+        await self._launcher.rebuild()
+        self._starting -= 1
+        self._start_worker()
 
     def _note_failed_start(self, worker: WorkerProcess | None, problem: str) -> None:
         if worker is not None and worker in self._workers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
 
@@ -123,9 +123,12 @@ class PendingRequest:
     method: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Usage:
-    """What the cell has cost so far: the sandbox's share of a result's telemetry."""
+    """What the cell has cost so far: the sandbox's share of a result's telemetry.
+
+    Counted up while the cell runs; each result has its own copy.
+    """
 
     guest_bursts: int = 0
     requests: int = 0
@@ -142,7 +145,7 @@ class Completed:
 
     value: JsonValue
     output: tuple[Output, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,9 +154,11 @@ class Waiting:
 
     run_id: RunId
     reason: Literal["pending_tools", "yield"]
+    yield_reason: str = ""
+    """What the program gave as its reason to `yield_control`."""
     pending: tuple[PendingRequest, ...] = ()
     output: tuple[Output, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,7 +168,7 @@ class Failed:
     error: str
     reason: Reason
     output: tuple[Output, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     position: Position | None = None
 
     @property
@@ -197,6 +202,8 @@ def _own_fields(result: CellResult) -> JsonObject:
 
 def _waiting_to_wire(result: Waiting) -> JsonObject:
     wire: JsonObject = {"status": "waiting", "runId": result.run_id, "reason": result.reason}
+    if result.yield_reason:
+        wire["yieldReason"] = result.yield_reason
     if result.pending:
         wire["pendingToolCalls"] = [
             {"id": request.id, "method": request.method} for request in result.pending

@@ -13,7 +13,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from nacre.config.code_mode import Language
-from nacre.errors import RuntimeUnavailableError, SandboxError
+from nacre.errors import ConfigError, RuntimeUnavailableError, SandboxError
 from nacre.sandbox.cell import Cell, CellServices, Program
 from nacre.sandbox.cell_vm import VmHome
 from nacre.sandbox.hardening import HardeningReport
@@ -27,6 +27,7 @@ from nacre.sandbox.transforms import TypeScriptTransforms
 
 _KEY_BYTES: Final = 32
 _STOP_SECONDS: Final = 5.0
+_MOST_WORKERS: Final = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,8 +38,12 @@ class SandboxOptions:
     """How many workers are kept warm; 0 takes one per core, at least two and at most eight."""
     cache_directory: Path | None = None
     """Where compiled modules are kept; the user's cache directory by default."""
-    snapshot_key: bytes = b""
-    """Seals snapshots; random by default, so that none outlives the process."""
+
+    def __post_init__(self) -> None:
+        if type(self.workers) is not int or not 0 <= self.workers <= _MOST_WORKERS:
+            raise ConfigError(
+                "workers", f"is {self.workers!r}; allowed: whole numbers from 0 to {_MOST_WORKERS}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +78,8 @@ class Sandbox:
         pool = self._pool(launcher, tasks, size=self._size())
         # Not warmed: the first TypeScript cell starts it, and programs in JavaScript never do.
         typescript = self._pool(typescript_launcher, tasks, size=1)
-        key = self._options.snapshot_key or os.urandom(_KEY_BYTES)
+        # Nobody else can make a snapshot that this sandbox restores, and none outlives it.
+        key = os.urandom(_KEY_BYTES)
         self._services = CellServices(
             home=VmHome(pool=pool, launcher=launcher, snapshot_key=key),
             typescript=TypeScriptTransforms(typescript),

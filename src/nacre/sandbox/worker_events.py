@@ -5,17 +5,34 @@ WorkerProtocolError, and the worker is killed.
 """
 
 from collections.abc import Collection
-from typing import Any, Final, NamedTuple, cast, get_args
+from typing import Any, Final, NamedTuple, cast
 
 from nacre.errors import WorkerProtocolError
 from nacre.json_types import JsonValue, NotJsonError, decode_json
 from nacre.sandbox.results import Reason
-from nacre.sandbox.worker_protocol import Frame
+from nacre.sandbox.worker_protocol import Event, Frame
 
 _MAX_ID: Final = 2**53
 # The longest timer a program can set; longer than any burst can last, too.
 _MAX_MS: Final = 2.0**31
-_REASONS: Final = frozenset[str](get_args(Reason))
+# The reasons that a worker finds; all others are the supervisor's to give.
+_WORKER_REASONS: Final[frozenset[Reason]] = frozenset(
+    {
+        "aborted",
+        "engine_trap",
+        "guest_error",
+        "memory_limit_exceeded",
+        "module_access_denied",
+        "never_settles",
+        "output_limit_exceeded",
+        "snapshot_restore_failed",
+        "syntax_error",
+        "timeout",
+        "too_many_pending_tool_calls",
+        "typescript_transform_failed",
+        "unhandled_rejection",
+    }
+)
 
 
 class RequestEvent(NamedTuple):
@@ -26,12 +43,20 @@ class RequestEvent(NamedTuple):
     payload: JsonValue
 
 
+class YieldEvent(NamedTuple):
+    """The program gives up control until the request of this id is answered."""
+
+    id: int
+    reason: str
+
+
 class BurstEvent(NamedTuple):
     """What a burst left behind: a value, new requests and yields, and the next timer."""
 
-    value: bytes
+    value: JsonValue
+    value_bytes: int
     requests: tuple[RequestEvent, ...]
-    yields: tuple[int, ...]
+    yields: tuple[YieldEvent, ...]
     timer_ms: float | None
     busy_ms: float
 
@@ -39,8 +64,9 @@ class BurstEvent(NamedTuple):
 class EventReader:
     """Reads the events of one cell; remembers which ids were used."""
 
-    def __init__(self, methods: Collection[str]) -> None:
+    def __init__(self, methods: Collection[str], *, max_value_bytes: int) -> None:
         self._methods = frozenset(methods)
+        self._max_value_bytes = max_value_bytes
         self._last_id = 0
 
     def burst(self, frame: Frame, *, max_requests: int) -> BurstEvent:
@@ -48,12 +74,15 @@ class EventReader:
         fields = frame.fields
         payloads = _Payloads(frame.tail)
         value = payloads.take(fields.get("valueBytes", 0))
+        if len(value) > self._max_value_bytes:
+            raise WorkerProtocolError("a worker sent a larger value than the cell may have")
         requests = self._requests(fields.get("requests", []), payloads, max_requests)
         payloads.check_end()
         yields = self._yields(fields.get("yields", []))
-        self._check_ids([*(request.id for request in requests), *yields])
+        self._check_ids([*(request.id for request in requests), *(each.id for each in yields)])
         return BurstEvent(
-            value=value,
+            value=json_of(value) if frame.kind == Event.COMPLETED else None,
+            value_bytes=len(value),
             requests=requests,
             yields=yields,
             timer_ms=_milliseconds(fields.get("timerMs"), "timer"),
@@ -79,12 +108,14 @@ class EventReader:
             raise WorkerProtocolError("a worker sent a request that the program cannot make")
         return RequestEvent(id=request_id, method=method, payload=json_of(payloads.take(size)))
 
-    def _yields(self, ids: Any) -> tuple[int, ...]:
-        if not isinstance(ids, list) or any(
-            type(found) is not int for found in cast("list[Any]", ids)
-        ):
-            raise WorkerProtocolError("a worker sent yields that are not ids")
-        return tuple(cast("list[int]", ids))
+    def _yields(self, entries: Any) -> tuple[YieldEvent, ...]:
+        try:
+            yields = tuple(YieldEvent(*entry) for entry in entries)
+        except TypeError:
+            raise WorkerProtocolError("a worker sent yields of no shape") from None
+        if any(type(each.id) is not int or not isinstance(each.reason, str) for each in yields):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WorkerProtocolError("a worker sent yields of no shape")
+        return yields
 
     def _check_ids(self, ids: list[int]) -> None:
         """Ids only grow: one that comes twice would answer for another."""
@@ -124,9 +155,17 @@ def json_of(data: bytes) -> JsonValue:
 def reason_of(frame: Frame) -> Reason:
     """Why a worker says that a cell failed."""
     reason = frame.fields.get("reason")
-    if not isinstance(reason, str) or reason not in _REASONS:
-        raise WorkerProtocolError("a worker reported a reason that does not exist")
-    return cast("Reason", reason)
+    if not isinstance(reason, str) or reason not in _WORKER_REASONS:
+        raise WorkerProtocolError("a worker reported a reason that it cannot know")
+    return reason
+
+
+def size_of(frame: Frame) -> int:
+    """How large a worker says that a snapshot is."""
+    size = frame.fields.get("bytes")
+    if type(size) is not int or not 0 <= size <= _MAX_ID:
+        raise WorkerProtocolError("a worker sent a size that cannot be")
+    return size
 
 
 def output_of(frame: Frame) -> tuple[str, bytes]:

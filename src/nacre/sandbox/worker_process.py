@@ -16,7 +16,13 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 
-from nacre.errors import RuntimeUnavailableError, WorkerDiedError, WorkerProtocolError
+from nacre.config.code_mode import LIMITS
+from nacre.errors import (
+    ModuleNotLoadableError,
+    RuntimeUnavailableError,
+    WorkerDiedError,
+    WorkerProtocolError,
+)
 from nacre.sandbox.worker_protocol import (
     HEADER_BYTES,
     Event,
@@ -30,7 +36,9 @@ _START_SECONDS: Final = 30.0
 # The engine looks for an abort every millisecond or two; what takes longer is stuck.
 _ABORT_SECONDS: Final = 0.1
 # No sound frame is larger: the largest snapshot that can be configured, and room beside it.
-_MAX_FRAME_BYTES: Final = (256 << 20) + (64 << 20)
+_MAX_FRAME_BYTES: Final = LIMITS["max_snapshot_bytes"].most + (64 << 20)
+# The requests of a burst, 4,096 of them at most, are the longest fields there are.
+_MAX_FIELDS_BYTES: Final = 1 << 20
 _CHUNK_BYTES: Final = 1 << 18
 
 _BOOT: Final = (
@@ -95,8 +103,8 @@ class WorkerProcess:
         self._arrived = anyio.Event()
         self._problem = ""
         self.is_dead = False
-        # Whether nobody expects anything of it; kept by the pool.
-        self.is_idle = False
+        # Whether nobody expects anything of it: idle, or holding a program that only waits.
+        self.is_quiet = False
         self.hardening: Any = None
         self.death = anyio.Event()
         # Whoever holds this worker for a cell that only waits; called once, when it dies.
@@ -115,7 +123,10 @@ class WorkerProcess:
                 self.hardening = frame.fields.get("hardening")
                 return
             problem = frame.fields.get("problem", "it said something else first")
-            raise RuntimeUnavailableError(f"the sandbox worker did not start: {problem}")
+            message = f"the sandbox worker did not start: {problem}"
+            if frame.fields.get("isModuleNotLoadable"):
+                raise ModuleNotLoadableError(message)
+            raise RuntimeUnavailableError(message)
         raise RuntimeUnavailableError(f"the sandbox worker did not start in {_START_SECONDS} s")
 
     def watch(self) -> None:
@@ -132,7 +143,7 @@ class WorkerProcess:
             chunk = self._socket.recv(_CHUNK_BYTES)
             self._received += chunk
             self._inbox.extend(self._frames())
-            if self.is_idle and self._inbox:
+            if self.is_quiet and self._inbox:
                 raise WorkerProtocolError("a worker spoke without being asked")
         except BlockingIOError:
             return
@@ -166,6 +177,7 @@ class WorkerProcess:
 
     async def send(self, data: bytes) -> None:
         """Send a frame; raises WorkerDiedError if the worker is gone."""
+        self.is_quiet = False
         view = memoryview(data)
         while view:
             try:
@@ -221,7 +233,9 @@ class WorkerProcess:
         while len(self._received) >= HEADER_BYTES:
             kind, fields_size, tail_size = decode_header(self._received)
             end = HEADER_BYTES + fields_size + tail_size
-            if end > _MAX_FRAME_BYTES:
+            # Snapshots of programs with many rejected promises are the only ones with long fields.
+            most_fields = _MAX_FRAME_BYTES if kind == Event.SUSPENDED else _MAX_FIELDS_BYTES
+            if end > _MAX_FRAME_BYTES or fields_size > most_fields:
                 raise WorkerProtocolError(f"a worker announced a frame of {end} bytes")
             if len(self._received) < end:
                 return

@@ -13,7 +13,7 @@ from nacre.sandbox.worker.guest_burst import Burst, BurstFailure, run_guest
 from nacre.sandbox.worker.host_calls import MODULES_DISABLED, HostCalls
 from nacre.sandbox.worker.typescript import Transformed, TransformRefused, TypeScriptTransformer
 from nacre.sandbox.worker.vm import VmFactory
-from nacre.sandbox.worker.wasm_runtime import Runtime, StopGuest, WasmTrap, library_path
+from nacre.sandbox.worker.wasm_runtime import Runtime, WasmTrap, library_path
 
 CORPUS = Path(__file__).parents[3] / "guest" / "bakeoff"
 # The main thread's stack has 8 MiB; a worker can have more.
@@ -294,13 +294,4 @@ def test_deep_nesting_traps_and_the_next_program_is_transformed(
 ) -> None:
     with pytest.raises(WasmTrap):
         sandbox.transform(source)
-    assert sandbox.transform("let a: A").code == b"let a   "
-
-
-def test_transform_is_stopped_when_it_is_interrupted(sandbox: Sandbox) -> None:
-    def stop() -> None:
-        raise StopGuest
-
-    with pytest.raises(WasmTrap):
-        sandbox.transformer.transform(b"let a: A", on_interrupt=stop)
     assert sandbox.transform("let a: A").code == b"let a   "

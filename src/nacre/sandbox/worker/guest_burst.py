@@ -19,6 +19,9 @@ from nacre.sandbox.worker_protocol import Event, encode_frame
 
 # What the requests of one burst may carry together.
 _MAX_REQUEST_BYTES: Final = 16 << 20
+# Errors and reasons can be as long as memory allows; nobody reads more.
+_MAX_FAILURE_CHARACTERS: Final = 1 << 14
+_MAX_REASON_CHARACTERS: Final = 1 << 10
 _OUT_OF_MEMORY: Final = "the program needs more memory than it may use"
 # What the guest says of an error that is null.
 _THROWN_NULL: Final = "thrown: null"
@@ -40,7 +43,11 @@ class BurstFailure:
 
     def fields(self) -> dict[str, object]:
         """The failure as fields of a frame."""
-        return {"reason": self.reason, "message": self.message, "stack": self.stack}
+        return {
+            "reason": self.reason,
+            "message": self.message[:_MAX_FAILURE_CHARACTERS],
+            "stack": self.stack[:_MAX_FAILURE_CHARACTERS],
+        }
 
 
 class Burst:
@@ -72,7 +79,7 @@ class Burst:
         self._open.difference_update(fields.get("settled", ()))
         self._requests: list[tuple[int, str, bytes]] = []
         self._request_bytes_left = _MAX_REQUEST_BYTES
-        self._yields: list[int] = []
+        self._yields: list[tuple[int, str]] = []
         self.stop = None
 
     def _forget(self) -> None:
@@ -149,7 +156,7 @@ class Burst:
 
     def pause(self, request_id: int, reason: str) -> None:
         self._open.add(request_id)
-        self._yields.append(request_id)
+        self._yields.append((request_id, reason[:_MAX_REASON_CHARACTERS]))
 
     def completed(self, value: bytes) -> None:
         self._spend(len(value), "value")

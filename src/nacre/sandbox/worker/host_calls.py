@@ -20,6 +20,7 @@ _WASI = "wasi_snapshot_preview1"
 _WASI_BAD_DESCRIPTOR = 8
 # The guest's `crypto` asks for no more at a time.
 _MAX_RANDOM_BYTES = 65536
+_MAX_SHOWN_NAME_BYTES = 100
 MODULES_DISABLED = "module access is disabled in cells"
 
 
@@ -108,8 +109,11 @@ class HostCalls:
     def _promise_rejection(self, promise: int, reason: int, is_handled: int) -> None:
         self._running().note_rejection(promise, reason, is_handled=bool(is_handled))
 
-    def _refuse_module(self, _first: int, second: int) -> int:
-        self._running().throw(f"{MODULES_DISABLED}: a program cannot import anything")
+    def _refuse_module(self, _importer: int, name: int) -> int:
+        vm = self._running()
+        room = vm.instance.current_memory_bytes() - name
+        shown = vm.instance.read(name, min(room, _MAX_SHOWN_NAME_BYTES)).partition(b"\0")[0]
+        vm.throw(f"{MODULES_DISABLED}: import({json.dumps(shown.decode(errors='replace'))})")
         return 0
 
     def _clock(self, _clock_id: int, _precision: int, at: int) -> int:

@@ -7,10 +7,12 @@ when time is checked and an ABORT is noticed.
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol
 
+from nacre.config.code_mode import LIMITS
 from nacre.sandbox.hardening import harden, open_descriptors
 from nacre.sandbox.image import Image
 from nacre.sandbox.worker.cell_worker import CellWorker
@@ -18,13 +20,13 @@ from nacre.sandbox.worker.connection import WorkerConnection
 from nacre.sandbox.worker.host_calls import HostCalls
 from nacre.sandbox.worker.transform_worker import TransformWorker
 from nacre.sandbox.worker.typescript import TypeScriptTransformer
-from nacre.sandbox.worker.vm import VmFactory
-from nacre.sandbox.worker.wasm_runtime import MAX_WASM_STACK_BYTES, Runtime
+from nacre.sandbox.worker.vm import VmFactory, room_for
+from nacre.sandbox.worker.wasm_runtime import MAX_WASM_STACK_BYTES, Runtime, WasmError
 from nacre.sandbox.worker_protocol import Event, encode_frame
 
 # What the interpreter and the engine themselves take, on top of the largest memory of a guest.
 _OWN_DATA_BYTES: Final = 256 << 20
-_MAX_GUEST_BYTES: Final = 1 << 30
+_MAX_GUEST_BYTES: Final = LIMITS["memory_limit_bytes"].most
 # Where the main thread's stack cannot grow on demand it has 8 MiB.
 _SMALL_WASM_STACK_BYTES: Final = 4 << 20
 
@@ -35,6 +37,9 @@ class _Serving(Protocol):
 
 def main(settings_json: str) -> NoReturn:
     """Serve one supervisor until it closes the socket."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        # A supervisor that ignores them, as under nohup, would hand that down.
+        signal.signal(number, signal.SIG_DFL)
     settings = json.loads(settings_json)
     connection = WorkerConnection(settings["socket"])
     try:
@@ -45,10 +50,13 @@ def main(settings_json: str) -> NoReturn:
             parent_pid=settings["parentPid"],
             seccomp_bpf=bytes.fromhex(settings["seccomp"]) or None,
             seccomp_problem=settings["seccompProblem"],
-            max_data_bytes=_OWN_DATA_BYTES + _MAX_GUEST_BYTES * 5 // 4,
+            max_data_bytes=_OWN_DATA_BYTES + room_for(_MAX_GUEST_BYTES),
         )
     except Exception as error:
-        problem = {"problem": f"{type(error).__name__}: {error}"}
+        problem = {
+            "problem": f"{type(error).__name__}: {error}",
+            "isModuleNotLoadable": isinstance(error, WasmError),
+        }
         connection.send(encode_frame(Event.NOT_STARTED, problem))
         os._exit(1)
     try:

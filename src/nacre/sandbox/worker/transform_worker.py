@@ -1,16 +1,15 @@
 """A worker that turns TypeScript into JavaScript and runs none of it."""
 
-import time
 from typing import NoReturn
 
 from nacre.sandbox.worker.connection import WorkerConnection
 from nacre.sandbox.worker.typescript import TransformRefused, TypeScriptTransformer
 from nacre.sandbox.worker.wasm_runtime import WasmTrap
-from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
+from nacre.sandbox.worker_protocol import Command, Event, encode_frame
 
 
 class TransformWorker:
-    """Answers each TRANSFORM with TRANSFORMED or FAILED."""
+    """Answers each TRANSFORM with TRANSFORMED or FAILED, and knows no other command."""
 
     def __init__(self, connection: WorkerConnection, transformer: TypeScriptTransformer) -> None:
         self._connection = connection
@@ -20,15 +19,13 @@ class TransformWorker:
         """Read commands for ever; the end of the socket ends the process."""
         while True:
             frame = self._connection.receive()
-            if frame.kind == Command.TRANSFORM:
-                self._connection.send(self._transform(frame))
-            else:
-                self._connection.send(encode_frame(Event.ABORTED, {}))
+            if frame.kind != Command.TRANSFORM:
+                raise ValueError(f"a command that is not for a transformer: {frame.kind}")
+            self._connection.send(self._transform(frame.tail))
 
-    def _transform(self, frame: Frame) -> bytes:
-        started = time.monotonic()
+    def _transform(self, source: bytes) -> bytes:
         try:
-            done = self._transformer.transform(frame.tail)
+            done = self._transformer.transform(source)
         except TransformRefused as refused:
             reason = "typescript_transform_failed"
             if refused.is_module_syntax:
@@ -40,7 +37,6 @@ class TransformWorker:
             reason, stack = "typescript_transform_failed", ""
             message = f"the program is too large or too deeply nested to transform: {error}"
         else:
-            fields = {"mappings": done.mappings, "busyMs": (time.monotonic() - started) * 1000}
-            return encode_frame(Event.TRANSFORMED, fields, done.code)
-        fields = {"reason": reason, "message": message, "stack": stack, "busyMs": 0}
+            return encode_frame(Event.TRANSFORMED, {"mappings": done.mappings}, done.code)
+        fields = {"reason": reason, "message": message, "stack": stack}
         return encode_frame(Event.FAILED, fields)

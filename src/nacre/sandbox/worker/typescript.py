@@ -12,7 +12,7 @@ of these imports; a call of any other traps.
 import json
 import struct
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,18 +67,16 @@ class TypeScriptTransformer:
         # wasmtime sets up the file of the initial memory with the first instance.
         self._instance().close()
 
-    def transform(
-        self, source: bytes, *, on_interrupt: Callable[[], None] | None = None
-    ) -> Transformed:
+    def transform(self, source: bytes) -> Transformed:
         """Turn the body of an async function into JavaScript.
 
-        Raises `TransformRefused`, or `WasmTrap` where swc breaks down. `on_interrupt` may raise
-        `StopGuest`. It is called only when swc asks for the program, not while swc works on it.
+        Raises `TransformRefused`, or `WasmTrap` where swc breaks down. swc cannot be interrupted:
+        a deadline is the supervisor's to keep.
         """
         program = _Program(source)
         instance = self._instance()
         try:
-            self._host.begin(instance, on_interrupt or _do_nothing)
+            self._host.begin(instance)
             output, problem = self._host.transform(program.wrapped, _STRIP)
             if problem is None:
                 return program.stripped(output)
@@ -202,10 +200,6 @@ def _sum(left: Sequence[int], right: Sequence[int]) -> Sequence[int]:
     return [a + b for a, b in zip(left, right, strict=True)] if right else left
 
 
-def _do_nothing() -> None:
-    pass
-
-
 class _JsObject(dict[bytes, object]):
     """A JavaScript object; strings are UTF-8."""
 
@@ -236,22 +230,19 @@ class _Host:
     def __init__(self, runtime: Runtime) -> None:
         self.imports = Imports(runtime)
         self._instance: Instance | None = None
-        self._on_interrupt = _do_nothing
         self._values: dict[int, object] = {}
         self._next_index = _FIRST_FREE_INDEX
         self._define()
 
-    def begin(self, instance: Instance, on_interrupt: Callable[[], None]) -> None:
+    def begin(self, instance: Instance) -> None:
         """Serve this instance from now on."""
         self._instance = instance
-        self._on_interrupt = on_interrupt
         self._values = dict(_FIXED_VALUES)
         self._next_index = _FIRST_FREE_INDEX
 
     def end(self) -> None:
         """Forget the instance and its values."""
         self._instance = None
-        self._on_interrupt = _do_nothing
         self._values = {}
 
     def transform(self, text: bytes, options: _JsObject) -> tuple[_JsObject, _JsObject | None]:
@@ -337,7 +328,6 @@ class _Host:
     # What the module does with values.
 
     def _string_get(self, out: int, index: int) -> None:
-        self._on_interrupt()
         instance, value = self._running(), self._get(index)
         at = size = 0
         if isinstance(value, bytes):

@@ -19,8 +19,11 @@ _EVAL_OPTIONS_VERSION: Final = 1
 _SCRATCH_ARGUMENTS: Final = 16
 _SCRATCH_TEXT: Final = 64
 
-# The engine's allocator needs room beside what it hands out, and the host borrows some for texts.
-_MEMORY_SLACK_BYTES: Final = 4 << 20
+
+def room_for(memory_limit_bytes: int) -> int:
+    """Memory for so many bytes of a program: the engine's allocator needs room beside what it
+    hands out, and the host borrows some for texts."""
+    return memory_limit_bytes * 5 // 4 + (4 << 20)
 
 
 class OutOfMemory(Exception):
@@ -80,8 +83,7 @@ class VmFactory:
         return vm
 
     def _limited(self, memory_limit_bytes: int) -> Instance:
-        limit = self.image.memory_bytes + memory_limit_bytes * 5 // 4 + _MEMORY_SLACK_BYTES
-        return self._instance(limit)
+        return self._instance(self.image.memory_bytes + room_for(memory_limit_bytes))
 
     def _instance(self, max_memory_bytes: int) -> Instance:
         return Instance(self.runtime, self._prepared, max_memory_bytes=max_memory_bytes)
@@ -181,11 +183,11 @@ class Vm:
 
     def unhandled_failure(self) -> bytes | None:
         """The description of the first rejection that nobody has handled, if there is one."""
-        for _promise, reason in self.rejections.values():
-            with self._while_running:
-                handle = self._call_entry("describeFailure", reason)
-                return self.text(handle)
-        return None
+        first = next(iter(self.rejections.values()), None)
+        if first is None:
+            return None
+        with self._while_running:
+            return self.text(self._call_entry("describeFailure", first[1]))
 
     def snapshot(self) -> tuple[int, bytes]:
         """The memory's size and the pages that differ from the image."""

@@ -30,6 +30,8 @@ _HOG_SECONDS: Final = 0.05
 _PRESSURE_POLL_SECONDS: Final = 0.005
 # Hogs come in series: a worker that was started beside one is kept for the next.
 _LINGER_SECONDS: Final = 5.0
+# Before another try where a worker died at once and with nothing to do.
+_PAUSE_SECONDS: Final = 0.5
 
 
 class _Waiter:
@@ -159,14 +161,15 @@ class WorkerPool:
 
     # Starting and ending workers.
 
-    def _start_worker(self) -> None:
+    def _start_worker(self, after_seconds: float = 0.0) -> None:
         self._starting += 1
-        self._tasks.start_soon(self._run_worker)
+        self._tasks.start_soon(self._run_worker, after_seconds)
 
-    async def _run_worker(self) -> None:
+    async def _run_worker(self, after_seconds: float) -> None:
         """The whole life of one worker."""
         worker = None
         try:
+            await anyio.sleep(after_seconds)
             worker = await self._launcher.launch()
             worker.watch()
             await worker.ready()
@@ -208,13 +211,14 @@ class WorkerPool:
             self._fail_waiters(problem)
 
     def _bury(self, worker: WorkerProcess) -> None:
-        self._leases.pop(worker, None)
+        was_used = self._leases.pop(worker, None) is not None or worker not in self._idle
         with suppress(ValueError):
             self._idle.remove(worker)
         if worker in self._workers:
             self._workers.discard(worker)
             if not self._is_closed and len(self._workers) + self._starting < self.size:
-                self._start_worker()
+                lived = time.monotonic() - worker.started
+                self._start_worker(after_seconds=0.0 if was_used or lived > 1 else _PAUSE_SECONDS)
 
     async def _shrink(self) -> None:
         """Retire workers beyond the pool's size, once they have had nothing to do for a while."""

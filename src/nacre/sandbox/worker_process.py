@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -102,6 +103,7 @@ class WorkerProcess:
         self._inbox: deque[Frame] = deque()
         self._arrived = anyio.Event()
         self._problem = ""
+        self.started = time.monotonic()
         self.is_dead = False
         # Whether nobody expects anything of it: idle, or holding a program that only waits.
         self.is_quiet = False

@@ -49,6 +49,7 @@ export function buildImage({ engine, bundle, name, hostFunctions, entries }) {
   const randomState = findRandomState(instance);
   // For the arguments, lengths and short texts that pass between host and engine: saves them an allocation each.
   const scratch = instance.exports.wasm_malloc(SCRATCH_BYTES);
+  const undefinedHandle = instance.exports.qjs_get_undefined();
   instance.finish();
   const memory = instance.memory();
   const wasm = withInitialMemory(engine, memory, instance.exports.__stack_pointer.value, HOST_EXPORTS);
@@ -62,6 +63,7 @@ export function buildImage({ engine, bundle, name, hostFunctions, entries }) {
       randomState,
       scratch,
       scratchBytes: SCRATCH_BYTES,
+      undefined: undefinedHandle,
       stackPointer: instance.exports.__stack_pointer.value,
     },
   };

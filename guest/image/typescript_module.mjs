@@ -22,6 +22,7 @@ export async function typescriptModule() {
       scratch: 0,
       scratchBytes: 0,
       stackPointer: 0,
+      undefined: 0,
     },
   };
 }

@@ -1,5 +1,8 @@
 """Cells through the public door: legs, requests, timers, waiting, abort."""
 
+import asyncio
+from dataclasses import replace
+
 import anyio
 import pytest
 
@@ -531,3 +534,71 @@ async def test_a_typescript_diagnostic_has_line_and_column(sandbox: Sandbox) -> 
     assert (result.code, result.reason) == ("invalid_input", "typescript_transform_failed")
     assert result.position is not None
     assert (result.position.line, result.position.column) == (2, 8)
+
+
+async def test_a_cancellation_that_is_not_ours_rejects_the_call_and_harms_nobody(
+    sandbox: Sandbox,
+) -> None:
+    async def await_something_cancelled(request: HostRequest) -> JsonValue:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+        return "never"
+
+    code = "try { await call() } catch (error) { return error.message }"
+    result = await sandbox.cell(code, functions=("call",), handler=await_something_cancelled).run()
+    assert isinstance(result, Completed)
+    assert result.value == "the call was cancelled"
+    assert await value_of(sandbox, "return 'sound'") == "sound"
+
+
+async def test_restoring_a_large_program_is_not_charged_to_its_budget(sandbox: Sandbox) -> None:
+    code = """
+    const kept = new Uint32Array(10 << 20).map((_, i) => i & 255);
+    await yield_control(); return kept.length"""
+    limits = Limits(timeout_ms=60000, memory_limit_bytes=256 << 20)
+    cell = sandbox.cell(code, limits=limits)
+    assert isinstance(await cell.run(), Waiting)
+    cell._limits = replace(limits, timeout_ms=100)  # pyright: ignore[reportPrivateUsage]
+    result = await cell.resume()
+    assert isinstance(result, Completed), result
+    assert result.value == 10 << 20
+
+
+async def test_a_heap_of_hundreds_of_megabytes_is_suspended_or_refused_never_lost(
+    sandbox: Sandbox,
+) -> None:
+    code = (
+        "const kept = new Uint8Array(600 << 20).fill(7); await yield_control(); return kept.at(-1)"
+    )
+    cell = sandbox.cell(code, limits=Limits(timeout_ms=60000, memory_limit_bytes=1 << 30))
+    result = await cell.run()
+    assert isinstance(result, Waiting), result
+    result = await cell.resume()
+    assert isinstance(result, Completed), result
+    assert result.value == 7
+
+
+async def test_suspending_again_and_again_does_not_grow_the_snapshot(sandbox: Sandbox) -> None:
+    cell = sandbox.cell("for (;;) await yield_control()")
+    result = await cell.run()
+    sizes: list[int] = []
+    for _ in range(100):
+        assert isinstance(result, Waiting)
+        sizes.append(len(cell.snapshot or b""))
+        result = await cell.resume()
+    await cell.abort()
+    assert max(sizes[50:]) <= max(sizes[:50]) + 256
+
+
+@pytest.mark.parametrize("functions", ["lookup", [1], [None]])
+async def test_functions_that_are_not_names_are_refused(
+    sandbox: Sandbox, functions: list[str]
+) -> None:
+    with pytest.raises(TypeError, match="it has to be a list of names"):
+        sandbox.cell("return 1", functions=functions)
+
+
+async def test_code_that_is_not_text_is_refused(sandbox: Sandbox) -> None:
+    with pytest.raises(TypeError, match="code is a bytes; it has to be text"):
+        sandbox.cell(b"return 1")  # pyright: ignore[reportArgumentType]

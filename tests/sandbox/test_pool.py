@@ -4,7 +4,8 @@ import anyio
 import psutil
 import pytest
 
-from nacre.sandbox import Completed, Failed, Limits, Sandbox, SandboxOptions
+from nacre.json_types import JsonValue
+from nacre.sandbox import Completed, Failed, HostRequest, Limits, Sandbox, SandboxOptions
 from nacre.sandbox.pool import WorkerPool
 from tests.sandbox.conftest import HeldHandler
 
@@ -122,3 +123,50 @@ async def test_the_pool_shrinks_to_its_size_again(monkeypatch: pytest.MonkeyPatc
         with anyio.fail_after(20):
             while len(pool.workers) > 1:
                 await anyio.wait_all_tasks_blocked()
+
+
+async def test_cells_that_cannot_move_out_do_not_starve_another_owner(held: HeldHandler) -> None:
+    code = "globalThis.kept = crypto.getRandomValues(new Uint8Array(60000)); return await call()"
+    async with Sandbox(SandboxOptions(workers=2)) as sandbox:
+        waiting = [
+            sandbox.cell(
+                code,
+                limits=Limits(timeout_ms=60000, max_snapshot_bytes=1024),
+                functions=("call",),
+                handler=held,
+                owner="large",
+            )
+            for _ in range(2)
+        ]
+        async with anyio.create_task_group() as tasks:
+            for cell in waiting:
+                tasks.start_soon(cell.run)
+            await held.received(2)
+            with anyio.fail_after(10):
+                result = await sandbox.cell("return 5", owner="small").run()
+            assert isinstance(result, Completed)
+            for cell in waiting:
+                await cell.abort()
+
+
+async def test_cells_that_run_cells_of_the_same_owner_do_not_block_each_other() -> None:
+    async with Sandbox(SandboxOptions(workers=2)) as sandbox:
+
+        async def run_inner(request: HostRequest) -> JsonValue:
+            inner = await sandbox.cell("return 'inner'").run()
+            assert isinstance(inner, Completed)
+            return inner.value
+
+        async def run_outer() -> None:
+            result = await sandbox.cell(
+                "const end = Date.now() + 150; while (Date.now() < end); return await call()",
+                functions=("call",),
+                handler=run_inner,
+            ).run()
+            assert isinstance(result, Completed), result
+            assert result.value == "inner"
+
+        with anyio.fail_after(8):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(6):
+                    tasks.start_soon(run_outer)

@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from nacre.errors import ConfigError, ImageError, RuntimeUnavailableError
-from nacre.sandbox import Completed, Failed, Limits, Sandbox, SandboxOptions
+from nacre.json_types import JsonValue
+from nacre.sandbox import Completed, Failed, HostRequest, Limits, Sandbox, SandboxOptions
 from nacre.sandbox.image import load_image
 from tests.contract.requirements import requirement
 
@@ -271,3 +272,35 @@ async def test_a_language_that_there_is_not_is_refused_by_name(sandbox: Sandbox)
     assert isinstance(result, Failed)
     assert (result.code, result.reason) == ("invalid_input", "unsupported_language")
     assert "javascript or typescript, not in 'python'" in result.error
+
+
+async def test_closing_ends_a_cell_that_waits_without_a_worker() -> None:
+    asked = anyio.Event()
+    results: list[object] = []
+
+    async def never(request: HostRequest) -> JsonValue:
+        asked.set()
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(20):
+        async with (
+            anyio.create_task_group() as tasks,
+            Sandbox(SandboxOptions(workers=1)) as closing,
+        ):
+            cell = closing.cell(
+                "await call()",
+                limits=Limits(timeout_ms=60000),
+                functions=("call",),
+                handler=never,
+            )
+
+            async def run() -> None:
+                results.append(await cell.run())
+
+            tasks.start_soon(run)
+            await asked.wait()
+            # Somebody else needs the only worker, so the cell moves out.
+            while cell.snapshot is None:
+                assert isinstance(await closing.cell("return 1").run(), Completed)
+    assert isinstance(results[0], Failed)
+    assert (results[0].code, results[0].error) == ("runtime_unavailable", "the sandbox is closed")

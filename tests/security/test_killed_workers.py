@@ -239,3 +239,24 @@ async def test_closing_a_sandbox_with_a_hung_worker_is_bounded(one_worker: Sandb
     with anyio.fail_after(BOUND_SECONDS):
         async with Sandbox(one_worker) as sandbox:
             os.kill(await only_worker(sandbox), signal.SIGSTOP)
+
+
+async def test_a_worker_that_does_not_take_its_answers_is_given_up_in_bounded_time(
+    one_worker: SandboxOptions,
+) -> None:
+    async def answer_to_a_stopped_worker(request: HostRequest) -> JsonValue:
+        os.kill(pid, signal.SIGSTOP)
+        # More than a socket holds.
+        return "x" * 3_000_000
+
+    async with Sandbox(one_worker) as sandbox:
+        pid = await only_worker(sandbox)
+        with anyio.fail_after(BOUND_SECONDS):
+            result = await sandbox.cell(
+                "return await ask(1)",
+                limits=Limits(timeout_ms=300),
+                functions=("ask",),
+                handler=answer_to_a_stopped_worker,
+            ).run()
+        assert shown(result)["reason"] == "timeout"
+        await expect_neighbour_to_work(sandbox)

@@ -19,14 +19,18 @@ from typing import Any, Final, Literal
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from nacre.config.code_mode import LANGUAGES, Language
-from nacre.errors import CellStateError, SandboxError, WorkerProtocolError
+from nacre.errors import (
+    CellStateError,
+    RuntimeUnavailableError,
+    SandboxError,
+    WorkerProtocolError,
+)
 from nacre.ids import RunId, new_run_id
 from nacre.sandbox.byte_columns import ByteColumns
-from nacre.sandbox.cell_vm import CellVm, OverranBudget, SnapshotTooLarge, VmHome
+from nacre.sandbox.cell_vm import CellVm, OverranBudget, RestoreFailed, SnapshotTooLarge, VmHome
 from nacre.sandbox.failures import MapPosition, failed_from, failed_from_worker
 from nacre.sandbox.host_requests import HostRequest, HostRequestHandler, HostRequests
 from nacre.sandbox.limits import MAX_REQUEST_BACKLOG, OUTPUT_ITEM_BYTES, Limits
@@ -41,6 +45,7 @@ from nacre.sandbox.results import (
     Usage,
     Waiting,
 )
+from nacre.sandbox.threads import in_thread
 from nacre.sandbox.transforms import TypeScriptTransforms
 from nacre.sandbox.worker_events import (
     BurstEvent,
@@ -78,6 +83,7 @@ class CellServices:
     home: VmHome
     typescript: TypeScriptTransforms
     tasks: TaskGroup
+    running: "set[Cell]"
 
 
 class CellState(Enum):
@@ -116,19 +122,21 @@ class Cell:
         self.state = CellState.NEW
         self._program = program
         self._limits = program.limits
+        self._home = services.home
+        self._running_cells = services.running
         self._typescript = services.typescript
         self._vm = CellVm(
             services.home,
             program.limits,
             owner=program.owner,
             on_output=self._take_output,
-            on_trouble=self._wake_up,
+            on_trouble=self.wake_up,
         )
         self._requests = HostRequests(
             program.handler,
             tasks=services.tasks,
             most_at_once=program.limits.max_pending_tool_calls,
-            wake=self._wake_up,
+            wake=self.wake_up,
         )
         self._events = EventReader(
             program.functions, max_value_bytes=program.limits.max_output_bytes
@@ -183,6 +191,7 @@ class Cell:
         self._output = []
         started = time.monotonic()
         result: CellResult | None = None
+        self._running_cells.add(self)
         try:
             with anyio.CancelScope() as self._leg:
                 result = await self._outcome(first_burst)
@@ -194,6 +203,7 @@ class Cell:
                     await self._vm.drop()
             self._move_to(CellState.ABORTED if result is None else _STATE_AFTER[type(result)])
             self._requests.let_go()
+            self._running_cells.discard(self)
             self._leg = None
             self._leg_ended.set()
         if result is None:
@@ -205,6 +215,8 @@ class Cell:
     async def _outcome(self, first_burst: Callable[[], Awaitable[Frame | None]]) -> CellResult:
         try:
             result = await self._follow(await first_burst())
+        except RestoreFailed as error:
+            result = self._failed("snapshot_restore_failed", {"message": str(error)})
         except OverranBudget:
             result = self._failed("timeout", {"message": "the program used up its time"})
         except SandboxError as error:
@@ -262,7 +274,7 @@ class Cell:
         read = partial(self._events.burst, frame, max_requests=self._room_for_requests())
         # Reading megabytes of JSON on the event loop would hold up everybody else.
         is_big = len(frame.tail) > _BIG_TAIL_BYTES
-        return await anyio.to_thread.run_sync(read) if is_big else read()
+        return await in_thread(read) if is_big else read()
 
     # Bursts.
 
@@ -337,6 +349,8 @@ class Cell:
             self._vm.park()
         # Checked first: a program that always finds something to do must end its leg as well.
         while self._budget_left > 0:
+            if self._home.pool.is_closed:
+                raise RuntimeUnavailableError("the sandbox is closed")
             if self._requests.has_answers:
                 return True
             started = time.monotonic()
@@ -357,7 +371,7 @@ class Cell:
         try:
             await self._vm.suspend(self._requests.open_ids())
         except SnapshotTooLarge:
-            self._vm.park()
+            self._vm.park(can_move=False)
 
     async def _wait_for_resume(self, reason: Literal["pending_tools", "yield"]) -> Waiting | Failed:
         if self._vm.is_live:
@@ -436,7 +450,8 @@ class Cell:
     def _room_for_requests(self) -> int:
         return MAX_REQUEST_BACKLOG - self._requests.pending_count
 
-    def _wake_up(self) -> None:
+    def wake_up(self) -> None:
+        """Have a leg that waits look around: something has changed."""
         self._wake.set()
 
     def _move_to(self, state: CellState) -> None:

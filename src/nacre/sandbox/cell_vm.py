@@ -20,12 +20,11 @@ from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
 
 # The engine stops a program at its deadline by itself; a worker that has not by then is stuck.
 _OVERTIME_SECONDS: Final = 0.03
-# A worker that does not even take a command by then is stuck.
-_START_SECONDS: Final = 2.0
 _MOST_STARTS: Final = 3
-# Writing down 64 MiB of memory takes a fraction of a second; a worker that needs longer is stuck.
-_SUSPEND_SECONDS: Final = 2.0
-_SUSPEND_SECONDS_PER_BYTE: Final = 1.0 / (64 << 20)
+# To take a program, or to write down or restore its memory: 64 MiB of it take a fraction of a
+# second. A worker that needs longer is stuck.
+_PATIENCE_SECONDS: Final = 2.0
+_PATIENCE_SECONDS_PER_BYTE: Final = 1.0 / (64 << 20)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +46,10 @@ class SnapshotTooLarge(Exception):
     def __init__(self, size: int) -> None:
         super().__init__(f"{size} bytes")
         self.size = size
+
+
+class RestoreFailed(Exception):
+    """A sound snapshot did not come back."""
 
 
 class CellVm:
@@ -105,10 +108,13 @@ class CellVm:
             worker = self._worker = await self._home.pool.acquire(self._owner)
             worker.on_death = self._on_trouble
             try:
-                with anyio.fail_after(_START_SECONDS):
+                with anyio.fail_after(self._patience_seconds()):
                     await worker.send(frame)
-                    if (await worker.event()).kind != Event.STARTED:
-                        raise WorkerProtocolError("a worker did not say that it started")
+                    answer = await worker.event()
+                if answer.kind == Event.FAILED and command == Command.RESTORE:
+                    raise RestoreFailed(str(answer.fields.get("message", "")))
+                if answer.kind != Event.STARTED:
+                    raise WorkerProtocolError("a worker did not say that it started")
                 return
             except (WorkerDiedError, TimeoutError) as error:
                 # Nothing of the program has run yet: another worker may do it.
@@ -125,13 +131,14 @@ class CellVm:
         budget_seconds: float,
     ) -> Frame:
         """Let the program run until it waits or ends; the event that says which."""
-        await self._held_worker().send(encode_frame(command, fields, tail))
-        return await self.finish(budget_seconds)
+        return await self.finish(budget_seconds, encode_frame(command, fields, tail))
 
-    async def finish(self, budget_seconds: float) -> Frame:
+    async def finish(self, budget_seconds: float, command: bytes = b"") -> Frame:
         """Wait for the end of a burst; raises OverranBudget if it does not come in time."""
         worker = self._held_worker()
         with anyio.move_on_after(max(budget_seconds, 0.0) + _OVERTIME_SECONDS):
+            # A worker that does not read is stuck as well.
+            await worker.send(command)
             while True:
                 frame = await worker.event()
                 if frame.kind != Event.OUTPUT:
@@ -142,10 +149,10 @@ class CellVm:
 
     # Waiting.
 
-    def park(self) -> None:
-        """The program only waits: others may ask for the worker."""
+    def park(self, *, can_move: bool = True) -> None:
+        """The program only waits: others may ask for the worker, unless it cannot move."""
         if self._worker is not None:
-            self._home.pool.park(self._worker, self._want)
+            self._home.pool.park(self._worker, self._want if can_move else None)
 
     def unpark(self) -> None:
         """The program goes on."""
@@ -165,7 +172,7 @@ class CellVm:
         self._home.pool.unpark(worker)
         fields = {"maxBytes": self._limits.max_snapshot_bytes}
         try:
-            with anyio.fail_after(self._suspend_seconds()):
+            with anyio.fail_after(self._patience_seconds()):
                 await worker.send(encode_frame(Command.SUSPEND, fields))
                 frame = await worker.event()
         except TimeoutError:
@@ -212,8 +219,8 @@ class CellVm:
         self.is_wanted = True
         self._on_trouble()
 
-    def _suspend_seconds(self) -> float:
-        return _SUSPEND_SECONDS + self._limits.memory_limit_bytes * _SUSPEND_SECONDS_PER_BYTE
+    def _patience_seconds(self) -> float:
+        return _PATIENCE_SECONDS + self._limits.memory_limit_bytes * _PATIENCE_SECONDS_PER_BYTE
 
     def _held_worker(self) -> WorkerProcess:
         if self._worker is None:

@@ -150,6 +150,11 @@ class HostRequests:
         except NotJsonError as error:
             problem = f"the answer of {request.method} is not JSON: {error}"
             return _rejection(request.id, HostRequestError(problem, name="TypeError"))
+        except anyio.get_cancelled_exc_class():
+            if anyio.get_current_task().has_pending_cancellation():
+                raise
+            # Not ours: the handler awaited something that somebody else cancelled.
+            return _rejection(request.id, HostRequestError("the call was cancelled"))
         except Exception as error:
             # The program gets plain words; the traceback is for the operator.
             logger.exception("the handler of the host request %s failed", request.method)

@@ -31,6 +31,7 @@ class Image:
     scratch: int
     scratch_bytes: int
     stack_pointer: int
+    undefined: int
 
     def wasm(self) -> bytes:
         """The module's bytes, refused unless they are the ones the package was built with."""
@@ -63,6 +64,7 @@ def load_image(kind: ImageKind, *, assets: Path = _ASSETS) -> Image:
             scratch=facts["scratch"],
             scratch_bytes=facts["scratchBytes"],
             stack_pointer=facts["stackPointer"],
+            undefined=facts["undefined"],
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ImageError(

@@ -75,7 +75,9 @@ class Launcher:
         self._resources.close()
 
     def _spawn(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
-        if self._settings is None:
+        # Without a system-call filter it is looked for again: what kept it away may have passed.
+        if self._settings is None or self._settings["seccompProblem"]:
+            self._resources.close()
             self._settings = self._prepare()
         settings = {**self._settings, "parentPid": os.getpid()}
         return spawn_worker(settings, keep_fds=(self._module_fd,))
@@ -138,8 +140,17 @@ def _system_call_filter(cache: ModuleCache) -> tuple[bytes, str]:
             size = os.fstat(artefact.fd).st_size
             return os.pread(artefact.fd, size, 0), ""
     except SeccompUnavailableError as error:
+        _check_descriptors()
         logger.warning("workers run without a system-call filter: %s", error)
         return b"", str(error)
+
+
+def _check_descriptors() -> None:
+    """Tell a machine that has no filters from one that has no descriptors left to make one."""
+    try:
+        os.close(os.dup(0))
+    except OSError as error:
+        raise RuntimeUnavailableError(f"cannot start a sandbox worker: {error}") from error
 
 
 def _write_filter(path: Path) -> None:

@@ -49,6 +49,11 @@ class _Lease:
         self.owner = owner
         self.since = time.monotonic()
         self.move_out: Callable[[], None] | None = None
+        self.is_immovable = False
+
+    def is_hog(self, now: float) -> bool:
+        is_running = self.move_out is None and now - self.since > _HOG_SECONDS
+        return self.is_immovable or is_running
 
 
 class WorkerPool:
@@ -64,7 +69,7 @@ class WorkerPool:
         self._leases: dict[WorkerProcess, _Lease] = {}
         self._waiters: list[_Waiter] = []
         self._starting = 0
-        self._is_closed = False
+        self.is_closed = False
         self._is_balancing = False
         self._is_shrinking = False
         self._is_rebuilt = False
@@ -82,7 +87,7 @@ class WorkerPool:
 
     async def acquire(self, owner: str) -> WorkerProcess:
         """A worker for one cell; waits until one is free. Raises RuntimeUnavailableError."""
-        if self._is_closed:
+        if self.is_closed:
             raise RuntimeUnavailableError("the sandbox is closed")
         while self._idle and not self._has_its_share(owner):
             worker = self._idle.pop()
@@ -106,7 +111,7 @@ class WorkerPool:
     def release(self, worker: WorkerProcess) -> None:
         """Give a worker back that holds no cell."""
         self._leases.pop(worker, None)
-        if worker.is_dead or self._is_closed:
+        if worker.is_dead or self.is_closed:
             return
         if worker.has_unread:
             worker.kill()
@@ -131,12 +136,16 @@ class WorkerPool:
         if self._idle and self._waiters:
             self.release(self._idle.pop())
 
-    def park(self, worker: WorkerProcess, move_out: Callable[[], None]) -> None:
-        """Say that the cell in this worker only waits; `move_out` is called if others need it."""
+    def park(self, worker: WorkerProcess, move_out: Callable[[], None] | None) -> None:
+        """Say that the cell in this worker only waits; `move_out` is called if others need it.
+
+        A cell that cannot move out counts as a hog: the pool grows beside it.
+        """
         lease = self._leases.get(worker)
         if lease is not None:
             lease.since = time.monotonic()
             lease.move_out = move_out
+            lease.is_immovable = move_out is None
             if self._waiters:
                 self._relieve()
 
@@ -146,12 +155,13 @@ class WorkerPool:
         if lease is not None:
             lease.since = time.monotonic()
             lease.move_out = None
+            lease.is_immovable = False
             if not self._idle:
                 self._watch_pressure()
 
     async def aclose(self) -> None:
         """End every worker; those who wait for one are told."""
-        self._is_closed = True
+        self.is_closed = True
         self._fail_waiters("the sandbox is closed")
         async with anyio.create_task_group() as tasks:
             for worker in tuple(self._workers):
@@ -177,7 +187,8 @@ class WorkerPool:
             await worker.death.wait()
         except ModuleNotLoadableError as error:
             await self._rebuild_once(str(error))
-        except (SandboxError, OSError) as error:
+        except (SandboxError, OSError, RuntimeError) as error:
+            # RuntimeError is how Python says that no thread can be started.
             self._note_failed_start(worker, str(error))
         finally:
             if worker is not None:
@@ -216,14 +227,14 @@ class WorkerPool:
             self._idle.remove(worker)
         if worker in self._workers:
             self._workers.discard(worker)
-            if not self._is_closed and len(self._workers) + self._starting < self.size:
+            if not self.is_closed and len(self._workers) + self._starting < self.size:
                 lived = time.monotonic() - worker.started
                 self._start_worker(after_seconds=0.0 if was_used or lived > 1 else _PAUSE_SECONDS)
 
     async def _shrink(self) -> None:
         """Retire workers beyond the pool's size, once they have had nothing to do for a while."""
         try:
-            while len(self._workers) > self.size and not self._is_closed:
+            while len(self._workers) > self.size and not self.is_closed:
                 await anyio.sleep(_LINGER_SECONDS)
                 if self._idle and len(self._workers) > self.size:
                     await self._idle.pop(0).stop()
@@ -273,7 +284,7 @@ class WorkerPool:
     async def _balance(self) -> None:
         """While no worker is free: move waiting cells out, and start workers beside hogs."""
         try:
-            while not self._idle and not self._is_closed and self._is_under_pressure():
+            while not self.is_closed and self._is_under_pressure():
                 is_urgent = bool(self._waiters)
                 await anyio.sleep(_PRESSURE_POLL_SECONDS if is_urgent else _HOG_SECONDS)
                 self._make_room()
@@ -281,25 +292,31 @@ class WorkerPool:
             self._is_balancing = False
 
     def _is_under_pressure(self) -> bool:
-        """Whether somebody waits for a worker, or a program runs that may turn out a hog."""
+        """Whether somebody waits, or the last free worker is taken by what may turn out a hog."""
         is_running = any(lease.move_out is None for lease in self._leases.values())
-        return bool(self._waiters) or is_running
+        return bool(self._waiters) or (is_running and not self._idle)
 
     def _make_room(self) -> None:
         now = time.monotonic()
-        parked = [lease for lease in self._leases.values() if lease.move_out is not None]
-        if self._waiters and parked:
-            lease = min(parked, key=lambda lease: lease.since)
-            if now - lease.since >= _PARKED_GRACE_SECONDS and lease.move_out is not None:
-                move_out, lease.move_out = lease.move_out, None
-                move_out()
-                return
-        hogs = sum(
-            lease.move_out is None and now - lease.since > _HOG_SECONDS
-            for lease in self._leases.values()
-        )
+        self._ask_one_to_move(now)
+        hogs = sum(lease.is_hog(now) for lease in self._leases.values())
         # One free worker beside all hogs, for whoever comes next.
         wanted = hogs + 1 - len(self._workers) - self._starting
         free_room = self._most - len(self._workers) - self._starting
         for _ in range(min(wanted, free_room)):
             self._start_worker()
+
+    def _ask_one_to_move(self, now: float) -> None:
+        """Ask the cell that has waited longest; one of the waiter's owner if others are no help."""
+        parked = [lease for lease in self._leases.values() if lease.move_out is not None]
+        if self._waiters and self._idle:
+            owners = {waiter.owner for waiter in self._waiters}
+            parked = [lease for lease in parked if lease.owner in owners]
+        if not self._waiters or not parked:
+            return
+        lease = min(parked, key=lambda lease: lease.since)
+        if now - lease.since >= _PARKED_GRACE_SECONDS and lease.move_out is not None:
+            move_out, lease.move_out = lease.move_out, None
+            # Not a hog while it writes itself down.
+            lease.since = now
+            move_out()

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Final, Self
 
 import anyio
-import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from nacre.config.code_mode import Language
@@ -23,6 +22,7 @@ from nacre.sandbox.launcher import Launcher
 from nacre.sandbox.limits import Limits
 from nacre.sandbox.pool import WorkerPool
 from nacre.sandbox.results import Output
+from nacre.sandbox.threads import in_thread
 from nacre.sandbox.transforms import TypeScriptTransforms
 
 _KEY_BYTES: Final = 32
@@ -84,7 +84,9 @@ class Sandbox:
             home=VmHome(pool=pool, launcher=launcher, snapshot_key=key),
             typescript=TypeScriptTransforms(typescript),
             tasks=tasks,
+            running=set(),
         )
+        self._stack.callback(self._wake_cells)
         pool.warm()
         return self
 
@@ -116,11 +118,16 @@ class Sandbox:
         """
         if self._services is None:
             raise RuntimeUnavailableError("the sandbox is not open; use it in `async with`")
+        names = tuple(functions)
+        if not isinstance(code, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"code is a {type(code).__name__}; it has to be text")
+        if isinstance(functions, str) or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"functions is {functions!r}; it has to be a list of names")
         program = Program(
             code=code,
             language=language,
             limits=limits or Limits(),
-            functions=tuple(functions),
+            functions=names,
             handler=handler,
             on_output=on_output,
             owner=owner,
@@ -138,7 +145,7 @@ class Sandbox:
             worker = await pool.acquire("")
             pool.release(worker)
             hardening = HardeningReport.from_json(worker.hardening)
-            engine = await anyio.to_thread.run_sync(engine_version)
+            engine = await in_thread(engine_version)
             image = launcher.image.identity
         except (SandboxError, ValueError) as error:
             problem = str(error)
@@ -163,6 +170,13 @@ class Sandbox:
         pool = WorkerPool(launcher, size=size, tasks=tasks)
         self._stack.push_async_callback(self._close_pool, pool)
         return pool
+
+    def _wake_cells(self) -> None:
+        """Cells that wait without a worker would not notice by themselves that all is over."""
+        if self._services is not None:
+            self._services.home.pool.is_closed = True
+            for cell in self._services.running:
+                cell.wake_up()
 
     async def _close_pool(self, pool: WorkerPool) -> None:
         with anyio.CancelScope(shield=True), anyio.move_on_after(_STOP_SECONDS):

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 
 from nacre.config.code_mode import LIMITS
 from nacre.errors import (
@@ -24,6 +23,7 @@ from nacre.errors import (
     WorkerDiedError,
     WorkerProtocolError,
 )
+from nacre.sandbox.threads import in_thread
 from nacre.sandbox.worker_protocol import (
     HEADER_BYTES,
     Event,
@@ -214,14 +214,14 @@ class WorkerProcess:
         """End the process, wait until it is gone, and close the socket; twice is harmless."""
         self._process.kill()
         if self._process.returncode is None:
-            await anyio.to_thread.run_sync(self._process.wait)
+            await in_thread(self._process.wait)
         self._note_death()
         self._socket.close()
 
     async def _death(self) -> WorkerDiedError:
         # The socket closes a moment before the process is gone and can say how it ended.
         with suppress(subprocess.TimeoutExpired):
-            await anyio.to_thread.run_sync(self._process.wait, _ABORT_SECONDS)
+            await in_thread(self._process.wait, _ABORT_SECONDS)
         code = self._process.returncode
         how = "is gone"
         if code is not None and code < 0:
@@ -235,9 +235,7 @@ class WorkerProcess:
         while len(self._received) >= HEADER_BYTES:
             kind, fields_size, tail_size = decode_header(self._received)
             end = HEADER_BYTES + fields_size + tail_size
-            # Snapshots of programs with many rejected promises are the only ones with long fields.
-            most_fields = _MAX_FRAME_BYTES if kind == Event.SUSPENDED else _MAX_FIELDS_BYTES
-            if end > _MAX_FRAME_BYTES or fields_size > most_fields:
+            if end > _MAX_FRAME_BYTES or fields_size > _MAX_FIELDS_BYTES:
                 raise WorkerProtocolError(f"a worker announced a frame of {end} bytes")
             if len(self._received) < end:
                 return

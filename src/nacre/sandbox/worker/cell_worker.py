@@ -1,7 +1,8 @@
 """A worker that runs cells: what it does on each command."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Final, NoReturn
 
 import zstandard
@@ -61,7 +62,6 @@ class CellWorker:
         self._run(run, source=frame.tail)
 
     def _restore(self, frame: Frame) -> None:
-        self._send(_STARTED)
         fields = frame.fields
         self._burst.begin(fields)
         try:
@@ -69,13 +69,15 @@ class CellWorker:
                 self._burst,
                 memory_limit_bytes=fields["memoryLimitBytes"],
                 memory_bytes=fields["memoryBytes"],
-                pages=self._decompressor.decompress(frame.tail),
+                pages=self._decompressor.stream_reader(frame.tail),
                 rejections={
                     key: (promise, reason) for key, promise, reason in fields["rejections"]
                 },
             )
-        except (ValueError, zstandard.ZstdError, WasmError) as error:
+        except (ValueError, MemoryError, zstandard.ZstdError, WasmError) as error:
             self._fail(BurstFailure("snapshot_restore_failed", f"cannot restore the cell: {error}"))
+        else:
+            self._send(_STARTED)
 
     def _deliver(self, frame: Frame) -> None:
         self._burst.renew(frame.fields)
@@ -91,15 +93,25 @@ class CellWorker:
     def _suspend(self, frame: Frame) -> None:
         if self._vm is None:
             return
-        memory_bytes, pages = self._vm.snapshot()
         rejections = [[key, *handles] for key, handles in self._vm.rejections.items()]
+        memory_bytes = self._vm.instance.current_memory_bytes()
         fields = {"memoryBytes": memory_bytes, "rejections": rejections}
-        suspended = encode_frame(Event.SUSPENDED, fields, self._compressor.compress(pages))
-        if len(suspended) > frame.fields["maxBytes"]:
-            self._send(encode_frame(Event.SNAPSHOT_TOO_LARGE, {"bytes": len(suspended)}))
+        pages, size = self._compressed(self._vm.snapshot(), frame.fields["maxBytes"])
+        if size > frame.fields["maxBytes"]:
+            self._send(encode_frame(Event.SNAPSHOT_TOO_LARGE, {"bytes": size}))
             return
         self._drop()
-        self._send(suspended)
+        self._send(encode_frame(Event.SUSPENDED, fields, pages))
+
+    def _compressed(self, pieces: Iterable[bytes], most: int) -> tuple[bytes, int]:
+        """The pieces compressed, and the size of that; nothing is kept of what is too large."""
+        stream = self._compressor.compressobj()
+        kept, size = bytearray(), 0
+        for piece in chain(map(stream.compress, pieces), (stream.flush() for _ in range(1))):
+            size += len(piece)
+            if size <= most:
+                kept += piece
+        return bytes(kept), size
 
     def _abort(self, _frame: Frame) -> None:
         self._drop()

@@ -19,6 +19,8 @@ from nacre.sandbox.worker_protocol import Event, encode_frame
 
 # What the requests of one burst may carry together.
 _MAX_REQUEST_BYTES: Final = 16 << 20
+# They all travel with a snapshot.
+_MAX_REJECTIONS: Final = 10_000
 # Errors and reasons can be as long as memory allows; nobody reads more.
 _MAX_FAILURE_CHARACTERS: Final = 1 << 14
 _MAX_REASON_CHARACTERS: Final = 1 << 10
@@ -164,6 +166,13 @@ class Burst:
 
     def failed(self, failure: bytes) -> None:
         self.failure = failure_from(failure, reason="guest_error")
+
+    def rejected(self, count: int) -> None:
+        if count > _MAX_REJECTIONS:
+            self._stop(
+                "unhandled_rejection",
+                f"more than {_MAX_REJECTIONS} promises were rejected and nobody handled them",
+            )
 
     def interrupt(self) -> None:
         if time.monotonic() >= self._deadline:

@@ -47,6 +47,10 @@ class GuestListener(Protocol):
         """The program ended with an error, described in JSON."""
         ...
 
+    def rejected(self, count: int) -> None:
+        """One more promise was rejected without a handler; so many are by now."""
+        ...
+
     def interrupt(self) -> None:
         """Called every few thousand steps of guest code."""
         ...

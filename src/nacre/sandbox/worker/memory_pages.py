@@ -6,7 +6,8 @@ count or two, and a page of zeros compresses to nothing.
 
 import ctypes
 import struct
-from typing import Final
+from collections.abc import Iterator
+from typing import BinaryIO, Final
 
 from nacre.sandbox.worker.wasm_runtime import Instance
 
@@ -31,26 +32,24 @@ class BaseMemory:
             content[at : at + _STRIDE_BYTES] for at in range(0, len(content), _STRIDE_BYTES)
         ]
 
-    def changed_pages(self, instance: Instance) -> tuple[int, bytes]:
-        """The memory's size, and the difference of every page that changed, with its number."""
+    def changed_pages(self, instance: Instance) -> Iterator[bytes]:
+        """The difference of every page that changed, with its number; in pieces of any size."""
         size = instance.current_memory_bytes()
-        found: list[bytes] = []
         # Below the stack pointer is what returned calls left behind: nothing will read it again.
         for stride in range(self._stack_pointer // _STRIDE_BYTES, size // _STRIDE_BYTES):
             at = stride * _STRIDE_BYTES
             base = self._strides[stride] if stride < len(self._strides) else _ZERO_STRIDE
             if _memcmp(instance.base + at, base, _STRIDE_BYTES):
-                found += _differences(instance.read(at, _STRIDE_BYTES), base, at // PAGE_BYTES)
-        return size, b"".join(found)
+                yield _differences(instance.read(at, _STRIDE_BYTES), base, at // PAGE_BYTES)
 
-    def apply_pages(self, instance: Instance, pages: bytes) -> None:
+    def apply_pages(self, instance: Instance, pages: BinaryIO) -> None:
         """Put what `changed_pages` gave into a fresh instance of the same image."""
-        if len(pages) % _RECORD_BYTES:
-            raise ValueError("the pages of a snapshot are cut off")
-        for start in range(0, len(pages), _RECORD_BYTES):
-            (number,) = _INDEX.unpack_from(pages, start)
+        while record := pages.read(_RECORD_BYTES):
+            if len(record) != _RECORD_BYTES:
+                raise ValueError("the pages of a snapshot are cut off")
+            (number,) = _INDEX.unpack_from(record)
             at = number * PAGE_BYTES
-            difference = pages[start + _INDEX.size : start + _RECORD_BYTES]
+            difference = record[_INDEX.size :]
             base = self._content[at : at + PAGE_BYTES].ljust(PAGE_BYTES, b"\0")
             instance.write(at, _exclusive_or(difference, base))
 
@@ -58,14 +57,14 @@ class BaseMemory:
 _ZERO_STRIDE: Final = bytes(_STRIDE_BYTES)
 
 
-def _differences(memory: bytes, base: bytes, first_page: int) -> list[bytes]:
+def _differences(memory: bytes, base: bytes, first_page: int) -> bytes:
     found: list[bytes] = []
     for at in range(0, _STRIDE_BYTES, PAGE_BYTES):
         page, base_page = memory[at : at + PAGE_BYTES], base[at : at + PAGE_BYTES]
         if page != base_page:
             number = first_page + at // PAGE_BYTES
             found += (_INDEX.pack(number), _exclusive_or(page, base_page))
-    return found
+    return b"".join(found)
 
 
 def _exclusive_or(first: bytes, second: bytes) -> bytes:

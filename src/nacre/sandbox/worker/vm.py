@@ -5,7 +5,8 @@ stay valid across a snapshot, because memory is all there is to a VM between two
 """
 
 import os
-from typing import Final
+from collections.abc import Iterator
+from typing import BinaryIO, Final
 
 from nacre.sandbox.image import Image
 from nacre.sandbox.worker.host_calls import GuestListener, HostCalls
@@ -65,7 +66,7 @@ class VmFactory:
         *,
         memory_limit_bytes: int,
         memory_bytes: int,
-        pages: bytes,
+        pages: BinaryIO,
         rejections: dict[int, tuple[int, int]],
     ) -> "Vm":
         """A VM in the state of a snapshot that was taken of a VM of this image."""
@@ -117,7 +118,7 @@ class Vm:
         self.may_have_timers = False
         self._scratch = factory.image.scratch
         self._scratch_bytes = factory.image.scratch_bytes
-        self._undefined = self.new_undefined()
+        self._undefined = factory.image.undefined
 
     def close(self) -> None:
         """Dispose of the VM; closing twice is harmless."""
@@ -189,8 +190,8 @@ class Vm:
         with self._while_running:
             return self.text(self._call_entry("describeFailure", first[1]))
 
-    def snapshot(self) -> tuple[int, bytes]:
-        """The memory's size and the pages that differ from the image."""
+    def snapshot(self) -> Iterator[bytes]:
+        """The pages that differ from the image, in pieces."""
         return self._factory.base_memory.changed_pages(self.instance)
 
     # What host calls use while the guest runs.
@@ -240,6 +241,7 @@ class Vm:
         else:
             # Held until it is handled, so that the address cannot come to mean another promise.
             self.rejections[address] = (promise, reason)
+            self.listener.rejected(len(self.rejections))
 
     # Driving the engine.
 

@@ -402,6 +402,8 @@ class Instance:
             _failures.clear()
             if trap:
                 self._runtime.lib.trap_delete(trap)
+            if error:
+                self._runtime.lib.error_delete(error)
             raise failure
         if trap:
             raise self._runtime.trap_from(trap)

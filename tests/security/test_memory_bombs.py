@@ -178,3 +178,10 @@ async def test_rejected_promises_count_towards_the_size_of_a_snapshot(sandbox: S
     cell = sandbox.cell(code, limits=Limits(max_snapshot_bytes=700_000))
     result = shown(await cell.run())
     assert verdict(result) == ("failed", "snapshot_limit_exceeded", "snapshot_limit_exceeded")
+
+
+async def test_rejected_promises_without_end_fail_the_cell(sandbox: Sandbox) -> None:
+    code = "for (let i = 0; i < 20000; i++) Promise.reject(i); await yield_control(); return 1"
+    result = await attack(sandbox, code, limits=Limits(timeout_ms=5000))
+    assert verdict(result) == ("failed", "internal_error", "unhandled_rejection")
+    assert "more than 10000 promises were rejected" in str(result["error"])

@@ -137,8 +137,9 @@ class CellVm:
         """Wait for the end of a burst; raises OverranBudget if it does not come in time."""
         worker = self._held_worker()
         with anyio.move_on_after(max(budget_seconds, 0.0) + _OVERTIME_SECONDS):
-            # A worker that does not read is stuck as well.
-            await worker.send(command)
+            if command:
+                # Within the deadline: a worker that does not read is stuck as well.
+                await worker.send(command)
             while True:
                 frame = await worker.event()
                 if frame.kind != Event.OUTPUT:

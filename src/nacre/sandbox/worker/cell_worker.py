@@ -97,11 +97,13 @@ class CellWorker:
         memory_bytes = self._vm.instance.current_memory_bytes()
         fields = {"memoryBytes": memory_bytes, "rejections": rejections}
         pages, size = self._compressed(self._vm.snapshot(), frame.fields["maxBytes"])
+        suspended = encode_frame(Event.SUSPENDED, fields, pages)
+        size = max(size, len(suspended))
         if size > frame.fields["maxBytes"]:
             self._send(encode_frame(Event.SNAPSHOT_TOO_LARGE, {"bytes": size}))
             return
         self._drop()
-        self._send(encode_frame(Event.SUSPENDED, fields, pages))
+        self._send(suspended)
 
     def _compressed(self, pieces: Iterable[bytes], most: int) -> tuple[bytes, int]:
         """The pieces compressed, and the size of that; nothing is kept of what is too large."""

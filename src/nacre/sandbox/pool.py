@@ -208,7 +208,11 @@ class WorkerPool:
             return
         self._is_rebuilt = True
         logger.warning("compiling the sandbox image again: %s", problem)
-        await self._launcher.rebuild()
+        try:
+            await self._launcher.rebuild()
+        except (SandboxError, OSError, RuntimeError) as error:
+            self._note_failed_start(None, str(error))
+            return
         self._starting -= 1
         self._start_worker()
 

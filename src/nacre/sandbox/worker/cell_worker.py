@@ -1,9 +1,8 @@
 """A worker that runs cells: what it does on each command."""
 
 import json
-from collections.abc import Callable, Iterable
-from itertools import chain
-from typing import Final, NoReturn
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NoReturn
 
 import zstandard
 
@@ -27,7 +26,7 @@ class CellWorker:
         self._compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL)
         self._decompressor = zstandard.ZstdDecompressor()
         self._vm: Vm | None = None
-        self._burst = Burst(connection.send, connection.has_news)
+        self._burst: Burst | None = None
 
     def serve(self) -> NoReturn:
         """Read commands for ever; the end of the socket ends the process."""
@@ -49,24 +48,22 @@ class CellWorker:
         # From here on the program may have run: nobody starts it again elsewhere.
         self._send(_STARTED)
         fields = frame.fields
-        self._burst.begin(fields)
+        burst = self._begin(fields)
 
         def run() -> None:
-            self._vm = self._factory.create(
-                self._burst, memory_limit_bytes=fields["memoryLimitBytes"]
-            )
+            self._vm = self._factory.create(burst, memory_limit_bytes=fields["memoryLimitBytes"])
             if fields["functions"]:
                 self._vm.define_functions(json.dumps(fields["functions"]).encode())
             self._vm.start(frame.tail, file_name=fields["fileName"])
 
-        self._run(run, source=frame.tail)
+        self._run(burst, run, source=frame.tail)
 
     def _restore(self, frame: Frame) -> None:
         fields = frame.fields
-        self._burst.begin(fields)
+        burst = self._begin(fields)
         try:
             self._vm = self._factory.restore(
-                self._burst,
+                burst,
                 memory_limit_bytes=fields["memoryLimitBytes"],
                 memory_bytes=fields["memoryBytes"],
                 pages=self._decompressor.stream_reader(frame.tail),
@@ -75,20 +72,22 @@ class CellWorker:
                 },
             )
         except (ValueError, MemoryError, zstandard.ZstdError, WasmError) as error:
-            self._fail(BurstFailure("snapshot_restore_failed", f"cannot restore the cell: {error}"))
+            problem = f"cannot restore the cell: {error}"
+            self._fail(burst, BurstFailure("snapshot_restore_failed", problem))
         else:
             self._send(_STARTED)
 
     def _deliver(self, frame: Frame) -> None:
-        self._burst.renew(frame.fields)
-        if self._vm is not None:
-            vm = self._vm
-            self._run(lambda: vm.deliver(frame.tail))
+        vm, burst = self._vm, self._burst
+        if vm is not None and burst is not None:
+            burst.renew(frame.fields)
+            self._run(burst, lambda: vm.deliver(frame.tail))
 
     def _fire_timers(self, frame: Frame) -> None:
-        self._burst.renew(frame.fields)
-        if self._vm is not None:
-            self._run(self._vm.fire_timers)
+        vm, burst = self._vm, self._burst
+        if vm is not None and burst is not None:
+            burst.renew(frame.fields)
+            self._run(burst, vm.fire_timers)
 
     def _suspend(self, frame: Frame) -> None:
         if self._vm is None:
@@ -107,13 +106,17 @@ class CellWorker:
 
     def _compressed(self, pieces: Iterable[bytes], most: int) -> tuple[bytes, int]:
         """The pieces compressed, and the size of that; nothing is kept of what is too large."""
-        stream = self._compressor.compressobj()
         kept, size = bytearray(), 0
-        for piece in chain(map(stream.compress, pieces), (stream.flush() for _ in range(1))):
-            size += len(piece)
+        for chunk in self._compress(pieces):
+            size += len(chunk)
             if size <= most:
-                kept += piece
+                kept += chunk
         return bytes(kept), size
+
+    def _compress(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        stream = self._compressor.compressobj()
+        yield from map(stream.compress, pieces)
+        yield stream.flush()
 
     def _abort(self, _frame: Frame) -> None:
         self._drop()
@@ -121,29 +124,31 @@ class CellWorker:
 
     # One burst of guest code, and what it comes to.
 
-    def _run(self, action: Callable[[], None], source: bytes = b"") -> None:
-        burst = self._burst
-        timers: list[float | None] = []
+    def _begin(self, fields: dict[str, Any]) -> Burst:
+        connection = self._connection
+        self._burst = Burst(fields, send=connection.send, is_called_off=connection.has_news)
+        return self._burst
 
+    def _run(self, burst: Burst, action: Callable[[], None], source: bytes = b"") -> None:
         def settle() -> None:
             if self._vm is not None:
-                timers.append(burst.settle(self._vm))
+                burst.settle(self._vm)
 
         failure = run_guest(burst, action, source=source) or run_guest(burst, settle)
         failure = failure or burst.failure
         if failure is not None:
-            self._fail(failure)
+            self._fail(burst, failure)
             return
-        fields, tail = burst.report(*timers)
-        if burst.value is not None:
+        fields, tail = burst.report()
+        if burst.value is None:
+            self._send(encode_frame(Event.PARKED, fields, tail))
+        else:
             self._drop()
-        self._send(
-            encode_frame(Event.PARKED if burst.value is None else Event.COMPLETED, fields, tail)
-        )
+            self._send(encode_frame(Event.COMPLETED, fields, tail))
 
-    def _fail(self, failure: BurstFailure) -> None:
+    def _fail(self, burst: Burst, failure: BurstFailure) -> None:
         self._drop()
-        fields = {**failure.fields(), "busyMs": self._burst.busy_ms()}
+        fields = {**failure.fields(), "busyMs": burst.busy_ms()}
         self._send(encode_frame(Event.FAILED, fields))
 
     def _drop(self) -> None:

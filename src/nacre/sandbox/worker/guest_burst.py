@@ -31,6 +31,8 @@ _NEVER_SETTLES: Final = (
     "the program waits for a promise that nothing can settle: no request, timer or yield is "
     "pending; resolve it in the program or return without awaiting it"
 )
+# How far to look back for the keyword before a mistake.
+_LOOK_BACK: Final = 200
 _ENDS_WITH_IMPORT = re.compile(r"(?:^|[\s;{}()])import\s*$")
 _STACK_POSITION = re.compile(r"at (?:.* \()?(cell\.[jt]s):(\d{1,9}):(\d{1,9})\)?")
 
@@ -53,28 +55,27 @@ class BurstFailure:
 
 
 class Burst:
-    """Listens to the guest of this worker; the same object serves all its cells in turn."""
+    """Listens to the guest of one cell, from burst to burst."""
 
-    def __init__(self, send: Callable[[bytes], None], is_called_off: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        fields: dict[str, Any],
+        *,
+        send: Callable[[bytes], None],
+        is_called_off: Callable[[], bool],
+    ) -> None:
         self._send = send
         self._is_called_off = is_called_off
-        self.stop: BurstFailure | None = None
-        self._forget()
-        self.renew({"budgetMs": 0, "maxRequests": 0})
-        self._output_left = 0
-        self._max_output = 0
-
-    def begin(self, fields: dict[str, Any]) -> None:
-        """Prepare for another cell, fresh or restored."""
-        self._forget()
         self._output_left = fields["outputBytesLeft"]
         self._max_output = fields["maxOutputBytes"]
-        # Requests and yields that were open when the cell was suspended.
+        # Requests and yields that wait for an answer; some from before a suspension.
         self._open: set[int] = set(fields.get("open", ()))
+        self.value: bytes | None = None
+        self.failure: BurstFailure | None = None
         self.renew(fields)
 
     def renew(self, fields: dict[str, Any]) -> None:
-        """Prepare for another burst of the same cell."""
+        """Prepare for the next burst."""
         self._started = time.monotonic()
         self._deadline = self._started + fields["budgetMs"] / 1000
         self._max_requests = fields["maxRequests"]
@@ -82,18 +83,14 @@ class Burst:
         self._requests: list[tuple[int, str, bytes]] = []
         self._request_bytes_left = _MAX_REQUEST_BYTES
         self._yields: list[tuple[int, str]] = []
-        self.stop = None
-
-    def _forget(self) -> None:
-        self.value: bytes | None = None
-        self.failure: BurstFailure | None = None
-        self._open = set()
+        self._timer_ms: float | None = None
+        self.stop: BurstFailure | None = None
 
     def busy_ms(self) -> float:
         """How long this burst has run."""
         return (time.monotonic() - self._started) * 1000
 
-    def report(self, timer_ms: float | None = None) -> tuple[dict[str, object], bytes]:
+    def report(self) -> tuple[dict[str, object], bytes]:
         """What the supervisor has to know when the program waits or has ended.
 
         The payloads of requests travel behind the value, each with its length: whatever a program
@@ -104,29 +101,27 @@ class Burst:
             "requests": [[number, method, len(data)] for number, method, data in self._requests],
             "valueBytes": len(value),
             "yields": self._yields,
-            "timerMs": timer_ms,
+            "timerMs": self._timer_ms,
             "busyMs": self.busy_ms(),
         }
         return fields, b"".join((value, *(data for _, _, data in self._requests)))
 
-    def settle(self, vm: Vm) -> float | None:
-        """Decide what the burst came to; until when the next timer is due if the program waits.
+    def settle(self, vm: Vm) -> None:
+        """Decide what the burst came to.
 
         Describing errors and asking for timers runs guest code, so this is part of the burst.
         """
-        if self.failure is not None:
-            self._blame_memory(vm)
-            return None
-        timer_ms = None if self.value is not None else vm.ms_until_next_timer()
-        if self.value is not None or (not self._open and timer_ms is None):
+        if self.failure is None and self.value is None:
+            self._timer_ms = vm.ms_until_next_timer()
+        is_waiting = self.value is None and (self._open or self._timer_ms is not None)
+        if self.failure is None and not is_waiting:
             # It is over, or nothing is left that could ever settle what the program awaits.
             described = vm.unhandled_failure()
             if described is not None:
                 self.failure = failure_from(described, reason="unhandled_rejection")
-                self._blame_memory(vm)
             elif self.value is None:
                 self.failure = BurstFailure("never_settles", _NEVER_SETTLES)
-        return timer_ms
+        self._blame_memory(vm)
 
     def _blame_memory(self, vm: Vm) -> None:
         is_null = self.failure is not None and self.failure.message == _THROWN_NULL
@@ -204,9 +199,7 @@ def run_guest(
         failure = failure_from(error.failure, reason="guest_error")
         return _compile_failure(failure, source) if source else failure
     except (OutOfMemory, MemoryError):
-        return BurstFailure(
-            "memory_limit_exceeded", "the program needs more memory than it may use"
-        )
+        return BurstFailure("memory_limit_exceeded", _OUT_OF_MEMORY)
     except WasmTrap as trap:
         if burst.stop is not None:
             return burst.stop
@@ -233,7 +226,7 @@ def _compile_failure(failure: BurstFailure, source: bytes) -> BurstFailure:
     lines = source.decode(errors="replace").split("\n")
     file_name, line, column = _position_in(failure.stack, lines)
     stack = f"    at {file_name}:{line}:{column}"
-    before = "\n".join([*lines[: line - 1], lines[line - 1][: column - 1]])
+    before = "\n".join([*lines[: line - 1], lines[line - 1][: column - 1]])[-_LOOK_BACK:]
     # The engine stumbled right behind an `import` that it took for the keyword, or said so itself.
     is_module_syntax = _ENDS_WITH_IMPORT.search(before) is not None or any(
         word in failure.message for word in ("export", "import.meta")

@@ -68,6 +68,13 @@ async def test_cancelling_the_block_closes_the_sandbox() -> None:
     assert worker_pids() == processes
 
 
+async def test_a_sandbox_is_opened_once() -> None:
+    async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        pass
+    with pytest.raises(RuntimeUnavailableError, match="opened once"):
+        await sandbox.__aenter__()
+
+
 async def test_a_cell_outside_of_an_open_sandbox_is_refused() -> None:
     with pytest.raises(RuntimeUnavailableError, match="not open"):
         Sandbox().cell("return 1")

@@ -71,6 +71,8 @@ class Sandbox:
         self._services: CellServices | None = None
 
     async def __aenter__(self) -> Self:
+        if self._services is not None:
+            raise RuntimeUnavailableError("a sandbox is opened once; make another one")
         # Closed in reverse: workers end, then the tasks around them, then what started them.
         launcher, typescript_launcher = self._launcher("cell"), self._launcher("typescript")
         tasks = await self._stack.enter_async_context(anyio.create_task_group())

@@ -127,7 +127,10 @@ class Launcher:
             raise RuntimeUnavailableError(f"cannot compile the sandbox image: {error}") from error
         if done.returncode != 0:
             last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise RuntimeUnavailableError(f"cannot compile the sandbox image: {' '.join(last)}")
+            raise RuntimeUnavailableError(
+                f"cannot compile the sandbox image into {output.parent}: {' '.join(last)}; that "
+                "takes about 10 MB, and NACRE_CACHE_DIR names another place"
+            )
 
 
 def _system_call_filter(cache: ModuleCache) -> tuple[bytes, str]:

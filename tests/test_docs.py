@@ -58,9 +58,16 @@ def test_every_module_of_the_sandbox_has_a_line_in_the_architecture() -> None:
     assert [name for name in modules if f"`{name}`" not in text] == []
 
 
-def test_the_first_program_of_the_readme_runs_as_it_stands() -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", page("README.md"), re.DOTALL)
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("README.md", "[3, 3]\n"),
+        ("docs/library.md", "as it comes: not_found\ncompleted [3, 0]\n"),
+    ],
+)
+def test_the_programs_of_the_documentation_run_as_they_stand(name: str, printed: str) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", page(name), re.DOTALL)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.stdout, done.stderr) == ("[3, 3]\n", "")
+    assert (done.stdout, done.stderr) == (printed, "")

@@ -33,9 +33,9 @@ class TransformWorker:
             # Said as the engine would: where in the program, in a frame of its own.
             stack = f"    at cell.ts:{refused.line}:{refused.column}"
             message = refused.message
-        except (WasmTrap, MemoryError) as error:
+        except (WasmTrap, MemoryError):
             reason, stack = "typescript_transform_failed", ""
-            message = f"the program is too large or too deeply nested to transform: {error}"
+            message = "the program is too large or too deeply nested to transform; split it up"
         else:
             return encode_frame(Event.TRANSFORMED, {"mappings": done.mappings}, done.code)
         fields = {"reason": reason, "message": message, "stack": stack}

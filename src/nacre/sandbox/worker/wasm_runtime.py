@@ -210,8 +210,10 @@ class Runtime:
 def _summary(message: bytes) -> str:
     """What happened, without the addresses of WebAssembly frames around it."""
     text = message.decode(errors="replace").rstrip("\0")
-    _, found, cause = text.partition("Caused by:\n")
-    return (cause if found else text.partition("\n")[0]).strip().rstrip("\0")
+    _, found, causes = text.partition("Caused by:\n")
+    # The last of several causes, which are numbered, is the one that says what kind it was.
+    line = causes.strip().splitlines()[-1] if found and causes.strip() else text.partition("\n")[0]
+    return line.strip().lstrip("0123456789").lstrip(": ").rstrip("\0")
 
 
 class Imports:

@@ -264,3 +264,17 @@ def test_a_value_that_stands_in_two_places_is_no_loop() -> None:
 def test_bytes_that_are_not_strict_json_are_refused(data: bytes, problem: str) -> None:
     with pytest.raises(NotJsonError, match=problem):
         decode_json(data)
+
+
+def test_a_text_full_of_brackets_is_one_value_and_is_not_walked() -> None:
+    walks = 0
+
+    class Counted(str):
+        def __iter__(self) -> Iterator[str]:
+            nonlocal walks
+            walks += 1
+            return super().__iter__()
+
+    text = "[{" * 5000
+    assert decode_json(encode_json(Counted(text))) == text
+    assert walks == 0

@@ -1,5 +1,6 @@
 """The sandbox as a whole: opening, closing, and machines where it cannot work."""
 
+import errno
 import hashlib
 import os
 import signal
@@ -14,6 +15,7 @@ import pytest
 from nacre.errors import ConfigError, ImageError, RuntimeUnavailableError
 from nacre.json_types import JsonValue
 from nacre.sandbox import Completed, Failed, HostRequest, Limits, Sandbox, SandboxOptions
+from nacre.sandbox.hardening import SeccompUnavailableError
 from nacre.sandbox.image import load_image
 from tests.contract.requirements import requirement
 
@@ -311,3 +313,51 @@ async def test_closing_ends_a_cell_that_waits_without_a_worker() -> None:
                 assert isinstance(await closing.cell("return 1").run(), Completed)
     assert isinstance(results[0], Failed)
     assert (results[0].code, results[0].error) == ("runtime_unavailable", "the sandbox is closed")
+
+
+async def test_a_want_of_descriptors_never_becomes_a_worker_without_a_filter(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def unavailable() -> bytes:
+        raise SeccompUnavailableError("cannot be loaded")
+
+    def no_descriptor_left(_: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("nacre.sandbox.launcher.compile_filter", unavailable)
+    options = SandboxOptions(workers=1, cache_directory=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("nacre.sandbox.launcher.os.dup", no_descriptor_left)
+        async with Sandbox(options) as sandbox:
+            result = await sandbox.cell("return 1").run()
+    assert isinstance(result, Failed)
+    assert (result.code, "Too many open files" in result.error) == ("runtime_unavailable", True)
+
+
+async def test_a_machine_without_filters_runs_cells_and_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def unavailable() -> bytes:
+        raise SeccompUnavailableError("libseccomp is not installed")
+
+    monkeypatch.setattr("nacre.sandbox.launcher.compile_filter", unavailable)
+    async with Sandbox(SandboxOptions(workers=1, cache_directory=tmp_path)) as sandbox:
+        report = await sandbox.check()
+        assert isinstance(await sandbox.cell("return 1").run(), Completed)
+    assert report.hardening is not None
+    missing = {measure.name: measure.detail for measure in report.hardening.missing}
+    assert missing == {"seccomp": "libseccomp is not installed"}
+
+
+async def test_a_want_of_threads_makes_cells_fail_as_unavailable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_thread_left(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor.submit", no_thread_left)
+    async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        with anyio.fail_after(20):
+            result = await sandbox.cell("return 1").run()
+    assert isinstance(result, Failed)
+    assert (result.code, result.error) == ("runtime_unavailable", "can't start new thread")

@@ -119,6 +119,10 @@ UNSOUND = {
     "a_reason_that_no_worker_knows": encode_frame(
         Event.FAILED, {"reason": "run_scope_mismatch", "message": "x"}
     ),
+    "talk_behind_the_end_of_a_burst": encode_frame(Event.PARKED, {**PARKED, "timerMs": 200})
+    + encode_frame(Event.OUTPUT, {"kind": "text"}, b"more"),
+    "flood_behind_the_end_of_a_burst": encode_frame(Event.PARKED, {**PARKED, "timerMs": 200})
+    + encode_frame(Event.OUTPUT, {"kind": "text"}, b"x" * 10_000) * 1000,
     "fields_of_megabytes": encode_frame(Event.PARKED, {**PARKED, "more": "x" * (2 << 20)}),
     "unknown_reason": encode_frame(Event.FAILED, {"reason": "because", "message": "x"}),
     "reason_of_no_shape": encode_frame(Event.FAILED, {"reason": [], "message": "x"}),

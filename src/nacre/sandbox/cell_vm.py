@@ -143,7 +143,7 @@ class CellVm:
             while True:
                 frame = await worker.event()
                 if frame.kind != Event.OUTPUT:
-                    worker.is_quiet = True
+                    worker.fall_quiet()
                     return frame
                 self._on_output(frame)
         raise OverranBudget
@@ -178,7 +178,7 @@ class CellVm:
                 frame = await worker.event()
         except TimeoutError:
             raise WorkerDiedError("the worker process did not suspend the cell") from None
-        worker.is_quiet = True
+        worker.fall_quiet()
         if frame.kind == Event.SNAPSHOT_TOO_LARGE:
             raise SnapshotTooLarge(size_of(frame))
         if frame.kind != Event.SUSPENDED or len(frame.tail) > self._limits.max_snapshot_bytes:

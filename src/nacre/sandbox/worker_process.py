@@ -194,6 +194,12 @@ class WorkerProcess:
         """Whether the worker has said more than anybody asked for."""
         return bool(self._inbox or self._received)
 
+    def fall_quiet(self) -> None:
+        """Expect nothing more until the next command; more than was asked for is a breach."""
+        if self.has_unread:
+            raise WorkerProtocolError("a worker said more than it was asked for")
+        self.is_quiet = True
+
     async def abort(self, command: int) -> bool:
         """Have the worker drop its VM now; False if it does not answer and has to be killed."""
         try:

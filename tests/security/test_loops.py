@@ -1,10 +1,19 @@
 """Programs that never end: each is stopped at its time budget, whatever it is busy with."""
 
+import anyio
 import pytest
 
-from nacre.sandbox import Limits, Sandbox
+from nacre.sandbox import CellState, Limits, Sandbox
 from tests.contract.requirements import requirement
-from tests.security.attacks import TIMED_OUT, attack, completed, verdict
+from tests.security.attacks import (
+    BOUND_SECONDS,
+    TIMED_OUT,
+    attack,
+    completed,
+    echo,
+    expect_neighbour_to_work,
+    verdict,
+)
 
 ENDLESS = {
     "loop": "for (;;);",
@@ -79,6 +88,30 @@ async def test_a_program_that_never_ends_is_stopped_at_its_time_budget(
     sandbox: Sandbox, code: str
 ) -> None:
     assert await attack(sandbox, code) == TIMED_OUT
+
+
+@pytest.mark.parametrize("code", ENDLESS.values(), ids=ENDLESS.keys())
+@requirement("security:outside-the-event-loop")
+async def test_others_are_served_while_a_program_that_never_ends_still_runs(
+    sandbox: Sandbox, code: str
+) -> None:
+    """By the order of events alone: the neighbour is done, and the other one is not."""
+    started = anyio.Event()
+    cell = sandbox.cell(
+        f"text('in'); {code}",
+        limits=Limits(timeout_ms=60_000),
+        functions=("echo",),
+        handler=echo,
+        on_output=lambda _: started.set(),
+        owner="attacker",
+    )
+    with anyio.fail_after(BOUND_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cell.run)
+            await started.wait()
+            await expect_neighbour_to_work(sandbox)
+            assert cell.state is CellState.RUNNING
+            await cell.abort()
 
 
 @pytest.mark.parametrize("expression", BACKTRACKING.values(), ids=BACKTRACKING.keys())

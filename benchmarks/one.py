@@ -20,6 +20,10 @@ BENCHMARKS = (
     "engine",
     "typescript",
     "noisy_neighbour",
+    "catalogs",
+    "tool_calls",
+    "definitions",
+    "suspended_runs",
     "soak",
 )
 

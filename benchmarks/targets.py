@@ -8,6 +8,7 @@ SOURCES: Final = {
     "Codex": "Codex code-mode host 0.166.0, wall p50, measured on a 2-core machine",
     "UTCP": "UTCP code-mode 1.2.12, wall p50, measured on a 2-core machine",
     "FastMCP": "FastMCP CodeMode 4.1.2 with Monty, wall p50, measured on a 2-core machine",
+    "pydantic-ai": "pydantic-ai harness 0.62 with Monty, wall p50, measured on a 2-core machine",
 }
 
 
@@ -125,6 +126,71 @@ TARGETS: Final[dict[str, Target]] = {
     "neighbour_1": Target(label="same beside 1 endless loop, against quiet", unit="x", at_most=2),
     "neighbour_2": Target(label="same beside 2 endless loops, against quiet", unit="x", at_most=2),
     "neighbour_4": Target(label="same beside 4 endless loops, against quiet", unit="x", at_most=2),
+    # catalogs
+    "catalog_ratio": Target(
+        label="`return 1`, 10,000 tools against 10, CPU",
+        unit="x",
+        at_most=1.3,
+        peer="50 (OpenClaw)",
+    ),
+    "program_cpu": Target(label="`return 1`, 10,000 tools, CPU", unit="ms"),
+    "all_tools_cpu": Target(
+        label="`return ALL_TOOLS.length`, 10,000 tools, CPU",
+        unit="ms",
+        at_most=100,
+        peer="1154 (OpenClaw)",
+    ),
+    "search_cpu": Target(
+        label="one tools.search, 10,000 tools, index warm, CPU",
+        unit="ms",
+        at_most=15,
+        peer="2104 (OpenClaw)",
+    ),
+    "catalog_build_cpu": Target(label="run with 10,000 tools, made, CPU", unit="ms"),
+    "catalog_first_program_cpu": Target(label="its first program, CPU", unit="ms"),
+    "search_cold_cpu": Target(label="its first search, index built, CPU", unit="ms"),
+    "catalog_memory": Target(label="its memory in all processes, without tools", unit="MB"),
+    # tool_calls
+    "tool_calls_cpu": Target(
+        label="100 tools.call in sequence, hooks and record, CPU",
+        unit="ms",
+        at_most=80,
+        peer="208 (OpenClaw)",
+    ),
+    "tool_calls_p50": Target(
+        label="100 tools.call in sequence, hooks and record, wall p50",
+        unit="ms",
+        peer="FastMCP 226, pydantic-ai 208",
+    ),
+    "task_model_calls": Target(
+        label="model calls to search, describe, call, transform",
+        unit="",
+        at_most=1,
+        peer="1 (OpenClaw); 4 (OpenClaw 2026.7.1)",
+    ),
+    # definitions
+    "definitions_bytes": Target(
+        label="definitions, 500 tools, no index of names",
+        unit="bytes",
+        at_most=2000,
+        peer="11276 (OpenClaw)",
+    ),
+    "definitions_index_bytes": Target(
+        label="definitions, 500 tools, index of names",
+        unit="bytes",
+        at_most=4000,
+        peer="11276 (OpenClaw)",
+    ),
+    "definitions_direct_bytes": Target(label="the 500 tools themselves", unit="bytes"),
+    # suspended_runs
+    "fleet_wrong_results": Target(
+        label="1,000 suspended runs: wrong or doubled results", unit="", at_most=0
+    ),
+    "fleet_wrong_effects": Target(
+        label="1,000 suspended runs: doubled or lost effects", unit="", at_most=0
+    ),
+    "fleet_wall": Target(label="1,000 suspended runs: all suspended and resumed", unit="s"),
+    "fleet_memory": Target(label="1,000 suspended runs: memory per run", unit="KiB"),
     # soak
     "soak_growth": Target(label="soak: growth of memory", unit="MB", at_least=-20, at_most=20),
     "soak_surprises": Target(label="soak: cells that ended otherwise", unit="", at_most=0),

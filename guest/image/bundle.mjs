@@ -7,8 +7,8 @@ import { webBundling } from "../src/web/bundling.mjs";
 
 export const GUEST = {
   name: "nacre-guest.js",
-  hostFunctions: ["completed", "failed", "output", "pause", "random", "request", "timers"],
-  entries: ["defineFunctions", "deliver", "describeFailure", "fireTimer", "start", "untilNextTimer"],
+  hostFunctions: ["completed", "failed", "output", "pause", "random", "request", "shared", "timers"],
+  entries: ["defineCatalog", "defineFunctions", "deliver", "describeFailure", "fireTimer", "start", "untilNextTimer"],
 };
 
 /** One script whose completion value is the guest's `install`. */

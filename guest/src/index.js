@@ -4,9 +4,11 @@
  * `install` runs once, while the image is built. The host functions it receives and the entries it returns stay in
  * closures: a cell finds no way to them. docs/cells.md describes what a cell may use.
  */
+import { createCatalog } from "./catalog.js";
 import { describeFailure, MODULES_DISABLED } from "./failures.js";
 import { define } from "./globals.js";
 import { Error, isArray, parseJson } from "./intrinsics.js";
+import { createNamespaces } from "./namespaces.js";
 import { installOutput } from "./output.js";
 import { createRequests } from "./requests.js";
 import { installTimers } from "./timers.js";
@@ -18,6 +20,9 @@ export function install(global, host) {
   installOutput(global, host.output);
   const { untilNextTimer, fireTimer } = installTimers(global, host.timers);
   const { request, yieldControl, deliver } = createRequests(host.request, host.pause);
+  const catalog = createCatalog(host.shared, request);
+  const namespaces = createNamespaces(host.shared, request);
+  const describe = (thrown) => describeFailure(thrown, catalog.missingToolHint());
   define(global, "yield_control", yieldControl);
   define(global, "require", (name) => {
     throw new Error(MODULES_DISABLED + ": require(" + toJson(name) + ")");
@@ -30,7 +35,7 @@ export function install(global, host) {
       try {
         json = toJson(await main());
       } catch (error) {
-        host.failed(describeFailure(error));
+        host.failed(describe(error));
         return;
       }
       host.completed(json);
@@ -45,8 +50,13 @@ export function install(global, host) {
         define(global, name, send);
       }
     },
+    /** Define `tools`, `ALL_TOOLS` and the namespaces whose names are in JSON text `["Issues", ...]`. */
+    defineCatalog(json) {
+      catalog.install(global);
+      namespaces.install(global, json);
+    },
     deliver,
-    describeFailure,
+    describeFailure: describe,
     fireTimer,
     untilNextTimer,
   };

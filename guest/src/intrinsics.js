@@ -10,14 +10,14 @@ const { apply } = Reflect;
 const uncurryThis = Function.prototype.bind.bind(Function.prototype.call);
 
 export const reflectApply = apply;
-export const { getPrototypeOf } = Reflect;
+export const { defineProperty: tryDefineProperty, getPrototypeOf } = Reflect;
 export const {
   Array: { isArray },
   ArrayBuffer: { isView },
   Date: { now: currentTimeMs },
   Error: { captureStackTrace, isError },
   JSON: { parse: parseJson, stringify: quoteJson },
-  Object: { defineProperty, keys: enumerableKeys },
+  Object: { defineProperty, hasOwn, keys: enumerableKeys, preventExtensions },
 } = globalThis;
 export const { Error, Number, Promise, RangeError, String, TypeError } = globalThis;
 
@@ -44,7 +44,10 @@ export const toWellFormed = uncurryThis(String.prototype.toWellFormed);
 export const indexOfText = uncurryThis(String.prototype.indexOf);
 export const sliceText = uncurryThis(String.prototype.slice);
 export const regExpToText = uncurryThis(RegExp.prototype.toString);
+export const weakMapGet = uncurryThis(WeakMap.prototype.get);
 export const weakMapHas = uncurryThis(WeakMap.prototype.has);
+export const weakMapSet = uncurryThis(WeakMap.prototype.set);
+export const weakSetAdd = uncurryThis(WeakSet.prototype.add);
 export const weakSetHas = uncurryThis(WeakSet.prototype.has);
 
 /** Prototypes of the objects whose state is in internal slots and whose mapping depends on it. */

@@ -4,6 +4,7 @@
  * `tools`, `MCP`, namespaces and `yield_control` stand on this. Only the host can settle a request, because
  * neither the table nor the functions that read it are reachable from a cell.
  */
+import { noteHostError } from "./failures.js";
 import { captureStackTrace, defineProperty, enumerableKeys, Error, parseJson, Promise, quoteJson } from "./intrinsics.js";
 import { textProperty, toJson, toText } from "./values.js";
 
@@ -67,5 +68,6 @@ function errorFromHost(data, callSite) {
     defineProperty(error, name, { __proto__: null, value: data[name], enumerable, writable: true, configurable: true });
   }
   defineProperty(error, "stack", { __proto__: null, value: callSite, writable: true, configurable: true });
+  noteHostError(error);
   return error;
 }

@@ -4,7 +4,8 @@
  * Due times are wall-clock milliseconds, so that a timer survives a snapshot and fires late rather than never.
  */
 import { define } from "./globals.js";
-import { currentTimeMs, defineProperty, Number, RangeError, reflectApply, TypeError } from "./intrinsics.js";
+import { currentTimeMs, Number, RangeError, reflectApply, TypeError } from "./intrinsics.js";
+import { argumentsFrom } from "./members.js";
 
 const MAX_TIMERS = 10_000;
 const MAX_DELAY_MS = 2_147_483_647;
@@ -37,11 +38,11 @@ export function installTimers(global, announce) {
   }
 
   define(global, "setTimeout", function (callback, delay) {
-    return add(callback, delayMs(delay), rest(arguments), undefined);
+    return add(callback, delayMs(delay), argumentsFrom(arguments, 2), undefined);
   });
   define(global, "setInterval", function (callback, delay) {
     const every = delayMs(delay) || 1;
-    return add(callback, every, rest(arguments), every);
+    return add(callback, every, argumentsFrom(arguments, 2), every);
   });
   define(global, "clearTimeout", (id) => remove(id));
   define(global, "clearInterval", (id) => remove(id));
@@ -94,13 +95,4 @@ function delayMs(delay) {
   const value = Number(delay);
   if (!(value > 0)) return 0;
   return value > MAX_DELAY_MS ? MAX_DELAY_MS : value;
-}
-
-function rest(args) {
-  const extra = [];
-  for (let index = 2; index < args.length; index++) {
-    // Not an assignment: a setter that a program put on Array.prototype must not see the arguments.
-    defineProperty(extra, index - 2, { __proto__: null, value: args[index], writable: true, enumerable: true, configurable: true });
-  }
-  return extra;
 }

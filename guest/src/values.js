@@ -37,12 +37,21 @@ import {
   toWellFormed,
   typedArrayLength,
   typedArrayName,
+  weakMapGet,
   weakMapHas,
+  weakMapSet,
   weakSetHas,
 } from "./intrinsics.js";
 
 // The host refuses deeper JSON, and so do many parsers behind it.
 const MAX_DEPTH = 256;
+
+const markers = new WeakMap();
+
+/** Have an object of the guest's own shown by a short text in place of all that is in it. */
+export function showAs(object, text) {
+  weakMapSet(markers, object, text);
+}
 
 /** The JSON text of `value`; a value that JSON lacks becomes its documented stand-in. */
 export function toJson(value) {
@@ -119,6 +128,8 @@ function encodeObject(value, ancestors, depth) {
   for (let seen = ancestors; seen !== null; seen = seen.next) {
     if (seen.value === value) return '"[Circular]"';
   }
+  const marker = weakMapGet(markers, value);
+  if (marker !== undefined) return quoteJson(marker);
   const path = { __proto__: null, value, next: ancestors };
   if (isArray(value)) return encodeArray(value, path, depth);
   if (isErrorValue(value)) {

@@ -1,3 +1,102 @@
-"""Code mode for Python agents: hostile JavaScript in a sandbox, tools behind one door."""
+"""Code mode for Python agents: two tools in front of many, programs in a sandbox."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nacre.code_mode import (
+        CellInfo,
+        CodeMode,
+        CodeModeResult,
+        CodeModeRun,
+        Completed,
+        DirectResult,
+        Failed,
+        Namespace,
+        NamespaceContext,
+        Runtime,
+        Waiting,
+        namespace_tool,
+    )
+    from nacre.hooks import (
+        AfterToolCall,
+        AskApproval,
+        BeforeToolCall,
+        Block,
+        ChangeInput,
+        ChangeResult,
+        hook,
+    )
+    from nacre.run_context import AbortSignal, RunContext
+    from nacre.tools import (
+        AllowAlways,
+        AllowEdited,
+        AllowOnce,
+        ApprovalQueue,
+        ApprovalRequest,
+        Deny,
+        Tool,
+        ToolCall,
+        ToolResult,
+        tool,
+    )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AbortSignal",
+    "AfterToolCall",
+    "AllowAlways",
+    "AllowEdited",
+    "AllowOnce",
+    "ApprovalQueue",
+    "ApprovalRequest",
+    "AskApproval",
+    "BeforeToolCall",
+    "Block",
+    "CellInfo",
+    "ChangeInput",
+    "ChangeResult",
+    "CodeMode",
+    "CodeModeResult",
+    "CodeModeRun",
+    "Completed",
+    "Deny",
+    "DirectResult",
+    "Failed",
+    "Namespace",
+    "NamespaceContext",
+    "RunContext",
+    "Runtime",
+    "Tool",
+    "ToolCall",
+    "ToolResult",
+    "Waiting",
+    "hook",
+    "namespace_tool",
+    "tool",
+]
+
+_MODULES = {
+    "code_mode": (
+        "CellInfo", "CodeMode", "CodeModeResult", "CodeModeRun", "Completed", "DirectResult",
+        "Failed", "Namespace", "NamespaceContext", "Runtime", "Waiting", "namespace_tool",
+    ),
+    "hooks": (
+        "AfterToolCall", "AskApproval", "BeforeToolCall", "Block", "ChangeInput", "ChangeResult",
+        "hook",
+    ),
+    "run_context": ("AbortSignal", "RunContext"),
+    "tools": (
+        "AllowAlways", "AllowEdited", "AllowOnce", "ApprovalQueue", "ApprovalRequest", "Deny",
+        "Tool", "ToolCall", "ToolResult", "tool",
+    ),
+}  # fmt: skip
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    # Imported when asked for: every worker imports this package, and needs none of it.
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

@@ -11,16 +11,29 @@
     + WorkerDiedError              a worker is gone, and the cells in it with it
     + HostRequestError             a handler's answer to the guest: its promise is rejected
     + CellStateError               the caller asked a cell for what its state does not allow
+  x ToolError                      a tool call has no result; says why as plain data
+    + UnknownToolError             no tool of this run has the id
+    + ToolInputError               the input does not fit the tool's schema
+    + ToolDeniedError              policy, a hook or a person refused the call
+    + ToolFailedError              the tool raised, or its result cannot be passed on
+    + ToolAbortedError             the call was aborted before it had a result
+  x ToolDefinitionError            a tool is not defined as one can be
+  x CatalogError                   tools that cannot be in one catalog together
+  x HookError                      a hook is not one, or returned what no hook may return
+  x NamespaceError                 a namespace that cannot be registered or shown to a program
+  x CodeModePayloadError           a model request that does not hold exactly code mode's tools
+  x ApprovalError                  an answer to a question that is not open, or one that is none
+  x AbortedError                   raised by a tool that looks at its abort signal
 
 What a guest or a model may see is never one of these but a value (`nacre.sandbox.results`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 class NacreError(Exception):
@@ -90,3 +103,109 @@ class HostRequestError(SandboxError):
 
 class CellStateError(SandboxError):
     """A cell was misused: resumed after its end, or while it is already being resumed."""
+
+
+ToolErrorCode = Literal[
+    "unknown_tool",
+    "invalid_tool_input",
+    "denied_by_policy",
+    "blocked_by_hook",
+    "approval_denied",
+    "approval_expired",
+    "tool_failed",
+    "invalid_tool_result",
+    "aborted",
+]
+"""What a program can tell from `error.code` when a tool call was rejected."""
+
+
+class ToolError(NacreError):
+    """A tool call that has no result. Whoever called gets this as plain data, never as an object.
+
+    `details` has to be JSON: it becomes further properties of the program's error.
+    """
+
+    name = "ToolError"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: ToolErrorCode,
+        tool_id: str,
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code: ToolErrorCode = code
+        self.tool_id = tool_id
+        self.details: Mapping[str, object] = {} if details is None else details
+
+
+class UnknownToolError(ToolError):
+    """No tool that this run may use has the id; `nearest` are ids that it may use."""
+
+    name = "UnknownToolError"
+
+    def __init__(self, message: str, *, tool_id: str, nearest: Sequence[str] = ()) -> None:
+        super().__init__(
+            message, code="unknown_tool", tool_id=tool_id, details={"nearest": list(nearest)}
+        )
+
+
+class ToolInputError(ToolError):
+    """The input does not fit the tool's schema; the message names every problem by its path."""
+
+    name = "ToolInputError"
+
+    def __init__(self, message: str, *, tool_id: str) -> None:
+        super().__init__(message, code="invalid_tool_input", tool_id=tool_id)
+
+
+class ToolDeniedError(ToolError):
+    """A refusal, not a fault: `code` says whether policy, a hook or a person refused."""
+
+    name = "ToolDeniedError"
+
+
+class ToolFailedError(ToolError):
+    """The tool ran and failed."""
+
+    name = "ToolFailedError"
+
+
+class ToolAbortedError(ToolError):
+    """The call was aborted; what the tool did until then is done."""
+
+    name = "AbortError"
+
+    def __init__(self, message: str, *, tool_id: str) -> None:
+        super().__init__(message, code="aborted", tool_id=tool_id)
+
+
+class ToolDefinitionError(NacreError):
+    """A tool cannot be built from this; the message says what is missing or wrong."""
+
+
+class CatalogError(NacreError):
+    """Two tools with the same id, or one that no catalog can hold; names the owners."""
+
+
+class HookError(NacreError):
+    """Something in `hooks` is not a hook, or a hook returned what it may not return."""
+
+
+class NamespaceError(NacreError):
+    """A namespace breaks a rule of the registry; the message names the namespace and the rule."""
+
+
+class CodeModePayloadError(NacreError):
+    """A request to a model was about to show other tools than code mode's; it was not sent."""
+
+
+class ApprovalError(NacreError):
+    """An answer to a question that is not open, or an answer that is none."""
+
+
+class AbortedError(NacreError):
+    """The run was aborted, noticed by a tool that asked."""

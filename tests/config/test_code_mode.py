@@ -18,6 +18,7 @@ NUMBERS = [
     ("snapshotTtlSeconds", 900, 1, 86_400),
     ("searchDefaultLimit", 8, 1, 50),
     ("maxSearchLimit", 50, 1, 50),
+    ("nameIndexBytes", 1_800, 0, 65_536),
 ]
 
 DEFAULTS = CodeModeConfig(
@@ -33,6 +34,7 @@ DEFAULTS = CodeModeConfig(
     snapshot_ttl_seconds=900,
     search_default_limit=8,
     max_search_limit=50,
+    name_index_bytes=1_800,
 )
 
 
@@ -93,7 +95,7 @@ def test_every_key_sets_its_own_field() -> None:
     )
 
 
-def test_the_table_of_limits_is_the_seeds_table() -> None:
+def test_the_table_of_limits_is_the_contracts_table() -> None:
     table = [(limit.key, limit.default, limit.least, limit.most) for limit in LIMITS.values()]
     assert table == NUMBERS
 

@@ -11,6 +11,28 @@ Test = TypeVar("Test", bound=Callable[..., object])
 
 REQUIREMENTS: Final = {
     # What has to be proven of code mode.
+    "validation:off-changes-nothing": "where code mode is off, the model sees the tools themselves",
+    "validation:settings-alone-are-off": "settings without `enabled: true` do not switch it on",
+    "validation:only-exec-and-wait": (
+        "where it is on and the run has tools, the model sees `exec` and `wait` alone"
+    ),
+    "validation:runs-without-tools": (
+        "a run without tools, with tools disabled or with nothing allowed stays as it is"
+    ),
+    "validation:all-tools": "ALL_TOOLS holds every tool that the run may use, but MCP tools",
+    "validation:denied-tools": "denied tools are not in ALL_TOOLS and no guessed id calls them",
+    "validation:search-describe-call": "tools are found, described and called through `tools`",
+    "validation:mcp-not-in-tools": "MCP tools are neither listed in nor callable through `tools`",
+    "validation:tool-search-hidden": (
+        "the controls of Tool Search are shown neither to the model nor to programs"
+    ),
+    "validation:nested-hooks-and-approvals": (
+        "hooks and approvals hold for nested calls as for any other"
+    ),
+    "validation:shell-exec": (
+        "the shell's `exec` is hidden from the model and called by its id where it is allowed"
+    ),
+    "validation:no-recursion": "a program cannot call code mode's own `exec` and `wait`",
     "validation:typescript-is-lazy": (
         "TypeScript is transformed and run, and is not loaded where only JavaScript runs"
     ),
@@ -21,9 +43,27 @@ REQUIREMENTS: Final = {
     "validation:output-cap": "the output cap holds for completed and for suspended programs",
     "validation:snapshot-cap": "the snapshot cap holds",
     "validation:wait-resumes": "a suspended program is resumed and returns its final value",
+    "validation:unusable-run-ids-fail": (
+        "a run that is unknown, expired, aborted, taken or another's cannot be resumed"
+    ),
     "validation:abort-cleans-up": "an aborted program leaves nothing behind",
+    "validation:nested-calls-are-shown": (
+        "trajectory and telemetry show nested calls, and under which call they were made"
+    ),
+    # What has to be proven of namespaces.
+    "namespaces:described-when-visible": "a namespace is described only where its tools are there",
+    "namespaces:owner-decides": "equally named tools of another owner do not open a namespace",
+    "namespaces:no-raw-functions": "a scope with a raw function is refused",
+    "namespaces:no-forged-calls": "forged namespaces and forged paths are refused",
+    "namespaces:declared-tools-only": "functions call no tools but the required ones",
+    "namespaces:shapes": "nested objects, and objects in two places, reach a program as they are",
+    "namespaces:calls-are-tool-calls": "a function calls a tool of the catalog and returns JSON",
+    "namespaces:failures-are-caught": "a program can catch the failure of a namespace call",
+    "namespaces:wait-resumes": "a suspended namespace call is resumed by `wait`",
+    "namespaces:cleared-with-plugin": "a plugin that goes takes its namespaces along",
     # The security boundary.
     "security:outside-the-event-loop": "programs run outside the host's event loop and process",
+    "security:own-engine": "the engine is the package's own file, checked against its known hash",
     "security:no-host-objects": "no host object, function or prototype is reachable from a program",
     "security:interrupts-and-wall-clock": (
         "the engine is interrupted, and what cannot be is ended by the supervisor's clock"
@@ -33,6 +73,9 @@ REQUIREMENTS: Final = {
     "security:plain-errors": "errors of the host reach a program as plain errors",
     "security:snapshots-dropped": "snapshots are dropped at the end, on abort and on close",
     "security:foreign-snapshots-refused": "a snapshot from elsewhere is refused before it runs",
+    "security:no-recursion": "programs reach neither `exec` and `wait` nor the Tool Search controls",
+    "security:helpers-not-shadowed": "no tool's name hides a helper or a member of `tools`",
+    "security:fails-closed": "without a sandbox nothing runs, and the model is shown nothing more",
     "security:os-hardening": "a worker is locked down, and what could not be applied is reported",
 }
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import cast
 
 import anyio
 import pytest
@@ -602,3 +603,93 @@ async def test_functions_that_are_not_names_are_refused(
 async def test_code_that_is_not_text_is_refused(sandbox: Sandbox) -> None:
     with pytest.raises(TypeError, match="code is a bytes; it has to be text"):
         sandbox.cell(b"return 1")  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_cell_waits_soon_when_only_a_person_can_move_it(sandbox: Sandbox) -> None:
+    answered = anyio.Event()
+
+    async def handler(request: HostRequest) -> JsonValue:
+        with request.asking_person():
+            await answered.wait()
+        return "allowed"
+
+    # A budget that no test waits for: `waiting` comes because a person is asked.
+    cell = sandbox.cell(
+        "return await ask()",
+        functions=("ask",),
+        handler=handler,
+        limits=Limits(timeout_ms=60_000),
+    )
+    with anyio.fail_after(20):
+        waiting = await cell.run()
+        assert isinstance(waiting, Waiting)
+        assert (waiting.reason, [each.method for each in waiting.pending]) == (
+            "pending_tools",
+            ["ask"],
+        )
+        async with anyio.create_task_group() as tasks:
+            results: list[object] = []
+
+            async def resume() -> None:
+                results.append(await cell.resume())
+
+            tasks.start_soon(resume)
+            await anyio.wait_all_tasks_blocked()
+            # Resumed, it holds the line for the person.
+            assert results == []
+            answered.set()
+        assert [each.value for each in results if isinstance(each, Completed)] == ["allowed"]
+
+
+async def test_the_time_of_a_person_is_not_the_programs(sandbox: Sandbox) -> None:
+    answers = [anyio.Event(), anyio.Event()]
+
+    async def handler(request: HostRequest) -> JsonValue:
+        with request.asking_person():
+            await answers[cast("int", request.payload)].wait()
+        return request.payload
+
+    cell = sandbox.cell(
+        "return [await ask(0), await ask(1)]",
+        functions=("ask",),
+        handler=handler,
+        limits=Limits(timeout_ms=100),
+    )
+    result = await cell.run()
+    # Each leg waits for the person as long as the whole budget, and the program goes on after it.
+    for answer in answers:
+        assert isinstance(result, Waiting)
+        answer.set()
+        result = await cell.resume()
+    assert isinstance(result, Completed)
+    assert result.value == [0, 1]
+
+
+async def test_a_call_beside_a_person_uses_the_budget(sandbox: Sandbox, held: HeldHandler) -> None:
+    async def handler(request: HostRequest) -> JsonValue:
+        if request.method == "ask":
+            with request.asking_person():
+                return await held(request)
+        return await held(request)
+
+    cell = sandbox.cell(
+        "const both = [ask(), slow()]; const quick = await both[1]; return [quick, await both[0]]",
+        functions=("ask", "slow"),
+        handler=handler,
+    )
+    results: list[object] = []
+
+    async def run() -> None:
+        results.append(await cell.run())
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await held.received(2)
+            held.answer(2, "quick")
+        # The quick one was taken in; then only the person was left.
+        assert [type(each) for each in results] == [Waiting]
+        held.answer(1, "asked")
+        result = await cell.resume()
+    assert isinstance(result, Completed)
+    assert result.value == ["quick", "asked"]

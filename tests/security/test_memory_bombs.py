@@ -102,6 +102,8 @@ FULL = """
         try { for (;;) all.push(new Uint8Array(size)) } catch {}
     }
     try { for (;;) all.push({}) } catch {}
+    // An array that cannot grow leaves room for small things; a chain does not.
+    try { for (;;) all.last = {previous: all.last} } catch {}
 """
 
 LAST_STRAWS = {
@@ -135,7 +137,7 @@ async def test_an_answer_larger_than_the_memory_limit_fails_only_this_cell(
     sandbox: Sandbox,
 ) -> None:
     async def answer(request: HostRequest) -> JsonValue:
-        return "x" * 2 * LIMIT
+        return "x" * (LIMIT * 3 // 2)
 
     result = await attack(sandbox, "return await echo(1)", limits=LIMITS, handler=answer)
     assert verdict(result) == ("failed", "internal_error", "memory_limit_exceeded")

@@ -43,9 +43,13 @@ export class GuestError extends Error {
   }
 }
 
-/** Start `source` in a VM of its own and run it until it has nothing left to do. */
+/**
+ * Start `source` in a VM of its own and run it until it has nothing left to do. `shared` are the parts of the shared
+ * data, each a value or, as text, its JSON.
+ */
 export function startCell(source, { functions = [], ...options } = {}) {
   const cell = new Cell(options);
+  if (options.shared) cell.defineCatalog();
   if (functions.length > 0) cell.defineFunctions(functions);
   cell.start(source);
   return cell;
@@ -65,7 +69,7 @@ export function jsonOf(source, options) {
   return cell.completed[0];
 }
 
-/** How the program `source` fails: `{message, stack, memory, modules}`. */
+/** How the program `source` fails: `{message, stack, memory, modules, host}`. */
 export function failureOf(source, options) {
   try {
     const cell = startCell(source, options);
@@ -88,12 +92,16 @@ export class Cell {
   interrupts = 0;
   /** Promises rejected without a handler so far: address to handles. */
   rejections = new Map();
+  /** What the guest asked of the shared data: `[part]` or `[part, key]` each. */
+  lookups = [];
 
+  #shared;
   #image;
   #exports;
 
-  constructor({ image = cellImage, nowMs = START_TIME_MS, memoryLimitBytes = 64 << 20, memory } = {}) {
+  constructor({ image = cellImage, nowMs = START_TIME_MS, memoryLimitBytes = 64 << 20, memory, shared } = {}) {
     this.#image = image;
+    this.#shared = shared;
     this.nowMs = nowMs;
     this.#exports = new WebAssembly.Instance(image.module, this.#imports()).exports;
     if (memory) {
@@ -105,9 +113,13 @@ export class Cell {
 
   /** Another VM that goes on from a copy of this one's memory, as after a snapshot. */
   copy({ nowMs = this.nowMs } = {}) {
-    const copy = new Cell({ image: this.#image, nowMs, memory: this.#bytes().slice() });
+    const copy = new Cell({ image: this.#image, nowMs, memory: this.#bytes().slice(), shared: this.#shared });
     copy.rejections = new Map(this.rejections);
     return copy;
+  }
+
+  defineCatalog() {
+    this.#free(this.#callEntry("defineCatalog", this.#newString(this.#lookUp("globals") ?? "[]")));
   }
 
   defineFunctions(names) {
@@ -264,6 +276,15 @@ export class Cell {
     return text;
   }
 
+  /** The same, or null for what is not UTF-8: half a surrogate pair. */
+  #textOrNull(handle) {
+    try {
+      return this.#text(handle);
+    } catch {
+      return null;
+    }
+  }
+
   #free(...handles) {
     for (const handle of handles) this.#exports.qjs_free_value(handle);
   }
@@ -282,11 +303,23 @@ export class Cell {
       const [id, method, input] = this.#text(text).split("\n").map((line) => JSON.parse(line));
       this.requests.push({ id, method, input });
     },
+    shared: (...names) => {
+      const key = names.map((name) => this.#textOrNull(name));
+      this.lookups.push(key);
+      const json = key.includes(null) ? undefined : this.#lookUp(...key);
+      return json === undefined ? undefined : this.#newString(json);
+    },
     random: (size) => {
       const length = this.#exports.qjs_get_float64(size);
       return this.#exports.qjs_new_uint8_array(this.#newBytes(new Uint8Array(length).fill(0xab)), length);
     },
   };
+
+  #lookUp(part, key) {
+    const found = this.#shared?.[part];
+    if (key === undefined) return typeof found === "object" ? JSON.stringify(found) : found;
+    return Object.hasOwn(found ?? {}, key) ? JSON.stringify(found[key]) : undefined;
+  }
 
   #imports() {
     const refuse = (name) => () => {

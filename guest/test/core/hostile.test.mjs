@@ -38,13 +38,27 @@ const USE_EVERYTHING = `
   text(answer.v);
   try { await call("bad") } catch (error) { text(error.message + " " + error.name + " " + error.code) }
   await yield_control("why");
+  json(ALL_TOOLS);
+  json([tools, namespaces, Issues, namespaces.Issues === Issues, tools.web === tools.web, tools.missing, "web" in tools]);
+  try { tools.web = 1 } catch (error) { text(error.message) }
+  tools.search("q", { limit: 3 });
+  tools.describe("id");
+  tools.call("id");
+  tools.web({ deep: [1] });
+  Issues.list("a", { b: 2 });
   return { done: true, list: [1, 2] };
 `;
+const SHARED = {
+  tools: [{ id: "core:web", name: "web" }],
+  names: { web: "core:web" },
+  globals: ["Issues"],
+  namespaces: { Issues: { o: { list: { f: true }, states: { a: [{ v: "open" }, { v: { deep: [1] } }] } } } },
+};
 const VALUES = 'const date = new Date(0), map = new Map([["k", 2n]]), set = new Set([1]), error = new Error("e");';
 
 /** Run a tampering, then use everything; what the host saw, with all requests answered and all timers fired. */
 function run(tampering) {
-  const cell = startCell(`${TOOLS} ${VALUES} ${tampering};\n${USE_EVERYTHING}`, { functions: ["call"] });
+  const cell = startCell(`${TOOLS} ${VALUES} ${tampering};\n${USE_EVERYTHING}`, { functions: ["call"], shared: SHARED });
   cell.deliver([1, true, { v: "value" }]);
   cell.deliver([2, false, { name: "ToolError", message: "no", code: "denied" }]);
   cell.deliver([3, true, null]);
@@ -57,7 +71,8 @@ const seenBy = ({ outputs, requests, pauses, completed, failed }) => ({ outputs,
 const trappedNames = [
   "", "0", "1", "2", "3", "args", "assert", "callback", "code", "configurable", "count", "depth", "due", "enumerable", "first", "get",
   "id", "index", "key", "last", "length", "line", "log", "memory", "message", "modules", "name", "next", "pending", "previous", "reject",
-  "repeatEveryMs", "resolve", "set", "site", "stack", "value", "writable",
+  "repeatEveryMs", "resolve", "set", "site", "stack", "value", "writable", "a", "f", "o", "v", "has", "host", "idOf", "input", "install",
+  "kind", "limit", "member", "namespace", "ownKeys", "path", "query", "search", "send", "tools",
 ];
 
 // A program with one of these must not differ for the host from one without.
@@ -125,11 +140,24 @@ test("the program that uses everything does so", () => {
       { kind: "text", content: 'n=5 {"k":1} [2]' },
       { kind: "text", content: "value" },
       { kind: "text", content: "no ToolError denied" },
+      { kind: "json", content: '[{"id":"core:web","name":"web"}]' },
+      {
+        kind: "json",
+        content:
+          '["[tools: see ALL_TOOLS and tools.search(query)]","[namespaces: Issues]",' +
+          '{"list":"[Function list]","states":["open",{"deep":[1]}]},true,true,null,true]',
+      },
+      { kind: "text", content: "tools is read-only" },
       { kind: "text", content: "timer arg" },
     ],
     requests: [
       { id: 1, method: "call", input: { q: [1] } },
       { id: 2, method: "call", input: "bad" },
+      { id: 4, method: "tools.search", input: { query: "q", limit: 3 } },
+      { id: 5, method: "tools.describe", input: { id: "id" } },
+      { id: 6, method: "tools.call", input: { id: "id", input: {} } },
+      { id: 7, method: "tools.call", input: { id: "core:web", input: { deep: [1] } } },
+      { id: 8, method: "namespace", input: { namespace: "Issues", path: ["list"], args: ["a", { b: 2 }] } },
     ],
     pauses: [{ id: 3, reason: "why" }],
     completed: ['{"done":true,"list":[1,2]}'],

@@ -19,12 +19,18 @@ const imageWithHandles = (alsoRun = "") =>
     moreEntries: ["host", ...hostFunctions.map((name) => `host.${name}`)],
   });
 const image = await imageWithHandles();
+const shared = {
+  tools: [{ id: "core:web" }],
+  names: { web: "core:web" },
+  globals: ["Issues"],
+  namespaces: { Issues: { o: { list: { f: true }, deep: { o: { get: { f: true } } } } } },
+};
 const secrets = ["host", ...hostFunctions.map((name) => `host.${name}`), ...entries];
 
 // A function that gives for some roots a predicate: whether a value is reachable from them. Evaluated before the
 // program runs, it uses nothing that the program can change by then.
 const WALKER = `(() => {
-  const { getOwnPropertyDescriptor, getPrototypeOf } = Object, { apply, ownKeys } = Reflect;
+  const { getOwnPropertyDescriptor, getPrototypeOf, setPrototypeOf } = Object, { apply, ownKeys } = Reflect;
   const { Map, Set } = globalThis, { has, add } = Set.prototype;
   const eachOfSet = Set.prototype.forEach, eachOfMap = Map.prototype.forEach, toSource = Function.prototype.toString;
   const includesText = String.prototype.includes;
@@ -49,6 +55,8 @@ const WALKER = `(() => {
         for (let index = 0; index < keys.length; index++) {
           const property = getOwnPropertyDescriptor(value, keys[index]);
           if (property === undefined) continue;
+          // A trap on Object.prototype must not see the descriptor, and so what the walk alone has found.
+          setPrototypeOf(property, null);
           visit(property.value);
           visit(property.get);
           visit(property.set);
@@ -75,8 +83,9 @@ const WALKER = `(() => {
 
 /** Run a program and ask afterwards what its `globalThis` and `globalThis.kept` lead to. */
 function runAndWalk(source, { cellImage = image } = {}) {
-  const cell = new Cell({ image: cellImage });
+  const cell = new Cell({ image: cellImage, shared });
   cell.defineFunctions(["call"]);
+  cell.defineCatalog();
   const walker = cell.evaluate(WALKER);
   const [reaches, findsMore] = ["reaches", "findsMore"].map((name) => cell.call(cell.evaluate(`(walker) => walker.${name}`), walker));
   cell.start(source);
@@ -98,6 +107,7 @@ const KEEP_EVERYTHING = `
     new URL("https://h/?a=1"), new URL("https://h/?a=1").searchParams, new URLSearchParams("a=1").entries(),
     new TextDecoder(), new TextEncoder(), crypto, structuredClone(new Map([[1, new Error("x")]])), new DOMException("x"), performance,
     (function () { return arguments; })(1), (function* () {})(), (async function* () {})(), (async () => {})(), [].values(), new Map().keys(),
+    tools, tools.web, tools.web(), ALL_TOOLS, namespaces, Issues, Issues.list(1), tools.search(1), Object.getOwnPropertyDescriptors(tools),
     "a".matchAll(/a/g), /a/.exec("a"), Proxy.revocable({}, {}), new WeakRef({}), new FinalizationRegistry(() => {}),
   ]);
   const throwing = { get a() { throw new Error("x") } };
@@ -105,6 +115,7 @@ const KEEP_EVERYTHING = `
     try { action(); } catch (error) { kept.push(error); }
   }
   kept[1].catch((error) => kept.push(error));
+  tools.call(1).catch((error) => kept.push(error));
 `;
 
 test("no value that a program can get hold of leads to a host function or an entry", () => {
@@ -177,6 +188,11 @@ const ways = {
   "a request's input": "call({ toJSON: spy })",
   "a reason to yield": "yield_control({ toJSON: spy })",
   "the name of a module": "try { require({ toJSON: spy }) } catch {}",
+  "a tool's input": "tools.web({ toJSON: spy })",
+  "the options of a search": "tools.search('q', { get limit() { return spy.apply(this, arguments) } })",
+  "an argument of a namespace": "Issues.deep.get(1, { toJSON: spy })",
+  "a global that was replaced before it was read":
+    "Object.defineProperty(Object.prototype, 'value', { get: spy, set: spy }); ALL_TOOLS = 1; spy()",
   "what the program returns": "return { toJSON: spy }",
   "a thenable that the program returns": "return { then(done) { spy.apply(this, arguments); done(1) } }",
   "what the program throws": "throw Object.defineProperty(new Error(), 'stack', { get: spy })",
@@ -256,6 +272,7 @@ const USE_CORE = `
   for (let i = 0; i < 12; i++) { try { text(values[i]); json(values[i]); console.log("%s", values[i], values[i]); } catch {} }
   try { require("x") } catch {}
   try { setTimeout((x) => text(x), 1, "a"); clearTimeout(setInterval(() => {}, 1)); } catch {}
+  try { json([ALL_TOOLS, tools, Issues]); tools.web(1); tools.search("q"); Issues.list(1, 2); tools.missing; tools.call(1).then(() => {}, () => {}); } catch {}
   try { call({ a: [1] }).then(() => {}, () => {}); call(); yield_control("x"); } catch {}
 `;
 const lootings = {
@@ -306,7 +323,7 @@ test("promises that are overwritten hand out no entry and no host function", () 
 
 test("no name of an internal hook is anywhere in sight", () => {
   const names = valueOf(`
-    const seen = new Set(), names = new Set(), queue = [globalThis];
+    const seen = new Set(), names = new Set(), queue = [globalThis, ALL_TOOLS, Issues];
     while (queue.length > 0) {
       const value = queue.pop();
       if ((typeof value !== "object" && typeof value !== "function") || value === null || seen.has(value)) continue;
@@ -319,10 +336,10 @@ test("no name of an internal hook is anywhere in sight", () => {
       }
       if (typeof value === "function") names.add(value.name);
     }
-    return [...names]`);
+    return [...names]`, { shared });
   assert.ok(names.includes("setTimeout") && names.includes("fromCharCode"), "the walk went somewhere");
   assert.deepEqual(names.filter((name) => /openclaw|nacre|core-js/i.test(name)), []);
-  const internal = ["completed", "failed", "deliver", "describeFailure", "defineFunctions", "fireTimer", "untilNextTimer", "hostRandomBytes"];
+  const internal = ["completed", "failed", "deliver", "describeFailure", "defineFunctions", "fireTimer", "untilNextTimer", "hostRandomBytes", "defineCatalog"];
   assert.deepEqual(names.filter((name) => internal.includes(name)), []);
 });
 
@@ -341,6 +358,12 @@ test("the guest adds exactly its documented names to the engine's globals", asyn
     "TextDecoder", "TextEncoder", "URL", "URLSearchParams", "clearInterval", "clearTimeout", "console", "crypto", "json", "require",
     "setInterval", "setTimeout", "structuredClone", "text", "yield_control",
   ]);
+});
+
+test("shared data adds exactly the names of the catalog and of the namespaces", () => {
+  const names = (options) => valueOf("return Reflect.ownKeys(globalThis).map(String)", options);
+  const without = names();
+  assert.deepEqual(names({ shared }).filter((name) => !without.includes(name)), ["tools", "ALL_TOOLS", "Issues", "namespaces"]);
 });
 
 test("the guest's own variables are not in a program's scope", () => {

@@ -116,7 +116,7 @@ for (const [what, [source, message]] of Object.entries(thrown)) {
   test(`a program that throws ${what} fails, and its failure says so`, () => {
     const cell = startCell(source);
     assert.deepEqual(cell.failed.map((failure) => failure.message), [message]);
-    assert.deepEqual(Object.keys(cell.failed[0]), ["message", "stack", "memory", "modules"]);
+    assert.deepEqual(Object.keys(cell.failed[0]), ["message", "stack", "memory", "modules", "host"]);
     assert.equal(typeof cell.failed[0].stack, "string");
     assert.deepEqual(cell.completed, []);
     assert.equal(cell.unhandledFailure(), null);

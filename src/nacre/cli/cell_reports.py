@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from nacre.cli.failure_text import failure_text
 from nacre.cli.terminal import Printer, say
-from nacre.sandbox.results import (
-    CellResult,
-    Completed,
-    Failed,
-    JsonOutput,
-    Output,
-    TextOutput,
-    Usage,
-    Waiting,
-    to_wire,
-)
+from nacre.code_mode.results import CodeModeResult, Completed, Failed, Waiting
+from nacre.sandbox.results import JsonOutput, Output, TextOutput, Usage
 
 if TYPE_CHECKING:
     from nacre.cli.program_text import ProgramText
@@ -28,9 +19,9 @@ class CellReport(Protocol):
 
     printer: Printer
 
-    def add_leg(self, result: CellResult) -> None: ...
+    def add_leg(self, result: CodeModeResult) -> None: ...
 
-    def end(self, result: CellResult) -> None: ...
+    def end(self, result: CodeModeResult) -> None: ...
 
 
 class JsonReport:
@@ -40,11 +31,11 @@ class JsonReport:
         self.printer = Printer()
         self._output: list[Output] = []
 
-    def add_leg(self, result: CellResult) -> None:
+    def add_leg(self, result: CodeModeResult) -> None:
         self._output += result.output
 
-    def end(self, result: CellResult) -> None:
-        wire = to_wire(replace(result, output=tuple(self._output)))
+    def end(self, result: CodeModeResult) -> None:
+        wire = replace(result, output=tuple(self._output)).to_json()
         self.printer.write_json(wire, is_indented=self.printer.is_terminal)
 
 
@@ -57,13 +48,13 @@ class TextReport:
         self._is_status_shown = is_status_shown
         self._waits = 0
 
-    def add_leg(self, result: CellResult) -> None:
+    def add_leg(self, result: CodeModeResult) -> None:
         for output in result.output:
             self._print_output(output)
         if isinstance(result, Waiting):
             self._waits += 1
 
-    def end(self, result: CellResult) -> None:
+    def end(self, result: CodeModeResult) -> None:
         match result:
             case Completed():
                 # A program that returns nothing has the value null, and nothing to show for it.
@@ -92,14 +83,14 @@ class TextReport:
 
 
 def _waiting_text(waiting: Waiting) -> str:
-    pending = ", ".join(request.method for request in waiting.pending)
+    pending = ", ".join(call.tool_id for call in waiting.pending)
     return (
         f"waiting: {waiting.reason}{f' ({pending})' if pending else ''}; "
         "leave out --no-wait to have the cell go on"
     )
 
 
-def _status_text(result: CellResult, *, waits: int) -> str:
+def _status_text(result: CodeModeResult, *, waits: int) -> str:
     match result:
         case Completed():
             how = "completed"
@@ -109,7 +100,7 @@ def _status_text(result: CellResult, *, waits: int) -> str:
             how = "waiting"
         case _:
             assert_never(result)
-    return f"{how} after {_costs_text(result.usage)}, {_count(waits, 'wait')}"
+    return f"{how} after {_costs_text(result.telemetry.cell)}, {_count(waits, 'wait')}"
 
 
 def _costs_text(usage: Usage) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nacre.cli.limit_options import limit_help, limits_from
+from nacre.cli.limit_options import config_from, limit_help
 from nacre.cli.program_text import read_program
 from nacre.cli.terminal import errors_are_on_terminal, warn
 from nacre.config.code_mode import LANGUAGES
@@ -31,6 +31,15 @@ def exec_command(
             "-l",
             metavar="|".join(LANGUAGES),
             help="By default typescript for .ts files, else javascript.",
+        ),
+    ] = None,
+    tools: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tools",
+            "-t",
+            metavar="MODULE:ATTRIBUTE",
+            help="Tools of your own: a tool, a typed function, or a list of them. Repeatable.",
         ),
     ] = None,
     timeout_ms: Annotated[
@@ -63,7 +72,7 @@ def exec_command(
         bool, typer.Option("--verbose", "-v", help="Say at the end what the program cost.")
     ] = False,
 ) -> int:
-    """Run a program in the sandbox.
+    """Run a program in the sandbox, with tools of your own if you name some.
 
     The program is the body of an async function. What it writes with text, json or console goes to
     standard output, followed by the value it returns, as JSON, unless that is null. All else goes
@@ -73,7 +82,7 @@ def exec_command(
     Ctrl-C, 143 aborted by SIGTERM, 141 nobody reads the output any more.
     """
     program = read_program(file, code=code, language=language)
-    limits = limits_from(
+    config = config_from(
         {
             "timeout_ms": timeout_ms,
             "memory_limit_bytes": memory_limit_bytes,
@@ -88,13 +97,18 @@ def exec_command(
 
     from nacre.cli.cell_reports import JsonReport, TextReport
     from nacre.cli.cell_run import run_cell
+    from nacre.cli.tool_modules import load_tools
 
     logging.getLogger("nacre").addHandler(_WARNINGS)
     is_status_shown = is_verbose or errors_are_on_terminal()
     report = JsonReport() if is_json else TextReport(program, is_status_shown=is_status_shown)
 
+    loaded = load_tools(tools or ())
+
     async def run() -> int:
-        return await run_cell(program, limits, report=report, is_resumed=not is_not_resumed)
+        return await run_cell(
+            program, config, tools=loaded, report=report, is_resumed=not is_not_resumed
+        )
 
     gc.enable()
     return anyio.run(run)

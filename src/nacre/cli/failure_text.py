@@ -9,7 +9,8 @@ from nacre.cli.terminal import visible
 
 if TYPE_CHECKING:
     from nacre.cli.program_text import ProgramText
-    from nacre.sandbox.results import Failed, Position
+    from nacre.code_mode.results import Failed
+    from nacre.sandbox.results import Position
 
 # Of a line that is longer, the part around the place is shown.
 _MAX_SHOWN_CHARACTERS: Final = 100

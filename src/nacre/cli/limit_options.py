@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from nacre.cli.exit_status import UsageProblem
 from nacre.config.code_mode import FIELDS, LIMITS, code_mode_config_from
 from nacre.errors import ConfigError
-from nacre.sandbox.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from nacre.config.code_mode import CodeModeConfig
 
 
 def limit_help(field: str, meaning: str) -> str:
@@ -18,8 +19,8 @@ def limit_help(field: str, meaning: str) -> str:
     return f"{meaning} [default: {limit.default}; {limit.least} to {limit.most}]"
 
 
-def limits_from(given: Mapping[str, str | None], *, note: Callable[[str], None]) -> Limits:
-    """The limits for the options that were given, by field; `note` is told what was clamped.
+def config_from(given: Mapping[str, str | None], *, note: Callable[[str], None]) -> CodeModeConfig:
+    """The settings for the options that were given, by field; `note` is told what was clamped.
 
     Raises UsageProblem for what is not a whole number.
     """
@@ -29,13 +30,12 @@ def limits_from(given: Mapping[str, str | None], *, note: Callable[[str], None])
     except ConfigError as error:
         option = _option(FIELDS[error.path.rpartition(".")[2]])
         raise UsageProblem(f"{option} {error.problem}") from None
-    limits = Limits.from_config(config)
     for field, number in numbers.items():
-        used = getattr(limits, field)
+        used = getattr(config, field)
         if used != number:
             bound = "below the least" if used == LIMITS[field].least else "above the most"
             note(f"{_option(field)} {given[field]} is {bound}; {used} is used")
-    return limits
+    return config
 
 
 def _number(text: str) -> int | str:

@@ -49,6 +49,8 @@ LIMITS: Final[Mapping[str, NumberLimit]] = MappingProxyType(
         # Clamped to `maxSearchLimit` as well.
         "search_default_limit": _number("searchDefaultLimit", 8, 1, 50),
         "max_search_limit": _number("maxSearchLimit", 50, 1, 50),
+        # How much of the `exec` description may list callable names; ours, not the original's.
+        "name_index_bytes": _number("nameIndexBytes", 1_800, 0, 65_536),
     }
 )
 """The numeric fields of `CodeModeConfig` by name: the one place where these numbers stand."""
@@ -70,6 +72,7 @@ class CodeModeConfig:
     snapshot_ttl_seconds: int = LIMITS["snapshot_ttl_seconds"].default
     search_default_limit: int = LIMITS["search_default_limit"].default
     max_search_limit: int = LIMITS["max_search_limit"].default
+    name_index_bytes: int = LIMITS["name_index_bytes"].default
 
 
 FIELDS: Final[Mapping[str, str]] = MappingProxyType(

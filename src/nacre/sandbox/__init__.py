@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         to_wire,
     )
     from nacre.sandbox.sandbox import Sandbox, SandboxOptions, SandboxReport
+    from nacre.sandbox.shared_data import SharedData
 
 __all__ = [
     "Cell",
@@ -34,6 +35,7 @@ __all__ = [
     "Sandbox",
     "SandboxOptions",
     "SandboxReport",
+    "SharedData",
     "TextOutput",
     "Usage",
     "Waiting",
@@ -49,6 +51,7 @@ _MODULES = {
         "Waiting", "to_wire",
     ),
     "sandbox": ("Sandbox", "SandboxOptions", "SandboxReport"),
+    "shared_data": ("SharedData",),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -6,7 +6,8 @@ A leg is one `run` or `resume`. It is a series of bursts in a worker, between wh
 waits for answers or timers. A leg ends when the program ends, when it yields, or when its time
 budget is used up while it only waits; in the last two cases the VM becomes a snapshot and its
 worker is free. The budget counts bursts and waits, not the time in the queue for a worker, nor
-suspending.
+suspending, nor the time in which nothing moves until a person answers: for that a first leg waits
+only a moment, and a later one as long as its budget is.
 """
 
 import logging
@@ -40,11 +41,13 @@ from nacre.sandbox.results import (
     Failed,
     JsonOutput,
     Output,
+    PendingRequest,
     Reason,
     TextOutput,
     Usage,
     Waiting,
 )
+from nacre.sandbox.shared_data import SharedData
 from nacre.sandbox.threads import in_thread
 from nacre.sandbox.transforms import TypeScriptTransforms
 from nacre.sandbox.worker_events import (
@@ -61,6 +64,9 @@ from nacre.sandbox.worker_protocol import Command, Event, Frame
 logger = logging.getLogger(__name__)
 
 _BIG_TAIL_BYTES: Final = 1 << 18
+# A program that approves by itself answers at once; a person does not, and nobody should hold the
+# line for one when `waiting` can be said instead.
+_PATIENCE_WITH_PEOPLE_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +77,7 @@ class Program:
     language: Language = "javascript"
     limits: Limits = field(default_factory=Limits)
     functions: tuple[str, ...] = ()
+    shared: SharedData | None = None
     handler: HostRequestHandler | None = None
     on_output: Callable[[Output], None] | None = None
     owner: str = ""
@@ -129,6 +136,7 @@ class Cell:
             services.home,
             program.limits,
             owner=program.owner,
+            shared=program.shared,
             on_output=self._take_output,
             on_trouble=self.wake_up,
         )
@@ -138,9 +146,10 @@ class Cell:
             most_at_once=program.limits.max_pending_tool_calls,
             wake=self.wake_up,
         )
-        self._events = EventReader(
-            program.functions, max_value_bytes=program.limits.max_output_bytes
-        )
+        methods = frozenset(program.functions)
+        if program.shared is not None:
+            methods |= program.shared.methods
+        self._events = EventReader(methods, max_value_bytes=program.limits.max_output_bytes)
         self._wake = anyio.Event()
         self._map_position: MapPosition | None = None
         self._output: list[Output] = []
@@ -148,6 +157,7 @@ class Cell:
         self._yields: tuple[YieldEvent, ...] = ()
         self._timer_due: float | None = None
         self._budget_left = 0.0
+        self._patience_left = 0.0
         self._leg: anyio.CancelScope | None = None
         self._leg_ended = anyio.Event()
         self._abort_reason = ""
@@ -162,8 +172,11 @@ class Cell:
         return await self._run_leg(CellState.WAITING, self._continue)
 
     async def abort(self, reason: str = "the run was aborted") -> None:
-        """End the program now, wherever it is; harmless after its end."""
-        self._requests.cancel()
+        """End the program now, wherever it is; harmless after its end.
+
+        Calls that a completed program left behind are given up as well.
+        """
+        self._requests.cancel(reason)
         if self.state is CellState.RUNNING and self._leg is not None:
             self._abort_reason = reason
             self._leg.cancel()
@@ -172,6 +185,11 @@ class Cell:
         if self.state in (CellState.NEW, CellState.WAITING):
             self._move_to(CellState.ABORTED)
             await self._vm.drop()
+
+    @property
+    def pending(self) -> tuple[PendingRequest, ...]:
+        """The requests that are not answered yet, also after the program's end."""
+        return self._requests.pending
 
     @property
     def snapshot(self) -> bytes | None:
@@ -187,7 +205,9 @@ class Cell:
             raise CellStateError(f"the cell is {self.state.value}, not {expected.value}")
         self._move_to(CellState.RUNNING)
         self._leg_ended = anyio.Event()
-        self._budget_left = self._limits.timeout_ms / 1000
+        self._budget_left = self._patience_left = self._limits.timeout_ms / 1000
+        if expected is CellState.NEW:
+            self._patience_left = min(self._patience_left, _PATIENCE_WITH_PEOPLE_SECONDS)
         self._output = []
         started = time.monotonic()
         result: CellResult | None = None
@@ -198,7 +218,7 @@ class Cell:
         finally:
             # Reached by abort, by the caller's own cancellation, and by faults of ours alike.
             if result is None:
-                self._requests.cancel()
+                self._requests.cancel(self._abort_reason or "the run was cancelled")
                 with anyio.CancelScope(shield=True):
                     await self._vm.drop()
             self._move_to(CellState.ABORTED if result is None else _STATE_AFTER[type(result)])
@@ -228,7 +248,7 @@ class Cell:
             logger.exception("a cell ran into a fault of the sandbox")
             result = Failed(error=f"the sandbox has a fault: {error!r}", reason="internal_error")
         if isinstance(result, Failed):
-            self._requests.cancel()
+            self._requests.cancel(f"the cell failed: {result.reason}")
             # A worker that still holds the VM of a failed cell is stuck or not to be trusted.
             self._vm.kill()
         return result
@@ -342,13 +362,13 @@ class Cell:
     # Waiting.
 
     async def _something_to_do(self) -> bool:
-        """Wait for an answer or a timer; False when the budget is used up before either."""
+        """Wait for an answer or a timer; False when budget or patience ends before either."""
         # Answers that take no time are there after one turn of the loop: no need to park for them.
         await anyio.lowlevel.checkpoint()
         if not self._requests.has_answers:
             self._vm.park()
         # Checked first: a program that always finds something to do must end its leg as well.
-        while self._budget_left > 0:
+        while self._budget_left > 0 and self._patience_left > 0:
             if self._home.pool.is_closed:
                 raise RuntimeUnavailableError("the sandbox is closed")
             if self._requests.has_answers:
@@ -357,10 +377,16 @@ class Cell:
             until_timer = float("inf") if self._timer_due is None else self._timer_due - time.time()
             if until_timer <= 0:
                 return True
+            is_with_people = self._timer_due is None and self._requests.only_people_are_left
+            left = self._patience_left if is_with_people else self._budget_left
             self._wake = anyio.Event()
-            with anyio.move_on_after(min(self._budget_left, until_timer)):
+            with anyio.move_on_after(min(left, until_timer)):
                 await self._wake.wait()
-            self._budget_left -= time.monotonic() - started
+            waited = time.monotonic() - started
+            if is_with_people:
+                self._patience_left -= waited
+            else:
+                self._budget_left -= waited
             self._vm.check_alive()
             if self._vm.is_wanted:
                 await self._make_room()
@@ -423,6 +449,8 @@ class Cell:
                     method=request.method,
                     payload=request.payload,
                     run_id=self.run_id,
+                    abort=self._requests.abort_signal,
+                    asking_person=partial(self._requests.asking_person, request.id),
                 )
             )
         self._usage.requests += len(requests)

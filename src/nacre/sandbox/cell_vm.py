@@ -13,6 +13,7 @@ from nacre.errors import CellStateError, WorkerDiedError, WorkerProtocolError
 from nacre.sandbox.launcher import Launcher
 from nacre.sandbox.limits import Limits
 from nacre.sandbox.pool import WorkerPool
+from nacre.sandbox.shared_data import SharedData
 from nacre.sandbox.snapshot import Snapshot, seal, unseal
 from nacre.sandbox.worker_events import size_of
 from nacre.sandbox.worker_process import WorkerProcess
@@ -61,12 +62,14 @@ class CellVm:
         limits: Limits,
         *,
         owner: str,
+        shared: SharedData | None = None,
         on_output: Callable[[Frame], None],
         on_trouble: Callable[[], None],
     ) -> None:
         self._home = home
         self._limits = limits
         self._owner = owner
+        self._shared = shared
         self._on_output = on_output
         # Called when the worker dies or is wanted by others, while the program only waits.
         self._on_trouble = on_trouble
@@ -103,12 +106,15 @@ class CellVm:
         self._sealed = None
 
     async def _enter(self, command: Command, fields: Mapping[str, object], tail: bytes) -> None:
-        frame = encode_frame(command, fields, tail)
+        digest = None if self._shared is None else self._shared.digest
+        frame = encode_frame(command, {**fields, "shared": digest}, tail)
         for attempt in range(_MOST_STARTS):
             worker = self._worker = await self._home.pool.acquire(self._owner)
             worker.on_death = self._on_trouble
             try:
                 with anyio.fail_after(self._patience_seconds()):
+                    if self._shared is not None:
+                        await worker.share(self._shared)
                     await worker.send(frame)
                     answer = await worker.event()
                 if answer.kind == Event.FAILED and command == Command.RESTORE:

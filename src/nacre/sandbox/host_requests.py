@@ -6,8 +6,9 @@ answers are kept until the cell is resumed.
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import TaskGroup
@@ -15,6 +16,8 @@ from anyio.abc import TaskGroup
 from nacre.errors import HostRequestError
 from nacre.ids import RunId
 from nacre.json_types import JsonValue, NotJsonError, encode_json
+from nacre.run_context import AbortController, AbortSignal
+from nacre.sandbox.limits import MAX_ANSWER_BYTES
 from nacre.sandbox.results import PendingRequest
 
 logger = logging.getLogger(__name__)
@@ -28,6 +31,10 @@ class HostRequest:
     method: str
     payload: JsonValue
     run_id: RunId
+    abort: AbortSignal = field(default_factory=AbortSignal)
+    """Set just before the handler is cancelled, because the cell failed or was aborted."""
+    asking_person: Callable[[], AbstractContextManager[None]] = nullcontext
+    """To be entered while the handler waits for a person: that time is not the program's."""
 
 
 HostRequestHandler = Callable[[HostRequest], Awaitable[JsonValue]]
@@ -56,13 +63,24 @@ class HostRequests:
         self._idle_server: anyio.Event | None = None
         self._unanswered: dict[int, HostRequest] = {}
         self._answers: list[tuple[int, bytes]] = []
+        self._with_people: set[int] = set()
         self._is_cancelled = False
+        self._abort = AbortController()
+
+    @property
+    def abort_signal(self) -> AbortSignal:
+        return self._abort.signal
 
     @property
     def pending(self) -> tuple[PendingRequest, ...]:
         """The requests without an answer, oldest first."""
         return tuple(
-            PendingRequest(id=request.id, method=request.method)
+            PendingRequest(
+                id=request.id,
+                method=request.method,
+                payload=request.payload,
+                is_with_person=request.id in self._with_people,
+            )
             for request in self._unanswered.values()
         )
 
@@ -78,6 +96,12 @@ class HostRequests:
     def is_open(self) -> bool:
         """Whether the program still waits for anything of the host."""
         return bool(self._unanswered or self._answers)
+
+    @property
+    def only_people_are_left(self) -> bool:
+        """Whether nothing moves any more unless a person answers."""
+        in_service = len(self._unanswered) - len(self._queue)
+        return 0 < in_service == len(self._with_people) and not self._answers
 
     def open_ids(self) -> tuple[int, ...]:
         """The ids that the program still waits for, answered or not."""
@@ -97,6 +121,17 @@ class HostRequests:
             self._servers.add(scope)
             self._tasks.start_soon(self._serve, scope)
 
+    @contextmanager
+    def asking_person(self, request_id: int) -> Generator[None]:
+        """The handler of this request waits for a person while this is entered."""
+        self._with_people.add(request_id)
+        self._wake()
+        try:
+            yield
+        finally:
+            self._with_people.discard(request_id)
+            self._wake()
+
     def let_go(self) -> None:
         """Have the idle server look at the queue; it ends if there is nothing in it."""
         if self._idle_server is not None:
@@ -112,10 +147,11 @@ class HostRequests:
         answers, self._answers = self._answers, []
         return [found for found, _ in answers], b"[%b]" % b",".join(json for _, json in answers)
 
-    def cancel(self) -> None:
+    def cancel(self, reason: str) -> None:
         """Give up every request; nothing is answered any more."""
         self._is_cancelled = True
         self._queue.clear()
+        self._abort.abort(reason)
         for scope in self._servers:
             scope.cancel()
 
@@ -143,8 +179,10 @@ class HostRequests:
         try:
             if self._handler is None:
                 raise HostRequestError(f"no host function {request.method!r} is defined")
-            value = await self._handler(request)
-            return b"[%d,true,%b]" % (request.id, encode_json(value))
+            encoded = encode_json(await self._handler(request))
+            if len(encoded) > MAX_ANSWER_BYTES:
+                raise _too_large(request, len(encoded))
+            return b"[%d,true,%b]" % (request.id, encoded)
         except HostRequestError as error:
             return _rejection(request.id, error)
         except NotJsonError as error:
@@ -160,6 +198,15 @@ class HostRequests:
             logger.exception("the handler of the host request %s failed", request.method)
             message = str(error) or type(error).__name__
             return _rejection(request.id, HostRequestError(message))
+
+
+def _too_large(request: HostRequest, size: int) -> HostRequestError:
+    return HostRequestError(
+        f"the answer of {request.method} is {size} bytes, more than a program can be given "
+        f"({MAX_ANSWER_BYTES}); ask for less at a time",
+        name="RangeError",
+        code="result_too_large",
+    )
 
 
 def _rejection(request_id: int, error: HostRequestError) -> bytes:

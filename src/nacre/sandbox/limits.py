@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 # waiting is a runaway loop: the cell fails before any request of that burst is sent.
 MAX_REQUEST_BACKLOG: Final = 4096
 
+# The answer to one request, as JSON. A larger one rejects the program's promise.
+MAX_ANSWER_BYTES: Final = 16 << 20
+
 # An item of output costs the host more than its text: a million empty ones are a flood, too.
 OUTPUT_ITEM_BYTES: Final = 16
 

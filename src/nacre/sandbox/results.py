@@ -23,6 +23,7 @@ ErrorCode = Literal[
 
 Reason = Literal[
     "aborted",
+    "call_denied",
     "engine_trap",
     "guest_error",
     "internal_error",
@@ -54,6 +55,7 @@ CODE_OF_REASON: Final[Mapping[Reason, ErrorCode]] = MappingProxyType(
     {
         # The caller can put it right: nothing of the program ran, or the run cannot be resumed.
         "invalid_input": "invalid_input",  # arguments that `exec` or `wait` does not take
+        "call_denied": "invalid_input",  # a hook or a person refused the call of `exec` or `wait`
         "unsupported_language": "invalid_input",  # a language that the config leaves out
         "syntax_error": "invalid_input",  # the program is not JavaScript
         "typescript_transform_failed": "invalid_input",  # the program is not TypeScript
@@ -117,10 +119,13 @@ class Position:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PendingRequest:
-    """A host request that is not answered yet; its payload stays out of what a model sees."""
+    """A host request that is not answered yet."""
 
     id: int
     method: str
+    payload: JsonValue = None
+    is_with_person: bool = False
+    """Whether its handler waits for a person."""
 
 
 @dataclass(kw_only=True, slots=True)

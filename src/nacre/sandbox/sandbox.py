@@ -22,6 +22,7 @@ from nacre.sandbox.launcher import Launcher
 from nacre.sandbox.limits import Limits
 from nacre.sandbox.pool import WorkerPool
 from nacre.sandbox.results import Output
+from nacre.sandbox.shared_data import SharedData
 from nacre.sandbox.threads import in_thread
 from nacre.sandbox.transforms import TypeScriptTransforms
 
@@ -108,6 +109,7 @@ class Sandbox:
         language: Language = "javascript",
         limits: Limits | None = None,
         functions: Iterable[str] = (),
+        shared: SharedData | None = None,
         handler: HostRequestHandler | None = None,
         on_output: Callable[[Output], None] | None = None,
         owner: str = "",
@@ -115,7 +117,8 @@ class Sandbox:
         """A program that is ready to run.
 
         `functions` become global functions of the program; each call is a host request that
-        `handler` answers. `on_output` is called with each item of output as it comes; the results
+        `handler` answers. `shared` is data that the program reads where it runs, and the requests
+        that come with it. `on_output` is called with each item of output as it comes; the results
         have them all as well. Cells of one `owner` (a session) share their turn among themselves.
         """
         if self._services is None:
@@ -130,6 +133,7 @@ class Sandbox:
             language=language,
             limits=limits or Limits(),
             functions=names,
+            shared=shared,
             handler=handler,
             on_output=on_output,
             owner=owner,

@@ -23,6 +23,7 @@ _WORKER_REASONS: Final[frozenset[Reason]] = frozenset(
         "guest_error",
         "memory_limit_exceeded",
         "module_access_denied",
+        "nested_tool_failed",
         "never_settles",
         "output_limit_exceeded",
         "snapshot_restore_failed",

@@ -23,9 +23,11 @@ from nacre.errors import (
     WorkerDiedError,
     WorkerProtocolError,
 )
+from nacre.sandbox.shared_data import SharedData, SharedHoldings
 from nacre.sandbox.threads import in_thread
 from nacre.sandbox.worker_protocol import (
     HEADER_BYTES,
+    Command,
     Event,
     Frame,
     decode_header,
@@ -108,6 +110,7 @@ class WorkerProcess:
         # Whether nobody expects anything of it: idle, or holding a program that only waits.
         self.is_quiet = False
         self.hardening: Any = None
+        self._holdings = SharedHoldings()
         self.death = anyio.Event()
         # Whoever holds this worker for a cell that only waits; called once, when it dies.
         self.on_death: Callable[[], None] | None = None
@@ -188,6 +191,20 @@ class WorkerProcess:
                 await anyio.wait_writable(self._socket)
             except OSError as error:
                 raise await self._death() from error
+
+    async def share(self, data: SharedData) -> None:
+        """See to it that the worker holds this data; nothing is sent if it does already."""
+        if self._holdings.has(data.digest):
+            return
+        forgotten = self._holdings.surplus(data.size)
+        fields = {
+            "digest": data.digest,
+            "parts": [[name, len(text)] for name, text in data.parts.items()],
+            "forget": forgotten,
+        }
+        await self.send(encode_frame(Command.SHARE, fields, b"".join(data.parts.values())))
+        # Only now: a send that was cut short leaves a worker that nobody can use any more.
+        self._holdings.note(data, forgotten=forgotten)
 
     @property
     def has_unread(self) -> bool:

@@ -25,6 +25,7 @@ class Command(IntEnum):
     SUSPEND = 5
     ABORT = 6
     TRANSFORM = 7
+    SHARE = 8
 
 
 class Event(IntEnum):

@@ -8,6 +8,7 @@ import zstandard
 
 from nacre.sandbox.worker.connection import WorkerConnection
 from nacre.sandbox.worker.guest_burst import Burst, BurstFailure, run_guest
+from nacre.sandbox.worker.shared_parts import SharedParts
 from nacre.sandbox.worker.vm import Vm, VmFactory
 from nacre.sandbox.worker.wasm_runtime import WasmError
 from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
@@ -25,6 +26,8 @@ class CellWorker:
         self._factory = factory
         self._compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL)
         self._decompressor = zstandard.ZstdDecompressor()
+        # By digest; the supervisor knows what is here and says what to forget.
+        self._shared: dict[str, SharedParts] = {}
         self._vm: Vm | None = None
         self._burst: Burst | None = None
 
@@ -37,6 +40,7 @@ class CellWorker:
             Command.FIRE_TIMERS: self._fire_timers,
             Command.SUSPEND: self._suspend,
             Command.ABORT: self._abort,
+            Command.SHARE: self._share,
         }
         while True:
             frame = self._connection.receive()
@@ -44,14 +48,25 @@ class CellWorker:
 
     # Commands.
 
+    def _share(self, frame: Frame) -> None:
+        fields = frame.fields
+        for digest in fields["forget"]:
+            del self._shared[digest]
+        self._shared[fields["digest"]] = SharedParts(fields["parts"], frame.tail)
+
     def _start(self, frame: Frame) -> None:
+        shared = self._shared_of(frame)
         # From here on the program may have run: nobody starts it again elsewhere.
         self._send(_STARTED)
         fields = frame.fields
         burst = self._begin(fields)
 
         def run() -> None:
-            self._vm = self._factory.create(burst, memory_limit_bytes=fields["memoryLimitBytes"])
+            self._vm = self._factory.create(
+                burst, memory_limit_bytes=fields["memoryLimitBytes"], shared=shared
+            )
+            if shared is not None:
+                self._vm.define_catalog()
             if fields["functions"]:
                 self._vm.define_functions(json.dumps(fields["functions"]).encode())
             self._vm.start(frame.tail, file_name=fields["fileName"])
@@ -59,6 +74,7 @@ class CellWorker:
         self._run(burst, run, source=frame.tail)
 
     def _restore(self, frame: Frame) -> None:
+        shared = self._shared_of(frame)
         fields = frame.fields
         burst = self._begin(fields)
         try:
@@ -70,6 +86,7 @@ class CellWorker:
                 rejections={
                     key: (promise, reason) for key, promise, reason in fields["rejections"]
                 },
+                shared=shared,
             )
         except (ValueError, MemoryError, zstandard.ZstdError, WasmError) as error:
             problem = f"cannot restore the cell: {error}"
@@ -121,6 +138,10 @@ class CellWorker:
     def _abort(self, _frame: Frame) -> None:
         self._drop()
         self._send(encode_frame(Event.ABORTED, {}))
+
+    def _shared_of(self, frame: Frame) -> SharedParts | None:
+        digest = frame.fields["shared"]
+        return None if digest is None else self._shared[digest]
 
     # One burst of guest code, and what it comes to.
 

@@ -216,6 +216,8 @@ def failure_from(described: bytes, *, reason: str) -> BurstFailure:
         reason = "memory_limit_exceeded"
     elif fields["modules"]:
         reason = "module_access_denied"
+    elif fields["host"]:
+        reason = "nested_tool_failed"
     return BurstFailure(reason, fields["message"], stack=fields["stack"])
 
 

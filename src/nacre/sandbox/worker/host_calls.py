@@ -69,6 +69,7 @@ class HostCalls:
             b"pause": _pause,
             b"random": _random,
             b"request": _request,
+            b"shared": _shared,
             b"timers": _timers,
         }
         self._define()
@@ -159,6 +160,18 @@ def _request(vm: "Vm", arguments: list[int]) -> int:
     request_id, method, payload = vm.text(arguments[0]).split(b"\n", 2)
     vm.listener.request(int(request_id), json.loads(method), payload)
     return vm.new_undefined()
+
+
+def _shared(vm: "Vm", arguments: list[int]) -> int:
+    if vm.shared is None:
+        return vm.new_undefined()
+    # The guest names the part; a key comes from the program.
+    part = vm.text(arguments[0]).decode()
+    if len(arguments) > 1:
+        found = vm.shared.member(part, vm.text(arguments[1]))
+    else:
+        found = vm.shared.text(part)
+    return vm.new_undefined() if found is None else vm.new_string(found)
 
 
 def _timers(vm: "Vm", _arguments: list[int]) -> int:

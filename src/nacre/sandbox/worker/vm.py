@@ -11,6 +11,7 @@ from typing import BinaryIO, Final
 from nacre.sandbox.image import Image
 from nacre.sandbox.worker.host_calls import GuestListener, HostCalls
 from nacre.sandbox.worker.memory_pages import BaseMemory
+from nacre.sandbox.worker.shared_parts import SharedParts
 from nacre.sandbox.worker.wasm_runtime import Instance, Runtime
 
 # JSValue's tag is in its upper half; 6 is the exception tag of QuickJS's NaN boxing.
@@ -53,9 +54,15 @@ class VmFactory:
         self.base_memory = BaseMemory(pristine.read(0, image.memory_bytes), image.stack_pointer)
         pristine.close()
 
-    def create(self, listener: GuestListener, *, memory_limit_bytes: int) -> "Vm":
+    def create(
+        self,
+        listener: GuestListener,
+        *,
+        memory_limit_bytes: int,
+        shared: SharedParts | None = None,
+    ) -> "Vm":
         """A fresh VM with a random seed of its own."""
-        vm = Vm(self, self._limited(memory_limit_bytes), listener)
+        vm = Vm(self, self._limited(memory_limit_bytes), listener, shared)
         vm.instance.write(self.image.random_state, _random_seed())
         vm.limit_memory(memory_limit_bytes)
         return vm
@@ -68,6 +75,7 @@ class VmFactory:
         memory_bytes: int,
         pages: BinaryIO,
         rejections: dict[int, tuple[int, int]],
+        shared: SharedParts | None = None,
     ) -> "Vm":
         """A VM in the state of a snapshot that was taken of a VM of this image."""
         instance = self._limited(memory_limit_bytes)
@@ -77,7 +85,7 @@ class VmFactory:
         except BaseException:
             instance.close()
             raise
-        vm = Vm(self, instance, listener)
+        vm = Vm(self, instance, listener, shared)
         vm.rejections = rejections
         vm.may_have_timers = True
         vm.limit_memory(memory_limit_bytes)
@@ -107,12 +115,19 @@ class _Running:
 class Vm:
     """A running VM. Every method that lets guest code run may raise `GuestError` or `WasmTrap`."""
 
-    def __init__(self, factory: VmFactory, instance: Instance, listener: GuestListener) -> None:
+    def __init__(
+        self,
+        factory: VmFactory,
+        instance: Instance,
+        listener: GuestListener,
+        shared: SharedParts | None,
+    ) -> None:
         self._factory = factory
         self._entries = factory.image.entries
         self._while_running = _Running(factory.host, self)
         self.instance = instance
         self.listener = listener
+        self.shared = shared
         # Promises that were rejected with no handler so far: their address to (promise, reason).
         self.rejections: dict[int, tuple[int, int]] = {}
         self.may_have_timers = False
@@ -133,6 +148,12 @@ class Vm:
         """Give the program global functions that send requests; `names` is a JSON array."""
         with self._while_running:
             self._call_with_text("defineFunctions", names)
+
+    def define_catalog(self) -> None:
+        """Give the program what is made of its shared data, as far as that needs names now."""
+        names = self.shared.text("globals") if self.shared is not None else None
+        with self._while_running:
+            self._call_with_text("defineCatalog", names or b"[]")
 
     def start(self, source: bytes, *, file_name: str) -> None:
         """Compile the program and run it until it has nothing left to do."""
@@ -214,6 +235,18 @@ class Vm:
         """A handle of its own: the engine frees what a host call returns."""
         return self.instance.call("qjs_get_undefined")
 
+    def new_string(self, data: bytes) -> int:
+        """A string value; raises OutOfMemory where it does not fit."""
+        is_short = len(data) <= self._scratch_bytes - _SCRATCH_TEXT
+        at = self._scratch + _SCRATCH_TEXT if is_short else self._malloc(len(data))
+        self.instance.write(at, data)
+        handle = self.instance.call("qjs_new_string", at, len(data))
+        if not is_short:
+            self.instance.call("wasm_free", at)
+        if not handle or self._is_exception(handle):
+            raise OutOfMemory
+        return handle
+
     def new_bytes(self, data: bytes) -> int:
         """A Uint8Array with a copy of `data`."""
         at = self._malloc(len(data))
@@ -226,7 +259,7 @@ class Vm:
         """Throw an Error in the guest from inside a host call."""
         error = self.instance.call("qjs_new_error")
         key = self._new_c_string(b"message")
-        text = self._new_string(message.encode())
+        text = self.new_string(message.encode())
         self.instance.call("qjs_set_prop_string", error, key, text)
         self.instance.call("wasm_free", key)
         self.instance.call("qjs_throw", error)
@@ -296,19 +329,8 @@ class Vm:
         return GuestError(self.text(described))
 
     def _call_with_text(self, entry: str, text: bytes) -> None:
-        argument = self._new_string(text)
+        argument = self.new_string(text)
         self._free(self._call_entry(entry, argument), argument)
-
-    def _new_string(self, data: bytes) -> int:
-        is_short = len(data) <= self._scratch_bytes - _SCRATCH_TEXT
-        at = self._scratch + _SCRATCH_TEXT if is_short else self._malloc(len(data))
-        self.instance.write(at, data)
-        handle = self.instance.call("qjs_new_string", at, len(data))
-        if not is_short:
-            self.instance.call("wasm_free", at)
-        if not handle or self._is_exception(handle):
-            raise OutOfMemory
-        return handle
 
     def _is_exception(self, handle: int) -> bool:
         return self.instance.read(handle + 4, 4) == _EXCEPTION_TAG

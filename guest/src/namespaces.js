@@ -1,0 +1,85 @@
+/**
+ * Namespaces: objects of the host's making whose functions send requests, each a global and a member of `namespaces`.
+ *
+ * A namespace comes as a description, in JSON. A node of it is `{"v": value}` for data, `{"o": {key: node}}` for an
+ * object, `{"a": [node]}` for an array, `{"f": true}` for a function. Objects are made when a program first touches
+ * them: there may be thousands of functions, and a program uses few. What it does to them it does to itself, because
+ * the host resolves the path of every call again.
+ */
+import { define, defineLazy } from "./globals.js";
+import { defineProperty, enumerableKeys, hasOwn, isArray, parseJson, preventExtensions, String } from "./intrinsics.js";
+import { put } from "./members.js";
+import { showAs } from "./values.js";
+
+/** `shared(part, key)` gives the JSON text of a description; the result defines the globals. */
+export function createNamespaces(shared, request) {
+  const made = { __proto__: null };
+
+  function namespace(name) {
+    if (!hasOwn(made, name)) {
+      const description = shared("namespaces", name);
+      const root = { __proto__: null, name, parent: null, key: "" };
+      made[name] = description === undefined ? undefined : build(parseJson(description), root);
+    }
+    return made[name];
+  }
+
+  function build(node, place) {
+    const kind = kindOf(node);
+    if (kind === "v") return node.v;
+    if (kind === "f") return callable(place);
+    if (kind === "a") return fill([], node.a, place);
+    return kind === "o" ? fill({}, node.o, place) : undefined;
+  }
+
+  function fill(object, nodes, parent) {
+    const keys = enumerableKeys(nodes);
+    for (let index = 0; index < keys.length; index++) {
+      const key = keys[index];
+      const node = nodes[key];
+      const place = { __proto__: null, name: parent.name, parent, key };
+      if (kindOf(node) === "o") defineLazy(object, key, () => build(node, place), { enumerable: true });
+      else put(object, key, build(node, place));
+    }
+    return object;
+  }
+
+  function callable(place) {
+    const send = (...args) =>
+      request("namespace", { __proto__: null, namespace: place.name, path: pathTo(place), args }, send);
+    return defineProperty(send, "name", { __proto__: null, value: place.parent === null ? place.name : place.key });
+  }
+
+  return {
+    __proto__: null,
+    /** Define `namespaces` and one global for each name of the JSON text `["Issues", ...]`. */
+    install(global, json) {
+      const names = parseJson(json);
+      const all = { __proto__: null };
+      let shown = "";
+      for (let index = 0; isArray(names) && index < names.length; index++) {
+        const name = String(names[index]);
+        const make = () => namespace(name);
+        defineLazy(global, name, make, { enumerable: false });
+        defineProperty(all, name, { __proto__: null, get: make, enumerable: true });
+        shown += (shown ? ", " : "") + name;
+      }
+      showAs(all, "[namespaces: " + (shown || "none") + "]");
+      define(global, "namespaces", preventExtensions(all));
+    },
+  };
+}
+
+/** The one key of a node; empty for what is no node. */
+function kindOf(node) {
+  const kinds = enumerableKeys(node);
+  return kinds.length === 1 ? kinds[0] : "";
+}
+
+/** The keys that lead to a place, from the namespace down. */
+function pathTo(place) {
+  if (place.parent === null) return [];
+  const path = pathTo(place.parent);
+  put(path, path.length, place.key);
+  return path;
+}

@@ -1,0 +1,29 @@
+"""The model sees `exec` and `wait`, programs the hidden catalog; knows no model and no agent."""
+
+from nacre.code_mode.cell import CellInfo
+from nacre.code_mode.code_mode import CodeMode
+from nacre.code_mode.namespaces import (
+    Namespace,
+    NamespaceContext,
+    NamespaceRegistry,
+    namespace_tool,
+)
+from nacre.code_mode.results import CodeModeResult, Completed, DirectResult, Failed, Waiting
+from nacre.code_mode.run import CodeModeRun
+from nacre.code_mode.runtime import Runtime
+
+__all__ = [
+    "CellInfo",
+    "CodeMode",
+    "CodeModeResult",
+    "CodeModeRun",
+    "Completed",
+    "DirectResult",
+    "Failed",
+    "Namespace",
+    "NamespaceContext",
+    "NamespaceRegistry",
+    "Runtime",
+    "Waiting",
+    "namespace_tool",
+]

@@ -1,0 +1,186 @@
+"""The requests of a cell, answered: search, describe and call, and the calls of namespaces.
+
+A worker that hostile code has taken over can send any payload: every field is checked here, and a
+tool is found only in the catalog of the run.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+import anyio.lowlevel
+
+from nacre.errors import HostRequestError, ToolError, UnknownToolError
+from nacre.tools import CallSite
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nacre.code_mode.namespaces import NamespaceRuntime
+    from nacre.code_mode.run_index import RunIndex
+    from nacre.config.code_mode import CodeModeConfig
+    from nacre.json_types import JsonObject, JsonValue
+    from nacre.sandbox import HostRequest
+    from nacre.sandbox.results import PendingRequest
+    from nacre.telemetry import CatalogCounters, Span
+    from nacre.tools import Catalog, CatalogEntry, ToolExecutor
+
+SEARCH: Final = "tools.search"
+DESCRIBE: Final = "tools.describe"
+CALL: Final = "tools.call"
+NAMESPACE: Final = "namespace"
+METHODS: Final = (SEARCH, DESCRIBE, CALL, NAMESPACE)
+
+# Finding the nearest ids costs milliseconds; a program that guesses in a loop gets them no more.
+_MOST_SUGGESTIONS: Final = 20
+_MAX_SHOWN_ID: Final = 120
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunTools:
+    """What the cells of one run may use."""
+
+    catalog: Catalog
+    executor: ToolExecutor
+    namespaces: Mapping[str, NamespaceRuntime]
+    index: RunIndex
+    counters: CatalogCounters
+    config: CodeModeConfig
+
+
+class CellBridge:
+    """Answers the host requests of one cell."""
+
+    def __init__(self, tools: RunTools, *, exec_call_id: str) -> None:
+        self._tools = tools
+        self._exec_call_id = exec_call_id
+        self._suggestions_left = _MOST_SUGGESTIONS
+        self.span: Span | None = None
+        """The cell's: its calls are shown below it."""
+
+    async def __call__(self, request: HostRequest) -> JsonValue:
+        try:
+            payload = _object_in(request.payload)
+            match request.method:
+                case "tools.search":
+                    return await self._search(payload)
+                case "tools.describe":
+                    return self._describe(payload)
+                case "tools.call":
+                    return await self._call(payload, request)
+                case _:
+                    return await self._call_namespace(payload, request)
+        except ToolError as error:
+            raise _for_guest(error) from error
+
+    def call_id_of(self, request_id: int) -> str:
+        """The id of the nested call that a request stands for."""
+        return f"{self._exec_call_id}.{request_id}"
+
+    def tool_id_of(self, request: PendingRequest) -> str:
+        """Which tool a request is for, as far as it can be told before it is served."""
+        payload = _object_in(request.payload)
+        match request.method:
+            case "tools.call" | "tools.describe":
+                entry = self._tools.catalog.resolve(str(payload.get("id", "")))
+                return entry.id if entry else str(payload.get("id", ""))[:_MAX_SHOWN_ID]
+            case "namespace":
+                path = cast("list[object]", payload.get("path") or [])
+                return ".".join(map(str, [payload.get("namespace"), *path]))[:_MAX_SHOWN_ID]
+            case method:
+                return method
+
+    async def _search(self, payload: JsonObject) -> JsonValue:
+        query = payload.get("query")
+        if not isinstance(query, str):
+            raise HostRequestError("tools.search needs a query as text", name="TypeError")
+        limit = self._limit_from(payload.get("limit"))
+        self._tools.counters.searches += 1
+        # Many searches at once must leave the event loop some air.
+        await anyio.lowlevel.checkpoint()
+        index = await self._tools.index.get()
+        return [entry.to_json() for entry in index.search(query, limit)]
+
+    def _limit_from(self, limit: JsonValue) -> int:
+        config = self._tools.config
+        if limit is None:
+            return config.search_default_limit
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or math.isnan(limit):
+            raise HostRequestError(
+                f"tools.search takes limit as a number from 1 to {config.max_search_limit}",
+                name="TypeError",
+            )
+        return int(max(1, min(limit, config.max_search_limit)))
+
+    def _describe(self, payload: JsonObject) -> JsonValue:
+        self._tools.counters.describes += 1
+        entry = self._entry_of(payload.get("id"))
+        described: JsonObject = {**entry.to_json(), "parameters": entry.tool.parameters}
+        if entry.tool.output_schema is not None:
+            described["outputSchema"] = entry.tool.output_schema
+        return described
+
+    async def _call(self, payload: JsonObject, request: HostRequest) -> JsonValue:
+        entry = self._entry_of(payload.get("id"))
+        return await self._execute(entry, payload.get("input"), request)
+
+    async def _call_namespace(self, payload: JsonObject, request: HostRequest) -> JsonValue:
+        name = payload.get("namespace")
+        namespace = self._tools.namespaces.get(name) if isinstance(name, str) else None
+        if namespace is None:
+            shown = str(name)[:_MAX_SHOWN_ID]
+            raise UnknownToolError(f"there is no namespace {shown!r}", tool_id=shown)
+        resolved = namespace.resolve(payload.get("path"), payload.get("args"))
+        entry = self._tools.catalog.by_id(resolved.tool_id)
+        if entry is None:
+            raise UnknownToolError(
+                f"{resolved.tool_id} is not a tool of this run", tool_id=resolved.tool_id
+            )
+        return await self._execute(entry, resolved.input, request)
+
+    async def _execute(self, entry: CatalogEntry, given: object, request: HostRequest) -> JsonValue:
+        self._tools.counters.count_call(entry.id)
+        site = CallSite(
+            call_id=self.call_id_of(request.id),
+            parent_id=self._exec_call_id,
+            abort=request.abort,
+            asking_person=request.asking_person,
+            parent_span=self.span,
+        )
+        return await self._tools.executor.call(entry.tool, given, site=site)
+
+    def _entry_of(self, tool_id: JsonValue) -> CatalogEntry:
+        if not isinstance(tool_id, str):
+            raise HostRequestError("a tool is named by its id, as text", name="TypeError")
+        entry = self._tools.catalog.resolve(tool_id)
+        if entry is None:
+            raise self._unknown(tool_id)
+        return entry
+
+    def _unknown(self, tool_id: str) -> UnknownToolError:
+        shown = tool_id if len(tool_id) <= _MAX_SHOWN_ID else f"{tool_id[:_MAX_SHOWN_ID]}…"
+        nearest: list[str] = []
+        if self._suggestions_left > 0:
+            self._suggestions_left -= 1
+            nearest = self._tools.catalog.nearest(tool_id)
+        hint = f"; nearest: {', '.join(nearest)}" if nearest else ""
+        return UnknownToolError(
+            f"no tool has the id {shown!r}{hint}; find tools with tools.search(query)",
+            tool_id=shown,
+            nearest=nearest,
+        )
+
+
+def _object_in(payload: JsonValue) -> JsonObject:
+    return payload if isinstance(payload, dict) else {}
+
+
+def _for_guest(error: ToolError) -> HostRequestError:
+    return HostRequestError(
+        error.message,
+        name=error.name,
+        code=error.code,
+        data={**error.details, "toolId": error.tool_id},
+    )

@@ -1,0 +1,158 @@
+"""The model-facing `exec` tool: its schema, and what it takes as a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from nacre.code_mode.foreign_code import (
+    fenced_program,
+    has_fences,
+    is_python,
+    is_shell,
+    starts_with_hash_comment,
+)
+from nacre.config.code_mode import LANGUAGES, CodeModeConfig, Language
+from nacre.errors import NacreError
+
+if TYPE_CHECKING:
+    from nacre.json_types import JsonObject
+    from nacre.sandbox.results import Reason
+
+_FENCE_LANGUAGES: Final[Mapping[str, Language]] = {
+    "": "javascript",
+    "javascript": "javascript",
+    "js": "javascript",
+    "mjs": "javascript",
+    "ts": "typescript",
+    "typescript": "typescript",
+}
+_FIELDS: Final = ("code", "command", "language")
+_MAX_SHOWN_CHARACTERS: Final = 60
+_WHAT_EXEC_TAKES: Final = (
+    "exec takes a JavaScript program as `code`: the body of an async function, such as "
+    '`return await tools.call("<id>", {})`'
+)
+
+
+class InvalidInput(NacreError):
+    """Arguments that `exec` or `wait` does not take; the message says what they do take."""
+
+    def __init__(self, message: str, *, reason: Reason) -> None:
+        super().__init__(message)
+        self.message = message
+        self.reason: Reason = reason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExecInput:
+    """A program, and the language that it is to be read as."""
+
+    code: str
+    language: Language
+
+
+def exec_parameters(config: CodeModeConfig) -> JsonObject:
+    """JSON Schema of the input. Flat: some providers refuse `anyOf` and `oneOf`."""
+    return {
+        "type": "object",
+        "properties": {
+            "code": {"type": "string"},
+            "language": {"type": "string", "enum": list(config.languages)},
+        },
+        "required": ["code"],
+    }
+
+
+def exec_input_from(arguments: object, config: CodeModeConfig) -> ExecInput:
+    """The program in the arguments of a call. `command` is another name for `code`.
+
+    One Markdown fence around the program is taken off. Other keys are ignored: models add some out
+    of habit, and none of them would change what runs. Raises InvalidInput.
+    """
+    if not isinstance(arguments, Mapping):
+        raise _refused(f"the input is a {type(arguments).__name__}, not an object")
+    given = cast("Mapping[object, object]", arguments)
+    code = _program_text(given)
+    language = _language(given.get("language"), config)
+    return _judged(code, language, config)
+
+
+def _program_text(given: Mapping[object, object]) -> str:
+    code, command = (_text(given, name) for name in ("code", "command"))
+    if code and command and code != command:
+        raise _refused("`code` and `command` differ; give one of them")
+    program = code or command
+    if program:
+        return program
+    others = [str(key)[:_MAX_SHOWN_CHARACTERS] for key in given if key not in _FIELDS][:5]
+    problem = f"`code` is missing; given: {', '.join(others)}" if others else "`code` is empty"
+    raise _refused(problem)
+
+
+def _text(given: Mapping[object, object], name: str) -> str:
+    value = given.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _refused(f"`{name}` is a {type(value).__name__}, not text")
+    return value if value.strip() else ""
+
+
+def _language(value: object, config: CodeModeConfig) -> Language | None:
+    if value is None:
+        return None
+    if value not in LANGUAGES:
+        shown = repr(value[:_MAX_SHOWN_CHARACTERS]) if isinstance(value, str) else "not text"
+        raise _unsupported(f"`language` is {shown}", config)
+    return _enabled(value, config)
+
+
+def _judged(code: str, language: Language | None, config: CodeModeConfig) -> ExecInput:
+    fenced = fenced_program(code) if "```" in code else None
+    if fenced is not None:
+        if fenced.language not in _FENCE_LANGUAGES:
+            shown = fenced.language[:_MAX_SHOWN_CHARACTERS]
+            raise _refused(f"the code is fenced as {shown!r}")
+        if language is None and _FENCE_LANGUAGES[fenced.language] == "typescript":
+            language = _enabled("typescript", config)
+        code = fenced.code
+        if not code.strip():
+            raise _refused("the Markdown fence is empty")
+    elif has_fences(code):
+        raise _refused("the code is Markdown: send the program alone, or one fenced block")
+    _refuse_other_languages(code)
+    return ExecInput(code=code, language=language or _default_language(config))
+
+
+def _refuse_other_languages(code: str) -> None:
+    if is_shell(code):
+        raise _refused(
+            "this looks like a shell command, and exec is not a shell; "
+            'if this run has a shell tool, tools.search("shell") finds it'
+        )
+    if is_python(code):
+        raise _refused("this looks like Python")
+    if starts_with_hash_comment(code):
+        raise _refused("the first line starts with `#`, which is no comment in JavaScript")
+
+
+def _default_language(config: CodeModeConfig) -> Language:
+    """JavaScript; where it is switched off, TypeScript, in which it can be written as well."""
+    return "javascript" if "javascript" in config.languages else config.languages[0]
+
+
+def _enabled(language: Language, config: CodeModeConfig) -> Language:
+    if language not in config.languages:
+        raise _unsupported(f"{language} is switched off (`tools.codeMode.languages`)", config)
+    return language
+
+
+def _unsupported(problem: str, config: CodeModeConfig) -> InvalidInput:
+    allowed = " or ".join(f'"{language}"' for language in config.languages)
+    return InvalidInput(f"{problem}; exec runs {allowed}", reason="unsupported_language")
+
+
+def _refused(problem: str) -> InvalidInput:
+    return InvalidInput(f"{problem}. {_WHAT_EXEC_TAKES}", reason="invalid_input")

@@ -1,0 +1,130 @@
+"""Which tools the model is shown: all of a run's, or `exec`, `wait` and the direct-only ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from nacre.code_mode.activation import is_code_mode_active
+from nacre.code_mode.description import WAIT_DESCRIPTION, exec_description
+from nacre.code_mode.exec_tool import exec_parameters
+from nacre.code_mode.tool_definitions import DefinitionFormat, definition
+from nacre.code_mode.wait_tool import wait_parameters
+from nacre.errors import CatalogError, CodeModePayloadError
+from nacre.tools.catalog import is_control_tool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nacre.code_mode.namespaces import Namespace
+    from nacre.config.code_mode import CodeModeConfig
+    from nacre.json_types import JsonObject
+    from nacre.tools.catalog import Catalog
+    from nacre.tools.definition import Tool
+
+EXEC_NAME: Final = "exec"
+WAIT_NAME: Final = "wait"
+
+_MAX_SHOWN_NAMES: Final = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSurface:
+    """What a run's tools became: those that the model is shown, and those that programs call."""
+
+    is_code_mode: bool
+    direct_tools: tuple[Tool, ...]
+    """Shown to the model as they are; in code mode only those that no catalog can hold."""
+    cataloged: tuple[Tool, ...]
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The names of a sound payload to the model."""
+        direct = tuple(tool.name for tool in self.direct_tools)
+        return (EXEC_NAME, WAIT_NAME, *direct) if self.is_code_mode else direct
+
+    def definitions(
+        self,
+        format: DefinitionFormat,
+        *,
+        config: CodeModeConfig,
+        catalog: Catalog,
+        namespaces: Sequence[Namespace],
+    ) -> list[JsonObject]:
+        """The payload itself, in the shape of a provider."""
+        direct = [
+            definition(
+                tool.name,
+                tool.description,
+                tool.parameters,
+                format,
+                output_schema=tool.output_schema,
+            )
+            for tool in self.direct_tools
+        ]
+        if not self.is_code_mode:
+            return direct
+        described = exec_description(
+            catalog=catalog,
+            namespaces=namespaces,
+            name_index_bytes=config.name_index_bytes,
+            languages=config.languages,
+        )
+        return [
+            definition(EXEC_NAME, described, exec_parameters(config), format),
+            definition(WAIT_NAME, WAIT_DESCRIPTION, wait_parameters(), format),
+            *direct,
+        ]
+
+
+def visible_tools(
+    tools: Sequence[Tool], *, config: CodeModeConfig, tools_disabled: bool = False
+) -> ModelSurface:
+    """The surface of a run whose tools, after policy, are `tools`.
+
+    Raises CatalogError when a tool that has to be shown beside `exec` and `wait` is named like one.
+    """
+    if not is_code_mode_active(config, tools=tools, tools_disabled=tools_disabled):
+        shown = () if tools_disabled else tuple(tools)
+        return ModelSurface(is_code_mode=False, direct_tools=shown, cataloged=())
+    # Tool Search is another surface over the same catalog; neither model nor programs see it here.
+    usable = [tool for tool in tools if not is_control_tool(tool)]
+    direct = tuple(tool for tool in usable if tool.catalog_mode == "direct-only")
+    _refuse_equal_names(direct)
+    return ModelSurface(
+        is_code_mode=True,
+        direct_tools=direct,
+        cataloged=tuple(tool for tool in usable if tool.catalog_mode != "direct-only"),
+    )
+
+
+def verify_payload(tool_names: Sequence[str], surface: ModelSurface) -> None:
+    """Fail closed: in code mode, what is about to be sent has to be exactly the surface."""
+    if not surface.is_code_mode:
+        return
+    sent, expected = Counter(tool_names), Counter(surface.tool_names)
+    if sent != expected:
+        raise CodeModePayloadError(
+            "code mode is active, but the model request does not hold exactly its tools; "
+            f"too many: {_shown(sent - expected)}; missing: {_shown(expected - sent)}. "
+            "Nothing was sent"
+        )
+
+
+def _refuse_equal_names(direct: Sequence[Tool]) -> None:
+    taken = {EXEC_NAME: "code mode", WAIT_NAME: "code mode"}
+    for tool in direct:
+        if tool.name in taken:
+            raise CatalogError(
+                f"the direct-only tool {tool.id} cannot be shown to the model: its name "
+                f"{tool.name!r} belongs to {taken[tool.name]}"
+            )
+        taken[tool.name] = tool.id
+
+
+def _shown(names: Counter[str]) -> str:
+    listed = list(names.elements())
+    more = len(listed) - _MAX_SHOWN_NAMES
+    shown = ", ".join(listed[:_MAX_SHOWN_NAMES]) or "none"
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,246 @@
+"""One run of an agent: what the model is shown, and what happens when it calls something."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, cast
+
+from nacre.code_mode.bridge import RunTools
+from nacre.code_mode.exec_tool import InvalidInput, exec_input_from
+from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME
+from nacre.code_mode.results import CodeModeResult, DirectResult, Failed
+from nacre.code_mode.run_index import RunIndex
+from nacre.code_mode.suspended_runs import RunRefused
+from nacre.code_mode.wait_tool import wait_input_from
+from nacre.config.code_mode import LANGUAGES
+from nacre.errors import CatalogError, NamespaceError, ToolError
+from nacre.json_types import NotJsonError, decode_json
+from nacre.tools import CallSite, CallSubject
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from nacre.code_mode.cell import CellInfo
+    from nacre.code_mode.model_surface import ModelSurface
+    from nacre.code_mode.run_cells import RunCells
+    from nacre.code_mode.run_namespaces import RunNamespaces
+    from nacre.code_mode.run_telemetry import RunTelemetry
+    from nacre.code_mode.tool_definitions import DefinitionFormat
+    from nacre.config.code_mode import CodeModeConfig, Language
+    from nacre.json_types import JsonObject, JsonValue
+    from nacre.run_context import AbortController, RunContext
+    from nacre.sandbox.results import Reason
+    from nacre.tools import Catalog, Tool, ToolExecutor
+    from nacre.trajectory import TrajectoryRecorder
+
+_CALL_ID_BYTES: Final = 8
+
+
+class CodeModeRun:
+    """A run of an agent. Made by `Runtime.run`; its methods may be called concurrently."""
+
+    def __init__(
+        self,
+        *,
+        surface: ModelSurface,
+        config: CodeModeConfig,
+        catalog: Catalog,
+        executor: ToolExecutor,
+        namespaces: RunNamespaces,
+        cells: RunCells,
+        telemetry: RunTelemetry,
+        trajectory: TrajectoryRecorder,
+        context: RunContext,
+        abort: AbortController,
+    ) -> None:
+        self._surface = surface
+        self._config = config
+        self._executor = executor
+        self._namespaces = namespaces
+        self._cells = cells
+        self._telemetry = telemetry
+        self._abort = abort
+        self._index = RunIndex(catalog)
+        self.catalog = catalog
+        self.context = context
+        self.trajectory = trajectory
+        """Everything that the run did, redacted: see `nacre.trajectory`."""
+
+    # What the model is shown.
+
+    @property
+    def is_code_mode(self) -> bool:
+        """Whether the model sees `exec` and `wait`; if not, it sees the tools themselves."""
+        return self._surface.is_code_mode
+
+    @property
+    def visible_names(self) -> tuple[str, ...]:
+        """The names of all that the model sees."""
+        return self._telemetry.visible_tools
+
+    def definitions(self, format: DefinitionFormat = "openai") -> list[JsonObject]:
+        """What to send to a provider as its tools."""
+        return self._surface.definitions(
+            format,
+            config=self._config,
+            catalog=self.catalog,
+            namespaces=self._namespaces.visible(),
+        )
+
+    # What the model calls.
+
+    async def call(
+        self, name: str, arguments: object = None, *, call_id: str = ""
+    ) -> CodeModeResult | DirectResult:
+        """Do what the model asked for; `arguments` are an object, or the JSON text of one."""
+        try:
+            given = _arguments_from(arguments)
+        except InvalidInput as refusal:
+            return self._failed(refusal.message, refusal.reason)
+        if self.is_code_mode and name == EXEC_NAME:
+            return await self._exec(given, call_id)
+        if self.is_code_mode and name == WAIT_NAME:
+            return await self._wait(given, call_id)
+        for tool in self._surface.direct_tools:
+            if tool.name == name:
+                return await self._call_directly(tool, given, call_id)
+        visible = ", ".join(self.visible_names) or "none"
+        return self._failed(
+            f"there is no tool {name!r} that the model may call; there are: {visible}",
+            "invalid_input",
+        )
+
+    async def exec(
+        self, code: str, *, language: Language | None = None, call_id: str = ""
+    ) -> CodeModeResult:
+        """Run a program in a new cell."""
+        given: JsonObject = {"code": code}
+        if language is not None:
+            given["language"] = language
+        return await self._exec(given, call_id)
+
+    async def wait(self, run_id: str, *, call_id: str = "") -> CodeModeResult:
+        """Continue a suspended cell."""
+        return await self._wait({"runId": run_id}, call_id)
+
+    # Looking after it.
+
+    def cells(self) -> list[CellInfo]:
+        """The cells that run, wait, or left calls behind that still run."""
+        return self._cells.infos()
+
+    async def abort(self, reason: str = "the run was aborted") -> None:
+        """End the run: its cells, wherever they are, and their calls. It takes no more calls."""
+        self._abort.abort(reason)
+        await self._cells.abort(reason)
+
+    async def abort_cell(self, run_id: str, reason: str = "the cell was aborted") -> bool:
+        """End one cell; False if this run has none of that id."""
+        return await self._cells.abort_one(run_id, reason)
+
+    # Control calls.
+
+    async def _exec(self, given: JsonObject, call_id: str) -> CodeModeResult:
+        self._telemetry.exec_count += 1
+        language = given.get("language", LANGUAGES[0])
+        subject = CallSubject(
+            tool_id="code_mode:exec",
+            tool_name=EXEC_NAME,
+            kind="code_mode_exec",
+            input_kind=language if language in LANGUAGES else None,
+        )
+        return await self._controlled(subject, given, call_id, self._start_cell)
+
+    async def _wait(self, given: JsonObject, call_id: str) -> CodeModeResult:
+        self._telemetry.wait_count += 1
+        subject = CallSubject(tool_id="code_mode:wait", tool_name=WAIT_NAME, kind="code_mode_wait")
+        return await self._controlled(subject, given, call_id, self._resume_cell)
+
+    async def _start_cell(self, given: JsonObject, call_id: str) -> CodeModeResult:
+        program = exec_input_from(given, self._config)
+        tools = RunTools(
+            catalog=self.catalog,
+            executor=self._executor,
+            namespaces=await self._namespaces.open(),
+            index=self._index,
+            counters=self._telemetry.counters,
+            config=self._config,
+        )
+        return await self._cells.start(program, tools, call_id=call_id)
+
+    async def _resume_cell(self, given: JsonObject, _call_id: str) -> CodeModeResult:
+        return await self._cells.resume(wait_input_from(given))
+
+    async def _controlled(
+        self,
+        subject: CallSubject,
+        given: JsonObject,
+        call_id: str,
+        perform: Callable[[JsonObject, str], Awaitable[CodeModeResult]],
+    ) -> CodeModeResult:
+        """Hooks, approvals and the record hold for control calls too; a refusal is a result."""
+        if not self._config.enabled:
+            return self._failed("code mode is off (`tools.codeMode.enabled`)", "invalid_input")
+        site = self._site(call_id)
+        results: list[CodeModeResult] = []
+
+        async def recorded(permitted: JsonObject) -> JsonValue:
+            results.append(await self._performed(perform, permitted, site.call_id))
+            return results[0].to_json()
+
+        try:
+            await self._executor.control(subject, given, site=site, perform=recorded)
+        except ToolError as error:
+            return self._failed(
+                error.message, "aborted" if error.code == "aborted" else "call_denied"
+            )
+        return results[0]
+
+    async def _performed(
+        self,
+        perform: Callable[[JsonObject, str], Awaitable[CodeModeResult]],
+        given: JsonObject,
+        call_id: str,
+    ) -> CodeModeResult:
+        try:
+            return await perform(given, call_id)
+        except (InvalidInput, RunRefused) as refusal:
+            return self._failed(refusal.message, refusal.reason)
+        except (CatalogError, NamespaceError) as error:
+            return self._failed(str(error), "internal_error")
+
+    # Tools that the model sees by themselves.
+
+    async def _call_directly(self, tool: Tool, given: JsonObject, call_id: str) -> DirectResult:
+        try:
+            value = await self._executor.call_directly(tool, given, site=self._site(call_id))
+        except ToolError as error:
+            return DirectResult(error=error.message, code=error.code)
+        return DirectResult(value=value)
+
+    def _site(self, call_id: str) -> CallSite:
+        own_id = call_id or f"call_{os.urandom(_CALL_ID_BYTES).hex()}"
+        return CallSite(call_id=own_id, abort=self._abort.signal)
+
+    def _failed(self, message: str, reason: Reason) -> Failed:
+        return Failed(error=message, reason=reason, telemetry=self._telemetry.report())
+
+
+def _arguments_from(arguments: object) -> JsonObject:
+    """Providers give the arguments of a call as an object or as JSON text."""
+    if arguments is None:
+        return {}
+    if isinstance(arguments, str):
+        try:
+            arguments = decode_json(arguments.encode(errors="replace"))
+        except NotJsonError as error:
+            raise InvalidInput(
+                f"the arguments are not JSON: {error}", reason="invalid_input"
+            ) from error
+    if not isinstance(arguments, Mapping):
+        raise InvalidInput(
+            f"the arguments are a {type(arguments).__name__}; they have to be an object",
+            reason="invalid_input",
+        )
+    return dict(cast("Mapping[str, JsonValue]", arguments))

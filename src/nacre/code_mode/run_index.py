@@ -1,0 +1,36 @@
+"""The search index of one run's catalog, built when a program first searches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.to_thread
+
+from nacre.tools import index_of
+
+if TYPE_CHECKING:
+    from nacre.tools import Catalog, CatalogIndex
+
+# Building takes about 0.1 ms per tool: more than these would hold up the event loop.
+_MOST_ON_THE_LOOP: Final = 50
+
+
+class RunIndex:
+    """Built once; runs with equal catalogs share the work."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._index: CatalogIndex | None = None
+        self._building = anyio.Lock()
+
+    async def get(self) -> CatalogIndex:
+        if self._index is None:
+            async with self._building:
+                self._index = self._index or await self._build()
+        return self._index
+
+    async def _build(self) -> CatalogIndex:
+        if self._catalog.size <= _MOST_ON_THE_LOOP:
+            return index_of(self._catalog)
+        return await anyio.to_thread.run_sync(index_of, self._catalog)

@@ -1,0 +1,171 @@
+"""What many runs share: the sandbox's workers, the suspended cells, the registered namespaces."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final, Self
+from weakref import WeakSet
+
+import anyio
+
+from nacre.code_mode.live_cells import LiveCells
+from nacre.code_mode.model_surface import visible_tools
+from nacre.code_mode.namespaces import NamespaceRegistry
+from nacre.code_mode.run import CodeModeRun
+from nacre.code_mode.run_cells import RunCells
+from nacre.code_mode.run_config import ConfigInput, run_config_from
+from nacre.code_mode.run_namespaces import RunNamespaces
+from nacre.code_mode.run_telemetry import RunTelemetry
+from nacre.code_mode.suspended_runs import MAX_SUSPENDED_RUNS, SuspendedRuns
+from nacre.errors import ConfigError, RuntimeUnavailableError
+from nacre.hooks import HookRunner, Hooks
+from nacre.run_context import AbortController, RunContext
+from nacre.sandbox import Sandbox, SandboxOptions
+from nacre.tools import (
+    ApprovalMemory,
+    Approvals,
+    InputValidators,
+    ToolExecutor,
+    build_catalog,
+    effective_tools,
+)
+from nacre.trajectory import TrajectoryRecorder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+    from types import TracebackType
+
+    from nacre.code_mode.cell import CellInfo
+    from nacre.tools import ApprovalQueue, Approver, Tool
+
+_MOST_SUSPENDED: Final = 100_000
+
+
+class Runtime:
+    """Workers and suspended cells for many runs. An async context manager.
+
+    `config` holds settings of code mode, or a whole config document: see `run_config_from`.
+    """
+
+    def __init__(
+        self,
+        config: ConfigInput = None,
+        *,
+        workers: int = 0,
+        cache_directory: Path | None = None,
+        max_suspended_runs: int = MAX_SUSPENDED_RUNS,
+    ) -> None:
+        if type(max_suspended_runs) is not int or not 1 <= max_suspended_runs <= _MOST_SUSPENDED:
+            raise ConfigError(
+                "max_suspended_runs",
+                f"is {max_suspended_runs!r}; allowed: whole numbers from 1 to {_MOST_SUSPENDED}",
+            )
+        self._config = run_config_from(config)
+        options = SandboxOptions(workers=workers, cache_directory=cache_directory)
+        self._sandbox = Sandbox(options)
+        self._suspended = SuspendedRuns(max_suspended_runs)
+        self._live = LiveCells(self._suspended)
+        self._approval_memory = ApprovalMemory()
+        self._validators = InputValidators()
+        self._runs: WeakSet[CodeModeRun] = WeakSet()
+        self._stack = AsyncExitStack()
+        self._is_open = False
+        self.namespaces = NamespaceRegistry()
+        """Where loaders register the namespaces of their plugins."""
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self._sandbox)
+        tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        self._stack.callback(tasks.cancel_scope.cancel)
+        tasks.start_soon(self._suspended.expire)
+        self._is_open = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_open = False
+        with anyio.CancelScope(shield=True):
+            await self.abort(reason="the runtime is closed")
+        await self._stack.aclose()
+
+    def run(
+        self,
+        *,
+        tools: Iterable[Tool],
+        context: RunContext | None = None,
+        hooks: Hooks | Iterable[object] = (),
+        approvals: Approver | ApprovalQueue | None = None,
+        tools_disabled: bool = False,
+    ) -> CodeModeRun:
+        """A run of an agent with these tools, as far as policy allows them.
+
+        Raises CatalogError for tools that cannot be together, and ConfigError.
+        """
+        if not self._is_open:
+            raise RuntimeUnavailableError("the runtime is not open; use it in `async with`")
+        context = context or RunContext()
+        config = self._config.code_mode_for(context)
+        policy = self._config.policy_for(context)
+        allowed = effective_tools(tools, policy)
+        surface = visible_tools(allowed, config=config, tools_disabled=tools_disabled)
+        catalog = build_catalog(surface.cataloged)
+        trajectory = TrajectoryRecorder(context)
+        abort = AbortController()
+        telemetry = RunTelemetry(catalog=catalog, visible_tools=surface.tool_names)
+        run = CodeModeRun(
+            surface=surface,
+            config=config,
+            catalog=catalog,
+            executor=ToolExecutor(
+                context=context,
+                policy=policy,
+                hooks=HookRunner(hooks if isinstance(hooks, Hooks) else Hooks(hooks)),
+                approvals=Approvals(approvals, memory=self._approval_memory),
+                recorder=trajectory,
+                validators=self._validators,
+            ),
+            namespaces=RunNamespaces(
+                self.namespaces,
+                catalog,
+                context=context,
+                config=self._config.to_json(),
+                abort=abort.signal,
+            ),
+            cells=RunCells(
+                sandbox=self._sandbox,
+                suspended=self._suspended,
+                live=self._live,
+                context=context,
+                recorder=trajectory,
+                telemetry=telemetry,
+            ),
+            telemetry=telemetry,
+            trajectory=trajectory,
+            context=context,
+            abort=abort,
+        )
+        self._runs.add(run)
+        return run
+
+    def cells(self) -> list[CellInfo]:
+        """All cells that run, wait, or left calls behind that still run; oldest first."""
+        return self._live.infos(lambda _cell: True)
+
+    async def abort(
+        self, *, session_id: str | None = None, reason: str = "the run was aborted"
+    ) -> None:
+        """End all runs of a session, such as when the session ends; without one, all runs."""
+        for run in list(self._runs):
+            if session_id in (None, run.context.session_id):
+                await run.abort(reason)
+        # Also the cells of runs that nobody holds any more.
+        await self._live.abort(lambda cell: session_id in (None, cell.context.session_id), reason)
+
+    async def abort_cell(self, run_id: str, reason: str = "the cell was aborted") -> bool:
+        """End one cell; False if there is none of that id."""
+        return bool(await self._live.abort(lambda cell: cell.run_id == run_id, reason))

@@ -1,0 +1,158 @@
+"""The suspended cells of a process: so many at once, each for so long, each in its own scope.
+
+    waiting -> resuming -> waiting | gone
+    waiting -> gone            expired, aborted or dropped with its session
+
+A cell that may not be resumed is left as it was: nothing is touched before its scope is checked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nacre.code_mode.cell import CodeModeCell
+    from nacre.ids import RunId
+    from nacre.run_context import RunContext
+    from nacre.sandbox.results import Reason
+
+MAX_SUSPENDED_RUNS: Final = 64
+# One session may not hold them all: others find room whatever it does.
+_SESSION_SHARE: Final = 0.75
+# How many ids of expired runs are remembered, only to say so instead of "unknown".
+_REMEMBERED_EXPIRIES: Final = 1024
+
+UNAVAILABLE: Final = "code mode run is unavailable or expired."
+OTHER_SESSION: Final = "code mode run belongs to a different session."
+OTHER_RUN: Final = "code mode run belongs to a different agent run."
+ALREADY_RESUMING: Final = "code mode run is already being resumed; wait for that `wait` to return."
+TOO_MANY: Final = "too many suspended code mode runs."
+
+
+class RunRefused(Exception):
+    """A run cannot be resumed or suspended; becomes a `failed` result."""
+
+    def __init__(self, message: str, reason: Reason) -> None:
+        super().__init__(message)
+        self.message = message
+        self.reason: Reason = reason
+
+
+class RunScope(NamedTuple):
+    """Who may resume a run: the same agent, session, sender and agent run, and nobody else."""
+
+    session_id: str
+    session_key: str
+    agent_id: str
+    sender: str
+    agent_run_id: str
+
+    @classmethod
+    def of(cls, context: RunContext) -> RunScope:
+        return cls(
+            session_id=context.session_id,
+            session_key=context.session_key,
+            agent_id=context.agent_id,
+            sender=context.sender,
+            agent_run_id=context.run_id,
+        )
+
+
+@dataclass(slots=True)
+class _Suspended:
+    cell: CodeModeCell
+    scope: RunScope
+    expires: float
+    is_resuming: bool = False
+
+
+class SuspendedRuns:
+    """Holds cells between `waiting` and the next `wait`."""
+
+    def __init__(self, most: int = MAX_SUSPENDED_RUNS) -> None:
+        self._most = most
+        self._most_per_session = max(1, int(most * _SESSION_SHARE))
+        self._runs: dict[RunId, _Suspended] = {}
+        self._expired: OrderedDict[str, RunScope] = OrderedDict()
+        self._changed = anyio.Event()
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[CodeModeCell]:
+        return iter([suspended.cell for suspended in self._runs.values()])
+
+    def check_room(self, scope: RunScope) -> None:
+        """Raises RunRefused if no further run of this session can be suspended."""
+        of_session = sum(each.scope.session_id == scope.session_id for each in self._runs.values())
+        if len(self._runs) >= self._most or of_session >= self._most_per_session:
+            raise RunRefused(TOO_MANY, "too_many_suspended_runs")
+
+    def put(self, cell: CodeModeCell, scope: RunScope) -> None:
+        """Keep a waiting cell, new or back from a `wait`; raises RunRefused if it has no room."""
+        if cell.run_id not in self._runs:
+            self.check_room(scope)
+        expires = time.monotonic() + cell.ttl_seconds
+        self._runs[cell.run_id] = _Suspended(cell=cell, scope=scope, expires=expires)
+        self._wake()
+
+    def begin_resume(self, run_id: str, scope: RunScope) -> CodeModeCell:
+        """The waiting cell of this id, now being resumed; raises RunRefused and changes nothing."""
+        suspended = self._runs.get(run_id)  # pyright: ignore[reportArgumentType]
+        known_scope = suspended.scope if suspended else self._expired.get(run_id)
+        if known_scope is None:
+            raise RunRefused(UNAVAILABLE, "run_unavailable")
+        _check_scope(known_scope, scope)
+        # Late by less than the sweep needs is late all the same.
+        if suspended is None or (
+            not suspended.is_resuming and suspended.expires <= time.monotonic()
+        ):
+            raise RunRefused(UNAVAILABLE, "snapshot_expired")
+        if suspended.is_resuming:
+            raise RunRefused(ALREADY_RESUMING, "run_already_resuming")
+        suspended.is_resuming = True
+        return suspended.cell
+
+    def remove(self, run_id: RunId) -> None:
+        """Forget a run that is over."""
+        self._runs.pop(run_id, None)
+
+    async def expire(self) -> None:
+        """Drop what has waited too long, for ever; to be run as a task."""
+        while True:
+            self._changed = anyio.Event()
+            due = min(
+                (each.expires for each in self._runs.values() if not each.is_resuming),
+                default=None,
+            )
+            with anyio.move_on_after(None if due is None else max(due - time.monotonic(), 0)):
+                await self._changed.wait()
+            await self._drop_expired()
+
+    async def _drop_expired(self) -> None:
+        now = time.monotonic()
+        for run_id, suspended in list(self._runs.items()):
+            if suspended.is_resuming or suspended.expires > now:
+                continue
+            self.remove(run_id)
+            self._expired[run_id] = suspended.scope
+            if len(self._expired) > _REMEMBERED_EXPIRIES:
+                self._expired.popitem(last=False)
+            await suspended.cell.expire()
+
+    def _wake(self) -> None:
+        self._changed.set()
+
+
+def _check_scope(owner: RunScope, caller: RunScope) -> None:
+    if owner == caller:
+        return
+    is_same_session = owner._replace(agent_run_id="") == caller._replace(agent_run_id="")
+    raise RunRefused(OTHER_RUN if is_same_session else OTHER_SESSION, "run_scope_mismatch")

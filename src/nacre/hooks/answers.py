@@ -1,0 +1,168 @@
+"""Reads what hooks return; whatever is not an answer is an error, so that it fails closed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from nacre.errors import HookError
+from nacre.hooks.events import AskApproval, Block, ChangeInput, ChangeResult
+from nacre.json_types import NotJsonError, decode_json, encode_json
+
+if TYPE_CHECKING:
+    from nacre.json_types import JsonObject, JsonValue
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BeforeAnswer:
+    """What one `before_tool_call` hook wants; None for each thing that it does not want."""
+
+    input: JsonObject | None = None
+    block: str | None = None
+    approval: str | None = None
+
+
+_NOTHING: Final = BeforeAnswer()
+_BEFORE_KEYS: Final = (
+    "input",
+    "params",
+    "block",
+    "reason",
+    "blockReason",
+    "approval",
+    "requireApproval",
+)
+_NO_REASON: Final = "no reason given"
+_MAX_SHOWN_CHARACTERS: Final = 60
+
+
+def before_answer_from(returned: object) -> BeforeAnswer:
+    """Read what a `before_tool_call` hook returned; raises HookError for what none may return."""
+    match returned:
+        case None:
+            return _NOTHING
+        case Block(reason=reason):
+            return BeforeAnswer(block=_text(reason, "the reason of Block") or _NO_REASON)
+        case ChangeInput(input=changed):
+            return BeforeAnswer(input=_json_object(changed, "the input of ChangeInput"))
+        case AskApproval(reason=reason):
+            return BeforeAnswer(approval=_text(reason, "the reason of AskApproval"))
+        case Mapping():
+            return _before_answer_from_mapping(cast("Mapping[object, object]", returned))
+        case _:
+            raise HookError(
+                f"it returned {_shown(returned)}; allowed: None, ChangeInput, Block, AskApproval, "
+                f"or a mapping with {', '.join(_BEFORE_KEYS)}"
+            )
+
+
+def changed_result_from(returned: object) -> ChangeResult | None:
+    """Read what an `after_tool_call` hook returned; raises HookError for what none may return."""
+    match returned:
+        case None:
+            return None
+        case ChangeResult(result=result):
+            return ChangeResult(_json(result, "the result of ChangeResult"))
+        case Mapping():
+            members = cast("Mapping[object, object]", returned)
+            _refuse_unknown_keys(members, ("result",))
+            return ChangeResult(_json(members["result"], "`result`")) if members else None
+        case _:
+            raise HookError(
+                f"it returned {_shown(returned)}; "
+                'allowed: None, ChangeResult, or {"result": ...} to change the result'
+            )
+
+
+def _before_answer_from_mapping(members: Mapping[object, object]) -> BeforeAnswer:
+    _refuse_unknown_keys(members, _BEFORE_KEYS)
+    return BeforeAnswer(
+        input=_input_in(members), block=_block_in(members), approval=_approval_in(members)
+    )
+
+
+def _input_in(members: Mapping[object, object]) -> JsonObject | None:
+    found = [
+        _json_object(members[key], f"`{key}`")
+        for key in ("input", "params")
+        if members.get(key) is not None
+    ]
+    # As JSON, since 1 and true are equal to Python.
+    if len(found) == 2 and encode_json(found[0]) != encode_json(found[1]):
+        raise HookError("it returned `input` and `params` that differ; return one of them")
+    return found[0] if found else None
+
+
+def _block_in(members: Mapping[object, object]) -> str | None:
+    is_blocked = members.get("block", False)
+    if not isinstance(is_blocked, bool):
+        raise HookError(f"it returned `block` as {_shown(is_blocked)}; allowed: true and false")
+    reasons = [
+        _text(members[key], f"`{key}`")
+        for key in ("reason", "blockReason")
+        if members.get(key) is not None
+    ]
+    if reasons and "block" not in members:
+        # Perhaps a forgotten `block`; to let the call pass could be the opposite of what was meant.
+        raise HookError("it returned a reason without `block`")
+    return (next(filter(None, reasons), _NO_REASON)) if is_blocked else None
+
+
+def _approval_in(members: Mapping[object, object]) -> str | None:
+    asked: list[str] = []
+    if members.get("approval") is not None:
+        asked.append(_text(members["approval"], "`approval`"))
+    required = members.get("requireApproval")
+    if isinstance(required, Mapping):
+        asked.append(_approval_reason_in(cast("Mapping[object, object]", required)))
+    elif required is True:
+        asked.append("")
+    elif required is not None and required is not False:
+        raise HookError(
+            f"it returned `requireApproval` as {_shown(required)}; allowed: true, false and "
+            "an object with `reason`, `description` or `title`"
+        )
+    return next(filter(None, asked), "") if asked else None
+
+
+def _approval_reason_in(details: Mapping[object, object]) -> str:
+    # Other members are how a dialog looks elsewhere; none of them can make the answer a yes.
+    for key in ("reason", "description", "title"):
+        if details.get(key) is not None:
+            return _text(details[key], f"`requireApproval.{key}`")
+    return ""
+
+
+def _refuse_unknown_keys(members: Mapping[object, object], known: tuple[str, ...]) -> None:
+    for key in members:
+        if key not in known:
+            raise HookError(
+                f"it returned a mapping with the unknown key {_shown(key)}; "
+                f"known: {', '.join(known)}"
+            )
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise HookError(f"it returned {what} as {_shown(value)}, which is not text")
+    return value
+
+
+def _json_object(value: object, what: str) -> JsonObject:
+    if not isinstance(value, Mapping):
+        raise HookError(f"it returned {what} as {_shown(value)}, which is not an object")
+    return cast("JsonObject", _json(dict(cast("Mapping[object, object]", value)), what))
+
+
+def _json(value: object, what: str) -> JsonValue:
+    # A copy: what the hook does to its own afterwards must not reach a call that was approved.
+    try:
+        return decode_json(encode_json(value))
+    except NotJsonError as error:
+        raise HookError(f"it returned {what}, which is not JSON: {error}") from error
+
+
+def _shown(value: object) -> str:
+    text = repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"

@@ -1,0 +1,151 @@
+"""Who wants to be asked at which point, in which order, and on whose behalf."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar, cast
+
+from nacre.errors import HookError
+from nacre.hooks.events import HOOK_EVENTS, HookEvent
+
+HookFunction: TypeAlias = Callable[..., object]
+"""Takes the event; returns an answer, or an awaitable of one."""
+
+_EventAndFunction: TypeAlias = tuple[HookEvent, object]
+_Function = TypeVar("_Function", bound=HookFunction)
+
+_MARK: Final = "nacre_hook_event"
+_ALLOWED: Final = (
+    "allowed: an object with a method named "
+    f"{' or '.join(HOOK_EVENTS)}, a function of that name or marked with @hook(...), "
+    'a pair ("before_tool_call", function), a mapping {"before_tool_call": function}'
+)
+
+
+def hook(event: HookEvent) -> Callable[[_Function], _Function]:
+    """Mark a function of any name as a hook for an event."""
+    known = _event_from(event)
+
+    def mark(function: _Function) -> _Function:
+        setattr(function, _MARK, known)
+        return function
+
+    return mark
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegisteredHook:
+    """One function for one event."""
+
+    event: HookEvent
+    function: HookFunction
+    owner: str
+    """The plugin that brought it; empty for one of the application's own."""
+    priority: int
+    is_async: bool
+
+    @property
+    def name(self) -> str:
+        """For messages: the function, and its owner if it has one."""
+        function: object = getattr(self.function, "__qualname__", type(self.function).__qualname__)
+        return f"{function} of {self.owner}" if self.owner else str(function)
+
+
+class Hooks:
+    """Registered hooks, highest priority first, then in the order they were added.
+
+    A function may be async or not. One that is not runs in a worker thread, so that it may block;
+    two calls at the same time may then run it in two threads.
+    """
+
+    def __init__(self, hooks: Iterable[object] = ()) -> None:
+        self._by_event: dict[HookEvent, tuple[RegisteredHook, ...]] = dict.fromkeys(HOOK_EVENTS, ())
+        for item in hooks:
+            self.add(item)
+
+    def add(
+        self,
+        hook: object,
+        *,
+        event: HookEvent | None = None,
+        owner: str = "",
+        priority: int = 0,
+    ) -> None:
+        """Register whatever counts as a hook, all of it or nothing; raises HookError."""
+        functions: Sequence[_EventAndFunction] = (
+            _functions_of(hook) if event is None else [(_event_from(event), hook)]
+        )
+        registered = [
+            _registered(found, function, owner=owner, priority=priority)
+            for found, function in functions
+        ]
+        for item in registered:
+            # Sorting keeps the order of equal priorities.
+            self._by_event[item.event] = tuple(
+                sorted((*self._by_event[item.event], item), key=lambda one: -one.priority)
+            )
+
+    def remove_owner(self, owner: str) -> None:
+        """Forget every hook of a plugin; calls that are already asking them finish asking."""
+        for event, hooks in self._by_event.items():
+            self._by_event[event] = tuple(item for item in hooks if item.owner != owner)
+
+    def for_event(self, event: HookEvent) -> tuple[RegisteredHook, ...]:
+        return self._by_event[event]
+
+
+def _registered(event: HookEvent, function: object, *, owner: str, priority: int) -> RegisteredHook:
+    if not callable(function) or isinstance(function, type):
+        kind = "class" if isinstance(function, type) else type(function).__name__
+        raise HookError(f"the hook for {event} is a {kind}; it has to be a function")
+    return RegisteredHook(
+        event=event,
+        function=function,
+        owner=owner,
+        priority=priority,
+        is_async=_is_async(function),
+    )
+
+
+def _functions_of(hook: object) -> Sequence[_EventAndFunction]:
+    found: Sequence[_EventAndFunction] = ()
+    if isinstance(hook, Mapping):
+        members = cast("Mapping[object, object]", hook)
+        found = [(_event_from(event), function) for event, function in members.items()]
+    elif isinstance(hook, tuple):
+        pair = cast("tuple[object, ...]", hook)
+        found = ((_event_from(pair[0]), pair[1]),) if len(pair) == 2 else ()
+    elif isinstance(hook, type):
+        raise HookError(f"{hook.__qualname__} is a class; pass an object of it; {_ALLOWED}")
+    else:
+        found = _functions_of_object(hook)
+    if not found:
+        raise HookError(f"{_described(cast('object', hook))} is not a hook; {_ALLOWED}")
+    return found
+
+
+def _functions_of_object(hook: object) -> Sequence[_EventAndFunction]:
+    named: object = getattr(hook, _MARK, None) or getattr(hook, "__name__", None)
+    if callable(hook) and named in HOOK_EVENTS:
+        return ((_event_from(named), hook),)
+    return [(event, getattr(hook, event)) for event in HOOK_EVENTS if hasattr(hook, event)]
+
+
+def _event_from(event: object) -> HookEvent:
+    for known in HOOK_EVENTS:
+        if event == known:
+            return known
+    raise HookError(f"there is no event {event!r} for hooks; known: {', '.join(HOOK_EVENTS)}")
+
+
+def _is_async(function: HookFunction) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 (not whether, but what it is)
+    )
+
+
+def _described(hook: object) -> str:
+    name: object = getattr(hook, "__qualname__", None)
+    return f"the function {name}" if name and callable(hook) else f"a {type(hook).__qualname__}"

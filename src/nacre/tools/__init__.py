@@ -1,0 +1,50 @@
+"""Tools and the one path that executes them; knows nothing of sandboxes, models and agents."""
+
+from nacre.tools.approvals import (
+    AllowAlways,
+    AllowEdited,
+    AllowOnce,
+    ApprovalAnswer,
+    ApprovalMemory,
+    ApprovalQueue,
+    ApprovalRequest,
+    Approvals,
+    Approver,
+    Deny,
+)
+from nacre.tools.catalog import Catalog, CatalogEntry, build_catalog
+from nacre.tools.catalog_search import CatalogIndex, index_of
+from nacre.tools.definition import Tool, ToolCall
+from nacre.tools.executor import CallSite, CallSubject, ToolExecutor
+from nacre.tools.from_function import tool
+from nacre.tools.input_validation import InputValidators
+from nacre.tools.policy import ToolPolicy, effective_tools
+from nacre.tools.tool_result import ToolResult
+
+__all__ = [
+    "AllowAlways",
+    "AllowEdited",
+    "AllowOnce",
+    "ApprovalAnswer",
+    "ApprovalMemory",
+    "ApprovalQueue",
+    "ApprovalRequest",
+    "Approvals",
+    "Approver",
+    "CallSite",
+    "CallSubject",
+    "Catalog",
+    "CatalogEntry",
+    "CatalogIndex",
+    "Deny",
+    "InputValidators",
+    "Tool",
+    "ToolCall",
+    "ToolExecutor",
+    "ToolPolicy",
+    "ToolResult",
+    "build_catalog",
+    "effective_tools",
+    "index_of",
+    "tool",
+]

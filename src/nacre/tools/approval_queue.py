@@ -1,0 +1,114 @@
+"""Open questions for whoever answers them later: a web page, a chat, a terminal."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+import anyio
+
+from nacre.errors import ApprovalError
+from nacre.tools.approval_requests import decided_from
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from nacre.tools.approval_requests import ApprovalAnswer, ApprovalRequest, Decided
+
+_MAX_CLOSED_REMEMBERED: Final = 1024
+_MAX_SHOWN_ID: Final = 80
+
+_Ending = Literal["was answered already", "has expired, or its call was given up"]
+
+
+@dataclass(kw_only=True, slots=True)
+class OpenQuestion:
+    """A request that waits in a queue, and its answer once there is one."""
+
+    request: ApprovalRequest
+    number: int
+    decided: Decided | None = None
+    is_answered: anyio.Event = field(default_factory=anyio.Event)
+
+
+class ApprovalQueue:
+    """Shows every open question at once; each is answered by its id, once.
+
+    `async for request in queue` gives each question as it comes, those open already first. Every
+    such loop sees all of them, and none ends by itself.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, OpenQuestion] = {}
+        self._closed: OrderedDict[str, _Ending] = OrderedDict()
+        self._asked_count = 0
+        self._change = anyio.Event()
+
+    @property
+    def pending(self) -> tuple[ApprovalRequest, ...]:
+        """The open questions, oldest first."""
+        return tuple(question.request for question in self._open.values())
+
+    async def changed(self) -> None:
+        """Return when a question has been opened, answered or closed after this call."""
+        await self._change.wait()
+
+    def answer(self, request_id: str, answer: ApprovalAnswer) -> None:
+        """Answer an open question; raises ApprovalError when it is not open, or that no answer."""
+        question = self._open.get(request_id)
+        if question is None:
+            ending = self._closed.get(request_id, "was never asked, or is long closed")
+            raise ApprovalError(f"the approval {request_id[:_MAX_SHOWN_ID]!r} {ending}")
+        question.decided = decided_from(answer)
+        self._close(question, "was answered already")
+        question.is_answered.set()
+
+    @contextmanager
+    def asking(self, request: ApprovalRequest) -> Generator[OpenQuestion]:
+        """Keep a question open meanwhile; for `Approvals`."""
+        self._asked_count += 1
+        question = OpenQuestion(request=request, number=self._asked_count)
+        self._open[request.id] = question
+        self._tell_change()
+        try:
+            yield question
+        finally:
+            if question.decided is None:
+                self._close(question, "has expired, or its call was given up")
+
+    def __aiter__(self) -> _Questions:
+        return _Questions(self)
+
+    def first_after(self, number: int) -> OpenQuestion | None:
+        """The oldest open question that was asked after so many others."""
+        return next((it for it in self._open.values() if it.number > number), None)
+
+    def _close(self, question: OpenQuestion, ending: _Ending) -> None:
+        del self._open[question.request.id]
+        self._closed[question.request.id] = ending
+        if len(self._closed) > _MAX_CLOSED_REMEMBERED:
+            self._closed.popitem(last=False)
+        self._tell_change()
+
+    def _tell_change(self) -> None:
+        change, self._change = self._change, anyio.Event()
+        change.set()
+
+
+class _Questions:
+    """One reader of a queue: knows how far it has read."""
+
+    def __init__(self, queue: ApprovalQueue) -> None:
+        self._queue = queue
+        self._number = 0
+
+    def __aiter__(self) -> _Questions:
+        return self
+
+    async def __anext__(self) -> ApprovalRequest:
+        while (question := self._queue.first_after(self._number)) is None:
+            await self._queue.changed()
+        self._number = question.number
+        return question.request

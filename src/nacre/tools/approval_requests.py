@@ -1,0 +1,93 @@
+"""What a person is asked about a tool call, and what may be answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+from nacre.errors import ApprovalError
+from nacre.json_types import NotJsonError, decode_json, encode_json
+
+if TYPE_CHECKING:
+    from nacre.json_types import JsonObject
+    from nacre.run_context import RunContext
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApprovalRequest:
+    """A call that waits for a yes or a no. `input` is a copy: changing it changes no call."""
+
+    id: str
+    tool_id: str
+    tool_name: str
+    input: JsonObject
+    reason: str
+    """Why somebody has to agree."""
+    context: RunContext
+    call_id: str
+    parent_id: str
+    """The call of `exec` that the call is nested in; empty for a direct call."""
+    created: float
+    """When it was asked, and until when an answer counts: seconds since the epoch."""
+    expires: float
+
+
+@dataclass(frozen=True, slots=True)
+class AllowOnce:
+    """Make the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllowAlways:
+    """Make the call, and do not ask again for this tool with just this input in this session."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllowEdited:
+    """Make the call with this input instead; it has to fit the tool's schema as well."""
+
+    input: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """Do not make the call; the program is told why."""
+
+    reason: str = ""
+
+
+Decided: TypeAlias = AllowOnce | AllowAlways | AllowEdited | Deny
+ApprovalAnswer: TypeAlias = Literal["allow-once", "allow-always", "deny"] | Decided
+"""An answer as a word or as an object."""
+
+
+def decided_from(answer: object) -> Decided:
+    """The answer as an object of its own; raises ApprovalError for what is no answer."""
+    match answer:
+        case "allow-once":
+            return AllowOnce()
+        case "allow-always":
+            return AllowAlways()
+        case "deny":
+            return Deny()
+        case AllowEdited():
+            return AllowEdited(_own_copy(answer.input))
+        case AllowOnce() | AllowAlways():
+            return answer
+        case Deny() if isinstance(cast("object", answer.reason), str):
+            return answer
+        case _:
+            raise ApprovalError(
+                f"the answer is of type {type(answer).__name__}, or a word that is not known; "
+                'allowed: "allow-once", "allow-always", "deny", AllowOnce, AllowAlways, '
+                "AllowEdited(input), Deny(reason)"
+            )
+
+
+def _own_copy(edited: object) -> JsonObject:
+    if not isinstance(edited, dict):
+        raise ApprovalError(f"the edited input is a {type(edited).__name__}; it has to be a dict")
+    try:
+        return cast("JsonObject", decode_json(encode_json(cast("object", edited))))
+    except NotJsonError as error:
+        raise ApprovalError(f"the edited input is not JSON: {error}") from error

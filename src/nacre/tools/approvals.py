@@ -1,0 +1,230 @@
+"""Ask for, remember and expire approvals. Whatever goes wrong, the call is not made."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, Protocol, assert_never, cast
+
+import anyio
+
+from nacre.json_types import decode_json, encode_json
+from nacre.tools.approval_memory import ApprovalMemory
+from nacre.tools.approval_queue import ApprovalQueue
+from nacre.tools.approval_requests import (
+    AllowAlways,
+    AllowEdited,
+    AllowOnce,
+    ApprovalAnswer,
+    ApprovalRequest,
+    Decided,
+    Deny,
+    decided_from,
+)
+
+if TYPE_CHECKING:
+    from nacre.json_types import JsonObject
+    from nacre.run_context import RunContext
+
+__all__ = [
+    "AllowAlways",
+    "AllowEdited",
+    "AllowOnce",
+    "ApprovalAnswer",
+    "ApprovalMemory",
+    "ApprovalQueue",
+    "ApprovalRequest",
+    "Approvals",
+    "Approver",
+    "Deny",
+    "Granted",
+    "Refused",
+]
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_TTL_SECONDS: Final = 3600.0
+
+
+class Approver(Protocol):
+    """Asks a person. Called with one request at a time; cancelled when it expires."""
+
+    async def __call__(self, request: ApprovalRequest, /) -> ApprovalAnswer: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Granted:
+    """The call may be made, with this input: what was asked about, or what a person made of it."""
+
+    input: JsonObject
+    is_edited: bool = False
+    is_remembered: bool = False
+    """Whether nobody was asked, because somebody had said "always"."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refused:
+    """The call may not be made."""
+
+    code: Literal["approval_denied", "approval_expired"]
+    reason: str
+
+
+class Approvals:
+    """Asks an approver, or puts questions into a queue, or refuses where nobody is to be asked."""
+
+    def __init__(
+        self,
+        approver: Approver | ApprovalQueue | None = None,
+        *,
+        ttl_seconds: float = DEFAULT_TTL_SECONDS,
+        memory: ApprovalMemory | None = None,
+    ) -> None:
+        self._approver = approver
+        self._ttl_seconds = ttl_seconds
+        self._memory = ApprovalMemory() if memory is None else memory
+        # Who is asked in person is asked one question at a time, in the order of the calls.
+        self._turn = anyio.Lock()
+
+    async def ask(
+        self,
+        *,
+        tool_id: str,
+        tool_name: str,
+        input: JsonObject,
+        reason: str,
+        context: RunContext,
+        call_id: str,
+        parent_id: str = "",
+    ) -> Granted | Refused:
+        """Whether the call may be made. Time runs from when the question is put to somebody.
+
+        Never waits for what is remembered, nor where nobody is there.
+        """
+        question = _Question(
+            tool_id=tool_id,
+            tool_name=tool_name,
+            # What is agreed to is what is called, whoever holds the dict meanwhile.
+            input_json=encode_json(input),
+            reason=reason,
+            context=context,
+            call_id=call_id,
+            parent_id=parent_id,
+        )
+        if self._remembers(question):
+            return Granted(input=question.input(), is_remembered=True)
+        match self._approver:
+            case None:
+                return _nobody(question)
+            case ApprovalQueue() as queue:
+                return self._outcome(question, await self._ask_queue(queue, question))
+            case approver:
+                return await self._ask_in_turn(approver, question)
+
+    async def _ask_in_turn(self, approver: Approver, question: _Question) -> Granted | Refused:
+        async with self._turn:
+            # The answer to the question before may have been "always".
+            if self._remembers(question):
+                return Granted(input=question.input(), is_remembered=True)
+            decided: Decided | None = None
+            with anyio.move_on_after(self._ttl_seconds):
+                decided = await _decided_by(approver, question.request(self._ttl_seconds))
+            return self._outcome(question, decided)
+
+    async def _ask_queue(self, queue: ApprovalQueue, question: _Question) -> Decided | None:
+        with queue.asking(question.request(self._ttl_seconds)) as asked:
+            with anyio.move_on_after(self._ttl_seconds):
+                await asked.is_answered.wait()
+            # An answer that was taken counts, also where the time ran out in the same moment.
+            return asked.decided
+
+    def _outcome(self, question: _Question, decided: Decided | None) -> Granted | Refused:
+        match decided:
+            case None:
+                return _expired(self._ttl_seconds)
+            case AllowOnce():
+                return Granted(input=question.input())
+            case AllowAlways():
+                self._memory.remember(
+                    tool_id=question.tool_id, input=question.input(), context=question.context
+                )
+                return Granted(input=question.input())
+            case AllowEdited():
+                return Granted(input=decided.input, is_edited=True)
+            case Deny():
+                return _denied(decided.reason)
+            case _:
+                assert_never(decided)
+
+    def _remembers(self, question: _Question) -> bool:
+        return self._memory.holds(
+            tool_id=question.tool_id, input=question.input(), context=question.context
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Question:
+    """A request before anybody is asked, so before its time runs."""
+
+    tool_id: str
+    tool_name: str
+    input_json: bytes
+    reason: str
+    context: RunContext
+    call_id: str
+    parent_id: str
+
+    def input(self) -> JsonObject:
+        """A copy for each who gets it."""
+        return cast("JsonObject", decode_json(self.input_json))
+
+    def request(self, ttl_seconds: float) -> ApprovalRequest:
+        now = time.time()
+        return ApprovalRequest(
+            id=f"approval_{os.urandom(8).hex()}",
+            tool_id=self.tool_id,
+            tool_name=self.tool_name,
+            input=self.input(),
+            reason=self.reason,
+            context=self.context,
+            call_id=self.call_id,
+            parent_id=self.parent_id,
+            created=now,
+            expires=now + ttl_seconds,
+        )
+
+
+async def _decided_by(approver: Approver, request: ApprovalRequest) -> Decided:
+    """What the approver says; a failure of it is a no."""
+    try:
+        return decided_from(await approver(request))
+    except anyio.get_cancelled_exc_class():
+        if anyio.get_current_task().has_pending_cancellation():
+            raise
+        # Not ours: the approver awaited something that somebody else cancelled.
+        logger.warning("the approver of %s was cancelled from elsewhere", request.tool_id)
+    except Exception:
+        logger.exception("the approver failed at a call of %s", request.tool_id)
+    return Deny("the approver failed")
+
+
+def _nobody(question: _Question) -> Refused:
+    return Refused(
+        code="approval_denied",
+        reason=f"{question.tool_id} needs an approval and nobody is there to approve; "
+        "the call was not made",
+    )
+
+
+def _denied(reason: str) -> Refused:
+    because = f": {reason}" if reason else ""
+    return Refused(code="approval_denied", reason=f"the approval was denied{because}")
+
+
+def _expired(ttl_seconds: float) -> Refused:
+    return Refused(
+        code="approval_expired",
+        reason=f"nobody answered within {ttl_seconds:g} seconds; the call was not made",
+    )

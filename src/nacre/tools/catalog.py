@@ -1,0 +1,259 @@
+"""The tools of one run as compact entries: their order, their ids and names, and a fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, assert_never
+
+from nacre.errors import CatalogError
+from nacre.json_types import encode_json
+from nacre.tools.catalog_search import GUEST_SOURCES, cached_index, index_of
+from nacre.tools.definition import CORE_OWNER, SOURCES, Tool, ToolSource
+from nacre.tools.nearest_names import NearestNames
+from nacre.tools.safe_names import convenience_names
+from nacre.tools.schema_digests import schema_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nacre.json_types import JsonObject
+
+CONTROL_NAMES: Final = frozenset(
+    {"exec", "wait", "tool_search_code", "tool_search", "tool_describe", "tool_call"}
+)
+"""The tools that reach the catalog; in it they would let a program call itself."""
+SHELL_NAME: Final = "exec"
+"""The shell tool shares its name with the control tool, and is a tool like any other."""
+
+_ID_STARTS: Final = tuple(f"{source}:" for source in SOURCES)
+_MAX_NEAREST_CHARACTERS: Final = 200
+# An index of so many entries is built in some milliseconds; a larger one is used if it is there.
+_MAX_ENTRIES_INDEXED_AT_ONCE: Final = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CatalogEntry:
+    """A tool as search and `ALL_TOOLS` show it: without its schema."""
+
+    id: str
+    name: str
+    label: str | None
+    description: str
+    source: ToolSource
+    source_name: str | None
+    """The plugin, MCP server or application that provides it; None for a core tool."""
+    tool: Tool
+
+    def to_json(self) -> JsonObject:
+        shown: JsonObject = {"id": self.id, "name": self.name}
+        if self.label is not None:
+            shown["label"] = self.label
+        shown["description"] = self.description
+        shown["source"] = self.source
+        if self.source_name is not None:
+            shown["sourceName"] = self.source_name
+        return shown
+
+
+class Catalog:
+    """The entries of one run, in order. Made by `build_catalog`; never changes."""
+
+    def __init__(self, entries: tuple[CatalogEntry, ...]) -> None:
+        self.entries = entries
+        self._by_id = {entry.id: entry for entry in entries}
+
+    @property
+    def size(self) -> int:
+        return len(self.entries)
+
+    @cached_property
+    def guest_entries(self) -> tuple[CatalogEntry, ...]:
+        """What a program sees of it; MCP tools have a place of their own."""
+        return self.entries_from(GUEST_SOURCES)
+
+    def entries_from(self, sources: Iterable[ToolSource]) -> tuple[CatalogEntry, ...]:
+        wanted = frozenset(sources)
+        return tuple(entry for entry in self.entries if entry.source in wanted)
+
+    @cached_property
+    def source_counts(self) -> dict[ToolSource, int]:
+        counts = Counter(entry.source for entry in self.entries)
+        return {source: counts[source] for source in SOURCES}
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The ids by the names that a program may use: `tools.<name>(input)`."""
+        return convenience_names(entry.tool for entry in self.guest_entries)
+
+    @cached_property
+    def index_json(self) -> bytes:
+        """The JSON of `ALL_TOOLS`."""
+        return encode_json([entry.to_json() for entry in self.guest_entries])
+
+    @cached_property
+    def names_json(self) -> bytes:
+        return encode_json(self.names)
+
+    @cached_property
+    def digest(self) -> str:
+        """Equal where programs see equal catalogs."""
+        return hashlib.sha256(self.index_json).hexdigest()
+
+    @cached_property
+    def search_digest(self) -> str:
+        """Equal where every search has equal results: schemas and MCP tools count as well."""
+        digest = hashlib.sha256(self.index_json)
+        digest.update(encode_json([entry.to_json() for entry in self.entries_from(("mcp",))]))
+        for entry in self.entries:
+            digest.update(schema_digest(entry.tool))
+        return digest.hexdigest()
+
+    def by_id(self, tool_id: str) -> CatalogEntry | None:
+        return self._by_id.get(tool_id)
+
+    def resolve(self, id_or_name: str) -> CatalogEntry | None:
+        """The tool that a program means: by its id, its name, or its convenience name.
+
+        A name that two tools have means neither.
+        """
+        entry = self._by_id.get(id_or_name)
+        # Somebody's tool may be named like an id that this run may not use; it is not meant.
+        if entry is None and not id_or_name.startswith(_ID_STARTS):
+            entry = self._by_exact_name(id_or_name)
+        return entry if entry is not None and entry.source in GUEST_SOURCES else None
+
+    def _by_exact_name(self, name: str) -> CatalogEntry | None:
+        same_name = self._guest_entries_by_name.get(name, ())
+        if same_name:
+            return same_name[0] if len(same_name) == 1 else None
+        return self._by_id.get(self.names.get(name, ""))
+
+    def nearest(self, text: str, limit: int = 3) -> list[str]:
+        """Ids that a wrong id or name may have meant, likeliest first; none where none is near."""
+        owner, name = _owner_and_name(text[:_MAX_NEAREST_CHARACTERS])
+        ids: list[str] = []
+        for near in self._nearest_names.nearest(name, limit):
+            same_name = self._guest_entries_by_name[near]
+            ids += [entry.id for entry in sorted(same_name, key=lambda it: it.tool.owner != owner)]
+        if len(ids) < limit:
+            ids += [entry.id for entry in self._quick_search(name, limit)]
+        return list(dict.fromkeys(ids))[:limit]
+
+    def _quick_search(self, query: str, limit: int) -> list[CatalogEntry]:
+        is_small = len(self.guest_entries) <= _MAX_ENTRIES_INDEXED_AT_ONCE
+        index = index_of(self) if is_small else cached_index(self)
+        return [] if index is None else index.search(query, limit)
+
+    @cached_property
+    def _guest_entries_by_name(self) -> dict[str, list[CatalogEntry]]:
+        by_name: dict[str, list[CatalogEntry]] = {}
+        for entry in self.guest_entries:
+            by_name.setdefault(entry.name, []).append(entry)
+        return by_name
+
+    @cached_property
+    def _nearest_names(self) -> NearestNames:
+        return NearestNames(self._guest_entries_by_name)
+
+
+def build_catalog(tools: Iterable[Tool]) -> Catalog:
+    """The tools that a program can reach, in the order of the contract; equal for equal sets.
+
+    Raises CatalogError when two tools have the same id, or one has an id that is not text.
+    """
+    cataloged = [tool for tool in tools if not _is_left_out(tool)]
+    cataloged.sort(key=lambda tool: (_group_of(tool), tool.owner, tool.name))
+    entries = tuple(_entry_of(tool) for tool in cataloged)
+    _refuse_clashes(entries)
+    return Catalog(entries)
+
+
+def is_control_tool(tool: Tool) -> bool:
+    """Whether it is one of ours that reach the catalog; a plugin's own `wait` is not."""
+    return tool.name in CONTROL_NAMES - {SHELL_NAME} and _is_core(tool)
+
+
+def _is_left_out(tool: Tool) -> bool:
+    return tool.catalog_mode == "direct-only" or is_control_tool(tool)
+
+
+def _is_core(tool: Tool) -> bool:
+    return tool.source == "openclaw" and tool.owner == CORE_OWNER
+
+
+def _group_of(tool: Tool) -> int:
+    """Core, bundled plugins, external plugins, MCP, client: the order of the contract."""
+    match tool.source:
+        case "openclaw":
+            return 0 if tool.owner == CORE_OWNER else 1 if tool.is_bundled else 2
+        case "mcp":
+            return 3
+        case "client":
+            return 4
+        case _:
+            assert_never(tool.source)
+
+
+def _entry_of(tool: Tool) -> CatalogEntry:
+    return CatalogEntry(
+        id=tool.id,
+        name=tool.name,
+        label=tool.label,
+        description=tool.description,
+        source=tool.source,
+        source_name=None if _is_core(tool) else tool.owner,
+        tool=tool,
+    )
+
+
+def _refuse_clashes(entries: tuple[CatalogEntry, ...]) -> None:
+    # One plugin may be bundled and installed, so equal ids are not always neighbours.
+    first_with: dict[str, CatalogEntry] = {}
+    for entry in entries:
+        if not _is_text(entry.id):
+            raise CatalogError(
+                f"the tool {entry.name!r} of {_owner_of(entry)} has half a surrogate pair in its "
+                "id; a program could not write it"
+            )
+        first = first_with.setdefault(entry.id, entry)
+        if first is not entry:
+            raise CatalogError(
+                f"two tools have the id {entry.id!r}: one of {_owner_of(first)}, "
+                f"one of {_owner_of(entry)}; rename one, or leave one out"
+            )
+
+
+def _is_text(tool_id: str) -> bool:
+    if tool_id.isascii():
+        return True
+    try:
+        tool_id.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _owner_of(entry: CatalogEntry) -> str:
+    match entry.source:
+        case "openclaw":
+            if entry.source_name is None:
+                return "the core"
+            kind = "bundled plugin" if entry.tool.is_bundled else "plugin"
+            return f"the {kind} {entry.source_name!r}"
+        case "mcp":
+            return f"the MCP server {entry.source_name!r}"
+        case "client":
+            return f"the application {entry.source_name!r}"
+        case _:
+            assert_never(entry.source)
+
+
+def _owner_and_name(text: str) -> tuple[str, str]:
+    """What a text says when it is read as an id, or as `owner:name`, or as a name."""
+    if text.startswith(_ID_STARTS):
+        text = text.partition(":")[2]
+    owner, colon, name = text.partition(":")
+    return (owner, name) if colon else ("", text)

@@ -1,0 +1,118 @@
+"""A tool: what a model is told about it, and the callable behind it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
+
+from nacre.errors import ToolDefinitionError
+from nacre.json_types import NotJsonError, encode_json
+
+if TYPE_CHECKING:
+    from nacre.json_types import JsonObject, JsonValue
+    from nacre.run_context import AbortSignal, RunContext
+
+ToolSource = Literal["openclaw", "mcp", "client"]
+CatalogMode = Literal["catalog", "direct-only"]
+
+SOURCES: Final[tuple[ToolSource, ...]] = get_args(ToolSource)
+CATALOG_MODES: Final[tuple[CatalogMode, ...]] = get_args(CatalogMode)
+CORE_OWNER: Final = "core"
+
+# An id is three parts with colons between them, one line of text wherever it is shown. Halves of
+# surrogate pairs are no text.
+_OWNER = re.compile(r"[^\s:\x00-\x1f\ud800-\udfff]+")
+_NAME = re.compile(r"[^\s\x00-\x1f\ud800-\udfff]+")
+_MAX_NAME_CHARACTERS: Final = 256
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """What a tool learns about the call that it serves, besides its input."""
+
+    id: str
+    parent_id: str
+    """The call of `exec` that this one is nested in; empty for a direct call."""
+    context: RunContext
+    abort: AbortSignal
+    update: Callable[[JsonValue], None]
+    """Report progress: shown to whoever follows the run, not part of the result."""
+
+
+Execute: TypeAlias = Callable[[dict[str, Any], ToolCall], Awaitable[object]]
+"""Does the work. Input has been checked against the schema. What it returns has to be JSON, or what
+`nacre.tools.tool_result` can turn into JSON; what it raises becomes an error for the caller."""
+
+
+def _any_object() -> JsonObject:
+    return {"type": "object", "properties": {}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """Something that a model may call. Raises ToolDefinitionError for what cannot be a tool."""
+
+    name: str
+    description: str = ""
+    parameters: JsonObject = field(default_factory=_any_object)
+    """JSON Schema of the input, an object."""
+    execute: Execute
+    label: str | None = None
+    """A short name for people."""
+    output_schema: JsonObject | None = None
+    owner: str = CORE_OWNER
+    """Who provides it: `core`, a plugin's id, an MCP server's or an application's name."""
+    source: ToolSource = "openclaw"
+    is_bundled: bool = False
+    """Whether the plugin that owns it came with the installation; such tools are listed first."""
+    catalog_mode: CatalogMode = "catalog"
+    """`direct-only` for results that JSON cannot hold: shown to the model beside `exec`."""
+
+    def __post_init__(self) -> None:
+        self._check_names()
+        if self.source not in SOURCES:
+            raise self._refused(f"source is {self.source!r}; allowed: {', '.join(SOURCES)}")
+        if self.catalog_mode not in CATALOG_MODES:
+            allowed = ", ".join(CATALOG_MODES)
+            raise self._refused(f"catalog_mode is {self.catalog_mode!r}; allowed: {allowed}")
+        if not callable(self.execute):
+            raise self._refused("execute cannot be called; it has to be an async function")
+        self._check_schema("parameters", self.parameters)
+        if self.output_schema is not None:
+            self._check_schema("output_schema", self.output_schema)
+
+    @property
+    def id(self) -> str:
+        """`<source>:<owner>:<name>`, stable across equal sets of tools."""
+        return f"{self.source}:{self.owner}:{self.name}"
+
+    def _check_names(self) -> None:
+        for field_name, value, shape, rule in (
+            ("name", self.name, _NAME, "text without spaces"),
+            ("owner", self.owner, _OWNER, "text without spaces and colons"),
+        ):
+            is_text = isinstance(value, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not is_text or len(value) > _MAX_NAME_CHARACTERS or not shape.fullmatch(value):
+                raise ToolDefinitionError(
+                    f"a tool's {field_name} is {value!r}; it has to be {rule}, "
+                    f"at most {_MAX_NAME_CHARACTERS} characters"
+                )
+        if not isinstance(self.description, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise self._refused("description is not text")
+
+    def _check_schema(self, field_name: str, schema: object) -> None:
+        if not isinstance(schema, Mapping):
+            raise self._refused(f"{field_name} is a {type(schema).__name__}; it has to be a dict")
+        described = cast("Mapping[str, object]", schema)
+        kind = described.get("type", "object")
+        if field_name == "parameters" and kind != "object":
+            raise self._refused(f"parameters describe a {kind!r}; a tool takes one object")
+        try:
+            encode_json(described)
+        except NotJsonError as error:
+            raise self._refused(f"{field_name} is not JSON: {error}") from error
+
+    def _refused(self, problem: str) -> ToolDefinitionError:
+        return ToolDefinitionError(f"tool {self.name!r} of {self.owner!r}: {problem}")

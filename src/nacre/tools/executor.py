@@ -1,0 +1,368 @@
+"""The one call path: policy, hooks, input check, approval, call, hooks, record.
+
+Direct calls, calls from cells and calls of namespaces all meet here, so a rule that holds for one
+holds for all.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
+
+import anyio
+
+from nacre.errors import (
+    ToolAbortedError,
+    ToolDeniedError,
+    ToolError,
+    ToolFailedError,
+    ToolInputError,
+)
+from nacre.hooks import AfterToolCall, BeforeToolCall, HookRunner, ToolKind
+from nacre.json_types import JsonObject, JsonValue
+from nacre.run_context import AbortSignal, RunContext
+from nacre.telemetry import Span, span
+from nacre.tools.approvals import Approvals, Refused
+from nacre.tools.definition import CORE_OWNER, Tool, ToolCall
+from nacre.tools.tool_result import value_of_result
+
+if TYPE_CHECKING:
+    from nacre.tools.input_validation import InputValidators
+    from nacre.tools.policy import ToolPolicy
+    from nacre.trajectory import EventKind, TrajectoryRecorder
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallSite:
+    """Where a call comes from, and who may end it."""
+
+    call_id: str
+    parent_id: str = ""
+    abort: AbortSignal = field(default_factory=AbortSignal)
+    asking_person: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered while a person is asked, for callers whose clock should stand still then."""
+    parent_span: Span | None = None
+    """Where the call is shown in a trace, if not below whatever its task is inside of."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallSubject:
+    """What is called, as hooks, approvals and the trajectory name it."""
+
+    tool_id: str
+    tool_name: str
+    source: str = "openclaw"
+    owner: str = CORE_OWNER
+    kind: ToolKind = "tool"
+    input_kind: str | None = None
+
+
+class _Identity(TypedDict):
+    """What all events of one call have in common."""
+
+    tool_id: str
+    tool_name: str
+    tool_kind: ToolKind
+    tool_input_kind: str | None
+    call_id: str
+    parent_id: str
+    context: RunContext
+
+
+_Perform: TypeAlias = Callable[[JsonObject], Awaitable[JsonValue]]
+
+
+class ToolExecutor:
+    """Executes the calls of one run."""
+
+    def __init__(
+        self,
+        *,
+        context: RunContext,
+        policy: ToolPolicy,
+        hooks: HookRunner,
+        approvals: Approvals,
+        recorder: TrajectoryRecorder,
+        validators: InputValidators,
+    ) -> None:
+        self._context = context
+        self._policy = policy
+        self._hooks = hooks
+        self._approvals = approvals
+        self._recorder = recorder
+        self._validators = validators
+
+    async def call(self, tool: Tool, given: object, *, site: CallSite) -> JsonValue:
+        """The tool's value as JSON; raises ToolError when there is none, whoever is to blame."""
+        call = self._tool_call(site)
+
+        async def perform(checked: JsonObject) -> JsonValue:
+            return value_of_result(tool, await _returned(tool, checked, call))
+
+        return await self._call_tool(tool, given, site, perform)
+
+    async def call_directly(self, tool: Tool, given: object, *, site: CallSite) -> object:
+        """For a call that the model made itself: a direct-only tool may return what JSON lacks."""
+        if tool.catalog_mode != "direct-only":
+            return await self.call(tool, given, site=site)
+        call = self._tool_call(site)
+        kept: list[object] = []
+
+        async def perform(checked: JsonObject) -> JsonValue:
+            kept.append(await _returned(tool, checked, call))
+            return {"type": type(kept[0]).__name__}
+
+        await self._call_tool(tool, given, site, perform)
+        return kept[0]
+
+    async def control(
+        self, subject: CallSubject, given: JsonObject, *, site: CallSite, perform: _Perform
+    ) -> None:
+        """A call of a control tool (`exec`, `wait`): hooks, approvals and the record hold for it.
+
+        Its input rules are its own, policy speaks of the tools behind it, and hooks may observe its
+        result but not change it: the nested results in it went through them already.
+        """
+        await self._guarded(subject, given, site, _unchecked, perform)
+
+    async def _call_tool(
+        self, tool: Tool, given: object, site: CallSite, perform: _Perform
+    ) -> JsonValue:
+        subject = CallSubject(
+            tool_id=tool.id, tool_name=tool.name, source=tool.source, owner=tool.owner
+        )
+
+        def check(changed: JsonObject) -> JsonObject:
+            return self._validators.check(tool, changed)
+
+        refusal = self._policy.refusal(tool)
+        return await self._guarded(subject, given, site, check, perform, refusal=refusal)
+
+    async def _guarded(
+        self,
+        subject: CallSubject,
+        given: object,
+        site: CallSite,
+        check: Callable[[JsonObject], JsonObject],
+        perform: _Perform,
+        *,
+        refusal: str | None = None,
+    ) -> JsonValue:
+        started = time.monotonic()
+        self._record("call.started", site, _started_data(subject, given))
+        checked: JsonObject = {}
+        attributes = _span_attributes(subject, site)
+        with span("nacre.tool_call", attributes, parent=site.parent_span) as current:
+            try:
+                if refusal is not None:
+                    raise ToolDeniedError(refusal, code="denied_by_policy", tool_id=subject.tool_id)
+                checked = await self._permitted(subject, _object_in(given, subject), site, check)
+                result = await perform(checked)
+            except ToolError as error:
+                current.fail(error.code)
+                await self._failed(subject, checked, site, _ms_since(started), error)
+                raise
+            except anyio.get_cancelled_exc_class():
+                current.fail("aborted")
+                reason = site.abort.reason or "the call was cancelled"
+                self._note_failure(site, _ms_since(started), reason, "aborted")
+                raise
+            return await self._completed(subject, checked, site, _ms_since(started), result)
+
+    def _tool_call(self, site: CallSite) -> ToolCall:
+        return ToolCall(
+            id=site.call_id,
+            parent_id=site.parent_id,
+            context=self._context,
+            abort=site.abort,
+            update=lambda update: self._record("call.updated", site, {"update": update}),
+        )
+
+    # What has to agree before a call is made.
+
+    async def _permitted(
+        self,
+        subject: CallSubject,
+        given: JsonObject,
+        site: CallSite,
+        check: Callable[[JsonObject], JsonObject],
+    ) -> JsonObject:
+        """The input to call with, once hooks, schema and, where it is asked, a person agree."""
+        if site.abort.is_aborted:
+            raise ToolAbortedError(site.abort.reason, tool_id=subject.tool_id)
+        if not self._hooks.has_hooks("before_tool_call"):
+            return check(given)
+        event = BeforeToolCall(input=given, **self._identity(subject, site))
+        decision = await self._hooks.before_tool_call(event)
+        if decision.block is not None:
+            raise ToolDeniedError(decision.block, code="blocked_by_hook", tool_id=subject.tool_id)
+        # Checked before a person is bothered, and again if the person edits it.
+        checked = check(decision.input)
+        if decision.approval is None:
+            return checked
+        return check(await self._approved(subject, checked, site, reason=decision.approval))
+
+    async def _approved(
+        self, subject: CallSubject, checked: JsonObject, site: CallSite, *, reason: str
+    ) -> JsonObject:
+        self._record("approval.requested", site, {"reason": reason})
+        with site.asking_person():
+            answer = await self._approvals.ask(
+                tool_id=subject.tool_id,
+                tool_name=subject.tool_name,
+                input=checked,
+                reason=reason,
+                context=self._context,
+                call_id=site.call_id,
+                parent_id=site.parent_id,
+            )
+        if isinstance(answer, Refused):
+            self._record("approval.answered", site, {"answer": "deny", "reason": answer.reason})
+            raise ToolDeniedError(answer.reason, code=answer.code, tool_id=subject.tool_id)
+        how = "always" if answer.is_remembered else "edited" if answer.is_edited else "once"
+        self._record("approval.answered", site, {"answer": "allow", "how": how})
+        return answer.input
+
+    # The end of a call.
+
+    async def _completed(
+        self,
+        subject: CallSubject,
+        checked: JsonObject,
+        site: CallSite,
+        duration_ms: float,
+        result: JsonValue,
+    ) -> JsonValue:
+        """The result after middleware."""
+        if self._hooks.has_hooks("after_tool_call"):
+            result = await self._hooks.after_tool_call(
+                AfterToolCall(
+                    input=checked,
+                    outcome="completed",
+                    result=result,
+                    duration_ms=duration_ms,
+                    **self._identity(subject, site),
+                )
+            )
+        data: JsonObject = {"outcome": "completed", "durationMs": duration_ms, "result": result}
+        self._record("call.ended", site, data)
+        return result
+
+    async def _failed(
+        self,
+        subject: CallSubject,
+        checked: JsonObject,
+        site: CallSite,
+        duration_ms: float,
+        error: ToolError,
+    ) -> None:
+        self._note_failure(site, duration_ms, error.message, error.code)
+        if self._hooks.has_hooks("after_tool_call"):
+            await self._hooks.after_tool_call(
+                AfterToolCall(
+                    input=checked,
+                    outcome="failed",
+                    error=error.message,
+                    error_code=error.code,
+                    duration_ms=duration_ms,
+                    **self._identity(subject, site),
+                )
+            )
+
+    def _note_failure(self, site: CallSite, duration_ms: float, error: str, code: str) -> None:
+        data: JsonObject = {
+            "outcome": "failed",
+            "error": error,
+            "errorCode": code,
+            "durationMs": duration_ms,
+        }
+        self._record("call.ended", site, data)
+
+    # Small things.
+
+    def _identity(self, subject: CallSubject, site: CallSite) -> _Identity:
+        return {
+            "tool_id": subject.tool_id,
+            "tool_name": subject.tool_name,
+            "tool_kind": subject.kind,
+            "tool_input_kind": subject.input_kind,
+            "call_id": site.call_id,
+            "parent_id": site.parent_id,
+            "context": self._context,
+        }
+
+    def _record(self, kind: EventKind, site: CallSite, data: JsonObject) -> None:
+        self._recorder.record(kind, call_id=site.call_id, parent_id=site.parent_id, data=data)
+
+
+async def _returned(tool: Tool, checked: JsonObject, call: ToolCall) -> object:
+    """What the tool returns; whatever it raises becomes a ToolError, the traceback a log entry."""
+    try:
+        returned: object = tool.execute(checked, call)
+        # A plain function is an easy mistake to make, and harmless.
+        return await returned if inspect.isawaitable(returned) else returned
+    except ToolError:
+        raise
+    except anyio.get_cancelled_exc_class():
+        if anyio.get_current_task().has_pending_cancellation():
+            raise
+        # Not ours: the tool awaited something that somebody else cancelled.
+        raise ToolFailedError(
+            "the tool's work was cancelled", code="tool_failed", tool_id=tool.id
+        ) from None
+    except Exception as error:
+        if call.abort.is_aborted:
+            raise ToolAbortedError(call.abort.reason, tool_id=tool.id) from error
+        logger.info("tool %s failed", tool.id, exc_info=True)
+        raise ToolFailedError(
+            str(error) or type(error).__name__,
+            code="tool_failed",
+            tool_id=tool.id,
+            details={"errorType": type(error).__name__},
+        ) from error
+
+
+def _object_in(given: object, subject: CallSubject) -> JsonObject:
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise ToolInputError(
+            f"the input is a {type(given).__name__}; {subject.tool_name} takes one object",
+            tool_id=subject.tool_id,
+        )
+    return cast("JsonObject", given)
+
+
+def _unchecked(given: JsonObject) -> JsonObject:
+    return given
+
+
+def _started_data(subject: CallSubject, given: object) -> JsonObject:
+    return {
+        "toolId": subject.tool_id,
+        "toolName": subject.tool_name,
+        "source": subject.source,
+        "owner": subject.owner,
+        "toolKind": subject.kind,
+        "input": cast("JsonValue", given),
+    }
+
+
+def _span_attributes(subject: CallSubject, site: CallSite) -> dict[str, str]:
+    return {
+        "nacre.tool.id": subject.tool_id,
+        "nacre.tool.kind": subject.kind,
+        "nacre.call.id": site.call_id,
+        "nacre.call.parent_id": site.parent_id,
+    }
+
+
+def _ms_since(started: float) -> float:
+    return round((time.monotonic() - started) * 1000, 3)

@@ -1,0 +1,234 @@
+"""What a function's signature says about a tool, by way of pydantic and docstring_parser."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import dataclass, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast, get_type_hints
+
+from nacre.errors import ToolDefinitionError
+from nacre.tools.definition import ToolCall
+from nacre.tools.tool_result import ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from docstring_parser import Docstring
+    from pydantic import BaseModel
+
+    from nacre.json_types import JsonObject
+
+_REFUSED_KINDS: Final = {
+    inspect.Parameter.VAR_POSITIONAL: "`*{}` cannot be described to a model; name every parameter",
+    inspect.Parameter.VAR_KEYWORD: "`**{}` cannot be described to a model; name every parameter",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FunctionSignature:
+    """How to describe a function to a model, and how to call it with what the model gives."""
+
+    description: str
+    parameters: JsonObject
+    output_schema: JsonObject | None
+    model: type[BaseModel]
+    arguments: tuple[Argument, ...]
+
+    def call_with(
+        self, values: BaseModel, call: ToolCall
+    ) -> tuple[list[object], dict[str, object]]:
+        """The positional and the named arguments of one call."""
+        positional: list[object] = []
+        named: dict[str, object] = {}
+        for argument in self.arguments:
+            value = call if argument.field is None else getattr(values, argument.field)
+            if argument.is_positional:
+                positional.append(value)
+            else:
+                named[argument.name] = value
+        return positional, named
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Argument:
+    """A parameter of the function."""
+
+    name: str
+    field: str | None
+    """The field of the model that holds its value; None for the parameter that gets the call."""
+    is_positional: bool
+
+
+def read_signature(function: Callable[..., object], name: str) -> FunctionSignature:
+    """Raises ToolDefinitionError that names the function and the parameter at fault."""
+    parameters = _parameters(function, name)
+    hints = _type_hints(function, name)
+    documentation = _documentation(function)
+    described = {item.arg_name: item.description for item in documentation.params}
+    arguments = tuple(
+        Argument(
+            name=parameter.name,
+            # A name of our own: `schema` or `_x` could not be the name of a field.
+            field=None if hints[parameter.name] is ToolCall else f"argument_{index}",
+            is_positional=parameter.kind is inspect.Parameter.POSITIONAL_ONLY,
+        )
+        for index, parameter in enumerate(parameters)
+    )
+    fields = {
+        argument.field: _field(hints[argument.name], parameter, described.get(argument.name), name)
+        for argument, parameter in zip(arguments, parameters, strict=True)
+        if argument.field is not None
+    }
+    model = _model(fields, arguments, name)
+    return FunctionSignature(
+        description=_description(documentation),
+        parameters=_schema_of(model, "validation"),
+        output_schema=_output_schema(hints.get("return"), name),
+        model=model,
+        arguments=arguments,
+    )
+
+
+def _type_hints(function: Callable[..., object], name: str) -> Mapping[str, Any]:
+    described: Callable[..., object] = function
+    while isinstance(described, functools.partial):
+        described = cast("functools.partial[object]", described).func
+    if not inspect.isroutine(described):
+        described = type(described).__call__
+    try:
+        return get_type_hints(described, include_extras=True)
+    except NameError as error:
+        problem = f"the annotation {error.name!r} is not known at run time; import or define it "
+        raise _refused(name, f"{problem}outside of `if TYPE_CHECKING` and of functions") from error
+    except Exception as error:
+        raise _refused(name, f"an annotation cannot be read: {error}") from error
+
+
+def _parameters(function: Callable[..., object], name: str) -> list[inspect.Parameter]:
+    if inspect.isclass(function):
+        raise _refused(name, "it is a class")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise _refused(name, "it yields; a tool returns its result, and reports by `call.update`")
+    parameters = list(inspect.signature(function).parameters.values())
+    for parameter in parameters:
+        refusal = _REFUSED_KINDS.get(parameter.kind)
+        if refusal is not None:
+            raise _refused(name, refusal.format(parameter.name))
+        if parameter.annotation is inspect.Parameter.empty:
+            raise _refused(name, f"the parameter {parameter.name!r} has no type annotation")
+    return parameters
+
+
+def _field(
+    annotation: object, parameter: inspect.Parameter, documented: str | None, name: str
+) -> tuple[object, object]:
+    """The annotation and the default of a field, with what the docstring adds."""
+    from pydantic import Field
+    from pydantic.fields import FieldInfo
+
+    is_required = parameter.default is inspect.Parameter.empty
+    default: Any = ... if is_required else parameter.default
+    try:
+        given = FieldInfo.from_annotated_attribute(cast("Any", annotation), default)
+    except Exception as error:
+        raise _refused_parameter(name, parameter.name, error) from error
+    extra: dict[str, Any] = {"alias": given.alias or parameter.name}
+    if documented and given.description is None:
+        extra["description"] = documented
+    return Annotated[cast("Any", annotation), Field(**extra)], default
+
+
+def _model(
+    fields: Mapping[str, tuple[object, object]], arguments: tuple[Argument, ...], name: str
+) -> type[BaseModel]:
+    try:
+        return _model_of(fields)
+    except Exception as error:
+        # One by one, only to find out whose fault it is.
+        for argument in arguments:
+            try:
+                _model_of({key: field for key, field in fields.items() if key == argument.field})
+            except Exception as reason:
+                raise _refused_parameter(name, argument.name, reason) from error
+        raise _refused(name, _first_line(error)) from error
+
+
+def _model_of(fields: Mapping[str, tuple[object, object]]) -> type[BaseModel]:
+    from pydantic import ConfigDict, create_model
+
+    config = ConfigDict(extra="forbid")
+    model = create_model("Input", __config__=config, **cast("dict[str, Any]", fields))
+    # Some types can be checked and not described, which shows only here.
+    _schema_of(model, "validation")
+    return model
+
+
+def _schema_of(described: object, mode: Literal["validation", "serialization"]) -> JsonObject:
+    from pydantic import TypeAdapter
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Generator(GenerateJsonSchema):
+        """Without titles, which repeat the names, and without words about odd defaults."""
+
+        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+        def field_title_should_be_set(self, schema: object) -> bool:
+            return False
+
+    adapter = TypeAdapter[Any](cast("Any", described))
+    schema = adapter.json_schema(mode=mode, schema_generator=Generator)
+    schema.pop("title", None)
+    schema.setdefault("properties", {})
+    return schema
+
+
+def _output_schema(annotation: object, name: str) -> JsonObject | None:
+    if not _has_output_schema(annotation):
+        return None
+    try:
+        return _schema_of(annotation, "serialization")
+    except Exception as error:
+        problem = f"its return type has no schema: {_first_line(error)}; give `output_schema`"
+        raise _refused(name, problem) from error
+
+
+def _has_output_schema(annotation: object) -> bool:
+    from pydantic import BaseModel
+    from typing_extensions import is_typeddict
+
+    if not isinstance(annotation, type) or annotation is ToolResult:
+        return False
+    kind = cast("type[object]", annotation)
+    return is_dataclass(kind) or issubclass(kind, BaseModel) or is_typeddict(kind)
+
+
+def _documentation(function: Callable[..., object]) -> Docstring:
+    import docstring_parser
+
+    text = inspect.getdoc(function) or ""
+    try:
+        return docstring_parser.parse(text)
+    except docstring_parser.ParseError:
+        plain = docstring_parser.Docstring()
+        plain.short_description = text
+        return plain
+
+
+def _description(documentation: Docstring) -> str:
+    parts = [documentation.description or ""]
+    if documentation.returns is not None and documentation.returns.description:
+        parts.append(f"Returns: {documentation.returns.description}")
+    return "\n\n".join(part.strip() for part in parts if part.strip())
+
+
+def _refused_parameter(name: str, parameter: str, error: Exception) -> ToolDefinitionError:
+    return _refused(name, f"the parameter {parameter!r} cannot be described: {_first_line(error)}")
+
+
+def _refused(name: str, problem: str) -> ToolDefinitionError:
+    return ToolDefinitionError(f"function {name!r} cannot be a tool: {problem}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

@@ -1,0 +1,213 @@
+"""What is wrong with a tool's input, said by path and value so that a model can put it right."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from nacre.errors import ToolInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import jsonschema_rs
+
+    from nacre.json_types import JsonObject
+
+    Error = jsonschema_rs.ValidationError
+
+MASK: Final = "\x00value\x00"
+"""Stands for the value in a validator's messages: only a short form of it is ever shown."""
+
+_MAX_PROBLEMS: Final = 5
+_MAX_ALTERNATIVES: Final = 3
+_MAX_NAMES: Final = 20
+_MAX_NAME_CHARACTERS: Final = 60
+_MAX_VALUE_CHARACTERS: Final = 80
+_MAX_INPUT_CHARACTERS: Final = 300
+_MAX_TEXT_CHARACTERS: Final = 300
+_MAX_PATH_STEPS: Final = 20
+_PLAIN_NAME = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InputProblem:
+    """One thing that is wrong, and where."""
+
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"`{self.path}`: {_cut(self.text, _MAX_TEXT_CHARACTERS)}"
+
+
+def input_refused(
+    problems: Iterable[InputProblem], *, tool_name: str, tool_id: str, given: object
+) -> ToolInputError:
+    """The error that lists the first problems, says how many more there are and what was given."""
+    lines = list(dict.fromkeys(f"- {problem}" for problem in problems))
+    if len(lines) > _MAX_PROBLEMS:
+        lines[_MAX_PROBLEMS:] = [f"- and {len(lines) - _MAX_PROBLEMS} more"]
+    shown = shown_value(given, _MAX_INPUT_CHARACTERS)
+    message = "\n".join([f"the input does not fit {tool_name}:", *lines, f"given: {shown}"])
+    return ToolInputError(message, tool_id=tool_id)
+
+
+def problems_in(
+    errors: Iterable[Error], *, given: object, schema: JsonObject
+) -> list[InputProblem]:
+    """A validator's errors in our words; one of them may be several problems."""
+    return [problem for error in errors for problem in _problems_of(error, given, schema)]
+
+
+def top_level_problems(given: JsonObject, schema: JsonObject) -> list[InputProblem]:
+    """The names that are missing or not known, found without a validator."""
+    known, required = _known_names(schema, ()), schema.get("required")
+    missing = [name for name in required if name not in given] if isinstance(required, list) else []
+    surplus: list[str] = []
+    if schema.get("additionalProperties") is False and "patternProperties" not in schema:
+        surplus = [name for name in given if name not in known]
+    return [
+        *(InputProblem(path=shown_path([name]), text="is required") for name in missing),
+        *(
+            InputProblem(path=shown_path([name]), text=_unknown(name, known))
+            for name in surplus[:_MAX_NAMES]
+        ),
+    ]
+
+
+def shown_path(steps: Sequence[object]) -> str:
+    """`$.rows[3]["odd key"]`."""
+    path = "$"
+    for step in steps[:_MAX_PATH_STEPS]:
+        if isinstance(step, int):
+            path += f"[{step}]"
+            continue
+        name = _cut(str(step), _MAX_NAME_CHARACTERS)
+        is_plain = _PLAIN_NAME.fullmatch(name)
+        path += f".{name}" if is_plain else f"[{json.dumps(name, ensure_ascii=False)}]"
+    return path if len(steps) <= _MAX_PATH_STEPS else f"{path}…"
+
+
+def shown_value(value: object, most_characters: int = _MAX_VALUE_CHARACTERS) -> str:
+    """A value as JSON, cut short without looking at the rest of it."""
+    if isinstance(value, str):
+        value = value[: most_characters + 1]
+    text = ""
+    try:
+        for piece in _ENCODER.iterencode(value):
+            text += piece
+            if len(text) > most_characters:
+                break
+    except (TypeError, ValueError, RecursionError):
+        return f"a value of type {type(value).__name__}"
+    return _cut(text, most_characters)
+
+
+def value_at(value: object, steps: Sequence[object]) -> object:
+    """The part that a validator's path names; None if there is none."""
+    for step in steps:
+        try:
+            # A validator takes the key "0" for an index.
+            value = cast("Any", value)[str(step) if isinstance(value, dict) else step]
+        except (LookupError, TypeError):
+            return None
+    return value
+
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _problems_of(error: Error, given: object, schema: JsonObject) -> list[InputProblem]:
+    kind, steps = cast("Any", error.kind), error.instance_path
+    match kind.name:
+        case "required":
+            return [InputProblem(path=shown_path([*steps, kind.property]), text="is required")]
+        case "additionalProperties" | "unevaluatedProperties":
+            known = _known_names(schema, error.schema_path[:-1])
+            return [
+                InputProblem(path=shown_path([*steps, name]), text=_unknown(name, known))
+                for name in cast("list[str]", kind.unexpected)[:_MAX_NAMES]
+            ]
+        case _:
+            text = _text_of(error, given, schema)
+            return [InputProblem(path=shown_path(steps), text=text)]
+
+
+def _text_of(error: Error, given: object, schema: JsonObject) -> str:
+    kind, value = cast("Any", error.kind), value_at(given, error.instance_path)
+    match kind.name:
+        case "type":
+            return _wrong_type(value, kind.types)
+        case "anyOf" | "oneOf" if kind.context and any(kind.context):
+            return _text_of_alternatives(error, given, schema)
+        case _:
+            return error.message.replace(MASK, shown_value(value))
+
+
+def _text_of_alternatives(error: Error, given: object, schema: JsonObject) -> str:
+    alternatives: list[list[Error]] = [found for found in cast("Any", error.kind).context if found]
+    value = value_at(given, error.instance_path)
+    firsts = [found[0] for found in alternatives]
+    kinds = [cast("Any", first.kind) for first in firsts]
+    is_type = [kind.name == "type" for kind in kinds]
+    at_the_top = [first.instance_path == error.instance_path for first in firsts]
+    if all(is_type) and all(at_the_top):
+        allowed = dict.fromkeys(name for kind in kinds for name in kind.types)
+        return _wrong_type(value, allowed)
+    # An alternative of another type is not the one that was meant.
+    meant = [
+        first
+        for first, wrong, top in zip(firsts, is_type, at_the_top, strict=True)
+        if not (wrong and top)
+    ]
+    texts = [str(_problems_of(first, given, schema)[0]) for first in meant[:_MAX_ALTERNATIVES]]
+    more = f" (or {len(meant) - len(texts)} more ways)" if len(meant) > len(texts) else ""
+    return f"fits no alternative: {', or '.join(texts)}{more}"
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    # Only on the way to an error, so that a sound call does not pay for the import.
+    from difflib import get_close_matches
+
+    by_lower_case = {other.lower(): other for other in known}
+    near = get_close_matches(name[:_MAX_NAME_CHARACTERS].lower(), by_lower_case, n=1)
+    if near:
+        return f"is not known; did you mean `{_cut(by_lower_case[near[0]], _MAX_NAME_CHARACTERS)}`?"
+    if not known:
+        return "is not known; there are no properties"
+    names = ", ".join(_cut(other, _MAX_NAME_CHARACTERS) for other in known[:_MAX_NAMES])
+    more = f" and {len(known) - _MAX_NAMES} more" if len(known) > _MAX_NAMES else ""
+    return f"is not known; known: {names}{more}"
+
+
+def _known_names(schema: JsonObject, steps: Sequence[object]) -> list[str]:
+    node = value_at(schema, steps)
+    properties = cast("JsonObject", node).get("properties") if isinstance(node, dict) else None
+    return list(properties) if isinstance(properties, dict) else []
+
+
+def _wrong_type(value: object, allowed: Iterable[str]) -> str:
+    shown = "null" if value is None else f"the {_type_name(value)} {shown_value(value)}"
+    return f"is {shown}; allowed: {' or '.join(allowed)}"
+
+
+def _type_name(value: object) -> str:
+    match value:
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case int() | float():
+            return "number"
+        case Mapping():
+            return "object"
+        case _:
+            return "array"

@@ -1,0 +1,239 @@
+"""Which tools a run may use: `allow`, `deny` and `alsoAllow` of every place that has a say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from nacre.errors import ConfigError
+from nacre.tools.definition import SOURCES
+
+if TYPE_CHECKING:
+    from nacre.run_context import RunContext
+    from nacre.tools.definition import Tool
+
+_KEYS: Final = ("allow", "deny", "alsoAllow")
+_GROUPS: Final = frozenset(f"group:{source}" for source in SOURCES)
+# How configurations name all that comes from MCP servers, whichever server has it.
+_MCP_PLUGIN: Final = "bundle-mcp"
+_NOT_AGENTS: Final = ("list", "defaults")
+_MAX_SHOWN: Final = 60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolRules:
+    """One place's rules. A pattern names a tool, an id, an owner or `group:<source>`; `*` stands
+    for any text and `?` for one character, and case does not matter."""
+
+    allow: tuple[str, ...] | None = None
+    """None for every tool; empty for none."""
+    deny: tuple[str, ...] = ()
+    also_allow: tuple[str, ...] = ()
+
+
+class ToolPolicy:
+    """Every place has to permit a tool, and what one of them denies stays denied."""
+
+    def __init__(self, rules: Sequence[tuple[str, ToolRules]] = ()) -> None:
+        self._layers = [_Layer(where, layer) for where, layer in rules]
+
+    def permits(self, tool: Tool) -> bool:
+        return self.refusal(tool) is None
+
+    def refusal(self, tool: Tool) -> str | None:
+        """Why the tool may not be used, naming the setting; None if it may."""
+        if not self._layers:
+            return None
+        names = _names_of(tool)
+        for layer in self._layers:
+            refusal = layer.refusal(names)
+            if refusal is not None:
+                return f"{tool.name} is not permitted: {refusal}"
+        return None
+
+
+def effective_tools(tools: Iterable[Tool], policy: ToolPolicy) -> list[Tool]:
+    """The tools that the run may use, in their order."""
+    return [tool for tool in tools if policy.permits(tool)]
+
+
+def tool_rules_from(value: object, path: str) -> ToolRules:
+    """Read `{"allow": [...], "deny": [...], "alsoAllow": [...]}`; raises ConfigError."""
+    settings = _mapping(value, path)
+    for key in settings:
+        if key not in _KEYS:
+            known = ", ".join(_KEYS)
+            raise ConfigError(path, f"has the unknown key {_shown(key)}; known: {known}")
+    return _rules_in(settings, path)
+
+
+def policy_from_config(config: Mapping[str, object], context: RunContext) -> ToolPolicy:
+    """The rules of `tools`, of the agent's entry under `agents`, and of the sandbox if it is in
+    one; raises ConfigError."""
+    layers = list(_rules_beside_others(config.get("tools"), "tools", context))
+    for path, tools in _agent_settings(config.get("agents"), context.agent_id):
+        layers.extend(_rules_beside_others(tools, path, context))
+    return ToolPolicy(layers)
+
+
+class _Layer:
+    """The rules of one place, ready to be matched."""
+
+    def __init__(self, where: str, rules: ToolRules) -> None:
+        self._where = where
+        self._deny = _Patterns(rules.deny)
+        is_open = rules.allow is None
+        self._allow = None if is_open else _Patterns((*(rules.allow or ()), *rules.also_allow))
+
+    def refusal(self, names: frozenset[str]) -> str | None:
+        denied_by = self._deny.matching(names)
+        if denied_by is not None:
+            return f"`{self._where}.deny` has {json.dumps(denied_by, ensure_ascii=False)}"
+        if self._allow is not None and self._allow.matching(names) is None:
+            return f"`{self._where}.allow` does not name it"
+        return None
+
+
+class _Patterns:
+    """Patterns, those without wildcards in a table: there may be thousands of tools."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._exact: dict[str, str] = {}
+        self._globs: list[tuple[str, str]] = []
+        for pattern in patterns:
+            folded = pattern.casefold()
+            if "*" in folded or "?" in folded:
+                self._globs.append((folded, pattern))
+            else:
+                self._exact[folded] = pattern
+
+    def matching(self, names: frozenset[str]) -> str | None:
+        for name in names:
+            if name in self._exact:
+                return self._exact[name]
+        for folded, pattern in self._globs:
+            if folded == "*" or any(_matches(folded, name) for name in names):
+                return pattern
+        return None
+
+
+def _names_of(tool: Tool) -> frozenset[str]:
+    names = [tool.name, tool.id, tool.owner, f"group:{tool.source}"]
+    if tool.source == "mcp":
+        names.append(_MCP_PLUGIN)
+    return frozenset(name.casefold() for name in names)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Glob matching that only ever goes back to the last `*`: no pattern takes long."""
+    at, here, star, mark = 0, 0, -1, 0
+    while here < len(text):
+        # A name may hold a star itself, so the wildcard is looked for first.
+        if at < len(pattern) and pattern[at] == "*":
+            star, mark = at, here
+            at += 1
+        elif at < len(pattern) and pattern[at] in ("?", text[here]):
+            at += 1
+            here += 1
+        elif star >= 0:
+            mark += 1
+            at, here = star + 1, mark
+        else:
+            return False
+    return not pattern[at:].strip("*")
+
+
+def _rules_beside_others(
+    value: object, path: str, context: RunContext
+) -> Iterable[tuple[str, ToolRules]]:
+    """The rules in a `tools` section, where other parts have their settings as well."""
+    settings = _mapping(value, path)
+    for key in settings:
+        _refuse_if_misspelt(key, path)
+    yield path, _rules_in(settings, path)
+    sandbox = f"{path}.sandbox"
+    in_sandbox = _mapping(settings.get("sandbox"), sandbox).get("tools")
+    # Read in any case: a mistake in it should not wait for the first sandboxed run.
+    rules = tool_rules_from(in_sandbox, f"{sandbox}.tools")
+    if context.is_sandboxed:
+        yield f"{sandbox}.tools", rules
+
+
+def _agent_settings(value: object, agent_id: str) -> Iterable[tuple[str, object]]:
+    agents, wanted = _mapping(value, "agents"), agent_id.casefold()
+    listed = agents.get("list")
+    if listed is not None and not isinstance(listed, (list, tuple)):
+        raise ConfigError("agents.list", f"is {_shown(listed)}; allowed: a list of agents")
+    for index, item in enumerate(cast("Sequence[object]", listed or ())):
+        path = f"agents.list[{index}]"
+        agent = _mapping(item, path)
+        if str(agent.get("id", "")).casefold() == wanted:
+            yield f"{path}.tools", agent.get("tools")
+    for key, item in agents.items():
+        if key not in _NOT_AGENTS and str(key).casefold() == wanted:
+            yield f"agents.{key}.tools", _mapping(item, f"agents.{key}").get("tools")
+
+
+def _rules_in(settings: Mapping[object, object], path: str) -> ToolRules:
+    return ToolRules(
+        allow=_patterns_in(settings.get("allow"), f"{path}.allow"),
+        deny=_patterns_in(settings.get("deny"), f"{path}.deny") or (),
+        also_allow=_patterns_in(settings.get("alsoAllow"), f"{path}.alsoAllow") or (),
+    )
+
+
+def _patterns_in(value: object, path: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, (list, tuple)):
+        raise ConfigError(path, f"is {_shown(value)}; allowed: a list of tool names or patterns")
+    patterns: list[str] = []
+    for index, item in enumerate(cast("Sequence[object]", value)):
+        problem = _problem_with_pattern(item)
+        if problem:
+            raise ConfigError(f"{path}[{index}]", f"is {_shown(item)}; {problem}")
+        patterns.append(cast("str", item))
+    return tuple(patterns)
+
+
+def _problem_with_pattern(item: object) -> str:
+    """Why it could never match: a rule that looks like one and does nothing is a trap."""
+    if not isinstance(item, str) or not item or any(mark.isspace() for mark in item):
+        return "allowed: a tool's name, id or owner, without spaces; `*` and `?` are wildcards"
+    folded = item.casefold()
+    is_glob = "*" in folded or "?" in folded
+    if folded.startswith("group:") and not is_glob and folded not in _GROUPS:
+        return f"known groups: {', '.join(sorted(_GROUPS))}"
+    return ""
+
+
+def _refuse_if_misspelt(key: object, path: str) -> None:
+    """A misspelt `deny` would permit everything, so the neighbours are looked at closely."""
+    plain = str(key).replace("_", "").replace("-", "").casefold()
+    # Few keys get past this, and `difflib` takes long to import.
+    if key in _KEYS or plain[:1] not in ("a", "d"):
+        return
+    from difflib import get_close_matches
+
+    near = get_close_matches(plain, [known.casefold() for known in _KEYS], n=1, cutoff=0.75)
+    if near:
+        meant = next(known for known in _KEYS if known.casefold() == near[0])
+        raise ConfigError(path, f"has the unknown key {_shown(key)}; did you mean `{meant}`?")
+
+
+def _mapping(value: object, path: str) -> Mapping[object, object]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ConfigError(path, f"is {_shown(value)}; allowed: an object")
+    return cast("Mapping[object, object]", value)
+
+
+def _shown(value: object) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = f"of type {type(value).__name__}"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

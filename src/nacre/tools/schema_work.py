@@ -1,0 +1,207 @@
+"""How often a validator may look at a value because of its schema: a bound, known beforehand.
+
+Schemas come from MCP servers too. One page of `anyOf` and `$ref` can ask for 2^40 looks at one
+number, and a validator takes every one of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from urllib.parse import unquote
+
+from nacre.json_types import MAX_JSON_DEPTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from nacre.json_types import JsonObject, JsonValue
+
+ENDLESS: Final = 1 << 60
+"""Stands for every number of looks that is too large to matter."""
+
+_MAX_NOTES: Final = 20_000
+# A schema that goes on below this is taken for one that contains itself.
+_MAX_PLAIN_DEPTH: Final = 24
+_INDEXES: Final = frozenset(map(str, range(1000)))
+
+
+class _Looks(NamedTuple):
+    """Looks at a value itself, and along one way down through its members or its items."""
+
+    here: int
+    members: int
+    items: int
+    is_cut: bool
+    """Whether the schema goes on below the depth that was asked for."""
+
+    @property
+    def total(self) -> int:
+        return min(self.here + max(self.members, self.items), ENDLESS)
+
+
+_ENDLESS_LOOKS: Final = _Looks(ENDLESS, 0, 0, is_cut=True)
+_NO_LOOKS: Final = _Looks(0, 0, 0, is_cut=False)
+
+
+class _TooManyNotesError(Exception):
+    pass
+
+
+class SchemaWork:
+    """The bound for one schema. Looks at the whole input are at most `looks(depth)` a node."""
+
+    def __init__(self, schema: JsonObject) -> None:
+        self._root = schema
+        self._notes: dict[tuple[int, int], _Looks] = {}
+        # What does not depend on the depth any more.
+        self._final: dict[int, _Looks] = {}
+        self._next_depth = 0
+        looks = self.looks(_MAX_PLAIN_DEPTH)
+        self.looks_at_any_depth = looks if id(schema) in self._final else None
+        """The bound for every input; None when it grows with the depth of the input."""
+
+    def looks(self, depth: int) -> int:
+        """The most looks along one way from the root to a part that is `depth` levels below."""
+        try:
+            # From the bottom up: so a schema that contains itself is followed for one round only.
+            while id(self._root) not in self._final and self._next_depth < depth:
+                self._find(self._root, self._next_depth)
+                self._next_depth += 1
+            return self._find(self._root, depth).total
+        except (_TooManyNotesError, RecursionError):
+            return ENDLESS
+
+    def _find(self, schema: object, depth: int) -> _Looks:
+        # Absent, or true or false, which needs no look at the value.
+        if not isinstance(schema, dict):
+            return _NO_LOOKS
+        node = cast("JsonObject", schema)
+        known = self._final.get(id(node)) or self._notes.get((id(node), depth))
+        if known is not None:
+            return known
+        if len(self._notes) >= _MAX_NOTES:
+            raise _TooManyNotesError
+        # Found again before it is done: it leads to itself without a step down.
+        self._notes[id(node), depth] = _ENDLESS_LOOKS
+        looks = self._notes[id(node), depth] = self._count(node, depth)
+        if not looks.is_cut:
+            self._final[id(node)] = looks
+        return looks
+
+    def _count(self, node: JsonObject, depth: int) -> _Looks:
+        if _counts_references_from_elsewhere(node, self._root):
+            return _ENDLESS_LOOKS
+        here, members, items, is_cut = 1, 0, 0, False
+        for part in self._in_place(node):
+            looks = self._find(part, depth)
+            here += looks.here
+            members += looks.members
+            items += looks.items
+            is_cut = is_cut or looks.is_cut
+        if depth > 0:
+            found, is_cut_below = self._below(_member_schemas(node), depth)
+            members += found
+            is_cut = is_cut or is_cut_below
+            found, is_cut_below = self._below(_item_schemas(node), depth)
+            items += found
+            is_cut = is_cut or is_cut_below
+        else:
+            is_cut = is_cut or any(True for _ in _children(node))
+        return _Looks(min(here, ENDLESS), min(members, ENDLESS), min(items, ENDLESS), is_cut)
+
+    def _below(self, groups: Iterable[list[object]], depth: int) -> tuple[int, bool]:
+        """Of each group one schema applies to a child, and every group has its turn."""
+        total, is_cut = 0, False
+        for group in groups:
+            looks = [self._find(schema, depth - 1) for schema in group]
+            total += max((found.total for found in looks), default=0)
+            is_cut = is_cut or any(found.is_cut for found in looks)
+        return total, is_cut
+
+    def _in_place(self, node: JsonObject) -> Iterator[object]:
+        for key in ("allOf", "anyOf", "oneOf"):
+            yield from _listed(node.get(key))
+        for key in ("not", "if", "then", "else"):
+            if key in node:
+                yield node[key]
+        for key in ("dependentSchemas", "dependencies"):
+            yield from _mapped(node.get(key))
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            yield _target(self._root, reference)
+
+
+def _counts_references_from_elsewhere(node: JsonObject, root: JsonObject) -> bool:
+    if "$dynamicRef" in node or "$recursiveRef" in node:
+        return True
+    reference = node.get("$ref")
+    if isinstance(reference, str) and reference != "#" and not reference.startswith("#/"):
+        return True
+    return (
+        node is not root
+        and ("$id" in node or "id" in node)
+        and isinstance(node.get("$id", node.get("id")), str)
+    )
+
+
+def _target(root: JsonObject, reference: str) -> object:
+    """What a JSON pointer names; None when there is nothing, which a validator refuses later."""
+    found: JsonValue = root
+    for step in reference.split("/")[1:]:
+        key = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict):
+            found = found.get(key)
+        elif isinstance(found, list) and key in _INDEXES and int(key) < len(found):
+            found = found[int(key)]
+        else:
+            return None
+    return found
+
+
+def _member_schemas(node: JsonObject) -> Iterator[list[object]]:
+    # A member has its own schema or that of the others, never both.
+    yield [*_mapped(node.get("properties")), node.get("additionalProperties")]
+    for schema in _mapped(node.get("patternProperties")):
+        yield [schema]
+    for key in ("unevaluatedProperties", "propertyNames"):
+        yield [node.get(key)]
+
+
+def _item_schemas(node: JsonObject) -> Iterator[list[object]]:
+    items = node.get("items")
+    own = _listed(items) if isinstance(items, list) else [items]
+    yield [*_listed(node.get("prefixItems")), *own, node.get("additionalItems")]
+    for key in ("contains", "unevaluatedItems"):
+        yield [node.get(key)]
+
+
+def _children(node: JsonObject) -> Iterator[object]:
+    for groups in (_member_schemas(node), _item_schemas(node)):
+        for group in groups:
+            yield from (schema for schema in group if isinstance(schema, dict))
+
+
+def _listed(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _mapped(value: object) -> list[object]:
+    return list(cast("JsonObject", value).values()) if isinstance(value, dict) else []
+
+
+def size_of(value: object, *, most: int) -> tuple[int, int]:
+    """How many parts a JSON value has, at most `most` or little more, and how deep it goes."""
+    level, count = [value], 1
+    for depth in range(MAX_JSON_DEPTH + 1):
+        below = [part for outer in level for part in _parts(outer)]
+        count += len(below)
+        if not below or count > most:
+            return count, depth
+        level = below
+    return count, MAX_JSON_DEPTH + 1
+
+
+def _parts(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("JsonObject", value).values()
+    return cast("Iterable[object]", value) if isinstance(value, (list, tuple)) else ()

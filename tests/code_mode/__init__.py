@@ -1,0 +1,1 @@
+"""Code mode through its public door, and its parts."""

@@ -1,0 +1,288 @@
+"""A run's `exec` and `wait`: legs, calls that go on meanwhile, output, and every kind of end."""
+
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from nacre import Completed, Failed, RunContext, Runtime, Tool, ToolCall
+from nacre.code_mode.results import PendingToolCall
+from tests.code_mode.outcomes import Recorded, events_of, failure_of, value_of, waiting_of
+from tests.code_mode.tools import ANY_OBJECT, HeldTool, echo_tool
+from tests.contract.requirements import requirement
+
+# Long enough for the program itself on a busy machine, short enough to wait for.
+SHORT_TIMEOUT = {"timeoutMs": 300}
+
+
+# Legs.
+
+
+@requirement("validation:wait-resumes")
+async def test_a_program_that_yields_waits_and_wait_returns_its_value(runtime: Runtime) -> None:
+    run = runtime.run(tools=[echo_tool()])
+    waiting = waiting_of(
+        await run.exec("const kept = {n: 1}; await yield_control('a pause'); return kept.n + 1")
+    )
+    assert (waiting.reason, waiting.yield_reason, waiting.pending) == ("yield", "a pause", ())
+    assert value_of(await run.wait(waiting.run_id)) == 2
+
+
+async def test_a_program_may_yield_many_times(runtime: Runtime) -> None:
+    run = runtime.run(tools=[echo_tool()])
+    result = await run.exec("let n = 0; while (n < 3) { n++; await yield_control() } return n")
+    for _ in range(3):
+        result = await run.wait(waiting_of(result).run_id)
+    assert value_of(result) == 3
+    assert result.telemetry.snapshots == {"taken": 3, "restored": 3}
+    assert (result.telemetry.exec_count, result.telemetry.wait_count) == (1, 3)
+
+
+async def test_each_result_has_the_output_of_its_own_leg(runtime: Runtime) -> None:
+    run = runtime.run(tools=[echo_tool()])
+    first = waiting_of(await run.exec("text('one'); await yield_control(); json({two: 2})"))
+    second = await run.wait(first.run_id)
+    assert first.to_json()["output"] == [{"type": "text", "text": "one"}]
+    assert second.to_json()["output"] == [{"type": "json", "value": {"two": 2}}]
+
+
+@requirement("validation:wait-resumes")
+async def test_exec_waits_when_its_time_ends_before_a_call_does() -> None:
+    held = HeldTool()
+    async with Runtime(SHORT_TIMEOUT, workers=1) as runtime:
+        run = runtime.run(tools=[held.tool])
+        waiting = waiting_of(await run.exec("return await tools.held({n: 1})", call_id="call_1"))
+        assert waiting.reason == "pending_tools"
+        assert waiting.pending == (
+            PendingToolCall(id=held.calls[0][1].id, tool_id="openclaw:core:held"),
+        )
+        # Nothing has moved, so the next leg ends the same way.
+        waiting = waiting_of(await run.wait(waiting.run_id))
+        held.answer("done")
+        assert value_of(await run.wait(waiting.run_id)) == "done"
+    assert [given for given, _ in held.calls] == [{"n": 1}]
+
+
+async def test_an_answer_that_came_while_it_waited_is_delivered_once(runtime: Runtime) -> None:
+    held = HeldTool()
+    run = runtime.run(tools=[held.tool])
+    waiting = waiting_of(
+        await run.exec(
+            "let times = 0; const call = tools.held({}).then(value => { times++; return value });"
+            "await yield_control(); const value = await call; await yield_control();"
+            "return {value, times, again: await call}"
+        )
+    )
+    ended = Recorded(run, "call.ended", outcome="completed", result="x")
+    held.answer("x")
+    await ended.wait()
+    waiting = waiting_of(await run.wait(waiting.run_id))
+    assert waiting.pending == ()
+    assert value_of(await run.wait(waiting.run_id)) == {"value": "x", "times": 1, "again": "x"}
+    assert len(held.calls) == 1
+
+
+# Calls beside each other.
+
+
+async def test_calls_run_beside_each_other(runtime: Runtime) -> None:
+    held = HeldTool()
+    run = runtime.run(tools=[held.tool])
+    results: list[Any] = []
+
+    async def program() -> None:
+        calls = "[1, 2, 3].map(n => tools.held({n}))"
+        results.append(await run.exec(f"return Promise.all({calls})"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(program)
+        await held.received(3)
+        held.answer("all")
+    assert value_of(results[0]) == ["all", "all", "all"]
+
+
+async def test_no_more_calls_run_at_once_than_allowed_and_the_rest_take_their_turn() -> None:
+    at_once: list[int] = [0]
+    most = 0
+
+    async def execute(input: dict[str, Any], call: ToolCall) -> object:
+        nonlocal most
+        at_once[0] += 1
+        most = max(most, at_once[0])
+        await anyio.lowlevel.checkpoint()
+        at_once[0] -= 1
+        return input["n"]
+
+    async with Runtime({"maxPendingToolCalls": 2}, workers=1) as runtime:
+        run = runtime.run(tools=[Tool(name="count", parameters=ANY_OBJECT, execute=execute)])
+        result = await run.exec(
+            "return Promise.all(Array.from({length: 7}, (_, n) => tools.count({n})))"
+        )
+    assert value_of(result) == [0, 1, 2, 3, 4, 5, 6]
+    assert most == 2
+
+
+async def test_a_race_goes_on_with_the_fast_call_and_the_slow_one_is_reported(
+    runtime: Runtime,
+) -> None:
+    held = HeldTool()
+    run = runtime.run(tools=[held.tool, echo_tool()])
+    result = await run.exec("return Promise.race([tools.held({}), tools.echo({fast: true})])")
+    assert value_of(result) == {"fast": True}
+    assert result.telemetry.cell.unfinished_requests == 1
+    (ended,) = events_of(run, "cell.ended")
+    assert (ended.data["status"], ended.data["unfinishedCalls"]) == ("completed", 1)
+
+    (left,) = run.cells()
+    assert (left.state, [call.tool_id for call in left.pending]) == (
+        "completed",
+        ["openclaw:core:held"],
+    )
+    finished = Recorded(run, "call.ended", outcome="completed", result="late")
+    held.answer("late")
+    await finished.wait()
+    assert held.cancelled == []
+
+
+async def test_calls_that_a_completed_program_left_behind_end_with_the_run(
+    runtime: Runtime,
+) -> None:
+    held = HeldTool()
+    run = runtime.run(tools=[held.tool, echo_tool()])
+    value_of(await run.exec("tools.held({}); await tools.echo({}); return 1"))
+    assert len(run.cells()) == 1
+    given_up = Recorded(run, "call.ended", outcome="failed", errorCode="aborted")
+    await run.abort("that is all")
+    await given_up.wait()
+    assert held.cancelled == [held.calls[0][1].id]
+    assert held.calls[0][1].abort.reason == "that is all"
+    assert run.cells() == []
+
+
+async def test_calls_of_a_program_that_failed_are_given_up(runtime: Runtime) -> None:
+    held = HeldTool()
+    run = runtime.run(tools=[held.tool, echo_tool()])
+    given_up = Recorded(run, "call.ended", outcome="failed", errorCode="aborted")
+    failed = failure_of(await run.exec("tools.held({}); await tools.echo({}); throw Error('no')"))
+    assert failed.reason == "guest_error"
+    await given_up.wait()
+    assert held.calls[0][1].abort.reason == "the cell failed: guest_error"
+    assert run.cells() == []
+
+
+# Aborts.
+
+
+@requirement("validation:abort-cleans-up")
+async def test_an_abort_ends_an_endless_loop(runtime: Runtime) -> None:
+    started = anyio.Event()
+
+    async def execute(input: dict[str, Any], call: ToolCall) -> object:
+        started.set()
+        return None
+
+    run = runtime.run(tools=[Tool(name="start", execute=execute)])
+    results: list[Any] = []
+
+    async def program() -> None:
+        results.append(await run.exec("await tools.start({}); while (true) {}"))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(program)
+            await started.wait()
+            await run.abort("enough")
+    failed = failure_of(results[0])
+    assert (failed.error, failed.reason, failed.code) == ("enough", "aborted", "internal_error")
+    assert run.cells() == []
+
+
+@requirement("validation:abort-cleans-up")
+async def test_an_abort_reaches_a_tool_in_its_cleanup(runtime: Runtime) -> None:
+    entered = anyio.Event()
+    seen: list[tuple[bool, str]] = []
+
+    async def execute(input: dict[str, Any], call: ToolCall) -> object:
+        try:
+            entered.set()
+            await anyio.sleep_forever()
+        finally:
+            seen.append((call.abort.is_aborted, call.abort.reason))
+
+    run = runtime.run(tools=[Tool(name="slow", execute=execute)])
+    results: list[Any] = []
+
+    async def program() -> None:
+        results.append(await run.exec("return tools.slow({})"))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(program)
+            await entered.wait()
+            await run.abort("stop")
+    assert failure_of(results[0]).reason == "aborted"
+    assert seen == [(True, "stop")]
+
+
+async def test_a_run_that_was_aborted_takes_no_more_calls(runtime: Runtime) -> None:
+    run = runtime.run(tools=[echo_tool()])
+    waiting = waiting_of(await run.exec("await yield_control(); return 1"))
+    await run.abort("over")
+    for result in (await run.exec("return 1"), await run.wait(waiting.run_id)):
+        failed = failure_of(result)
+        assert (failed.error, failed.reason) == ("over", "aborted")
+    # The workers are there for others.
+    assert value_of(await runtime.run(tools=[echo_tool()]).exec("return 1")) == 1
+
+
+async def test_the_end_of_a_session_ends_its_runs_and_no_others(runtime: Runtime) -> None:
+    first = runtime.run(tools=[echo_tool()], context=RunContext(session_id="s1"))
+    second = runtime.run(tools=[echo_tool()], context=RunContext(session_id="s2"))
+    code = "await yield_control(); return 1"
+    waiting = [waiting_of(await run.exec(code)) for run in (first, second)]
+    await runtime.abort(session_id="s1", reason="the session ended")
+    assert [cell.context.session_id for cell in runtime.cells()] == ["s2"]
+    assert failure_of(await first.wait(waiting[0].run_id)).reason == "aborted"
+    assert value_of(await second.wait(waiting[1].run_id)) == 1
+
+
+@requirement("validation:abort-cleans-up", "security:snapshots-dropped")
+async def test_closing_the_runtime_drops_whatever_runs_or_waits() -> None:
+    held = HeldTool()
+    async with Runtime(workers=1) as runtime:
+        run = runtime.run(tools=[held.tool])
+        waiting_of(await run.exec("tools.held({}); await yield_control(); return 1"))
+        await held.received()
+        assert len(runtime.cells()) == 1
+    assert held.calls[0][1].abort.reason == "the runtime is closed"
+    assert held.cancelled == [held.calls[0][1].id]
+    assert runtime.cells() == []
+    (ended,) = events_of(run, "cell.ended")
+    assert ended.data["status"] == "aborted"
+
+
+async def test_whoever_cancels_exec_ends_the_program_and_its_calls(runtime: Runtime) -> None:
+    held = HeldTool()
+    run = runtime.run(tools=[held.tool])
+    given_up = Recorded(run, "call.ended", outcome="failed")
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run.exec, "return tools.held({})")
+            await held.received()
+            scope.cancel()
+    await given_up.wait()
+    assert held.calls[0][1].abort.is_aborted
+    assert run.cells() == []
+
+
+async def test_runs_may_have_many_programs_at_once(runtime: Runtime) -> None:
+    run = runtime.run(tools=[echo_tool()])
+    results: list[Completed | Failed | Any] = []
+
+    async def program(n: int) -> None:
+        results.append(await run.exec(f"return (await tools.echo({{n: {n}}})).n"))
+
+    async with anyio.create_task_group() as tasks:
+        for n in range(8):
+            tasks.start_soon(program, n)
+    assert sorted(map(value_of, results)) == list(range(8))

@@ -1,0 +1,1 @@
+"""Tests of hooks, and the calls that they are told about."""

@@ -1,0 +1,310 @@
+"""Asking hooks: order, changes, blocks, approvals, failures, time."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from nacre.hooks import (
+    AfterToolCall,
+    AskApproval,
+    BeforeToolCall,
+    Block,
+    ChangeInput,
+    ChangeResult,
+    Decision,
+    HookRunner,
+    Hooks,
+)
+from nacre.json_types import JsonObject, JsonValue
+from tests.hooks.tool_calls import before, completed
+
+
+def returning(answer: object) -> tuple[str, object]:
+    async def answers(event: BeforeToolCall) -> object:
+        return answer
+
+    return ("before_tool_call", answers)
+
+
+def changing(answer: object) -> tuple[str, object]:
+    async def changes(event: AfterToolCall) -> object:
+        return answer
+
+    return ("after_tool_call", changes)
+
+
+async def decision_of(*hooks: object, timeout_seconds: float = 5) -> Decision:
+    runner = HookRunner(Hooks(hooks), timeout_seconds=timeout_seconds)
+    with anyio.fail_after(10):
+        return await runner.before_tool_call(before())
+
+
+async def result_of(result: JsonValue, *hooks: object, timeout_seconds: float = 5) -> JsonValue:
+    runner = HookRunner(Hooks(hooks), timeout_seconds=timeout_seconds)
+    with anyio.fail_after(10):
+        return await runner.after_tool_call(completed(result))
+
+
+async def test_without_hooks_input_and_result_are_the_given_objects() -> None:
+    runner = HookRunner(Hooks())
+    event, ended = before(), completed({"a": 1})
+    decision = await runner.before_tool_call(event)
+    assert decision == Decision(input=event.input)
+    assert decision.input is event.input
+    assert await runner.after_tool_call(ended) is ended.result
+    assert not runner.has_hooks("before_tool_call")
+
+
+async def test_a_hook_that_only_looks_changes_nothing() -> None:
+    assert await decision_of(returning(None)) == Decision(input={"path": "a"})
+
+
+async def test_each_hook_sees_the_input_that_the_one_before_left() -> None:
+    seen: list[JsonObject] = []
+
+    async def before_tool_call(event: BeforeToolCall) -> ChangeInput:
+        seen.append(event.input)
+        return ChangeInput({**event.input, f"step_{len(seen)}": True})
+
+    decision = await decision_of(before_tool_call, before_tool_call)
+    assert seen == [{"path": "a"}, {"path": "a", "step_1": True}]
+    assert decision.input == {"path": "a", "step_1": True, "step_2": True}
+    assert decision.is_changed
+
+
+async def test_writing_to_the_event_does_not_change_what_is_executed_or_what_others_see() -> None:
+    seen: list[JsonObject] = []
+
+    async def before_tool_call(event: BeforeToolCall) -> None:
+        seen.append({**event.input})
+        event.input["path"] = "/etc/shadow"
+        nested = event.input["nested"]
+        assert isinstance(nested, list)
+        nested.append("more")
+
+    runner = HookRunner(Hooks([before_tool_call, before_tool_call]))
+    decision = await runner.before_tool_call(before({"path": "a", "nested": [1]}))
+    assert decision.input == {"path": "a", "nested": [1]}
+    assert not decision.is_changed
+    assert [item["path"] for item in seen] == ["a", "a"]
+
+
+async def test_the_first_block_wins_and_nobody_else_is_asked() -> None:
+    asked: list[str] = []
+
+    async def before_tool_call(event: BeforeToolCall) -> None:
+        asked.append("second")
+
+    decision = await decision_of(returning(Block("not on Fridays")), before_tool_call)
+    assert decision.block == "not on Fridays"
+    assert decision.blocked_by == "returning.<locals>.answers"
+    assert asked == []
+
+
+async def test_the_reasons_for_an_approval_add_up() -> None:
+    hooks = (returning(AskApproval("costs money")), returning(AskApproval()))
+    decision = await decision_of(*hooks, returning({"approval": "leaves the house"}))
+    assert (decision.approval, decision.block) == ("costs money; leaves the house", None)
+
+
+async def test_an_approval_without_a_reason_is_still_one() -> None:
+    assert (await decision_of(returning(AskApproval()))).approval == ""
+
+
+async def test_a_hook_that_raises_blocks_and_is_logged_with_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def before_tool_call(event: BeforeToolCall) -> None:
+        raise ValueError("no route to postgres://me:hunter2@db")
+
+    hooks = Hooks()
+    hooks.add(before_tool_call, owner="guard")
+    decision = await HookRunner(hooks).before_tool_call(before())
+    assert decision.block is not None
+    assert decision.block.startswith("the hook test_a_hook_that_raises_blocks")
+    assert (
+        "of guard failed: ValueError: no route to postgres://me:[redacted]@db; " in decision.block
+    )
+    assert decision.block.endswith("; the call was not made")
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+async def test_a_hook_that_returns_nonsense_blocks() -> None:
+    decision = await decision_of(returning("sure"))
+    assert decision.block is not None
+    assert "failed: it returned 'sure'; allowed: None, ChangeInput" in decision.block
+
+
+async def test_a_hook_that_takes_too_long_blocks() -> None:
+    async def before_tool_call(event: BeforeToolCall) -> None:
+        await anyio.sleep_forever()
+
+    decision = await decision_of(before_tool_call, timeout_seconds=0.01)
+    assert decision.block is not None
+    assert "failed: it took longer than 0.01 seconds; the call was not made" in decision.block
+
+
+async def test_a_timeout_of_the_hooks_own_is_told_as_its_error() -> None:
+    async def before_tool_call(event: BeforeToolCall) -> None:
+        raise TimeoutError("the policy server did not answer")
+
+    decision = await decision_of(before_tool_call)
+    assert decision.block is not None
+    assert "TimeoutError: the policy server did not answer" in decision.block
+
+
+async def test_a_blocking_hook_that_takes_too_long_is_left_behind() -> None:
+    release = threading.Event()
+
+    def before_tool_call(event: BeforeToolCall) -> None:
+        release.wait(30)
+
+    try:
+        decision = await decision_of(before_tool_call, timeout_seconds=0.01)
+    finally:
+        release.set()
+    assert decision.block is not None
+    assert "took longer than" in decision.block
+
+
+async def test_a_blocking_hook_runs_in_a_thread_and_its_answer_counts() -> None:
+    threads: list[int] = []
+
+    def before_tool_call(event: BeforeToolCall) -> Block:
+        threads.append(threading.get_ident())
+        return Block("no")
+
+    assert (await decision_of(before_tool_call)).block == "no"
+    assert threads != [threading.get_ident()]
+
+
+async def test_a_plain_function_around_an_async_one_is_awaited() -> None:
+    async def answer() -> Block:
+        return Block("no")
+
+    def before_tool_call(event: BeforeToolCall) -> Awaitable[Block]:
+        return answer()
+
+    assert (await decision_of(before_tool_call)).block == "no"
+
+
+async def test_a_hook_whose_own_task_was_cancelled_blocks_and_does_not_cancel_the_run() -> None:
+    async def before_tool_call(event: BeforeToolCall) -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    decision = await decision_of(before_tool_call)
+    assert decision.block is not None
+    assert "failed: it was cancelled" in decision.block
+
+
+async def test_a_cancelled_run_cancels_the_hook_and_decides_nothing() -> None:
+    started = anyio.Event()
+    decisions: list[Decision] = []
+    ended: list[str] = []
+
+    async def before_tool_call(event: BeforeToolCall) -> None:
+        try:
+            started.set()
+            await anyio.sleep_forever()
+        finally:
+            ended.append("hook")
+
+    async def run() -> None:
+        decisions.append(await decision_of(before_tool_call))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await started.wait()
+            tasks.cancel_scope.cancel()
+    assert (ended, decisions) == (["hook"], [])
+
+
+async def test_an_input_too_deep_to_copy_blocks() -> None:
+    deep: JsonValue = []
+    for _ in range(100_000):
+        deep = [deep]
+    runner = HookRunner(Hooks([returning(None)]))
+    decision = await runner.before_tool_call(before({"deep": deep}))
+    assert decision.block is not None
+    assert "RecursionError" in decision.block
+
+
+async def test_the_result_passes_through_the_hooks_in_order() -> None:
+    async def after_tool_call(event: AfterToolCall) -> ChangeResult:
+        assert isinstance(event.result, list)
+        return ChangeResult([*event.result, len(event.result)])
+
+    assert await result_of(["a"], after_tool_call, after_tool_call) == ["a", 1, 2]
+
+
+async def test_an_observer_cannot_write_to_the_result() -> None:
+    async def after_tool_call(event: AfterToolCall) -> None:
+        assert isinstance(event.result, list)
+        event.result.clear()
+
+    assert await result_of(["a"], after_tool_call) == ["a"]
+
+
+async def test_a_result_can_be_changed_to_null() -> None:
+    assert await result_of(["a"], changing({"result": None})) is None
+
+
+async def test_a_hook_that_fails_keeps_the_last_result_and_the_next_is_asked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def after_tool_call(event: AfterToolCall) -> None:
+        raise ValueError("disk full")
+
+    bad = (after_tool_call, changing({"result": object()}), changing("nonsense"))
+    assert await result_of("a", changing({"result": "b"}), *bad) == "b"
+    assert await result_of("a", *bad, changing({"result": "c"})) == "c"
+    assert len(caplog.records) == 6
+
+
+async def test_an_observer_that_takes_too_long_does_not_hold_the_result() -> None:
+    async def after_tool_call(event: AfterToolCall) -> None:
+        await anyio.sleep_forever()
+
+    assert await result_of("a", after_tool_call, timeout_seconds=0.01) == "a"
+
+
+async def test_a_failed_call_is_observed_and_stays_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[tuple[str, str]] = []
+
+    async def after_tool_call(event: AfterToolCall) -> ChangeResult:
+        seen.append((event.outcome, event.error_code))
+        return ChangeResult("all is well")
+
+    event = replace(completed(None), outcome="failed", error="no", error_code="tool_failed")
+    with caplog.at_level(logging.WARNING):
+        assert await HookRunner(Hooks([after_tool_call])).after_tool_call(event) is None
+    assert seen == [("failed", "tool_failed")]
+    assert "changed the result of a failed call" in caplog.text
+
+
+async def test_a_hook_added_while_others_are_asked_is_asked_the_next_time() -> None:
+    hooks = Hooks()
+    asked: list[str] = []
+
+    async def late(event: BeforeToolCall) -> None:
+        asked.append("late")
+
+    async def early(event: BeforeToolCall) -> None:
+        hooks.add(late, event="before_tool_call")
+
+    hooks.add(early, event="before_tool_call")
+    runner = HookRunner(hooks)
+    await runner.before_tool_call(before())
+    assert asked == []
+    await runner.before_tool_call(before())
+    assert asked == ["late"]

@@ -1,0 +1,215 @@
+"""Search through a catalog: what comes first, what never comes, and what is shared between runs."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from nacre.json_types import JsonObject
+from nacre.tools import catalog_search
+from nacre.tools.catalog import Catalog, build_catalog
+from nacre.tools.catalog_search import cached_index, index_of
+from nacre.tools.definition import Tool, ToolCall, ToolSource
+
+
+@pytest.fixture(autouse=True)
+def nothing_indexed_yet() -> Iterator[None]:
+    kept = catalog_search._ranked_texts  # pyright: ignore[reportPrivateUsage]
+    kept.clear()
+    yield
+    kept.clear()
+
+
+async def nothing(input: dict[str, object], call: ToolCall) -> object:
+    return None
+
+
+def tool(
+    name: str,
+    description: str = "",
+    *,
+    label: str | None = None,
+    owner: str = "core",
+    source: ToolSource = "openclaw",
+    parameters: JsonObject | None = None,
+) -> Tool:
+    return Tool(
+        name=name,
+        description=description,
+        label=label,
+        owner=owner,
+        source=source,
+        parameters={"type": "object"} if parameters is None else parameters,
+        execute=nothing,
+    )
+
+
+TOOLS = (
+    tool("read_file", "Read a text file from the workspace."),
+    tool("web_search", "Search the web and return result links.", label="Internet lookup"),
+    tool("sendEmail", "Send a message to a mailbox.", owner="gmail"),
+    tool("create_issue", "Open a new ticket.", owner="tracker"),
+    tool("get_weather", "Current conditions and forecast for a city."),
+    tool("bing", "使用必应搜索关键词"),
+    tool("fetch_rows", "Run a statement.", parameters={
+        "type": "object",
+        "properties": {
+            "sql_statement": {"type": "string", "description": "Postgres dialect"},
+            "options": {"anyOf": [{"type": "object", "properties": {"isolationLevel": {}}}]},
+        },
+    }),
+    tool("create_issue", "Open a GitHub issue.", owner="github", source="mcp"),
+)  # fmt: skip
+
+
+def found(query: str, limit: int = 8, *, catalog: Catalog | None = None) -> list[str]:
+    index = index_of(build_catalog(TOOLS) if catalog is None else catalog)
+    return [entry.name for entry in index.search(query, limit)]
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("read local files", "read_file"),
+        ("how do I search the internet?", "web_search"),
+        ("lookup", "web_search"),
+        ("email", "sendEmail"),
+        ("send e-mail via gmail", "sendEmail"),
+        ("tracker ticket", "create_issue"),
+        ("weather forecasts", "get_weather"),
+        ("wether", "get_weather"),
+        ("forec", "get_weather"),
+        ("搜索", "bing"),
+        ("sql", "fetch_rows"),
+        ("postgres", "fetch_rows"),
+        ("isolation level", "fetch_rows"),
+    ],
+)
+def test_a_query_finds_the_tool_that_does_it(query: str, first: str) -> None:
+    assert found(query)[0] == first
+
+
+def test_a_name_counts_more_than_a_label_than_a_description_than_a_parameter_than_an_owner() -> (
+    None
+):
+    parameters: JsonObject = {"type": "object", "properties": {"zebra": {}}}
+    tools = [
+        tool("by_owner", owner="zebra"),
+        tool("by_parameter", parameters=parameters),
+        tool("by_description", "zebra"),
+        tool("by_label", label="zebra"),
+        tool("zebra_crossing"),
+    ]
+    catalog = build_catalog(tools)
+    expected = ["zebra_crossing", "by_label", "by_description", "by_parameter", "by_owner"]
+    assert found("zebra", catalog=catalog) == expected
+
+
+@pytest.mark.parametrize("query", ["who", "WHO", "openclaw:core:who", " who "])
+def test_the_tool_with_just_this_id_or_name_leads(query: str) -> None:
+    tools = [tool("who"), *(tool(f"who_{n}", "who core openclaw", label="who") for n in range(9))]
+    assert found(query, 3, catalog=build_catalog(tools))[0] == "who"
+
+
+def test_all_tools_with_just_this_name_lead_in_the_order_of_the_catalog() -> None:
+    tools = [
+        tool("send", owner="chat"),
+        tool("send", owner="mail"),
+        tool("send_all", "send send send", owner="a"),
+    ]
+    entries = index_of(build_catalog(tools)).search("send", 3)
+    assert [entry.id for entry in entries] == [
+        "openclaw:chat:send",
+        "openclaw:mail:send",
+        "openclaw:a:send_all",
+    ]
+    assert len(index_of(build_catalog(tools)).search("send", 1)) == 1
+
+
+@pytest.mark.parametrize(
+    "query", ["", "   ", "the of and", "zzzqqq", "\0", "\ud800", "()*+?[", "😀"]
+)
+def test_a_query_that_says_nothing_finds_nothing(query: str) -> None:
+    assert found(query) == []
+
+
+def test_a_limit_below_one_finds_nothing_and_any_other_is_kept() -> None:
+    assert found("open read search send", 0) == found("open read", -1) == []
+    assert len(found("open read search send", 2)) == 2
+
+
+def test_only_the_beginning_of_an_endless_query_counts() -> None:
+    assert found("x " * 400 + "weather") == ["get_weather"]
+    assert found("x " * 100_000 + "weather") == []
+
+
+def test_what_is_endless_in_a_tool_costs_little_and_does_not_hide_it() -> None:
+    deep: JsonObject = {"type": "object"}
+    for _ in range(120):
+        deep = {"type": "object", "properties": {"p": deep}}
+    wide: JsonObject = {"type": "object", "properties": {f"p{n}": {} for n in range(20_000)}}
+    tools = [
+        tool("long", "zebra " + "word " * 300_000),
+        tool("deep", "zebra", parameters=deep),
+        tool("wide", "zebra", parameters=wide),
+    ]
+    assert sorted(found("zebra", catalog=build_catalog(tools))) == ["deep", "long", "wide"]
+
+
+def test_programs_search_all_but_mcp_tools_and_others_say_what_they_search() -> None:
+    catalog = build_catalog(TOOLS)
+
+    def ids(*sources: ToolSource) -> set[str]:
+        return {it.id for it in index_of(catalog, sources=sources).search("create issue", 9)}
+
+    assert {it.id for it in index_of(catalog).search("create issue", 9)} == {
+        "openclaw:tracker:create_issue"
+    }
+    assert ids("mcp") == {"mcp:github:create_issue"}
+    assert ids("openclaw", "mcp", "client") == {
+        "openclaw:tracker:create_issue",
+        "mcp:github:create_issue",
+    }
+
+
+def test_an_index_is_built_once_for_catalogs_with_the_same_texts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built: list[object] = []
+    real = catalog_search.Ranking
+
+    def counted(*args: object, **named: object) -> object:
+        built.append(args)
+        return real(*args, **named)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(catalog_search, "Ranking", counted)
+    assert cached_index(build_catalog(TOOLS)) is None
+    index_of(build_catalog(TOOLS))
+    index_of(build_catalog(reversed(TOOLS)))
+    assert cached_index(build_catalog(TOOLS)) is not None
+    assert len(built) == 1
+    index_of(build_catalog(TOOLS[1:]))
+    assert len(built) == 2
+
+
+def test_a_search_finds_the_tools_of_its_own_run_and_keeps_none_of_another() -> None:
+    theirs = tool("read_file", "Read.")
+    index_of(build_catalog([theirs]))
+    gone = weakref.ref(theirs)
+    ours = tool("read_file", "Read.")
+    (entry,) = index_of(build_catalog([ours])).search("read", 1)
+    assert entry.tool is ours
+    del theirs
+    gc.collect()
+    assert gone() is None
+
+
+def test_beyond_eight_catalogs_the_one_used_longest_ago_is_built_again() -> None:
+    catalogs = [build_catalog([tool(f"t{number}")]) for number in range(9)]
+    for catalog in catalogs[:8]:
+        index_of(catalog)
+    assert cached_index(catalogs[0]) is not None
+    index_of(catalogs[8])
+    kept = [cached_index(catalog) is not None for catalog in catalogs]
+    assert kept == [True, False, *[True] * 7]

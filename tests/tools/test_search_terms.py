@@ -1,0 +1,68 @@
+"""Texts as terms."""
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nacre.tools.search_terms import terms_of
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("", []),
+        ("weather", ["weather"]),
+        ("web_search", ["web", "search"]),
+        ("read-file.txt", ["read", "file", "txt"]),
+        ("getUser", ["get", "user", "getus"]),
+        ("GitHub", ["git", "hub", "github"]),
+        ("HTTPServer", ["http", "server", "httpserver"]),
+        ("s3", ["s3"]),
+        ("oauth2", ["oauth", "oauth2"]),
+        ("APIs", ["api"]),
+        ("searching searches", ["search", "search"]),
+        ("the user's file", ["user", "file"]),
+        ("don\u2019t", ["don"]),
+        ("what is the", []),
+        ("Café", ["cafe"]),
+        ("\uff57\uff45\uff42", ["web"]),
+        ("搜索网页", ["搜索", "索网", "网页"]),
+        ("网", ["网"]),
+        ("github的问题", ["github", "的问", "问题"]),
+        ("날씨 검색", ["날씨", "검색"]),
+        ("Погода — прогноз", ["погода", "прогноз"]),
+        ("हिन्दी खोज", ["हिन्दी", "खोज"]),
+        ("Straße", ["strass"]),
+        ("😀 go 😀", ["go"]),
+        ("\ud800", []),
+    ],
+)
+def test_a_text_becomes_terms(text: str, terms: list[str]) -> None:
+    assert terms_of(text) == terms
+
+
+@given(st.text(max_size=200))
+def test_no_text_breaks_it_and_no_term_is_long(text: str) -> None:
+    assert all(0 < len(term) <= 40 for term in terms_of(text))
+
+
+def test_an_endless_word_is_one_short_term() -> None:
+    assert terms_of("a" * 100_000) == ["a" * 40]
+
+
+def test_threads_do_not_disturb_each_other() -> None:
+    words = [f"{start}{middle}ations" for start in "bcdfgh" for middle in ("oper", "gener", "loc")]
+    alone = [terms_of(f"{word}X") for word in words]
+    found: list[list[list[str]]] = []
+
+    def work(ending: str) -> None:
+        found.append([terms_of(f"{word}{ending}") for word in words])
+
+    threads = [threading.Thread(target=work, args=("X",)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [alone] * 4

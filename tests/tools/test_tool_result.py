@@ -1,0 +1,274 @@
+"""From what a tool returns to the value that its caller gets."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from enum import Enum, IntEnum, StrEnum
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import NamedTuple, cast
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel, Field
+
+from nacre.errors import ToolFailedError
+from nacre.json_types import JsonValue
+from nacre.tools.definition import Tool, ToolCall, ToolSource
+from nacre.tools.tool_result import ToolResult, value_of_result
+
+
+async def nothing(given: dict[str, object], call: ToolCall) -> object:
+    raise NotImplementedError
+
+
+def a_tool(source: ToolSource = "openclaw") -> Tool:
+    return Tool(name="probe", owner="tests", source=source, execute=nothing)
+
+
+def value_of(returned: object) -> JsonValue:
+    return value_of_result(a_tool(), returned)
+
+
+def failure_of(returned: object) -> ToolFailedError:
+    with pytest.raises(ToolFailedError) as caught:
+        value_of(returned)
+    assert caught.value.tool_id == "openclaw:tests:probe"
+    return caught.value
+
+
+class Colour(Enum):
+    """Holds a tuple: its value is converted as well."""
+
+    RED = (1, 2)
+
+
+class Level(IntEnum):
+    """A number to Python."""
+
+    HIGH = 3
+
+
+class Kind(StrEnum):
+    """A text to Python."""
+
+    FILE = "file"
+
+
+@dataclass
+class Point:
+    """A plain dataclass with members that need converting."""
+
+    x: float
+    when: date
+
+
+class Account(BaseModel):
+    """A model with an alias."""
+
+    user_name: str = Field(alias="userName")
+    balance: Decimal
+    ratio: float = float("nan")
+
+
+class Pair(NamedTuple):
+    """A tuple to Python."""
+
+    left: int
+    right: str
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        3,
+        2.5,
+        "text",
+        [],
+        {},
+        {"a": [1, None, {"b": "ä"}]},
+        {"content": ["not", "parts"]},
+    ],
+)
+def test_json_is_passed_on_as_the_same_object(value: JsonValue) -> None:
+    assert value_of(value) is value
+
+
+@pytest.mark.parametrize(
+    ("returned", "value"),
+    [
+        ((1, 2), [1, 2]),
+        (frozenset({7}), [7]),
+        (Pair(1, "r"), [1, "r"]),
+        (OrderedDict([("a", 1)]), {"a": 1}),
+        (MappingProxyType({"a": (1,)}), {"a": [1]}),
+        (float("nan"), "NaN"),
+        ([float("inf"), float("-inf")], ["Infinity", "-Infinity"]),
+        (datetime(2026, 1, 2, 3, 4, tzinfo=UTC), "2026-01-02T03:04:00+00:00"),
+        ([date(2026, 1, 2), time(3, 4)], ["2026-01-02", "03:04:00"]),
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (PurePosixPath("/a/b"), "/a/b"),
+        (Decimal("1.10"), "1.10"),
+        ([Colour.RED, Level.HIGH, Kind.FILE], [[1, 2], 3, "file"]),
+        (b"abc", {"type": "bytes", "length": 3}),
+        ({"data": bytearray(4)}, {"data": {"type": "bytes", "length": 4}}),
+        (
+            {2: "a", None: "b", True: "c", Kind.FILE: "d", date(2026, 1, 2): "e"},
+            {"2": "a", "true": "c", "null": "b", "file": "d", "2026-01-02": "e"},
+        ),
+        (Point(x=1.5, when=date(2026, 1, 2)), {"x": 1.5, "when": "2026-01-02"}),
+        (
+            [Account(userName="ann", balance=Decimal("3.50"))],
+            [{"userName": "ann", "balance": "3.50", "ratio": "NaN"}],
+        ),
+    ],
+)
+def test_python_values_have_one_form_in_json(returned: object, value: JsonValue) -> None:
+    assert value_of(returned) == value
+
+
+def test_what_is_shared_is_written_twice_and_not_taken_for_a_cycle() -> None:
+    shared = [1]
+    assert value_of({"a": shared, "b": shared}) == {"a": [1], "b": [1]}
+
+
+def test_a_cycle_is_refused_by_path() -> None:
+    inner: list[object] = []
+    inner.append(inner)
+    error = failure_of({"list": inner})
+    assert error.code == "invalid_tool_result"
+    assert "$.list[0] is a part of itself" in error.message
+
+
+def test_a_cycle_that_branches_is_refused_at_once() -> None:
+    both: list[object] = []
+    both.extend([both, both])
+    assert "is a part of itself" in failure_of(both).message
+
+
+def test_a_value_too_deep_for_json_is_refused() -> None:
+    deep: object = 1
+    for _ in range(300):
+        deep = [deep]
+    assert "nested more than 256 levels" in failure_of(deep).message
+
+
+def test_what_has_no_form_in_json_is_refused_by_type_and_path() -> None:
+    error = failure_of({"rows": [1, object()]})
+    assert error.code == "invalid_tool_result"
+    assert error.message.startswith(
+        "probe returned what JSON cannot hold: $.rows[1] is of type object"
+    )
+
+
+@pytest.mark.parametrize("key", [(1, 2), b"x"])
+def test_a_key_that_is_not_text_is_refused(key: object) -> None:
+    assert "has a key of type" in failure_of({key: 1}).message
+
+
+def test_two_keys_with_the_same_text_are_refused_and_none_is_lost() -> None:
+    assert "has two keys that are '1' as text" in failure_of({1: "a", "1": "b"}).message
+
+
+def test_a_model_that_cannot_be_dumped_is_refused() -> None:
+    class Blob(BaseModel):
+        data: bytes
+
+    assert "Blob that cannot be written as JSON" in failure_of(Blob(data=b"\xff")).message
+
+
+@pytest.mark.parametrize(
+    ("result", "value"),
+    [
+        (ToolResult(structured={"a": 1}, text="a is 1"), {"a": 1}),
+        (ToolResult(text="a is 1"), "a is 1"),
+        (ToolResult(structured=[date(2026, 1, 2)]), ["2026-01-02"]),
+        (ToolResult(structured=0, text="none"), 0),
+        (ToolResult(), None),
+    ],
+)
+def test_the_structured_part_of_a_result_is_its_value_else_its_text(
+    result: ToolResult, value: JsonValue
+) -> None:
+    assert value_of(result) == value
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (ToolResult(is_error=True, text="no such file"), "no such file"),
+        (ToolResult(is_error=True, structured={"message": "gone"}), "gone"),
+        (ToolResult(is_error=True, structured={"error": "gone"}), "gone"),
+        (ToolResult(is_error=True, structured={"code": 5}), '{"code":5}'),
+        (ToolResult(is_error=True), "probe reported an error without a message"),
+    ],
+)
+def test_an_error_result_is_raised_with_its_message(result: ToolResult, message: str) -> None:
+    error = failure_of(result)
+    assert (error.code, error.message) == ("tool_failed", message)
+
+
+def test_an_error_keeps_its_structured_part_for_the_program() -> None:
+    error = failure_of(ToolResult(is_error=True, text="no", structured={"status": 404}))
+    assert error.details == {"structured": {"status": 404}}
+
+
+def test_a_long_error_message_is_cut_and_says_how_long_it_was() -> None:
+    message = failure_of(ToolResult(is_error=True, text="x" * 100_000)).message
+    assert len(message) < 10_000
+    assert message.endswith("… (100000 characters)")
+
+
+TEXT = {"type": "text", "text": "hello"}
+
+
+@pytest.mark.parametrize(
+    ("envelope", "value"),
+    [
+        ({"content": [TEXT]}, "hello"),
+        ({"content": [TEXT, TEXT], "isError": False}, "hello\nhello"),
+        ({"content": [TEXT], "structuredContent": {"a": 1}, "details": 2}, {"a": 1}),
+        ({"content": [TEXT], "details": {"b": 2}}, {"b": 2}),
+        ({"content": [], "structuredContent": [1]}, [1]),
+        ({"content": [], "isError": False}, ""),
+        (
+            {"content": [TEXT, {"type": "image", "mimeType": "image/png", "data": "aGVsbG8="}]},
+            "hello\n[image image/png, 5 bytes]",
+        ),
+        ({"content": [{"type": "resource_link", "uri": "file:///a"}]}, "[resource_link file:///a]"),
+        ({"content": [{"type": "resource", "resource": {"uri": "x:1", "text": "body"}}]}, "body"),
+        (
+            {"content": [{"type": "resource", "resource": {"uri": "x:1", "blob": "aGk="}}]},
+            "[resource x:1, 2 bytes]",
+        ),
+        ({"content": [{"type": "text", "text": 5}]}, "[text]"),
+    ],
+)
+def test_an_envelope_is_opened(envelope: object, value: JsonValue) -> None:
+    assert value_of(envelope) == value
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"content": []},
+        {"content": [TEXT], "title": "a page"},
+        {"content": "text"},
+        {"content": [{"kind": "text"}]},
+    ],
+)
+def test_data_that_only_looks_like_an_envelope_is_passed_on(data: JsonValue) -> None:
+    assert value_of(data) == data
+
+
+def test_an_error_envelope_is_raised() -> None:
+    error = failure_of({"content": [TEXT], "isError": True})
+    assert (error.code, error.message) == ("tool_failed", "hello")
+
+
+def test_the_result_of_an_mcp_tool_is_native_even_when_it_is_an_error() -> None:
+    envelope = cast("JsonValue", {"content": [TEXT], "isError": True, "_meta": {}})
+    assert value_of_result(a_tool("mcp"), envelope) is envelope

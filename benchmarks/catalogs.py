@@ -27,12 +27,14 @@ async def measure(effort: Effort) -> list[Figure]:
         list_count = effort.times(100, quick=20)
         list_cpu, list_wall = await costs(run, _LIST, expected=MANY, count=list_count)
         searching = await _searches(run, effort.times(400, quick=80))
+        next_run = await _next_run(runtime, tools, effort.times(10, quick=3))
     details = {"programs": float(list_count), "wallP50Ms": list_wall}
     return [
         *ratio,
         Figure(name="all_tools_cpu", value=list_cpu, details=details),
         searching,
         *building,
+        next_run,
     ]
 
 
@@ -61,6 +63,15 @@ async def _build(runtime: Runtime, tools: list[Tool]) -> tuple[CodeModeRun, list
         Figure(name="search_cold_cpu", value=first_search.ms),
         Figure(name="catalog_memory", value=memory, details=details),
     ]
+
+
+async def _next_run(runtime: Runtime, tools: list[Tool], count: int) -> Figure:
+    """What each further run with the same tools costs that searches once: a turn of an agent."""
+    query = _search(task_queries(1)[0])
+    with CpuTimer() as cpu:
+        for _ in range(count):
+            await value_of_program(runtime.run(tools=tools), query)
+    return Figure(name="catalog_next_run_cpu", value=cpu.ms / count, details={"runs": float(count)})
 
 
 async def _ratio(few: CodeModeRun, many: CodeModeRun, rounds: int) -> list[Figure]:

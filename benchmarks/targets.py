@@ -150,6 +150,7 @@ TARGETS: Final[dict[str, Target]] = {
     "catalog_first_program_cpu": Target(label="its first program, CPU", unit="ms"),
     "search_cold_cpu": Target(label="its first search, index built, CPU", unit="ms"),
     "catalog_memory": Target(label="its memory in all processes, without tools", unit="MB"),
+    "catalog_next_run_cpu": Target(label="a further run with them, one search, CPU", unit="ms"),
     # tool_calls
     "tool_calls_cpu": Target(
         label="100 tools.call in sequence, hooks and record, CPU",

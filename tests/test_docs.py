@@ -4,12 +4,19 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from nacre.config.code_mode import LIMITS
-from nacre.sandbox.limits import MAX_REQUEST_BACKLOG, Limits
+import nacre
+from nacre.code_mode.suspended_runs import MAX_SUSPENDED_RUNS
+from nacre.config.code_mode import FIELDS, LIMITS
+from nacre.errors import ToolErrorCode
+from nacre.hooks import HOOK_EVENTS
+from nacre.sandbox.limits import MAX_ANSWER_BYTES, MAX_REQUEST_BACKLOG
 from nacre.sandbox.results import CODE_OF_REASON, Reason
+from nacre.telemetry.spans import SpanName
+from nacre.trajectory import EVENT_KINDS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -29,15 +36,54 @@ def test_every_reason_is_documented_with_its_code(reason: Reason) -> None:
     assert any(f"`{reason}`" in line for line in rows), row
 
 
-@pytest.mark.parametrize("field", Limits.__dataclass_fields__)
+def has_row_for(name: str, page_name: str) -> bool:
+    """Whether a table of the page has a row that begins with the name, alone or among others."""
+    cells = re.findall(r"^\| ([^|]*) \|", page(page_name), re.MULTILINE)
+    return any(f"`{name}`" in cell for cell in cells)
+
+
+@pytest.mark.parametrize("field", LIMITS)
 def test_every_limit_is_documented_with_its_numbers(field: str) -> None:
     limit = LIMITS[field]
     row = f"| `{limit.key}` | {limit.default} | {limit.least} | {limit.most} |"
     assert row in page("docs/limits.md")
 
 
-def test_the_backlog_is_documented() -> None:
-    assert f"{MAX_REQUEST_BACKLOG:,}" in page("docs/limits.md")
+@pytest.mark.parametrize("key", FIELDS)
+def test_every_key_of_the_config_is_documented(key: str) -> None:
+    assert has_row_for(key, "docs/limits.md")
+
+
+@pytest.mark.parametrize("code", get_args(ToolErrorCode))
+def test_every_error_of_a_call_is_documented(code: str) -> None:
+    assert has_row_for(code, "docs/tools.md")
+
+
+@pytest.mark.parametrize("event", HOOK_EVENTS)
+def test_every_hook_event_is_documented(event: str) -> None:
+    assert has_row_for(event, "docs/approvals_and_hooks.md")
+
+
+@pytest.mark.parametrize("kind", EVENT_KINDS)
+def test_every_kind_of_trajectory_event_is_documented(kind: str) -> None:
+    assert has_row_for(kind, "docs/trajectory.md")
+
+
+@pytest.mark.parametrize("name", get_args(SpanName))
+def test_every_span_is_documented(name: str) -> None:
+    assert has_row_for(name, "docs/trajectory.md")
+
+
+@pytest.mark.parametrize("name", nacre.__all__)
+def test_every_public_name_is_documented(name: str) -> None:
+    assert any(re.search(rf"\b{name}\b", path.read_text(encoding="utf-8")) for path in PAGES)
+
+
+@pytest.mark.parametrize(
+    "number", [MAX_REQUEST_BACKLOG, MAX_ANSWER_BYTES, MAX_SUSPENDED_RUNS], ids=str
+)
+def test_fixed_limits_are_documented(number: int) -> None:
+    assert re.search(rf"(?<![\d,]){number:,}(?![\d,])", page("docs/limits.md"))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -58,16 +104,35 @@ def test_every_module_of_the_sandbox_has_a_line_in_the_architecture() -> None:
     assert [name for name in modules if f"`{name}`" not in text] == []
 
 
-@pytest.mark.parametrize(
-    ("name", "printed"),
-    [
-        ("README.md", "[3, 3]\n"),
-        ("docs/library.md", "as it comes: not_found\ncompleted [3, 0]\n"),
-    ],
-)
-def test_the_programs_of_the_documentation_run_as_they_stand(name: str, printed: str) -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", page(name), re.DOTALL)
+PRINTED = {
+    "README.md": "['2 customers'] [3, 0]\n",
+    "docs/approvals_and_hooks.md": (
+        "pay {'to': 'Ada', 'amount': 500}: a large amount\n"
+        "['paid 500 to Ada', 'paid 0 to Ada', 'blocked_by_hook']\n"
+    ),
+    "docs/library.md": "['exec', 'wait']\n{'apples': 3, 'pears': 0}\n",
+    "docs/namespaces.md": "['open issue 1', 'open issue 2']\n",
+    "docs/sandbox.md": "as it comes: not_found\ncompleted [3, 0]\n",
+    "docs/tools.md": "openclaw:core:convert ['amount', 'to'] convert\n",
+    "docs/trajectory.md": (
+        "exec > openclaw:core:login {'user': 'ada', 'password': '[redacted]'} completed\n7 lines\n"
+    ),
+}
+
+
+def programs_of(name: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page(name), re.DOTALL)
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_the_program_of_a_page_runs_as_it_stands(name: str) -> None:
+    (program,) = programs_of(name)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.stdout, done.stderr) == (printed, "")
+    assert (done.stdout, done.stderr) == (PRINTED[name], "")
+
+
+def test_no_program_of_a_page_is_left_out() -> None:
+    names = [path.relative_to(ROOT).as_posix() for path in PAGES]
+    assert {name for name in names if programs_of(name)} == set(PRINTED)

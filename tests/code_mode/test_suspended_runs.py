@@ -91,9 +91,9 @@ async def test_a_run_is_resumed_by_one_wait_at_a_time(runtime: Runtime) -> None:
         tasks.start_soon(first_wait)
         await resumed.wait()
         message, reason = await refusal(run, waiting.run_id)
+        assert message.startswith("code mode run is already being resumed")
+        assert reason == "run_already_resuming"
         held.answer("once")
-    assert message.startswith("code mode run is already being resumed")
-    assert reason == "run_already_resuming"
     assert value_of(results[0]) == "once"
 
 
@@ -148,6 +148,8 @@ async def test_no_more_runs_wait_than_the_runtime_keeps(contexts: Iterator[RunCo
             "too_many_suspended_runs",
             "invalid_input",
         )
+        assert failed.telemetry.limit_failures == {"too_many_suspended_runs": 1}
+        assert failed.telemetry.snapshots == {"taken": 1, "dropped": 1}
         # What it said before is not lost, and nothing else of it is left.
         assert failed.to_json()["output"] == [{"type": "text", "text": "said"}]
         assert runs[2].cells() == []

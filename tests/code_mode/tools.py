@@ -16,15 +16,14 @@ async def _echo(input: dict[str, Any], call: ToolCall) -> object:
 
 def echo_tool(name: str = "echo", **fields: Any) -> Tool:
     """Returns its input."""
-    return Tool(
-        **{
-            "name": name,
-            "description": f"Return the input of {name}",
-            "parameters": ANY_OBJECT,
-            "execute": _echo,
-            **fields,
-        }
-    )
+    given: dict[str, Any] = {
+        "name": name,
+        "description": f"Return the input of {name}",
+        "parameters": ANY_OBJECT,
+        "execute": _echo,
+        **fields,
+    }
+    return Tool(**given)
 
 
 class HeldTool:
@@ -36,9 +35,13 @@ class HeldTool:
         self._arrived = anyio.Event()
         self._gate = anyio.Event()
         self._answer: object = None
-        self.tool = Tool(
-            **{"name": name, "parameters": ANY_OBJECT, "execute": self._execute, **fields}
-        )
+        given: dict[str, Any] = {
+            "name": name,
+            "parameters": ANY_OBJECT,
+            "execute": self._execute,
+            **fields,
+        }
+        self.tool = Tool(**given)
 
     async def _execute(self, input: dict[str, Any], call: ToolCall) -> object:
         self.calls.append((input, call))

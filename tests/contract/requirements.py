@@ -73,7 +73,7 @@ REQUIREMENTS: Final = {
     "security:plain-errors": "errors of the host reach a program as plain errors",
     "security:snapshots-dropped": "snapshots are dropped at the end, on abort and on close",
     "security:foreign-snapshots-refused": "a snapshot from elsewhere is refused before it runs",
-    "security:no-recursion": "programs reach neither `exec` and `wait` nor the Tool Search controls",
+    "security:no-recursion": "programs reach neither `exec` and `wait` nor Tool Search controls",
     "security:helpers-not-shadowed": "no tool's name hides a helper or a member of `tools`",
     "security:fails-closed": "without a sandbox nothing runs, and the model is shown nothing more",
     "security:os-hardening": "a worker is locked down, and what could not be applied is reported",

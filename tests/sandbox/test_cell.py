@@ -627,12 +627,12 @@ async def test_a_cell_waits_soon_when_only_a_person_can_move_it(sandbox: Sandbox
             "pending_tools",
             ["ask"],
         )
+        results: list[object] = []
+
+        async def resume() -> None:
+            results.append(await cell.resume())
+
         async with anyio.create_task_group() as tasks:
-            results: list[object] = []
-
-            async def resume() -> None:
-                results.append(await cell.resume())
-
             tasks.start_soon(resume)
             await anyio.wait_all_tasks_blocked()
             # Resumed, it holds the line for the person.

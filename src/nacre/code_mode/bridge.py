@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import anyio.lowlevel
 
@@ -87,8 +87,10 @@ class CellBridge:
                 entry = self._tools.catalog.resolve(str(payload.get("id", "")))
                 return entry.id if entry else str(payload.get("id", ""))[:_MAX_SHOWN_ID]
             case "namespace":
-                path = cast("list[object]", payload.get("path") or [])
-                return ".".join(map(str, [payload.get("namespace"), *path]))[:_MAX_SHOWN_ID]
+                path = payload.get("path")
+                # Not resolved yet, so it can be anything.
+                segments = path[:_MAX_SHOWN_ID] if isinstance(path, list) else []
+                return ".".join(map(str, [payload.get("namespace"), *segments]))[:_MAX_SHOWN_ID]
             case method:
                 return method
 

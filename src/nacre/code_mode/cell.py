@@ -82,6 +82,8 @@ class CodeModeCell:
         self.context = context
         self.call_id = call_id
         self.ttl_seconds = ttl_seconds
+        self.on_end: Callable[[], None] | None = None
+        """Called when the program is over, however that came."""
         self._span = span("nacre.cell", {"nacre.call.id": call_id, "nacre.run.id": cell.run_id})
         bridge.span = self._span
 
@@ -213,6 +215,8 @@ class CodeModeCell:
         self._record("cell.ended", data)
         self._span.set("nacre.cell.status", str(data["status"]))
         self._span.end()
+        if self.on_end is not None:
+            self.on_end()
 
     def _record(self, kind: EventKind, data: JsonObject) -> None:
         self.recorder.record(kind, call_id=self.call_id, data={"runId": self.run_id, **data})

@@ -24,28 +24,28 @@ _GLOBALS: Final = "globals"
 
 
 class GuestViews:
-    """Makes the data of a run's cells; the same for all programs until the namespaces change."""
+    """Makes the data of cells with one catalog; the same until the namespaces change."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._namespaces: dict[str, NamespaceRuntime] = {}
+        self._descriptors: JsonObject = {}
         self._view: SharedData | None = None
 
     def view(self, namespaces: Mapping[str, NamespaceRuntime]) -> SharedData:
         """Raises CatalogError for a catalog that no worker could hold."""
-        if self._view is None or self._namespaces != namespaces:
-            self._view = _guest_view(self._catalog, namespaces)
-            self._namespaces = dict(namespaces)
+        descriptors: JsonObject = {name: each.descriptor for name, each in namespaces.items()}
+        if self._view is None or self._descriptors != descriptors:
+            self._view = _guest_view(self._catalog, descriptors)
+            self._descriptors = descriptors
         return self._view
 
 
-def _guest_view(catalog: Catalog, namespaces: Mapping[str, NamespaceRuntime]) -> SharedData:
-    descriptors: JsonObject = {name: each.descriptor for name, each in namespaces.items()}
+def _guest_view(catalog: Catalog, descriptors: JsonObject) -> SharedData:
     parts = {
         _TOOLS: catalog.index_json,
         _NAMES: catalog.names_json,
         _NAMESPACES: encode_json(descriptors),
-        _GLOBALS: encode_json(list(namespaces)),
+        _GLOBALS: encode_json(list(descriptors)),
     }
     try:
         return SharedData(parts, methods=METHODS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -19,27 +20,36 @@ class LiveCells:
     def __init__(self, suspended: SuspendedRuns) -> None:
         self._suspended = suspended
         self._cells: set[CodeModeCell] = set()
+        # Those whose program is over, but not yet all of its calls.
+        self._leaving: set[CodeModeCell] = set()
 
     def add(self, cell: CodeModeCell) -> None:
-        self.forget_ended()
+        self._forget_gone()
         self._cells.add(cell)
+        cell.on_end = partial(self._ended, cell)
 
-    def forget_ended(self) -> None:
-        self._cells = {cell for cell in self._cells if not cell.is_over}
+    def _ended(self, cell: CodeModeCell) -> None:
+        self._cells.discard(cell)
+        if not cell.is_over:
+            self._leaving.add(cell)
 
     def infos(self, which: Callable[[CodeModeCell], bool]) -> list[CellInfo]:
         """What there is to say of those cells, oldest first."""
-        self.forget_ended()
-        found = [cell.info() for cell in self._cells if which(cell)]
+        found = [cell.info() for cell in self._matching(which)]
         return sorted(found, key=lambda info: -info.age_seconds)
 
     async def abort(self, which: Callable[[CodeModeCell], bool], reason: str) -> int:
         """End those cells and the calls that they left behind; how many there were."""
-        self.forget_ended()
-        aborted = [cell for cell in self._cells if which(cell)]
+        aborted = self._matching(which)
         async with anyio.create_task_group() as tasks:
             for cell in aborted:
                 self._suspended.remove(cell.run_id)
                 tasks.start_soon(cell.abort, reason)
-        self._cells.difference_update(aborted)
         return len(aborted)
+
+    def _matching(self, which: Callable[[CodeModeCell], bool]) -> list[CodeModeCell]:
+        self._forget_gone()
+        return [cell for cell in (*self._cells, *self._leaving) if which(cell)]
+
+    def _forget_gone(self) -> None:
+        self._leaving = {cell for cell in self._leaving if not cell.is_over}

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
+from nacre.json_types import NotJsonError, encode_json
 from nacre.sandbox.results import (
     CODE_OF_REASON,
     ErrorCode,
-    JsonOutput,
     Output,
     Position,
     Reason,
-    TextOutput,
     Usage,
+    output_to_wire,
+    usage_to_wire,
 )
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Telemetry:
         ):
             if counts:
                 wire[key] = dict(counts)
-        return {**wire, **_usage_to_json(self.cell)}
+        return {**wire, **usage_to_wire(self.cell)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,6 +158,16 @@ class DirectResult:
     def is_error(self) -> bool:
         return bool(self.code)
 
+    def to_json(self) -> JsonObject:
+        """What JSON cannot hold is named by its type; `value` has it."""
+        if self.is_error:
+            return {"status": "failed", "error": self.error, "code": self.code}
+        try:
+            encode_json(self.value)
+        except NotJsonError:
+            return {"status": "completed", "value": {"type": type(self.value).__name__}}
+        return {"status": "completed", "value": cast("JsonValue", self.value)}
+
 
 def _most_called(counts: Mapping[str, int]) -> dict[str, int]:
     """A run may call hundreds of tools; a model need not read all their ids in every result."""
@@ -169,29 +180,6 @@ def _most_called(counts: Mapping[str, int]) -> dict[str, int]:
 def _with_rest(wire: JsonObject, result: CodeModeResult) -> JsonObject:
     """What all results have; an empty output is left out."""
     if result.output:
-        wire["output"] = [_output_to_json(item) for item in result.output]
+        wire["output"] = [output_to_wire(item) for item in result.output]
     wire["telemetry"] = result.telemetry.to_json()
     return wire
-
-
-def _output_to_json(output: Output) -> JsonObject:
-    match output:
-        case TextOutput():
-            return {"type": "text", "text": output.text}
-        case JsonOutput():
-            return {"type": "json", "value": output.value}
-        case _:
-            assert_never(output)
-
-
-def _usage_to_json(usage: Usage) -> JsonObject:
-    return {
-        "guestBursts": usage.guest_bursts,
-        "requests": usage.requests,
-        "unfinishedRequests": usage.unfinished_requests,
-        "outputBytes": usage.output_bytes,
-        "snapshotBytes": usage.snapshot_bytes,
-        # Microseconds are the finest that means anything; more digits only cost tokens.
-        "wallMs": round(usage.wall_ms, 3),
-        "workerMs": round(usage.worker_ms, 3),
-    }

@@ -10,7 +10,6 @@ from nacre.code_mode.bridge import RunTools
 from nacre.code_mode.exec_tool import InvalidInput, exec_input_from
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME
 from nacre.code_mode.results import CodeModeResult, DirectResult, Failed
-from nacre.code_mode.run_index import RunIndex
 from nacre.code_mode.suspended_runs import RunRefused
 from nacre.code_mode.wait_tool import wait_input_from
 from nacre.config.code_mode import LANGUAGES
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from nacre.code_mode.cell import CellInfo
     from nacre.code_mode.model_surface import ModelSurface
     from nacre.code_mode.run_cells import RunCells
+    from nacre.code_mode.run_index import RunIndex
     from nacre.code_mode.run_namespaces import RunNamespaces
     from nacre.code_mode.run_telemetry import RunTelemetry
     from nacre.code_mode.tool_definitions import DefinitionFormat
@@ -46,6 +46,7 @@ class CodeModeRun:
         surface: ModelSurface,
         config: CodeModeConfig,
         catalog: Catalog,
+        index: RunIndex,
         executor: ToolExecutor,
         namespaces: RunNamespaces,
         cells: RunCells,
@@ -61,7 +62,7 @@ class CodeModeRun:
         self._cells = cells
         self._telemetry = telemetry
         self._abort = abort
-        self._index = RunIndex(catalog)
+        self._index = index
         self.catalog = catalog
         self.context = context
         self.trajectory = trajectory

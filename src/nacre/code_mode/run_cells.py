@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 from nacre.code_mode.bridge import CellBridge, RunTools
 from nacre.code_mode.cell import CellInfo, CodeModeCell
-from nacre.code_mode.guest_view import GuestViews
 from nacre.code_mode.results import CodeModeResult, Failed, Waiting
 from nacre.code_mode.suspended_runs import UNAVAILABLE, RunRefused, RunScope
 from nacre.errors import CellStateError
 from nacre.sandbox import Limits
+from nacre.sandbox import results as cell_results
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from nacre.code_mode.exec_tool import ExecInput
+    from nacre.code_mode.guest_view import GuestViews
     from nacre.code_mode.live_cells import LiveCells
     from nacre.code_mode.run_telemetry import RunTelemetry
     from nacre.code_mode.suspended_runs import SuspendedRuns
@@ -37,6 +38,7 @@ class RunCells:
         context: RunContext,
         recorder: TrajectoryRecorder,
         telemetry: RunTelemetry,
+        views: GuestViews,
     ) -> None:
         self._sandbox = sandbox
         self._suspended = suspended
@@ -45,7 +47,7 @@ class RunCells:
         self._scope = RunScope.of(context)
         self._recorder = recorder
         self._telemetry = telemetry
-        self._views = GuestViews(telemetry.catalog)
+        self._views = views
         self._abort_reason: str | None = None
 
     async def start(self, program: ExecInput, tools: RunTools, *, call_id: str) -> CodeModeResult:
@@ -102,12 +104,14 @@ class RunCells:
     ) -> CodeModeResult:
         is_kept = False
         try:
-            result = cell.to_result(await leg(), self._telemetry.report)
+            ended = await leg()
+            if isinstance(ended, cell_results.Failed):
+                # Before the report, so that a result counts its own failure.
+                self._telemetry.count_failure(ended.reason)
+            result = cell.to_result(ended, self._telemetry.report)
             if isinstance(result, Waiting):
                 result = await self._kept(cell, result)
                 is_kept = isinstance(result, Waiting)
-            if isinstance(result, Failed):
-                self._telemetry.count_failure(result.reason)
             return result
         except CellStateError:
             # Aborted between the look into the store and the first step.
@@ -115,18 +119,22 @@ class RunCells:
         finally:
             if not is_kept:
                 self._suspended.remove(cell.run_id)
-            self._live.forget_ended()
 
     async def _kept(self, cell: CodeModeCell, waiting: Waiting) -> Waiting | Failed:
         try:
             self._suspended.put(cell, self._scope)
         except RunRefused as refusal:
             await cell.abort(refusal.message)
+            self._telemetry.count_failure(refusal.reason)
             return Failed(
                 error=refusal.message,
                 reason=refusal.reason,
                 output=waiting.output,
-                telemetry=replace(waiting.telemetry, snapshots=self._telemetry.snapshots.to_json()),
+                telemetry=replace(
+                    waiting.telemetry,
+                    snapshots=self._telemetry.snapshots.to_json(),
+                    limit_failures=dict(self._telemetry.limit_failures),
+                ),
             )
         return waiting
 

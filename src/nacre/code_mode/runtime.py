@@ -11,6 +11,7 @@ import anyio
 from nacre.code_mode.live_cells import LiveCells
 from nacre.code_mode.model_surface import visible_tools
 from nacre.code_mode.namespaces import NamespaceRegistry
+from nacre.code_mode.prepared_catalogs import PreparedCatalogs
 from nacre.code_mode.run import CodeModeRun
 from nacre.code_mode.run_cells import RunCells
 from nacre.code_mode.run_config import ConfigInput, run_config_from
@@ -26,7 +27,6 @@ from nacre.tools import (
     Approvals,
     InputValidators,
     ToolExecutor,
-    build_catalog,
     effective_tools,
 )
 from nacre.trajectory import TrajectoryRecorder
@@ -66,6 +66,7 @@ class Runtime:
         self._sandbox = Sandbox(options)
         self._suspended = SuspendedRuns(max_suspended_runs)
         self._live = LiveCells(self._suspended)
+        self._catalogs = PreparedCatalogs()
         self._approval_memory = ApprovalMemory()
         self._validators = InputValidators()
         self._runs: WeakSet[CodeModeRun] = WeakSet()
@@ -113,7 +114,8 @@ class Runtime:
         policy = self._config.policy_for(context)
         allowed = effective_tools(tools, policy)
         surface = visible_tools(allowed, config=config, tools_disabled=tools_disabled)
-        catalog = build_catalog(surface.cataloged)
+        prepared = self._catalogs.prepare(surface.cataloged)
+        catalog = prepared.catalog
         trajectory = TrajectoryRecorder(context)
         abort = AbortController()
         telemetry = RunTelemetry(catalog=catalog, visible_tools=surface.tool_names)
@@ -121,6 +123,7 @@ class Runtime:
             surface=surface,
             config=config,
             catalog=catalog,
+            index=prepared.index,
             executor=ToolExecutor(
                 context=context,
                 policy=policy,
@@ -143,6 +146,7 @@ class Runtime:
                 context=context,
                 recorder=trajectory,
                 telemetry=telemetry,
+                views=prepared.views,
             ),
             telemetry=telemetry,
             trajectory=trajectory,

@@ -8,8 +8,9 @@ A cell that may not be resumed is left as it was: nothing is touched before its 
 
 from __future__ import annotations
 
+import math
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -80,6 +81,9 @@ class SuspendedRuns:
         self._most = most
         self._most_per_session = max(1, int(most * _SESSION_SHARE))
         self._runs: dict[RunId, _Suspended] = {}
+        self._count_of_session: Counter[str] = Counter()
+        # When the sweep looks next; a run that expires before that has to wake it.
+        self._sweep_at = 0.0
         self._expired: OrderedDict[str, RunScope] = OrderedDict()
         self._changed = anyio.Event()
 
@@ -91,7 +95,7 @@ class SuspendedRuns:
 
     def check_room(self, scope: RunScope) -> None:
         """Raises RunRefused if no further run of this session can be suspended."""
-        of_session = sum(each.scope.session_id == scope.session_id for each in self._runs.values())
+        of_session = self._count_of_session[scope.session_id]
         if len(self._runs) >= self._most or of_session >= self._most_per_session:
             raise RunRefused(TOO_MANY, "too_many_suspended_runs")
 
@@ -99,9 +103,11 @@ class SuspendedRuns:
         """Keep a waiting cell, new or back from a `wait`; raises RunRefused if it has no room."""
         if cell.run_id not in self._runs:
             self.check_room(scope)
+            self._count_of_session[scope.session_id] += 1
         expires = time.monotonic() + cell.ttl_seconds
         self._runs[cell.run_id] = _Suspended(cell=cell, scope=scope, expires=expires)
-        self._wake()
+        if expires < self._sweep_at:
+            self._changed.set()
 
     def begin_resume(self, run_id: str, scope: RunScope) -> CodeModeCell:
         """The waiting cell of this id, now being resumed; raises RunRefused and changes nothing."""
@@ -122,17 +128,20 @@ class SuspendedRuns:
 
     def remove(self, run_id: RunId) -> None:
         """Forget a run that is over."""
-        self._runs.pop(run_id, None)
+        gone = self._runs.pop(run_id, None)
+        if gone is not None:
+            session_id = gone.scope.session_id
+            self._count_of_session[session_id] -= 1
+            if not self._count_of_session[session_id]:
+                del self._count_of_session[session_id]
 
     async def expire(self) -> None:
         """Drop what has waited too long, for ever; to be run as a task."""
         while True:
             self._changed = anyio.Event()
-            due = min(
-                (each.expires for each in self._runs.values() if not each.is_resuming),
-                default=None,
-            )
-            with anyio.move_on_after(None if due is None else max(due - time.monotonic(), 0)):
+            waiting = (each.expires for each in self._runs.values() if not each.is_resuming)
+            self._sweep_at = min(waiting, default=math.inf)
+            with anyio.move_on_after(max(self._sweep_at - time.monotonic(), 0)):
                 await self._changed.wait()
             await self._drop_expired()
 
@@ -146,9 +155,6 @@ class SuspendedRuns:
             if len(self._expired) > _REMEMBERED_EXPIRIES:
                 self._expired.popitem(last=False)
             await suspended.cell.expire()
-
-    def _wake(self) -> None:
-        self._changed.set()
 
 
 def _check_scope(owner: RunScope, caller: RunScope) -> None:

@@ -188,8 +188,8 @@ def to_wire(result: CellResult) -> JsonObject:
     """The result as `exec` and `wait` return it to a model; empty lists are left out."""
     wire = _own_fields(result)
     if result.output:
-        wire["output"] = [_output_to_wire(item) for item in result.output]
-    wire["telemetry"] = _usage_to_wire(result.usage)
+        wire["output"] = [output_to_wire(item) for item in result.output]
+    wire["telemetry"] = usage_to_wire(result.usage)
     return wire
 
 
@@ -229,7 +229,8 @@ def _failed_to_wire(result: Failed) -> JsonObject:
     return wire
 
 
-def _output_to_wire(output: Output) -> JsonObject:
+def output_to_wire(output: Output) -> JsonObject:
+    """One item of a result's `output`."""
     match output:
         case TextOutput():
             return {"type": "text", "text": output.text}
@@ -239,7 +240,8 @@ def _output_to_wire(output: Output) -> JsonObject:
             assert_never(output)
 
 
-def _usage_to_wire(usage: Usage) -> JsonObject:
+def usage_to_wire(usage: Usage) -> JsonObject:
+    """What a result's `telemetry` says of the cell."""
     return {
         "guestBursts": usage.guest_bursts,
         "requests": usage.requests,

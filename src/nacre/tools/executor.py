@@ -163,7 +163,11 @@ class ToolExecutor:
             try:
                 if refusal is not None:
                     raise ToolDeniedError(refusal, code="denied_by_policy", tool_id=subject.tool_id)
-                checked = await self._permitted(subject, _object_in(given, subject), site, check)
+                wanted = _object_in(given, subject)
+                checked = await self._permitted(subject, wanted, site, check)
+                if checked is not wanted and checked != wanted:
+                    # By a hook or a person: the record holds what was really called.
+                    self._record("call.changed", site, {"input": checked})
                 result = await perform(checked)
             except ToolError as error:
                 current.fail(error.code)

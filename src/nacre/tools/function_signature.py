@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
+import typing
 from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast, get_type_hints
 
@@ -200,7 +202,10 @@ def _has_output_schema(annotation: object) -> bool:
     if not isinstance(annotation, type) or annotation is ToolResult:
         return False
     kind = cast("type[object]", annotation)
-    return is_dataclass(kind) or issubclass(kind, BaseModel) or is_typeddict(kind)
+    if is_typeddict(kind):
+        # Before Python 3.12, pydantic reads only the TypedDict of typing_extensions.
+        return sys.version_info >= (3, 12) or not typing.is_typeddict(kind)
+    return is_dataclass(kind) or issubclass(kind, BaseModel)
 
 
 def _documentation(function: Callable[..., object]) -> Docstring:

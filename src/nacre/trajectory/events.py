@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 EventKind = Literal[
     "run.started",
     "call.started",
+    "call.changed",
     "call.updated",
     "call.ended",
     "approval.requested",

@@ -99,6 +99,8 @@ class _Projection:
                 _start(self._new_node(event), event)
             case "call.ended":
                 _end(self._node(event), event)
+            case "call.changed":
+                self._node(event).input = event.data.get("input")
             case "call.updated":
                 self._node(event).updates += 1
             case "approval.requested" | "approval.answered":

@@ -1,0 +1,174 @@
+"""Pieces of TypeScript text that hostile names, values and descriptions cannot break out of."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MAX_LITERAL_CHARACTERS: Final = 200
+"""A longer text is no value that a program would spell out."""
+
+_MAX_LINE_CHARACTERS: Final = 72
+_MAX_EXACT_INTEGER: Final = 2**53
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+PLAIN_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+
+# What a reader does not see or sees in the wrong place: control characters, writing directions,
+# spaces without width, tags, halves of surrogate pairs. Joiners stay: scripts and emoji need them.
+_UNSEEN: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeText:
+    """A type as text, its lines not indented, and how it is put together outermost."""
+
+    text: str
+    shape: Literal["one", "union", "intersection"] = "one"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Member:
+    """A member of an object type."""
+
+    key: str
+    """As text: `name`, `"odd name"`, `[key: string]`."""
+    value: TypeText
+    is_optional: bool = False
+    comment: str = ""
+
+
+UNKNOWN: Final = TypeText("unknown")
+NEVER: Final = TypeText("never")
+NULL: Final = TypeText("null")
+INDEX_KEY: Final = "[key: string]"
+
+
+def one_line(text: str, *, most_characters: int) -> str:
+    """The text for a comment: one line that cannot end the comment, shortened with `…`."""
+    # Cut first, with room for spaces that go: a description may be megabytes long.
+    head = text[: 2 * most_characters]
+    seen = _UNSEEN.sub("", " ".join(head.split())).replace("*/", "*\\/")
+    if len(seen) <= most_characters and len(head) == len(text):
+        return seen
+    return f"{seen[: most_characters - 1]}…"
+
+
+def comment_lines(lines: Sequence[str]) -> str:
+    """A JSDoc comment of lines that `one_line` made; empty when there are none."""
+    if not lines:
+        return ""
+    if len(lines) == 1:
+        return f"/** {lines[0]} */"
+    return "\n".join(["/**", *(f" * {line}" for line in lines), " */"])
+
+
+def indented(text: str) -> str:
+    """Two spaces in front of every line that has something on it."""
+    return "\n".join(f"  {line}" if line else line for line in text.split("\n"))
+
+
+def string_literal(text: str) -> str:
+    """The text in double quotes; what cannot be seen is escaped."""
+    return _UNSEEN.sub(_escaped, _ENCODER.encode(text))
+
+
+def property_key(name: str) -> str:
+    """The name as a member of an object type, quoted unless it is a plain identifier."""
+    return name if PLAIN_NAME.fullmatch(name) else string_literal(name)
+
+
+def short_json(value: object, *, most_characters: int) -> str | None:
+    """The value as JSON, what cannot be seen escaped; None when it is longer, or is not JSON."""
+    found: list[str] = []
+    characters = 0
+    try:
+        # Piece by piece: a value may be megabytes long, or deeper than the stack.
+        for piece in _ENCODER.iterencode(value):
+            characters += len(piece)
+            if characters > most_characters:
+                return None
+            found.append(piece)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return _UNSEEN.sub(_escaped, "".join(found))
+
+
+def literal_of(value: object) -> TypeText | None:
+    """The type that only this value has; None when it is too long to be spelled out."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        # Beyond this a literal would be another number.
+        return TypeText(repr(value)) if abs(value) <= _MAX_EXACT_INTEGER else TypeText("number")
+    # JSON is also how TypeScript spells the type of a text, an array or an object.
+    text = short_json(value, most_characters=MAX_LITERAL_CHARACTERS)
+    return TypeText(text) if text is not None else None
+
+
+def union_of(types: Iterable[TypeText]) -> TypeText:
+    """One type or another: `unknown` takes in the others, `never` adds nothing."""
+    kept = list(dict.fromkeys(found for found in types if found != NEVER))
+    if UNKNOWN in kept:
+        return UNKNOWN
+    if len(kept) < 2:
+        return kept[0] if kept else NEVER
+    parts = [f"({found.text})" if found.shape == "intersection" else found.text for found in kept]
+    return TypeText(" | ".join(parts), "union")
+
+
+def intersection_of(types: Iterable[TypeText]) -> TypeText:
+    """All types at once: `unknown` adds nothing, and nothing is of type `never`."""
+    kept = list(dict.fromkeys(found for found in types if found != UNKNOWN))
+    if NEVER in kept:
+        return NEVER
+    if len(kept) < 2:
+        return kept[0] if kept else UNKNOWN
+    parts = [f"({found.text})" if found.shape == "union" else found.text for found in kept]
+    return TypeText(" & ".join(parts), "intersection")
+
+
+def array_of(item: TypeText) -> TypeText:
+    """`T[]` for what is short and simple, `Array<T>` otherwise."""
+    is_simple = item.shape == "one" and "\n" not in item.text
+    return TypeText(f"{item.text}[]" if is_simple else f"Array<{item.text}>")
+
+
+def tuple_of(items: Iterable[TypeText], *, rest: TypeText | None = None) -> TypeText:
+    """`[A, B, ...C[]]`."""
+    texts = [item.text for item in items]
+    if rest is not None:
+        texts.append(f"...{array_of(rest).text}")
+    return TypeText(f"[{', '.join(texts)}]")
+
+
+def object_of(members: Sequence[Member]) -> TypeText:
+    """`{ a: string; b?: number }`, on one line when it is short and has no comments."""
+    if not members:
+        return TypeText("{}")
+    texts = [f"{_key(member)}: {member.value.text}" for member in members]
+    is_short = sum(map(len, texts)) + 2 * len(texts) <= _MAX_LINE_CHARACTERS
+    if is_short and not any(member.comment for member in members) and "\n" not in "".join(texts):
+        return TypeText(f"{{ {'; '.join(texts)} }}")
+    lines = ["{"]
+    for member, text in zip(members, texts, strict=True):
+        if member.comment:
+            lines.append(f"  /** {member.comment} */")
+        lines.append(f"{indented(text)};")
+    return TypeText("\n".join([*lines, "}"]))
+
+
+def _key(member: Member) -> str:
+    return f"{member.key}?" if member.is_optional else member.key
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\u{{{code:x}}}"

@@ -1,0 +1,316 @@
+"""JSON Schema as a TypeScript type: a sketch to call by, for real schemas and for hostile ones.
+
+What a type cannot say (ranges, formats, defaults) is in comments; what is in neither (`not`, `if`,
+patterns) is checked when a tool is called.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from nacre.tools.schema_comments import comment_of
+from nacre.tools.schema_references import count_references, listed, mapped, target_of
+from nacre.tools.typescript_text import (
+    INDEX_KEY,
+    MAX_LITERAL_CHARACTERS,
+    NEVER,
+    NULL,
+    UNKNOWN,
+    Member,
+    TypeText,
+    array_of,
+    intersection_of,
+    literal_of,
+    object_of,
+    property_key,
+    tuple_of,
+    union_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_TYPE_CHARACTERS: Final = 16_000
+"""About what one type may take, comments and named types included."""
+
+_MAX_DEPTH: Final = 20
+_MAX_ENUM_CHARACTERS: Final = 2_000
+_MAX_TYPE_NAME_CHARACTERS: Final = 80
+# A type of this size is easier to read in place than by name, however often it is used.
+_MAX_INLINE_CHARACTERS: Final = 60
+# What a schema costs besides the names and values in it.
+_COST_OF_TYPE: Final = 8
+
+_SHORTENED: Final = TypeText("unknown /* shortened */", "union")
+_NOT_FOUND: Final = TypeText("unknown /* reference to elsewhere */", "union")
+_ANY_OBJECT: Final = object_of([Member(key=INDEX_KEY, value=UNKNOWN)])
+_PLAIN_TYPES: Final = {
+    "string": TypeText("string"),
+    "number": TypeText("number"),
+    "integer": TypeText("number"),
+    "boolean": TypeText("boolean"),
+    "null": NULL,
+}
+_OBJECT_KEYS: Final = ("properties", "required", "additionalProperties", "patternProperties")
+_ARRAY_KEYS: Final = ("items", "prefixItems")
+# Beside other parts these say nothing that a reader needs.
+_BARE_TYPES: Final = frozenset({*_PLAIN_TYPES.values(), _ANY_OBJECT, array_of(UNKNOWN)})
+
+
+class TypeNames:
+    """The names of types in one file: nobody gets a name that another has."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+
+    def claim(self, wanted: str) -> str:
+        """The wanted name, or with a number behind it."""
+        name, count = wanted, 1
+        while name in self._given:
+            count += 1
+            name = f"{wanted}{count}"
+        self._given.add(name)
+        return name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RenderedType:
+    """A type, and the types that it names: recursive ones and long ones used more than once."""
+
+    text: str
+    named: tuple[str, ...] = ()
+    """Whole statements: `type Tree = { children: Tree[] };`."""
+    comments: tuple[tuple[str, str], ...] = ()
+    """What is known of the outermost members, by key; only when asked for."""
+
+
+def type_of(
+    schema: object,
+    *,
+    name: str = "Value",
+    names: TypeNames | None = None,
+    max_characters: int = MAX_TYPE_CHARACTERS,
+) -> RenderedType:
+    """The type of what a schema allows; never fails, whatever the schema is.
+
+    `name` is what the type is called should it contain itself, and how named parts start.
+    """
+    return _SchemaReader(schema, name, names or TypeNames(), max_characters).read()
+
+
+def input_type_of(
+    schema: object, *, name: str, names: TypeNames, max_characters: int = MAX_TYPE_CHARACTERS
+) -> RenderedType:
+    """As `type_of`, with the comments of the outermost members apart, for `@param` lines."""
+    reader = _SchemaReader(schema, name, names, max_characters)
+    reader.keeps_comments_apart = True
+    return reader.read()
+
+
+def pascal_case(name: str) -> str:
+    """The ASCII letters and digits of a name as the start of a type's name; may be empty."""
+    words = re.findall(r"[A-Za-z0-9]+", name[:_MAX_TYPE_NAME_CHARACTERS])
+    joined = "".join(word[0].upper() + word[1:] for word in words)
+    return f"_{joined}" if joined[:1].isdigit() else joined
+
+
+class _SchemaReader:
+    """Reads one schema. A budget of characters bounds its work as well as its text."""
+
+    def __init__(self, root: object, name: str, names: TypeNames, max_characters: int) -> None:
+        self.keeps_comments_apart = False
+        self._root = root
+        self._root_name = name
+        self._names = names
+        self._left = max_characters
+        # Below this, members are only counted.
+        self._least_left = -max_characters // 4
+        self._uses = count_references(root)
+        self._open: dict[int, str | None] = {}
+        """Schemas that are being read; with a name once they were found inside themselves."""
+        self._done: dict[int, TypeText] = {}
+        self._named: list[str] = []
+        self._comments: list[tuple[str, str]] = []
+
+    def read(self) -> RenderedType:
+        found = self._read_shared(self._root, self._root_name, 0, frozenset(), uses=1)
+        return RenderedType(
+            text=found.text, named=tuple(self._named), comments=tuple(self._comments)
+        )
+
+    def _read_shared(
+        self, schema: object, name: str, depth: int, chain: frozenset[int], *, uses: int
+    ) -> TypeText:
+        """The type of a schema that references may lead to, by name if it has one."""
+        key = id(schema)
+        self._open[key] = None
+        found = self._read(schema, depth, chain | {key})
+        claimed = self._open.pop(key)
+        is_long = len(found.text) > _MAX_INLINE_CHARACTERS or "\n" in found.text
+        if claimed is None and uses > 1 and is_long:
+            claimed = self._names.claim(name)
+        if claimed is not None:
+            self._named.append(f"type {claimed} = {found.text};")
+            found = TypeText(claimed)
+        self._done[key] = found
+        return found
+
+    def _reference(self, reference: str, depth: int, chain: frozenset[int]) -> TypeText:
+        target = target_of(self._root, reference)
+        if not isinstance(target, dict):
+            return self._read(target, depth, chain) if isinstance(target, bool) else _NOT_FOUND
+        key = id(cast("object", target))
+        if key in chain:
+            # It says of itself that it is itself, which says nothing.
+            return UNKNOWN
+        name = self._root_name + pascal_case(reference.rsplit("/", 1)[-1])
+        if key in self._open:
+            claimed = self._open[key] or self._names.claim(
+                self._root_name if target is self._root else name
+            )
+            self._open[key] = claimed
+            return TypeText(claimed)
+        if key in self._done:
+            self._left -= len(self._done[key].text)
+            return self._done[key] if self._left > 0 else _SHORTENED
+        return self._read_shared(target, name, depth, chain, uses=self._uses[reference])
+
+    def _read(self, schema: object, depth: int, chain: frozenset[int]) -> TypeText:
+        """`chain`: the schemas that speak of the very same value, from the nearest one outwards."""
+        if isinstance(schema, bool):
+            return UNKNOWN if schema else NEVER
+        if not isinstance(schema, dict):
+            return UNKNOWN
+        if depth > _MAX_DEPTH or self._left <= 0:
+            return _SHORTENED
+        self._left -= _COST_OF_TYPE
+        node = cast("dict[str, object]", schema)
+        parts = list(self._parts(node, depth, chain))
+        others = [part for part in parts if part not in _BARE_TYPES and part != UNKNOWN]
+        found = intersection_of(others or parts)
+        return union_of([found, NULL]) if node.get("nullable") is True else found
+
+    def _parts(
+        self, node: dict[str, object], depth: int, chain: frozenset[int]
+    ) -> Iterator[TypeText]:
+        """All that a schema says of a value: each has to hold."""
+        reference = node.get("$ref", node.get("$recursiveRef"))
+        if isinstance(reference, str):
+            yield self._reference(reference, depth + 1, chain)
+        if "const" in node:
+            yield self._enum([node["const"]], node, depth)
+        elif isinstance(node.get("enum"), list):
+            yield self._enum(listed(node["enum"]), node, depth)
+        else:
+            yield self._own_type(node, depth)
+        for key in ("anyOf", "oneOf"):
+            if isinstance(node.get(key), list):
+                yield union_of(self._alternatives(node[key], depth + 1, chain))
+        yield from self._alternatives(node.get("allOf"), depth + 1, chain)
+        if "not" in node and node["not"] in (True, {}):
+            yield NEVER
+
+    def _alternatives(
+        self, schemas: object, depth: int, chain: frozenset[int]
+    ) -> Iterator[TypeText]:
+        for schema in listed(schemas):
+            if self._left <= 0:
+                yield _SHORTENED
+                return
+            yield self._read(schema, depth, chain)
+
+    def _own_type(self, node: dict[str, object], depth: int) -> TypeText:
+        kinds = node.get("type")
+        if isinstance(kinds, str):
+            return self._of_kind(kinds, node, depth)
+        if isinstance(kinds, list):
+            texts = [kind for kind in listed(kinds)[:10] if isinstance(kind, str)]
+            return union_of([self._of_kind(kind, node, depth) for kind in texts] or [UNKNOWN])
+        if any(key in node for key in _OBJECT_KEYS):
+            return self._object(node, depth)
+        return self._array(node, depth) if any(key in node for key in _ARRAY_KEYS) else UNKNOWN
+
+    def _of_kind(self, kind: str, node: dict[str, object], depth: int) -> TypeText:
+        match kind:
+            case "object":
+                return self._object(node, depth)
+            case "array":
+                return self._array(node, depth)
+            case _:
+                return _PLAIN_TYPES.get(kind, UNKNOWN)
+
+    def _array(self, node: dict[str, object], depth: int) -> TypeText:
+        items = node.get("items", True)
+        first, rest = node.get("prefixItems"), items if "items" in node else False
+        if isinstance(items, list):
+            first, rest = cast("object", items), node.get("additionalItems", False)
+        if not isinstance(first, list) or not first:
+            return array_of(self._read(items, depth + 1, frozenset()))
+        return tuple_of(
+            self._alternatives(cast("object", first), depth + 1, frozenset()),
+            rest=None if rest is False else self._read(rest, depth + 1, frozenset()),
+        )
+
+    def _object(self, node: dict[str, object], depth: int) -> TypeText:
+        members = list(self._members(node, depth))
+        others = self._other_members(node, depth)
+        if others is None:
+            is_described = bool(members) or node.get("additionalProperties") is False
+            is_input = depth == 0 and self.keeps_comments_apart
+            return object_of(members) if is_described or is_input else _ANY_OBJECT
+        index = Member(key=INDEX_KEY, value=others)
+        if others == UNKNOWN or not members:
+            return object_of([*members, index])
+        # Apart, because an index signature has to fit every member beside it.
+        return intersection_of([object_of(members), object_of([index])])
+
+    def _members(self, node: dict[str, object], depth: int) -> Iterator[Member]:
+        schemas = mapped(node.get("properties"))
+        required = [name for name in listed(node.get("required")) if isinstance(name, str)]
+        is_required = frozenset(required)
+        left_out = 0
+        for name in dict.fromkeys((*schemas, *required)):
+            if self._left <= self._least_left or len(name) > MAX_LITERAL_CHARACTERS:
+                left_out += 1
+            else:
+                schema = schemas.get(name, True)
+                yield self._member(name, schema, depth, is_optional=name not in is_required)
+        if left_out:
+            note = TypeText(f"unknown /* shortened: {left_out} more */")
+            yield Member(key=INDEX_KEY, value=note)
+
+    def _member(self, name: str, schema: object, depth: int, *, is_optional: bool) -> Member:
+        key = property_key(name)
+        comment = comment_of(schema, root=self._root) if self._left > 0 else ""
+        self._left -= len(key) + len(comment)
+        value = self._read(schema, depth + 1, frozenset())
+        if depth == 0 and self.keeps_comments_apart:
+            self._comments.append((key, comment))
+            comment = ""
+        return Member(key=key, value=value, is_optional=is_optional, comment=comment)
+
+    def _other_members(self, node: dict[str, object], depth: int) -> TypeText | None:
+        """The type of members that have no name in the schema; None when it speaks of none."""
+        schemas = list(mapped(node.get("patternProperties")).values())
+        additional = node.get("additionalProperties", False)
+        if additional is not False:
+            schemas.append(additional)
+        if not schemas:
+            return None
+        return union_of(self._alternatives(schemas, depth + 1, frozenset()))
+
+    def _enum(self, values: list[object], node: dict[str, object], depth: int) -> TypeText:
+        found: dict[TypeText, None] = {}
+        characters = 0
+        for shown, value in enumerate(values):
+            literal = literal_of(value)
+            if literal is None or characters > _MAX_ENUM_CHARACTERS:
+                base = self._own_type(node, depth).text
+                note = TypeText(f"{base} /* shortened: {len(values) - shown} more */", "union")
+                return union_of([*found, note])
+            found[literal] = None
+            characters += len(literal.text)
+        self._left -= characters
+        return union_of(found)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio import CancelScope
 
 from nacre.errors import AbortedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +39,11 @@ class RunContext:
 
 
 class AbortSignal:
-    """Tells a tool that its result is no longer wanted; the task it runs in is cancelled, too."""
+    """Tells a tool that its result is no longer wanted, just before its task is cancelled."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: dict[Callable[[], None], None] = {}
         self.reason = ""
 
     @property
@@ -57,19 +59,31 @@ class AbortSignal:
         if self.is_aborted:
             raise AbortedError(self.reason)
 
-    def on_abort(self, listener: Callable[[], None]) -> None:
-        """Call `listener` once, on the event loop, when the call is aborted."""
+    def on_abort(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` once, on the event loop, when the call is aborted; at once if it is.
+        Call what is returned to have it not called any more."""
         if self.is_aborted:
             listener()
-        else:
-            self._listeners.append(listener)
+            return lambda: None
+        self._listeners[listener] = None
+        return lambda: self._listeners.pop(listener, None)
+
+    @contextmanager
+    def cancelling(self) -> Generator[CancelScope]:
+        """A scope that is cancelled when the call is aborted."""
+        with CancelScope() as scope:
+            forget = self.on_abort(scope.cancel)
+            try:
+                yield scope
+            finally:
+                forget()
 
     def _abort(self, reason: str) -> None:
         if self.is_aborted:
             return
         self.reason = reason
         self._event.set()
-        listeners, self._listeners = self._listeners, []
+        listeners, self._listeners = self._listeners, {}
         for listener in listeners:
             try:
                 listener()

@@ -2,20 +2,24 @@
 
 from typing import Any
 
+import anyio
 import pytest
 
 from nacre import (
+    ApprovalRequest,
     AskApproval,
     BeforeToolCall,
     Block,
     CodeMode,
     DirectResult,
+    Failed,
     Runtime,
     Tool,
     ToolCall,
 )
 from nacre.errors import RuntimeUnavailableError
 from nacre.json_types import JsonObject
+from nacre.tools import ApprovalAnswer
 from nacre.trajectory import project
 from tests.code_mode.outcomes import failure_of, value_of, waiting_of
 from tests.code_mode.tools import HeldTool, echo_tool
@@ -177,3 +181,47 @@ async def test_code_mode_is_a_runtime_with_one_run() -> None:
         assert value_of(await code_mode.call("exec", {"code": "return 1"})) == 1
         await code_mode.abort("over")
         assert failure_of(await code_mode.exec("return 1")).reason == "aborted"
+
+
+async def test_an_abort_of_the_run_ends_a_direct_call(runtime: Runtime) -> None:
+    slow = HeldTool("slow", catalog_mode="direct-only")
+    run = runtime.run(tools=[slow.tool])
+    results: list[object] = []
+
+    async def call() -> None:
+        results.append(await run.call("slow", {}))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await slow.received()
+            await run.abort("enough")
+    assert results == [DirectResult(error="enough", code="aborted")]
+    assert slow.cancelled == [slow.calls[0][1].id]
+
+
+async def test_an_abort_of_the_run_ends_an_exec_that_waits_for_approval(runtime: Runtime) -> None:
+    asked = anyio.Event()
+
+    async def ask(_request: ApprovalRequest) -> ApprovalAnswer:
+        asked.set()
+        await anyio.sleep_forever()
+        return "allow-once"
+
+    async def before_tool_call(_event: BeforeToolCall) -> AskApproval:
+        return AskApproval("every program is read first")
+
+    run = runtime.run(tools=[echo_tool()], hooks=[before_tool_call], approvals=ask)
+    results: list[object] = []
+
+    async def call() -> None:
+        results.append(await run.exec("return 1"))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await asked.wait()
+            await run.abort("enough")
+    (result,) = results
+    assert isinstance(result, Failed)
+    assert (result.reason, result.error) == ("aborted", "enough")

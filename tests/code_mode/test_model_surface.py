@@ -4,7 +4,7 @@ import pytest
 
 from nacre.code_mode.model_surface import ModelSurface, verify_payload, visible_tools
 from nacre.config.code_mode import CodeModeConfig
-from nacre.errors import CatalogError, RuntimeUnavailableError
+from nacre.errors import CatalogError, CodeModePayloadError
 from tests.code_mode.simple_tools import simple_tool
 
 ON = CodeModeConfig(enabled=True)
@@ -83,7 +83,7 @@ def test_a_payload_with_exactly_the_surface_passes(names: list[str]) -> None:
     ],
 )
 def test_any_other_payload_is_not_sent(names: list[str], problem: str) -> None:
-    with pytest.raises(RuntimeUnavailableError) as caught:
+    with pytest.raises(CodeModePayloadError) as caught:
         verify_payload(names, visible_tools([READ], config=ON))
     assert problem in str(caught.value)
 

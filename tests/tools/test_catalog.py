@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from nacre.errors import CatalogError
+from nacre.errors import CatalogError, ToolDefinitionError
 from nacre.tools.catalog import CONTROL_NAMES, Catalog, build_catalog
 from nacre.tools.definition import Tool, ToolCall, ToolSource
 
@@ -138,8 +138,8 @@ def test_two_tools_with_one_id_are_an_error_that_names_both_owners(
 
 
 def test_an_id_that_no_program_could_write_is_an_error() -> None:
-    with pytest.raises(CatalogError, match="half a surrogate pair"):
-        build_catalog([mcp("bad\ud800")])
+    with pytest.raises(ToolDefinitionError, match="has to be text"):
+        mcp("bad\ud800")
 
 
 def test_programs_see_all_but_mcp_tools() -> None:

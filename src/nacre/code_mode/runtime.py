@@ -23,6 +23,7 @@ from nacre.hooks import HookRunner, Hooks
 from nacre.run_context import AbortController, RunContext
 from nacre.sandbox import Sandbox, SandboxOptions
 from nacre.tools import (
+    APPROVAL_SECONDS,
     ApprovalMemory,
     Approvals,
     InputValidators,
@@ -46,6 +47,7 @@ class Runtime:
     """Workers and suspended cells for many runs. An async context manager.
 
     `config` holds settings of code mode, or a whole config document: see `run_config_from`.
+    `approval_seconds` is how long a question to a person stays open.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Runtime:
         workers: int = 0,
         cache_directory: Path | None = None,
         max_suspended_runs: int = MAX_SUSPENDED_RUNS,
+        approval_seconds: float = APPROVAL_SECONDS,
     ) -> None:
         if type(max_suspended_runs) is not int or not 1 <= max_suspended_runs <= _MOST_SUSPENDED:
             raise ConfigError(
@@ -62,6 +65,7 @@ class Runtime:
                 f"is {max_suspended_runs!r}; allowed: whole numbers from 1 to {_MOST_SUSPENDED}",
             )
         self._config = run_config_from(config)
+        self._approval_seconds = approval_seconds
         options = SandboxOptions(workers=workers, cache_directory=cache_directory)
         self._sandbox = Sandbox(options)
         self._suspended = SuspendedRuns(max_suspended_runs)
@@ -128,7 +132,9 @@ class Runtime:
                 context=context,
                 policy=policy,
                 hooks=HookRunner(hooks if isinstance(hooks, Hooks) else Hooks(hooks)),
-                approvals=Approvals(approvals, memory=self._approval_memory),
+                approvals=Approvals(
+                    approvals, ttl_seconds=self._approval_seconds, memory=self._approval_memory
+                ),
                 recorder=trajectory,
                 validators=self._validators,
             ),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeVar, cast, get_args
 
+from nacre.config.documents import shown
 from nacre.errors import ConfigError
 
 Language = Literal["javascript", "typescript"]
@@ -17,8 +18,6 @@ Mode = Literal["only"]
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 
 _Text = TypeVar("_Text", bound=str)
-
-_MAX_SHOWN_VALUE = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,7 +155,7 @@ def _read_number(value: object, limit: NumberLimit, path: str) -> int:
 
 
 def _refused(path: str, value: object, allowed: str) -> ConfigError:
-    return ConfigError(path, f"is {_shown(value)}; allowed: {allowed}")
+    return ConfigError(path, f"is {shown(value)}; allowed: {allowed}")
 
 
 def _unknown_key(path: str, key: object) -> ConfigError:
@@ -166,12 +165,4 @@ def _unknown_key(path: str, key: object) -> ConfigError:
     by_lower_case = {known.lower(): known for known in FIELDS}
     near = get_close_matches(str(key).lower(), by_lower_case, n=1)
     hint = f"did you mean `{by_lower_case[near[0]]}`?" if near else f"known: {', '.join(FIELDS)}"
-    return ConfigError(path, f"has the unknown key {_shown(key)}; {hint}")
-
-
-def _shown(value: object) -> str:
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        text = f"of type {type(value).__name__}"
-    return text if len(text) <= _MAX_SHOWN_VALUE else f"{text[:_MAX_SHOWN_VALUE]}…"
+    return ConfigError(path, f"has the unknown key {shown(key)}; {hint}")

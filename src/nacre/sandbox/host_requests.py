@@ -150,6 +150,8 @@ class HostRequests:
     def cancel(self, reason: str) -> None:
         """Give up every request; nothing is answered any more."""
         self._is_cancelled = True
+        for request in self._queue:
+            del self._unanswered[request.id]
         self._queue.clear()
         self._abort.abort(reason)
         for scope in self._servers:
@@ -170,8 +172,11 @@ class HostRequests:
             self._wake()
 
     async def _serve_one(self, request: HostRequest) -> None:
-        answer = await self._answer_for(request)
-        self._unanswered.pop(request.id, None)
+        try:
+            answer = await self._answer_for(request)
+        finally:
+            # Also when it is cancelled: nobody serves it any more.
+            self._unanswered.pop(request.id, None)
         self._answers.append((request.id, answer))
         self._wake()
 

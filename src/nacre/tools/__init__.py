@@ -1,6 +1,7 @@
 """Tools and the one path that executes them; knows nothing of sandboxes, models and agents."""
 
 from nacre.tools.approvals import (
+    APPROVAL_SECONDS,
     AllowAlways,
     AllowEdited,
     AllowOnce,
@@ -22,6 +23,7 @@ from nacre.tools.policy import ToolPolicy, effective_tools
 from nacre.tools.tool_result import ToolResult
 
 __all__ = [
+    "APPROVAL_SECONDS",
     "AllowAlways",
     "AllowEdited",
     "AllowOnce",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nacre.run_context import RunContext
 
 __all__ = [
+    "APPROVAL_SECONDS",
     "AllowAlways",
     "AllowEdited",
     "AllowOnce",
@@ -45,7 +46,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_TTL_SECONDS: Final = 3600.0
+APPROVAL_SECONDS: Final = 3600.0
 
 
 class Approver(Protocol):
@@ -79,7 +80,7 @@ class Approvals:
         self,
         approver: Approver | ApprovalQueue | None = None,
         *,
-        ttl_seconds: float = DEFAULT_TTL_SECONDS,
+        ttl_seconds: float = APPROVAL_SECONDS,
         memory: ApprovalMemory | None = None,
     ) -> None:
         self._approver = approver

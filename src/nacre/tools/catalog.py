@@ -213,11 +213,6 @@ def _refuse_clashes(entries: tuple[CatalogEntry, ...]) -> None:
     # One plugin may be bundled and installed, so equal ids are not always neighbours.
     first_with: dict[str, CatalogEntry] = {}
     for entry in entries:
-        if not _is_text(entry.id):
-            raise CatalogError(
-                f"the tool {entry.name!r} of {_owner_of(entry)} has half a surrogate pair in its "
-                "id; a program could not write it"
-            )
         first = first_with.setdefault(entry.id, entry)
         if first is not entry:
             raise CatalogError(
@@ -225,15 +220,6 @@ def _refuse_clashes(entries: tuple[CatalogEntry, ...]) -> None:
                 f"one of {_owner_of(entry)}; rename one, or leave one out"
             )
 
-
-def _is_text(tool_id: str) -> bool:
-    if tool_id.isascii():
-        return True
-    try:
-        tool_id.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _owner_of(entry: CatalogEntry) -> str:

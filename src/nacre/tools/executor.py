@@ -27,7 +27,7 @@ from nacre.hooks import AfterToolCall, BeforeToolCall, HookRunner, ToolKind
 from nacre.json_types import JsonObject, JsonValue
 from nacre.run_context import AbortSignal, RunContext
 from nacre.telemetry import Span, span
-from nacre.tools.approvals import Approvals, Refused
+from nacre.tools.approvals import Approvals, Granted, Refused
 from nacre.tools.definition import CORE_OWNER, Tool, ToolCall
 from nacre.tools.tool_result import value_of_result
 
@@ -109,18 +109,24 @@ class ToolExecutor:
         return await self._call_tool(tool, given, site, perform)
 
     async def call_directly(self, tool: Tool, given: object, *, site: CallSite) -> object:
-        """For a call that the model made itself: a direct-only tool may return what JSON lacks."""
-        if tool.catalog_mode != "direct-only":
-            return await self.call(tool, given, site=site)
+        """For a call that the model made itself: a direct-only tool may return what JSON lacks.
+
+        No cell stands around it that would cancel it when the run is aborted.
+        """
         call = self._tool_call(site)
         kept: list[object] = []
 
         async def perform(checked: JsonObject) -> JsonValue:
-            kept.append(await _returned(tool, checked, call))
-            return {"type": type(kept[0]).__name__}
+            with site.abort.cancelling():
+                kept.append(await _returned(tool, checked, call))
+            if not kept:
+                raise ToolAbortedError(site.abort.reason, tool_id=tool.id)
+            if tool.catalog_mode == "direct-only":
+                return {"type": type(kept[0]).__name__}
+            return value_of_result(tool, kept[0])
 
-        await self._call_tool(tool, given, site, perform)
-        return kept[0]
+        value = await self._call_tool(tool, given, site, perform)
+        return kept[0] if tool.catalog_mode == "direct-only" else value
 
     async def control(
         self, subject: CallSubject, given: JsonObject, *, site: CallSite, perform: _Perform
@@ -217,8 +223,8 @@ class ToolExecutor:
         self, subject: CallSubject, checked: JsonObject, site: CallSite, *, reason: str
     ) -> JsonObject:
         self._record("approval.requested", site, {"reason": reason})
-        with site.asking_person():
-            answer = await self._approvals.ask(
+        with site.asking_person(), site.abort.cancelling() as scope:
+            answer: Granted | Refused = await self._approvals.ask(
                 tool_id=subject.tool_id,
                 tool_name=subject.tool_name,
                 input=checked,
@@ -227,6 +233,8 @@ class ToolExecutor:
                 call_id=site.call_id,
                 parent_id=site.parent_id,
             )
+        if scope.cancelled_caught:
+            raise ToolAbortedError(site.abort.reason, tool_id=subject.tool_id)
         if isinstance(answer, Refused):
             self._record("approval.answered", site, {"answer": "deny", "reason": answer.reason})
             raise ToolDeniedError(answer.reason, code=answer.code, tool_id=subject.tool_id)
@@ -245,19 +253,22 @@ class ToolExecutor:
         result: JsonValue,
     ) -> JsonValue:
         """The result after middleware."""
-        if self._hooks.has_hooks("after_tool_call"):
-            result = await self._hooks.after_tool_call(
-                AfterToolCall(
-                    input=checked,
-                    outcome="completed",
-                    result=result,
-                    duration_ms=duration_ms,
-                    **self._identity(subject, site),
+        try:
+            if self._hooks.has_hooks("after_tool_call"):
+                result = await self._hooks.after_tool_call(
+                    AfterToolCall(
+                        input=checked,
+                        outcome="completed",
+                        result=result,
+                        duration_ms=duration_ms,
+                        **self._identity(subject, site),
+                    )
                 )
-            )
-        data: JsonObject = {"outcome": "completed", "durationMs": duration_ms, "result": result}
-        self._record("call.ended", site, data)
-        return result
+            return result
+        finally:
+            # Also when it is aborted meanwhile: the tool has done its work.
+            ended: JsonObject = {"outcome": "completed", "durationMs": duration_ms}
+            self._record("call.ended", site, {**ended, "result": result})
 
     async def _failed(
         self,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
+from nacre.config.documents import agent_tools, object_at, shown
 from nacre.errors import ConfigError
 from nacre.tools.definition import SOURCES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from nacre.run_context import RunContext
     from nacre.tools.definition import Tool
 
@@ -18,8 +20,6 @@ _KEYS: Final = ("allow", "deny", "alsoAllow")
 _GROUPS: Final = frozenset(f"group:{source}" for source in SOURCES)
 # How configurations name all that comes from MCP servers, whichever server has it.
 _MCP_PLUGIN: Final = "bundle-mcp"
-_NOT_AGENTS: Final = ("list", "defaults")
-_MAX_SHOWN: Final = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,11 +61,11 @@ def effective_tools(tools: Iterable[Tool], policy: ToolPolicy) -> list[Tool]:
 
 def tool_rules_from(value: object, path: str) -> ToolRules:
     """Read `{"allow": [...], "deny": [...], "alsoAllow": [...]}`; raises ConfigError."""
-    settings = _mapping(value, path)
+    settings = object_at(value, path)
     for key in settings:
         if key not in _KEYS:
             known = ", ".join(_KEYS)
-            raise ConfigError(path, f"has the unknown key {_shown(key)}; known: {known}")
+            raise ConfigError(path, f"has the unknown key {shown(key)}; known: {known}")
     return _rules_in(settings, path)
 
 
@@ -73,7 +73,7 @@ def policy_from_config(config: Mapping[str, object], context: RunContext) -> Too
     """The rules of `tools`, of the agent's entry under `agents`, and of the sandbox if it is in
     one; raises ConfigError."""
     layers = list(_rules_beside_others(config.get("tools"), "tools", context))
-    for path, tools in _agent_settings(config.get("agents"), context.agent_id):
+    for path, tools in agent_tools(config, context.agent_id):
         layers.extend(_rules_beside_others(tools, path, context))
     return ToolPolicy(layers)
 
@@ -149,34 +149,19 @@ def _rules_beside_others(
     value: object, path: str, context: RunContext
 ) -> Iterable[tuple[str, ToolRules]]:
     """The rules in a `tools` section, where other parts have their settings as well."""
-    settings = _mapping(value, path)
+    settings = object_at(value, path)
     for key in settings:
         _refuse_if_misspelt(key, path)
     yield path, _rules_in(settings, path)
     sandbox = f"{path}.sandbox"
-    in_sandbox = _mapping(settings.get("sandbox"), sandbox).get("tools")
+    in_sandbox = object_at(settings.get("sandbox"), sandbox).get("tools")
     # Read in any case: a mistake in it should not wait for the first sandboxed run.
     rules = tool_rules_from(in_sandbox, f"{sandbox}.tools")
     if context.is_sandboxed:
         yield f"{sandbox}.tools", rules
 
 
-def _agent_settings(value: object, agent_id: str) -> Iterable[tuple[str, object]]:
-    agents, wanted = _mapping(value, "agents"), agent_id.casefold()
-    listed = agents.get("list")
-    if listed is not None and not isinstance(listed, (list, tuple)):
-        raise ConfigError("agents.list", f"is {_shown(listed)}; allowed: a list of agents")
-    for index, item in enumerate(cast("Sequence[object]", listed or ())):
-        path = f"agents.list[{index}]"
-        agent = _mapping(item, path)
-        if str(agent.get("id", "")).casefold() == wanted:
-            yield f"{path}.tools", agent.get("tools")
-    for key, item in agents.items():
-        if key not in _NOT_AGENTS and str(key).casefold() == wanted:
-            yield f"agents.{key}.tools", _mapping(item, f"agents.{key}").get("tools")
-
-
-def _rules_in(settings: Mapping[object, object], path: str) -> ToolRules:
+def _rules_in(settings: Mapping[str, object], path: str) -> ToolRules:
     return ToolRules(
         allow=_patterns_in(settings.get("allow"), f"{path}.allow"),
         deny=_patterns_in(settings.get("deny"), f"{path}.deny") or (),
@@ -188,12 +173,12 @@ def _patterns_in(value: object, path: str) -> tuple[str, ...] | None:
     if value is None:
         return None
     if not isinstance(value, (list, tuple)):
-        raise ConfigError(path, f"is {_shown(value)}; allowed: a list of tool names or patterns")
+        raise ConfigError(path, f"is {shown(value)}; allowed: a list of tool names or patterns")
     patterns: list[str] = []
     for index, item in enumerate(cast("Sequence[object]", value)):
         problem = _problem_with_pattern(item)
         if problem:
-            raise ConfigError(f"{path}[{index}]", f"is {_shown(item)}; {problem}")
+            raise ConfigError(f"{path}[{index}]", f"is {shown(item)}; {problem}")
         patterns.append(cast("str", item))
     return tuple(patterns)
 
@@ -220,20 +205,4 @@ def _refuse_if_misspelt(key: object, path: str) -> None:
     near = get_close_matches(plain, [known.casefold() for known in _KEYS], n=1, cutoff=0.75)
     if near:
         meant = next(known for known in _KEYS if known.casefold() == near[0])
-        raise ConfigError(path, f"has the unknown key {_shown(key)}; did you mean `{meant}`?")
-
-
-def _mapping(value: object, path: str) -> Mapping[object, object]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ConfigError(path, f"is {_shown(value)}; allowed: an object")
-    return cast("Mapping[object, object]", value)
-
-
-def _shown(value: object) -> str:
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        text = f"of type {type(value).__name__}"
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+        raise ConfigError(path, f"has the unknown key {shown(key)}; did you mean `{meant}`?")

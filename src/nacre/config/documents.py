@@ -1,0 +1,53 @@
+"""Reading a config document: objects by path, values in messages, and the entries of an agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, cast
+
+from nacre.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_NOT_AGENTS: Final = ("list", "defaults")
+_MAX_SHOWN: Final = 60
+
+
+def object_at(value: object, path: str) -> Mapping[str, object]:
+    """What stands at `path`, empty where nothing does; raises ConfigError for anything else."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ConfigError(path, f"is {shown(value)}; allowed: an object")
+    return cast("Mapping[str, object]", value)
+
+
+def agent_tools(
+    document: Mapping[str, object], agent_id: str
+) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Every `tools` section of the agent, with its path: in `agents.list` by `id`, and in `agents`
+    by name. Case does not matter. Raises ConfigError."""
+    agents, wanted = object_at(document.get("agents"), "agents"), agent_id.casefold()
+    listed = agents.get("list")
+    if listed is not None and not isinstance(listed, (list, tuple)):
+        raise ConfigError("agents.list", f"is {shown(listed)}; allowed: a list of agents")
+    for index, item in enumerate(cast("Sequence[object]", listed or ())):
+        agent = object_at(item, f"agents.list[{index}]")
+        if str(agent.get("id", "")).casefold() == wanted:
+            path = f"agents.list[{index}].tools"
+            yield path, object_at(agent.get("tools"), path)
+    for key, item in agents.items():
+        if key not in _NOT_AGENTS and str(key).casefold() == wanted:
+            path = f"agents.{key}.tools"
+            yield path, object_at(object_at(item, f"agents.{key}").get("tools"), path)
+
+
+def shown(value: object) -> str:
+    """A value in a message: its JSON, shortened."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = f"of type {type(value).__name__}"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

@@ -4,33 +4,21 @@
  * The catalog lies with the worker, as JSON texts. Nothing of it is fetched before a program reads it, so that a
  * program that does not look at a large catalog does not pay for it.
  */
+import { noteMissing } from "./failures.js";
 import { define, defineLazy } from "./globals.js";
-import {
-  captureStackTrace,
-  defineProperty,
-  enumerableKeys,
-  hasOwn,
-  isArray,
-  parseJson,
-  Promise,
-  toWellFormed,
-  TypeError,
-} from "./intrinsics.js";
-import { put } from "./members.js";
+import { enumerableKeys, hasOwn, parseJson } from "./intrinsics.js";
+import { named, put } from "./members.js";
+import { isImplicit, readOnly } from "./read_only.js";
+import { refuseArgument } from "./refusals.js";
 import { showAs } from "./values.js";
 
 const MARKER = "[tools: see ALL_TOOLS and tools.search(query)]";
-const MAX_HINTED_CHARACTERS = 100;
 
-/**
- * `shared(part, key)` is the JSON text of a part of the catalog, or of one member of it. The result defines the globals,
- * and knows what to say of a tool that a program missed.
- */
+/** `shared(part, key)` is the JSON text of a part of the catalog, or of one member of it; the result defines the globals. */
 export function createCatalog(shared, request) {
-  const { tools, missingToolHint } = createTools(shared, request);
+  const tools = createTools(shared, request);
   return {
     __proto__: null,
-    missingToolHint,
     install(global) {
       define(global, "tools", tools);
       defineLazy(global, "ALL_TOOLS", () => parseJson(shared("tools") ?? "[]"), { enumerable: false });
@@ -42,12 +30,6 @@ function createTools(shared, request) {
   const helpers = createHelpers(request);
   const names = createNames(shared);
   const functions = { __proto__: null };
-  let missing = "";
-
-  function member(name) {
-    if (typeof name !== "string" || isImplicit(name)) return undefined;
-    return helpers[name] ?? functions[name] ?? toolFunction(name);
-  }
 
   function toolFunction(name) {
     const id = names.idOf(name);
@@ -57,37 +39,14 @@ function createTools(shared, request) {
     return callTool;
   }
 
-  const tools = new Proxy({ __proto__: null }, {
-    __proto__: null,
-    get(_target, name) {
-      const found = member(name);
-      if (found === undefined && typeof name === "string" && !isImplicit(name)) missing = name;
-      return found;
-    },
-    has: (_target, name) => member(name) !== undefined,
-    ownKeys: () => names.withHelpers(helpers),
-    getOwnPropertyDescriptor(_target, name) {
-      const value = member(name);
-      if (value === undefined) return undefined;
-      return { __proto__: null, value, writable: false, enumerable: true, configurable: true };
-    },
-    set: refuseChange,
-    defineProperty: refuseChange,
-    deleteProperty: refuseChange,
-    preventExtensions: refuseChange,
-    setPrototypeOf: (_target, prototype) => prototype === null || refuseChange(),
+  const tools = readOnly("tools", {
+    member: (name) => helpers[name] ?? functions[name] ?? toolFunction(name),
+    keys: () => names.withHelpers(helpers),
+    isHidden: () => false,
+    missed: (name) => noteMissing("tools", name, () => "find tools with tools.search(query)"),
   });
   showAs(tools, MARKER);
-
-  return {
-    __proto__: null,
-    tools,
-    /** What to say when a program called something that is no function; empty when it missed no tool before. */
-    missingToolHint() {
-      if (missing === "" || missing.length > MAX_HINTED_CHARACTERS) return "";
-      return "tools." + toWellFormed(missing) + " does not exist; find tools with tools.search(query)";
-    },
-  };
+  return tools;
 }
 
 function createHelpers(request) {
@@ -141,25 +100,4 @@ function createNames(shared) {
     },
     withHelpers: (helpers) => (keys ??= list(helpers)),
   };
-}
-
-/** Whether JavaScript itself reads the name: such a tool would run whenever `tools` is awaited or written as JSON. */
-function isImplicit(name) {
-  return name === "then" || name === "toJSON";
-}
-
-function named(callable, name) {
-  return defineProperty(callable, "name", { __proto__: null, value: name });
-}
-
-function refuseChange() {
-  throw new TypeError("tools is read-only");
-}
-
-/** A promise that is rejected: a helper that throws at once would slip past `.catch`. */
-function refuseArgument(wanted, given, callee) {
-  const kind = given === null ? "null" : isArray(given) ? "array" : typeof given;
-  const error = new TypeError(wanted + "; it was given: " + kind);
-  captureStackTrace(error, callee);
-  return new Promise((_resolve, reject) => reject(error));
 }

@@ -4,10 +4,12 @@
  * `install` runs once, while the image is built. The host functions it receives and the entries it returns stay in
  * closures: a cell finds no way to them. docs/cells.md describes what a cell may use.
  */
+import { createApiFiles } from "./api_files.js";
 import { createCatalog } from "./catalog.js";
 import { describeFailure, MODULES_DISABLED } from "./failures.js";
 import { define } from "./globals.js";
 import { Error, isArray, parseJson } from "./intrinsics.js";
+import { createMcp } from "./mcp.js";
 import { createNamespaces } from "./namespaces.js";
 import { installOutput } from "./output.js";
 import { createRequests } from "./requests.js";
@@ -21,8 +23,9 @@ export function install(global, host) {
   const { untilNextTimer, fireTimer } = installTimers(global, host.timers);
   const { request, yieldControl, deliver } = createRequests(host.request, host.pause);
   const catalog = createCatalog(host.shared, request);
+  const mcp = createMcp(host.shared, request);
+  const apiFiles = createApiFiles(host.shared, request);
   const namespaces = createNamespaces(host.shared, request);
-  const describe = (thrown) => describeFailure(thrown, catalog.missingToolHint());
   define(global, "yield_control", yieldControl);
   define(global, "require", (name) => {
     throw new Error(MODULES_DISABLED + ": require(" + toJson(name) + ")");
@@ -35,7 +38,7 @@ export function install(global, host) {
       try {
         json = toJson(await main());
       } catch (error) {
-        host.failed(describe(error));
+        host.failed(describeFailure(error));
         return;
       }
       host.completed(json);
@@ -50,13 +53,15 @@ export function install(global, host) {
         define(global, name, send);
       }
     },
-    /** Define `tools`, `ALL_TOOLS` and the namespaces whose names are in JSON text `["Issues", ...]`. */
+    /** Define `tools`, `ALL_TOOLS`, `MCP`, `API` and the namespaces whose names are in JSON text `["Issues", ...]`. */
     defineCatalog(json) {
       catalog.install(global);
+      mcp.install(global);
+      apiFiles.install(global);
       namespaces.install(global, json);
     },
     deliver,
-    describeFailure: describe,
+    describeFailure,
     fireTimer,
     untilNextTimer,
   };

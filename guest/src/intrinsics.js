@@ -17,9 +17,9 @@ export const {
   Date: { now: currentTimeMs },
   Error: { captureStackTrace, isError },
   JSON: { parse: parseJson, stringify: quoteJson },
-  Object: { defineProperty, hasOwn, keys: enumerableKeys, preventExtensions },
+  Object: { defineProperty, freeze, hasOwn, keys: enumerableKeys, preventExtensions },
 } = globalThis;
-export const { Error, Number, Promise, RangeError, String, TypeError } = globalThis;
+export const { Error, Number, Promise, Proxy, RangeError, String, TypeError } = globalThis;
 
 const typedArrayPrototype = getPrototypeOf(Uint8Array.prototype);
 const getter = (prototype, name) => uncurryThis(Object.getOwnPropertyDescriptor(prototype, name).get);
@@ -49,6 +49,10 @@ export const weakMapHas = uncurryThis(WeakMap.prototype.has);
 export const weakMapSet = uncurryThis(WeakMap.prototype.set);
 export const weakSetAdd = uncurryThis(WeakSet.prototype.add);
 export const weakSetHas = uncurryThis(WeakSet.prototype.has);
+
+/** The names that objects have of `Object.prototype`, and that classes have: a table. */
+export const objectMemberNames = { __proto__: null, prototype: true };
+for (const name of Object.getOwnPropertyNames(Object.prototype)) objectMemberNames[name] = true;
 
 /** Prototypes of the objects whose state is in internal slots and whose mapping depends on it. */
 export const slottedPrototypes = new Set([

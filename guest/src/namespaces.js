@@ -8,7 +8,7 @@
  */
 import { define, defineLazy } from "./globals.js";
 import { defineProperty, enumerableKeys, hasOwn, isArray, parseJson, preventExtensions, String } from "./intrinsics.js";
-import { put } from "./members.js";
+import { named, put } from "./members.js";
 import { showAs } from "./values.js";
 
 /** `shared(part, key)` gives the JSON text of a description; the result defines the globals. */
@@ -47,7 +47,7 @@ export function createNamespaces(shared, request) {
   function callable(place) {
     const send = (...args) =>
       request("namespace", { __proto__: null, namespace: place.name, path: pathTo(place), args }, send);
-    return defineProperty(send, "name", { __proto__: null, value: place.parent === null ? place.name : place.key });
+    return named(send, place.parent === null ? place.name : place.key);
   }
 
   return {

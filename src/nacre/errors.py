@@ -17,6 +17,7 @@
     + ToolDeniedError              policy, a hook or a person refused the call
     + ToolFailedError              the tool raised, or its result cannot be passed on
     + ToolAbortedError             the call was aborted before it had a result
+    + ToolServerError              the MCP server of the tool cannot be reached
   x ToolDefinitionError            a tool is not defined as one can be
   x CatalogError                   tools that cannot be in one catalog together
   x HookError                      a hook is not one, or returned what no hook may return
@@ -114,6 +115,7 @@ ToolErrorCode = Literal[
     "approval_expired",
     "tool_failed",
     "invalid_tool_result",
+    "server_unavailable",
     "aborted",
 ]
 """What a program can tell from `error.code` when a tool call was rejected."""
@@ -181,6 +183,21 @@ class ToolAbortedError(ToolError):
 
     def __init__(self, message: str, *, tool_id: str) -> None:
         super().__init__(message, code="aborted", tool_id=tool_id)
+
+
+class ToolServerError(ToolError):
+    """The server that has the tool does not start, does not answer or is gone; says which."""
+
+    name = "ToolServerError"
+
+    def __init__(self, message: str, *, server: str) -> None:
+        super().__init__(
+            message,
+            code="server_unavailable",
+            tool_id=f"mcp:{server}:*",
+            details={"server": server},
+        )
+        self.server = server
 
 
 class ToolDefinitionError(NacreError):

@@ -1,6 +1,7 @@
 """What the model is told about `exec`: enough to use it, in few bytes."""
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -17,10 +18,16 @@ from tests.code_mode.simple_tools import simple_tool
 CONFIG = CodeModeConfig(enabled=True)
 
 
-def described(tools: list[Tool], *namespaces: Namespace, name_index_bytes: int = 1800) -> str:
+def described(
+    tools: list[Tool],
+    *namespaces: Namespace,
+    mcp_servers: Sequence[str] = (),
+    name_index_bytes: int = 1800,
+) -> str:
     return exec_description(
         catalog=build_catalog(tools),
         namespaces=namespaces,
+        mcp_servers=mcp_servers,
         name_index_bytes=name_index_bytes,
         languages=LANGUAGES,
     )
@@ -90,20 +97,16 @@ def test_it_names_only_the_languages_that_are_enabled() -> None:
 
 def test_mcp_servers_are_named_only_when_there_are_some() -> None:
     assert "MCP" not in described([simple_tool("read")])
-    servers = [
-        simple_tool(name, owner=owner, source="mcp")
-        for name, owner in (("create_issue", "github"), ("list_issues", "github"), ("read", "docs"))
-    ]
-    text = described([simple_tool("read"), *servers])
+    # Tools of a server are not called through `tools`, so the index leaves them out.
+    issues = simple_tool("create_issue", owner="github", source="mcp")
+    text = described([simple_tool("read"), issues], mcp_servers=("docs", "github"))
     assert "MCP servers: docs, github." in text
     assert "MCP.<server>.<tool>(input)" in text
-    # They are not called through `tools`, so the index leaves them out.
     assert "create_issue" not in text
 
 
 def test_many_mcp_servers_are_counted_not_listed() -> None:
-    servers = [simple_tool("x", owner=f"server-{number}", source="mcp") for number in range(900)]
-    text = described(servers)
+    text = described([], mcp_servers=[f"server{number}" for number in range(900)])
     assert " more). await MCP" in text
     assert len(text) < 2500
 

@@ -317,7 +317,7 @@ export class Cell {
 
   #lookUp(part, key) {
     const found = this.#shared?.[part];
-    if (key === undefined) return typeof found === "object" ? JSON.stringify(found) : found;
+    if (key === undefined) return typeof found === "string" ? found : JSON.stringify(found);
     return Object.hasOwn(found ?? {}, key) ? JSON.stringify(found[key]) : undefined;
   }
 

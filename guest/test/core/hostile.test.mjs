@@ -46,6 +46,17 @@ const USE_EVERYTHING = `
   tools.call("id");
   tools.web({ deep: [1] });
   Issues.list("a", { b: 2 });
+  json([MCP, MCP.github, MCP.github.resources, API, MCP.github === MCP.github, MCP.missing, "list" in MCP.github, "x" in MCP.github, "x" in MCP.unlisted]);
+  try { MCP.github.list = 1 } catch (error) { text(error.message) }
+  MCP.github.list({ deep: [1] });
+  MCP.unlisted.any();
+  MCP.github.resources.read({ uri: "u" });
+  MCP.$search("q");
+  MCP.github.$api("list", { schema: true });
+  try { await MCP.github.list([1]) } catch (error) { text(error.message) }
+  json(await API.list("mcp"));
+  text(await API.read("mcp/index.d.ts"));
+  try { await API.read("mcp/../x") } catch (error) { text(error.message) }
   return { done: true, list: [1, 2] };
 `;
 const SHARED = {
@@ -53,6 +64,9 @@ const SHARED = {
   names: { web: "core:web" },
   globals: ["Issues"],
   namespaces: { Issues: { o: { list: { f: true }, states: { a: [{ v: "open" }, { v: { deep: [1] } }] } } } },
+  mcp: { github: { tools: ["list"] }, unlisted: { tools: null } },
+  api: { "mcp/index.d.ts": "// the index" },
+  apiComplete: true,
 };
 const VALUES = 'const date = new Date(0), map = new Map([["k", 2n]]), set = new Set([1]), error = new Error("e");';
 
@@ -72,7 +86,7 @@ const trappedNames = [
   "", "0", "1", "2", "3", "args", "assert", "callback", "code", "configurable", "count", "depth", "due", "enumerable", "first", "get",
   "id", "index", "key", "last", "length", "line", "log", "memory", "message", "modules", "name", "next", "pending", "previous", "reject",
   "repeatEveryMs", "resolve", "set", "site", "stack", "value", "writable", "a", "f", "o", "v", "has", "host", "idOf", "input", "install",
-  "kind", "limit", "member", "namespace", "ownKeys", "path", "query", "search", "send", "tools",
+  "kind", "limit", "member", "namespace", "ownKeys", "path", "query", "search", "send", "tools", "advice", "keys", "isHidden", "missed", "names", "owner", "server", "schema", "size", "text", "areComplete", "below",
 ];
 
 // A program with one of these must not differ for the host from one without.
@@ -148,6 +162,20 @@ test("the program that uses everything does so", () => {
           '{"list":"[Function list]","states":["open",{"deep":[1]}]},true,true,null,true]',
       },
       { kind: "text", content: "tools is read-only" },
+      {
+        kind: "json",
+        content:
+          '["[MCP: see Object.keys(MCP), MCP.$api() and MCP.$search(query)]","[MCP.github: see MCP.github.$api()]",' +
+          '"[MCP.github.resources: list, read, templates]","[API: see API.list(prefix) and API.read(path)]",true,null,true,false,true]',
+      },
+      { kind: "text", content: "MCP.github is read-only" },
+      { kind: "text", content: "MCP.github.list takes one object; it was given: array" },
+      { kind: "json", content: '[{"path":"mcp/index.d.ts","size":12}]' },
+      { kind: "text", content: "// the index" },
+      {
+        kind: "text",
+        content: 'API.read takes a path such as mcp/index.d.ts, without . or .. or empty names; it was given: "mcp/../x"',
+      },
       { kind: "text", content: "timer arg" },
     ],
     requests: [
@@ -158,6 +186,11 @@ test("the program that uses everything does so", () => {
       { id: 6, method: "tools.call", input: { id: "id", input: {} } },
       { id: 7, method: "tools.call", input: { id: "core:web", input: { deep: [1] } } },
       { id: 8, method: "namespace", input: { namespace: "Issues", path: ["list"], args: ["a", { b: 2 }] } },
+      { id: 9, method: "mcp.call", input: { server: "github", path: ["list"], input: { deep: [1] } } },
+      { id: 10, method: "mcp.call", input: { server: "unlisted", path: ["any"], input: {} } },
+      { id: 11, method: "mcp.call", input: { server: "github", path: ["resources", "read"], input: { uri: "u" } } },
+      { id: 12, method: "mcp.search", input: { query: "q" } },
+      { id: 13, method: "mcp.api", input: { server: "github", tool: "list", schema: true } },
     ],
     pauses: [{ id: 3, reason: "why" }],
     completed: ['{"done":true,"list":[1,2]}'],

@@ -24,6 +24,9 @@ const shared = {
   names: { web: "core:web" },
   globals: ["Issues"],
   namespaces: { Issues: { o: { list: { f: true }, deep: { o: { get: { f: true } } } } } },
+  mcp: { github: { tools: ["list"] }, unlisted: { tools: null } },
+  api: { "mcp/index.d.ts": "text" },
+  apiComplete: true,
 };
 const secrets = ["host", ...hostFunctions.map((name) => `host.${name}`), ...entries];
 
@@ -108,6 +111,8 @@ const KEEP_EVERYTHING = `
     new TextDecoder(), new TextEncoder(), crypto, structuredClone(new Map([[1, new Error("x")]])), new DOMException("x"), performance,
     (function () { return arguments; })(1), (function* () {})(), (async function* () {})(), (async () => {})(), [].values(), new Map().keys(),
     tools, tools.web, tools.web(), ALL_TOOLS, namespaces, Issues, Issues.list(1), tools.search(1), Object.getOwnPropertyDescriptors(tools),
+    MCP, MCP.$api(), MCP.$search("q"), MCP.github, MCP.github.list({}), MCP.github.$api(), MCP.github.resources, MCP.github.resources.list(),
+    MCP.unlisted.any, MCP.unlisted.any(), Object.getOwnPropertyDescriptors(MCP), Object.getOwnPropertyDescriptors(MCP.github), API, API.list(), API.read("mcp/index.d.ts"),
     "a".matchAll(/a/g), /a/.exec("a"), Proxy.revocable({}, {}), new WeakRef({}), new FinalizationRegistry(() => {}),
   ]);
   const throwing = { get a() { throw new Error("x") } };
@@ -115,7 +120,9 @@ const KEEP_EVERYTHING = `
     try { action(); } catch (error) { kept.push(error); }
   }
   kept[1].catch((error) => kept.push(error));
-  tools.call(1).catch((error) => kept.push(error));
+  for (const refused of [tools.call(1), MCP.$search(1), MCP.$api(1), MCP.github.list(1), MCP.github.$api(1), API.list(1), API.read("..")]) {
+    refused.catch((error) => kept.push(error));
+  }
 `;
 
 test("no value that a program can get hold of leads to a host function or an entry", () => {
@@ -273,6 +280,9 @@ const USE_CORE = `
   try { require("x") } catch {}
   try { setTimeout((x) => text(x), 1, "a"); clearTimeout(setInterval(() => {}, 1)); } catch {}
   try { json([ALL_TOOLS, tools, Issues]); tools.web(1); tools.search("q"); Issues.list(1, 2); tools.missing; tools.call(1).then(() => {}, () => {}); } catch {}
+  try { json([MCP, MCP.github, API]); MCP.github.list({ a: 1 }); MCP.unlisted.any(); MCP.missing; MCP.github.missing; MCP.$search("q"); MCP.github.$api("list"); } catch {}
+  try { MCP.github.prompts.get({}); MCP.github.list(1).then(() => {}, () => {}); ownKeys(MCP); ownKeys(MCP.github); } catch {}
+  try { API.list("mcp").then(() => {}, () => {}); API.read("mcp/index.d.ts"); API.read("..").then(() => {}, () => {}); } catch {}
   try { call({ a: [1] }).then(() => {}, () => {}); call(); yield_control("x"); } catch {}
 `;
 const lootings = {
@@ -323,7 +333,7 @@ test("promises that are overwritten hand out no entry and no host function", () 
 
 test("no name of an internal hook is anywhere in sight", () => {
   const names = valueOf(`
-    const seen = new Set(), names = new Set(), queue = [globalThis, ALL_TOOLS, Issues];
+    const seen = new Set(), names = new Set(), queue = [globalThis, ALL_TOOLS, Issues, MCP.github];
     while (queue.length > 0) {
       const value = queue.pop();
       if ((typeof value !== "object" && typeof value !== "function") || value === null || seen.has(value)) continue;
@@ -360,10 +370,10 @@ test("the guest adds exactly its documented names to the engine's globals", asyn
   ]);
 });
 
-test("shared data adds exactly the names of the catalog and of the namespaces", () => {
+test("shared data adds exactly the names of the catalog, of MCP and of the namespaces", () => {
   const names = (options) => valueOf("return Reflect.ownKeys(globalThis).map(String)", options);
   const without = names();
-  assert.deepEqual(names({ shared }).filter((name) => !without.includes(name)), ["tools", "ALL_TOOLS", "Issues", "namespaces"]);
+  assert.deepEqual(names({ shared }).filter((name) => !without.includes(name)), ["tools", "ALL_TOOLS", "MCP", "API", "Issues", "namespaces"]);
 });
 
 test("the guest's own variables are not in a program's scope", () => {

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 def is_code_mode_active(
-    config: CodeModeConfig, *, tools: Sequence[Tool], tools_disabled: bool = False
+    config: CodeModeConfig,
+    *,
+    tools: Sequence[Tool],
+    has_servers: bool = False,
+    tools_disabled: bool = False,
 ) -> bool:
     """Whether the model is shown `exec` and `wait`; `tools` is what policy left of this run's.
 
@@ -23,7 +27,7 @@ def is_code_mode_active(
     """
     if not config.enabled or tools_disabled:
         return False
-    return not all(is_control_tool(tool) for tool in tools)
+    return has_servers or not all(is_control_tool(tool) for tool in tools)
 
 
 def code_mode_config_for(config: Mapping[str, object], agent_id: str) -> CodeModeConfig:

@@ -1,4 +1,4 @@
-"""The requests of a cell, answered: search, describe and call, and the calls of namespaces.
+"""The requests of a cell, answered: of `tools`, of namespaces, of `MCP` and of `API`.
 
 A worker that hostile code has taken over can send any payload: every field is checked here, and a
 tool is found only in the catalog of the run.
@@ -18,6 +18,8 @@ from nacre.tools import CallSite
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nacre.code_mode.api_files import ApiFiles
+    from nacre.code_mode.mcp_requests import McpRequests
     from nacre.code_mode.namespaces import NamespaceRuntime
     from nacre.code_mode.run_index import RunIndex
     from nacre.config.code_mode import CodeModeConfig
@@ -25,13 +27,20 @@ if TYPE_CHECKING:
     from nacre.sandbox import HostRequest
     from nacre.sandbox.results import PendingRequest
     from nacre.telemetry import CatalogCounters, Span
-    from nacre.tools import Catalog, CatalogEntry, ToolExecutor
+    from nacre.tools import Catalog, CatalogEntry, Tool, ToolExecutor
 
-SEARCH: Final = "tools.search"
-DESCRIBE: Final = "tools.describe"
-CALL: Final = "tools.call"
-NAMESPACE: Final = "namespace"
-METHODS: Final = (SEARCH, DESCRIBE, CALL, NAMESPACE)
+METHODS: Final = (
+    "tools.search",
+    "tools.describe",
+    "tools.call",
+    "namespace",
+    "mcp.call",
+    "mcp.api",
+    "mcp.search",
+    "api.list",
+    "api.read",
+)
+"""What a cell may ask: the names are the guest's as well (guest/src)."""
 
 # Finding the nearest ids costs milliseconds; a program that guesses in a loop gets them no more.
 _MOST_SUGGESTIONS: Final = 20
@@ -45,6 +54,8 @@ class RunTools:
     catalog: Catalog
     executor: ToolExecutor
     namespaces: Mapping[str, NamespaceRuntime]
+    mcp: McpRequests
+    files: ApiFiles
     index: RunIndex
     counters: CatalogCounters
     config: CodeModeConfig
@@ -70,8 +81,12 @@ class CellBridge:
                     return self._describe(payload)
                 case "tools.call":
                     return await self._call(payload, request)
-                case _:
+                case "namespace":
                     return await self._call_namespace(payload, request)
+                case "mcp.call":
+                    return await self._call_mcp(payload, request)
+                case _:
+                    return await self._look_up(request.method, payload)
         except ToolError as error:
             raise _for_guest(error) from error
 
@@ -87,23 +102,40 @@ class CellBridge:
                 entry = self._tools.catalog.resolve(str(payload.get("id", "")))
                 return entry.id if entry else str(payload.get("id", ""))[:_MAX_SHOWN_ID]
             case "namespace":
-                path = payload.get("path")
-                # Not resolved yet, so it can be anything.
-                segments = path[:_MAX_SHOWN_ID] if isinstance(path, list) else []
-                return ".".join(map(str, [payload.get("namespace"), *segments]))[:_MAX_SHOWN_ID]
+                return _shown_path(payload.get("namespace"), payload.get("path"))
+            case "mcp.call":
+                return f"MCP.{_shown_path(payload.get('server'), payload.get('path'))}"
             case method:
                 return method
 
+    async def _look_up(self, method: str, payload: JsonObject) -> JsonValue:
+        """What `MCP` and `API` tell without calling a tool."""
+        match method:
+            case "mcp.search":
+                query, limit = self._query_in(payload)
+                await anyio.lowlevel.checkpoint()
+                return await self._tools.mcp.search(query, limit)
+            case "mcp.api":
+                self._tools.counters.describes += 1
+                return await self._tools.mcp.header(payload)
+            case "api.list":
+                return list(await self._tools.files.listing(str(payload.get("prefix") or "")))
+            case _:
+                return await self._tools.files.read(str(payload.get("path")))
+
     async def _search(self, payload: JsonObject) -> JsonValue:
-        query = payload.get("query")
-        if not isinstance(query, str):
-            raise HostRequestError("tools.search needs a query as text", name="TypeError")
-        limit = self._limit_from(payload.get("limit"))
-        self._tools.counters.searches += 1
+        query, limit = self._query_in(payload)
         # Many searches at once must leave the event loop some air.
         await anyio.lowlevel.checkpoint()
         index = await self._tools.index.get()
         return [entry.to_json() for entry in index.search(query, limit)]
+
+    def _query_in(self, payload: JsonObject) -> tuple[str, int]:
+        query = payload.get("query")
+        if not isinstance(query, str):
+            raise HostRequestError("a search needs a query as text", name="TypeError")
+        self._tools.counters.searches += 1
+        return query, self._limit_from(payload.get("limit"))
 
     def _limit_from(self, limit: JsonValue) -> int:
         config = self._tools.config
@@ -111,7 +143,7 @@ class CellBridge:
             return config.search_default_limit
         if isinstance(limit, bool) or not isinstance(limit, int | float) or math.isnan(limit):
             raise HostRequestError(
-                f"tools.search takes limit as a number from 1 to {config.max_search_limit}",
+                f"a search takes limit as a number from 1 to {config.max_search_limit}",
                 name="TypeError",
             )
         return int(max(1, min(limit, config.max_search_limit)))
@@ -126,7 +158,7 @@ class CellBridge:
 
     async def _call(self, payload: JsonObject, request: HostRequest) -> JsonValue:
         entry = self._entry_of(payload.get("id"))
-        return await self._execute(entry, payload.get("input"), request)
+        return await self._execute(entry.tool, payload.get("input"), request)
 
     async def _call_namespace(self, payload: JsonObject, request: HostRequest) -> JsonValue:
         name = payload.get("namespace")
@@ -140,10 +172,14 @@ class CellBridge:
             raise UnknownToolError(
                 f"{resolved.tool_id} is not a tool of this run", tool_id=resolved.tool_id
             )
-        return await self._execute(entry, resolved.input, request)
+        return await self._execute(entry.tool, resolved.input, request)
 
-    async def _execute(self, entry: CatalogEntry, given: object, request: HostRequest) -> JsonValue:
-        self._tools.counters.count_call(entry.id)
+    async def _call_mcp(self, payload: JsonObject, request: HostRequest) -> JsonValue:
+        tool, given = await self._tools.mcp.tool_to_call(payload)
+        return await self._execute(tool, given, request)
+
+    async def _execute(self, tool: Tool, given: object, request: HostRequest) -> JsonValue:
+        self._tools.counters.count_call(tool.id)
         site = CallSite(
             call_id=self.call_id_of(request.id),
             parent_id=self._exec_call_id,
@@ -151,7 +187,7 @@ class CellBridge:
             asking_person=request.asking_person,
             parent_span=self.span,
         )
-        return await self._tools.executor.call(entry.tool, given, site=site)
+        return await self._tools.executor.call(tool, given, site=site)
 
     def _entry_of(self, tool_id: JsonValue) -> CatalogEntry:
         if not isinstance(tool_id, str):
@@ -173,6 +209,12 @@ class CellBridge:
             tool_id=shown,
             nearest=nearest,
         )
+
+
+def _shown_path(start: JsonValue, path: JsonValue) -> str:
+    """Not resolved yet, so it can be anything."""
+    segments = path[:_MAX_SHOWN_ID] if isinstance(path, list) else []
+    return ".".join(map(str, [start, *segments]))[:_MAX_SHOWN_ID]
 
 
 def _object_in(payload: JsonValue) -> JsonObject:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
     from nacre.tools import ApprovalQueue, Approver, Tool
+    from nacre.tools.tool_servers import ToolServer
 
 
 class CodeMode:
@@ -32,7 +33,8 @@ class CodeMode:
     def __init__(
         self,
         *,
-        tools: Iterable[Tool],
+        tools: Iterable[Tool] = (),
+        mcp: Iterable[ToolServer] = (),
         config: ConfigInput = None,
         context: RunContext | None = None,
         hooks: Hooks | Iterable[object] = (),
@@ -44,6 +46,7 @@ class CodeMode:
         for plugin_id, namespace in namespaces:
             self.runtime.namespaces.register(plugin_id, namespace)
         self._tools = tuple(tools)
+        self._mcp = tuple(mcp)
         self._context = context
         self._hooks = hooks
         self._approvals = approvals
@@ -54,6 +57,7 @@ class CodeMode:
         try:
             self._run = self.runtime.run(
                 tools=self._tools,
+                mcp=self._mcp,
                 context=self._context,
                 hooks=self._hooks,
                 approvals=self._approvals,

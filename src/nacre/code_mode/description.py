@@ -43,6 +43,7 @@ def exec_description(
     *,
     catalog: Catalog,
     namespaces: Sequence[Namespace],
+    mcp_servers: Sequence[str] = (),
     name_index_bytes: int,
     languages: Sequence[Language],
 ) -> str:
@@ -56,9 +57,8 @@ def exec_description(
             count=len(catalog.guest_entries),
         )
     ]
-    servers = list(dict.fromkeys(e.tool.owner for e in catalog.entries if e.source == "mcp"))
-    if servers:
-        parts.append(_MCP.format(servers=joined_within(servers, _MAX_SERVER_NAME_BYTES)))
+    if mcp_servers:
+        parts.append(_MCP.format(servers=joined_within(mcp_servers, _MAX_SERVER_NAME_BYTES)))
     parts.extend(map(_namespace_text, namespaces))
     index = name_index(catalog, max_bytes=name_index_bytes)
     if index:

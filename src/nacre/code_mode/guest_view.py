@@ -1,9 +1,10 @@
-"""What the cells of a run find in their worker: the catalog and the namespaces, as shared data."""
+"""What the cells of a run find in their worker: the catalog, namespaces and MCP servers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from nacre.code_mode.api_files import known_files
 from nacre.code_mode.bridge import METHODS
 from nacre.errors import CatalogError
 from nacre.json_types import encode_json
@@ -12,40 +13,56 @@ from nacre.sandbox import SharedData
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nacre.code_mode.mcp_listing import McpListing
     from nacre.code_mode.namespaces import NamespaceRuntime
     from nacre.json_types import JsonObject
     from nacre.tools import Catalog
 
-# The names of the parts are known to the guest (guest/src/catalog.js).
+    Listings = Mapping[str, McpListing | None]
+
+# The names of the parts are known to the guest (guest/src/catalog.js and its neighbours).
 _TOOLS: Final = "tools"
 _NAMES: Final = "names"
 _NAMESPACES: Final = "namespaces"
 _GLOBALS: Final = "globals"
+_MCP: Final = "mcp"
+_FILES: Final = "api"
+_COMPLETE_FOLDERS: Final = "apiComplete"
 
 
 class GuestViews:
-    """Makes the data of cells with one catalog; the same until the namespaces change."""
+    """Makes the data of cells with one catalog; the same until namespaces or servers change."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._descriptors: JsonObject = {}
+        self._made_of: tuple[JsonObject, Listings] = ({}, {})
         self._view: SharedData | None = None
 
-    def view(self, namespaces: Mapping[str, NamespaceRuntime]) -> SharedData:
+    def view(self, namespaces: Mapping[str, NamespaceRuntime], listings: Listings) -> SharedData:
         """Raises CatalogError for a catalog that no worker could hold."""
         descriptors: JsonObject = {name: each.descriptor for name, each in namespaces.items()}
-        if self._view is None or self._descriptors != descriptors:
-            self._view = _guest_view(self._catalog, descriptors)
-            self._descriptors = descriptors
+        if self._view is None or self._made_of != (descriptors, listings):
+            self._view = _guest_view(self._catalog, descriptors, listings)
+            self._made_of = (descriptors, dict(listings))
         return self._view
 
 
-def _guest_view(catalog: Catalog, descriptors: JsonObject) -> SharedData:
+def _guest_view(catalog: Catalog, descriptors: JsonObject, listings: Listings) -> SharedData:
+    servers: JsonObject = {
+        name: {"tools": None if listing is None else list(listing.tools)}
+        for name, listing in listings.items()
+    }
+    files: JsonObject = {**known_files(listings)}
+    # Files of ordinary tools are made when they are read: there may be thousands of tools.
+    complete: JsonObject = {"mcp": None not in listings.values()}
     parts = {
         _TOOLS: catalog.index_json,
         _NAMES: catalog.names_json,
         _NAMESPACES: encode_json(descriptors),
         _GLOBALS: encode_json(list(descriptors)),
+        _MCP: encode_json(servers),
+        _FILES: encode_json(files),
+        _COMPLETE_FOLDERS: encode_json(complete),
     }
     try:
         return SharedData(parts, methods=METHODS)

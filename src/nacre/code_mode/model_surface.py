@@ -51,6 +51,7 @@ class ModelSurface:
         config: CodeModeConfig,
         catalog: Catalog,
         namespaces: Sequence[Namespace],
+        mcp_servers: Sequence[str],
     ) -> list[JsonObject]:
         """The payload itself, in the shape of a provider."""
         direct = [
@@ -68,6 +69,7 @@ class ModelSurface:
         described = exec_description(
             catalog=catalog,
             namespaces=namespaces,
+            mcp_servers=mcp_servers,
             name_index_bytes=config.name_index_bytes,
             languages=config.languages,
         )
@@ -79,13 +81,20 @@ class ModelSurface:
 
 
 def visible_tools(
-    tools: Sequence[Tool], *, config: CodeModeConfig, tools_disabled: bool = False
+    tools: Sequence[Tool],
+    *,
+    config: CodeModeConfig,
+    has_servers: bool = False,
+    tools_disabled: bool = False,
 ) -> ModelSurface:
-    """The surface of a run whose tools, after policy, are `tools`.
+    """The surface of a run whose tools, after policy, are `tools`; servers may bring more.
 
     Raises CatalogError when a tool that has to be shown beside `exec` and `wait` is named like one.
     """
-    if not is_code_mode_active(config, tools=tools, tools_disabled=tools_disabled):
+    is_active = is_code_mode_active(
+        config, tools=tools, has_servers=has_servers, tools_disabled=tools_disabled
+    )
+    if not is_active:
         shown = () if tools_disabled else tuple(tools)
         return ModelSurface(is_code_mode=False, direct_tools=shown, cataloged=())
     # Tool Search is another surface over the same catalog; neither model nor programs see it here.

@@ -6,8 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
+from nacre.code_mode.api_files import ApiFiles
 from nacre.code_mode.bridge import RunTools
 from nacre.code_mode.exec_tool import InvalidInput, exec_input_from
+from nacre.code_mode.mcp_requests import McpRequests
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME
 from nacre.code_mode.results import CodeModeResult, DirectResult, Failed
 from nacre.code_mode.suspended_runs import RunRefused
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from nacre.code_mode.cell import CellInfo
+    from nacre.code_mode.mcp_servers import McpServers
     from nacre.code_mode.model_surface import ModelSurface
     from nacre.code_mode.run_cells import RunCells
     from nacre.code_mode.run_index import RunIndex
@@ -49,6 +52,7 @@ class CodeModeRun:
         index: RunIndex,
         executor: ToolExecutor,
         namespaces: RunNamespaces,
+        mcp: McpServers,
         cells: RunCells,
         telemetry: RunTelemetry,
         trajectory: TrajectoryRecorder,
@@ -63,6 +67,8 @@ class CodeModeRun:
         self._telemetry = telemetry
         self._abort = abort
         self._index = index
+        self._mcp = McpRequests(mcp)
+        self._files = ApiFiles(catalog, mcp)
         self.catalog = catalog
         self.context = context
         self.trajectory = trajectory
@@ -87,6 +93,7 @@ class CodeModeRun:
             config=self._config,
             catalog=self.catalog,
             namespaces=self._namespaces.visible(),
+            mcp_servers=self._mcp.servers.names,
         )
 
     # What the model calls.
@@ -164,6 +171,8 @@ class CodeModeRun:
             catalog=self.catalog,
             executor=self._executor,
             namespaces=await self._namespaces.open(),
+            mcp=self._mcp,
+            files=self._files,
             index=self._index,
             counters=self._telemetry.counters,
             config=self._config,

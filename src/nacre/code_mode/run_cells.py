@@ -53,13 +53,14 @@ class RunCells:
     async def start(self, program: ExecInput, tools: RunTools, *, call_id: str) -> CodeModeResult:
         """Run a program on behalf of the call of `exec` with this id; raises RunRefused."""
         self._refuse_after_abort()
+        listings = await tools.mcp.servers.listings()
         bridge = CellBridge(tools, exec_call_id=call_id)
         cell = CodeModeCell(
             self._sandbox.cell(
                 program.code,
                 language=program.language,
                 limits=Limits.from_config(tools.config),
-                shared=self._views.view(tools.namespaces),
+                shared=self._views.view(tools.namespaces, listings),
                 handler=bridge,
                 owner=self._context.session_id,
             ),

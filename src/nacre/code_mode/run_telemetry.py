@@ -11,6 +11,7 @@ from nacre.sandbox.results import Reason, Usage
 from nacre.telemetry import CatalogCounters
 
 if TYPE_CHECKING:
+    from nacre.code_mode.mcp_servers import McpServers
     from nacre.tools import Catalog
 
 # Cells that end at one of these are counted: a limit is too tight, or a model is lost.
@@ -51,6 +52,7 @@ class RunTelemetry:
     """Counts up while the run goes on; each result has a copy."""
 
     catalog: Catalog
+    mcp: McpServers
     visible_tools: tuple[str, ...]
     counters: CatalogCounters = field(default_factory=CatalogCounters)
     snapshots: SnapshotCounts = field(default_factory=SnapshotCounts)
@@ -63,9 +65,11 @@ class RunTelemetry:
             self.limit_failures[reason] += 1
 
     def report(self, usage: Usage | None = None) -> Telemetry:
+        # Tools of servers are known when a server is listed, and only as far as policy permits.
+        sources = {**self.catalog.source_counts, "mcp": self.mcp.tool_count}
         return Telemetry(
-            catalog_size=self.catalog.size,
-            sources={**self.catalog.source_counts},
+            catalog_size=sum(sources.values()),
+            sources=sources,
             visible_tools=self.visible_tools,
             exec_count=self.exec_count,
             wait_count=self.wait_count,

@@ -9,6 +9,7 @@ from weakref import WeakSet
 import anyio
 
 from nacre.code_mode.live_cells import LiveCells
+from nacre.code_mode.mcp_servers import McpServers
 from nacre.code_mode.model_surface import visible_tools
 from nacre.code_mode.namespaces import NamespaceRegistry
 from nacre.code_mode.prepared_catalogs import PreparedCatalogs
@@ -30,6 +31,7 @@ from nacre.tools import (
     ToolExecutor,
     effective_tools,
 )
+from nacre.tools.tool_servers import servers_of
 from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from nacre.code_mode.cell import CellInfo
     from nacre.tools import ApprovalQueue, Approver, Tool
+    from nacre.tools.tool_servers import ToolServer
 
 _MOST_SUSPENDED: Final = 100_000
 
@@ -101,13 +104,14 @@ class Runtime:
     def run(
         self,
         *,
-        tools: Iterable[Tool],
+        tools: Iterable[Tool] = (),
         context: RunContext | None = None,
         hooks: Hooks | Iterable[object] = (),
         approvals: Approver | ApprovalQueue | None = None,
+        mcp: Iterable[ToolServer] = (),
         tools_disabled: bool = False,
     ) -> CodeModeRun:
-        """A run of an agent with these tools, as far as policy allows them.
+        """A run of an agent with these tools and MCP servers, as far as policy allows them.
 
         Raises CatalogError for tools that cannot be together, and ConfigError.
         """
@@ -117,12 +121,16 @@ class Runtime:
         config = self._config.code_mode_for(context)
         policy = self._config.policy_for(context)
         allowed = effective_tools(tools, policy)
-        surface = visible_tools(allowed, config=config, tools_disabled=tools_disabled)
+        servers = tuple(mcp)
+        surface = visible_tools(
+            allowed, config=config, has_servers=bool(servers), tools_disabled=tools_disabled
+        )
         prepared = self._catalogs.prepare(surface.cataloged)
         catalog = prepared.catalog
         trajectory = TrajectoryRecorder(context)
         abort = AbortController()
-        telemetry = RunTelemetry(catalog=catalog, visible_tools=surface.tool_names)
+        mcp_servers = McpServers([*servers_of(surface.cataloged), *servers], policy)
+        telemetry = RunTelemetry(catalog=catalog, mcp=mcp_servers, visible_tools=surface.tool_names)
         run = CodeModeRun(
             surface=surface,
             config=config,
@@ -145,6 +153,7 @@ class Runtime:
                 config=self._config.to_json(),
                 abort=abort.signal,
             ),
+            mcp=mcp_servers,
             cells=RunCells(
                 sandbox=self._sandbox,
                 suspended=self._suspended,

@@ -14,7 +14,7 @@ from nacre.tools.approvals import (
     Deny,
 )
 from nacre.tools.catalog import Catalog, CatalogEntry, build_catalog
-from nacre.tools.catalog_search import CatalogIndex, index_of
+from nacre.tools.catalog_search import GUEST_SOURCES, CatalogIndex, index_of
 from nacre.tools.definition import Tool, ToolCall
 from nacre.tools.executor import CallSite, CallSubject, ToolExecutor
 from nacre.tools.from_function import tool
@@ -24,6 +24,7 @@ from nacre.tools.tool_result import ToolResult
 
 __all__ = [
     "APPROVAL_SECONDS",
+    "GUEST_SOURCES",
     "AllowAlways",
     "AllowEdited",
     "AllowOnce",

@@ -36,7 +36,8 @@ def target_of(root: object, reference: str) -> object:
         if isinstance(found, dict):
             found = mapped(cast("object", found)).get(key)
         elif isinstance(found, list) and key in _INDEXES:
-            found = dict(enumerate(listed(cast("object", found)))).get(int(key))
+            items = cast("list[object]", found)
+            found = items[int(key)] if int(key) < len(items) else None
         else:
             return None
     return found

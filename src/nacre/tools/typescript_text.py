@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MAX_LITERAL_CHARACTERS: Final = 200
 """A longer text is no value that a program would spell out."""
 
-_MAX_LINE_CHARACTERS: Final = 72
+_MAX_LINE_CHARACTERS: Final = 48
 _MAX_EXACT_INTEGER: Final = 2**53
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)

@@ -6,12 +6,12 @@ patterns) is checked when a tool is called.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from nacre.tools.schema_comments import comment_of
 from nacre.tools.schema_references import count_references, listed, mapped, target_of
+from nacre.tools.type_names import TypeNames, pascal_case
 from nacre.tools.typescript_text import (
     INDEX_KEY,
     MAX_LITERAL_CHARACTERS,
@@ -36,15 +36,17 @@ MAX_TYPE_CHARACTERS: Final = 16_000
 """About what one type may take, comments and named types included."""
 
 _MAX_DEPTH: Final = 20
+# JSON has seven kinds of values by JSON Schema's count.
+_MAX_KINDS: Final = 7
 _MAX_ENUM_CHARACTERS: Final = 2_000
-_MAX_TYPE_NAME_CHARACTERS: Final = 80
 # A type of this size is easier to read in place than by name, however often it is used.
 _MAX_INLINE_CHARACTERS: Final = 60
-# What a schema costs besides the names and values in it.
+# What a schema and a member cost besides the names, values and comments in them.
 _COST_OF_TYPE: Final = 8
+_COST_OF_MEMBER: Final = 12
 
 _SHORTENED: Final = TypeText("unknown /* shortened */", "union")
-_NOT_FOUND: Final = TypeText("unknown /* reference to elsewhere */", "union")
+_UNRESOLVED: Final = TypeText("unknown /* unresolved reference */", "union")
 _ANY_OBJECT: Final = object_of([Member(key=INDEX_KEY, value=UNKNOWN)])
 _PLAIN_TYPES: Final = {
     "string": TypeText("string"),
@@ -57,22 +59,6 @@ _OBJECT_KEYS: Final = ("properties", "required", "additionalProperties", "patter
 _ARRAY_KEYS: Final = ("items", "prefixItems")
 # Beside other parts these say nothing that a reader needs.
 _BARE_TYPES: Final = frozenset({*_PLAIN_TYPES.values(), _ANY_OBJECT, array_of(UNKNOWN)})
-
-
-class TypeNames:
-    """The names of types in one file: nobody gets a name that another has."""
-
-    def __init__(self) -> None:
-        self._given: set[str] = set()
-
-    def claim(self, wanted: str) -> str:
-        """The wanted name, or with a number behind it."""
-        name, count = wanted, 1
-        while name in self._given:
-            count += 1
-            name = f"{wanted}{count}"
-        self._given.add(name)
-        return name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,26 +90,26 @@ def input_type_of(
     schema: object, *, name: str, names: TypeNames, max_characters: int = MAX_TYPE_CHARACTERS
 ) -> RenderedType:
     """As `type_of`, with the comments of the outermost members apart, for `@param` lines."""
-    reader = _SchemaReader(schema, name, names, max_characters)
-    reader.keeps_comments_apart = True
+    reader = _SchemaReader(schema, name, names, max_characters, has_comments_apart=True)
     return reader.read()
-
-
-def pascal_case(name: str) -> str:
-    """The ASCII letters and digits of a name as the start of a type's name; may be empty."""
-    words = re.findall(r"[A-Za-z0-9]+", name[:_MAX_TYPE_NAME_CHARACTERS])
-    joined = "".join(word[0].upper() + word[1:] for word in words)
-    return f"_{joined}" if joined[:1].isdigit() else joined
 
 
 class _SchemaReader:
     """Reads one schema. A budget of characters bounds its work as well as its text."""
 
-    def __init__(self, root: object, name: str, names: TypeNames, max_characters: int) -> None:
-        self.keeps_comments_apart = False
+    def __init__(
+        self,
+        root: object,
+        name: str,
+        names: TypeNames,
+        max_characters: int,
+        *,
+        has_comments_apart: bool = False,
+    ) -> None:
         self._root = root
         self._root_name = name
         self._names = names
+        self._has_comments_apart = has_comments_apart
         self._left = max_characters
         # Below this, members are only counted.
         self._least_left = -max_characters // 4
@@ -159,9 +145,9 @@ class _SchemaReader:
 
     def _reference(self, reference: str, depth: int, chain: frozenset[int]) -> TypeText:
         target = target_of(self._root, reference)
-        if not isinstance(target, dict):
-            return self._read(target, depth, chain) if isinstance(target, bool) else _NOT_FOUND
-        key = id(cast("object", target))
+        if target is None:
+            return _UNRESOLVED
+        key = id(target)
         if key in chain:
             # It says of itself that it is itself, which says nothing.
             return UNKNOWN
@@ -201,12 +187,12 @@ class _SchemaReader:
             yield self._reference(reference, depth + 1, chain)
         if "const" in node:
             yield self._enum([node["const"]], node, depth)
-        elif isinstance(node.get("enum"), list):
+        elif isinstance(node.get("enum"), (list, tuple)):
             yield self._enum(listed(node["enum"]), node, depth)
         else:
             yield self._own_type(node, depth)
         for key in ("anyOf", "oneOf"):
-            if isinstance(node.get(key), list):
+            if listed(node.get(key)):
                 yield union_of(self._alternatives(node[key], depth + 1, chain))
         yield from self._alternatives(node.get("allOf"), depth + 1, chain)
         if "not" in node and node["not"] in (True, {}):
@@ -225,9 +211,9 @@ class _SchemaReader:
         kinds = node.get("type")
         if isinstance(kinds, str):
             return self._of_kind(kinds, node, depth)
-        if isinstance(kinds, list):
-            texts = [kind for kind in listed(kinds)[:10] if isinstance(kind, str)]
-            return union_of([self._of_kind(kind, node, depth) for kind in texts] or [UNKNOWN])
+        several = {kind: None for kind in listed(kinds)[:_MAX_KINDS] if isinstance(kind, str)}
+        if several:
+            return union_of(self._of_kind(kind, node, depth) for kind in several)
         if any(key in node for key in _OBJECT_KEYS):
             return self._object(node, depth)
         return self._array(node, depth) if any(key in node for key in _ARRAY_KEYS) else UNKNOWN
@@ -243,13 +229,13 @@ class _SchemaReader:
 
     def _array(self, node: dict[str, object], depth: int) -> TypeText:
         items = node.get("items", True)
-        first, rest = node.get("prefixItems"), items if "items" in node else False
-        if isinstance(items, list):
-            first, rest = cast("object", items), node.get("additionalItems", False)
-        if not isinstance(first, list) or not first:
+        first, rest = listed(node.get("prefixItems")), node.get("items", False)
+        if listed(items):
+            first, rest = listed(items), node.get("additionalItems", False)
+        if not first:
             return array_of(self._read(items, depth + 1, frozenset()))
         return tuple_of(
-            self._alternatives(cast("object", first), depth + 1, frozenset()),
+            self._alternatives(first, depth + 1, frozenset()),
             rest=None if rest is False else self._read(rest, depth + 1, frozenset()),
         )
 
@@ -258,11 +244,12 @@ class _SchemaReader:
         others = self._other_members(node, depth)
         if others is None:
             is_described = bool(members) or node.get("additionalProperties") is False
-            is_input = depth == 0 and self.keeps_comments_apart
+            is_input = depth == 0 and self._has_comments_apart
             return object_of(members) if is_described or is_input else _ANY_OBJECT
         index = Member(key=INDEX_KEY, value=others)
         if others == UNKNOWN or not members:
-            return object_of([*members, index])
+            is_open = bool(members) and members[-1].key == INDEX_KEY
+            return object_of(members if is_open else [*members, index])
         # Apart, because an index signature has to fit every member beside it.
         return intersection_of([object_of(members), object_of([index])])
 
@@ -271,7 +258,7 @@ class _SchemaReader:
         required = [name for name in listed(node.get("required")) if isinstance(name, str)]
         is_required = frozenset(required)
         left_out = 0
-        for name in dict.fromkeys((*schemas, *required)):
+        for name in dict.fromkeys((*map(str, schemas), *required)):
             if self._left <= self._least_left or len(name) > MAX_LITERAL_CHARACTERS:
                 left_out += 1
             else:
@@ -284,9 +271,9 @@ class _SchemaReader:
     def _member(self, name: str, schema: object, depth: int, *, is_optional: bool) -> Member:
         key = property_key(name)
         comment = comment_of(schema, root=self._root) if self._left > 0 else ""
-        self._left -= len(key) + len(comment)
+        self._left -= len(key) + len(comment) + _COST_OF_MEMBER
         value = self._read(schema, depth + 1, frozenset())
-        if depth == 0 and self.keeps_comments_apart:
+        if depth == 0 and self._has_comments_apart:
             self._comments.append((key, comment))
             comment = ""
         return Member(key=key, value=value, is_optional=is_optional, comment=comment)
@@ -312,5 +299,5 @@ class _SchemaReader:
                 return union_of([*found, note])
             found[literal] = None
             characters += len(literal.text)
-        self._left -= characters
+            self._left -= len(literal.text)
         return union_of(found)

@@ -1,0 +1,116 @@
+/**
+ * `API`: declaration files that programs read, though there are no files.
+ *
+ * The part "api" holds the texts that the host has already, by path. "apiComplete" says that there are no others;
+ * otherwise the host is asked for what is not among them.
+ */
+import { define } from "./globals.js";
+import { enumerableKeys, Error, freeze, parseJson, Promise, quoteJson, sliceText, toWellFormed } from "./intrinsics.js";
+import { named, put } from "./members.js";
+import { refuse, refuseArgument } from "./refusals.js";
+import { showAs } from "./values.js";
+
+const MARKER = "[API: see API.list(prefix) and API.read(path)]";
+const MAX_SHOWN_CHARACTERS = 200;
+
+/** `shared(part, key)` is the JSON text of a part, or of one member of it; the result defines the global. */
+export function createApiFiles(shared, request) {
+  const files = createFiles(shared);
+
+  const list = (prefix = "") => {
+    if (typeof prefix !== "string") return refuseArgument("API.list takes the start of a path as text, or nothing", prefix, list);
+    const folder = withoutLastSlash(prefix);
+    if (folder !== "" && !isPlain(folder)) return refuse(notPlain("API.list", prefix), list);
+    if (!files.areComplete()) return request("api.list", { __proto__: null, prefix: folder }, list);
+    return resolved(files.below(folder));
+  };
+  const read = (path) => {
+    if (typeof path !== "string") return refuseArgument("API.read takes a path as text", path, read);
+    if (!isPlain(path)) return refuse(notPlain("API.read", path), read);
+    const text = files.text(path);
+    if (text !== undefined) return resolved(text);
+    if (!files.areComplete()) return request("api.read", { __proto__: null, path }, read);
+    return refuse(new Error("API.read: there is no " + shown(path) + "; API.list() names all paths"), read);
+  };
+
+  const API = freeze({ __proto__: null, list: named(list, "list"), read: named(read, "read") });
+  showAs(API, MARKER);
+  return { __proto__: null, install: (global) => define(global, "API", API) };
+}
+
+function createFiles(shared) {
+  let sizes;
+
+  /** The length of each text by path: the texts themselves would stay in every snapshot of the cell. */
+  function measure() {
+    const texts = parseJson(shared("api") ?? "{}");
+    const paths = enumerableKeys(texts);
+    const found = { __proto__: null };
+    for (let index = 0; index < paths.length; index++) {
+      const text = texts[paths[index]];
+      if (typeof text === "string") found[paths[index]] = text.length;
+    }
+    return found;
+  }
+
+  return {
+    __proto__: null,
+    areComplete: () => shared("apiComplete") === "true",
+    text(path) {
+      const json = shared("api", path);
+      const text = json === undefined ? undefined : parseJson(json);
+      return typeof text === "string" ? text : undefined;
+    },
+    /** `{path, size}` for each file in a folder, at any depth; a file is in its own. */
+    below(folder) {
+      sizes ??= measure();
+      const paths = enumerableKeys(sizes);
+      const found = [];
+      let count = 0;
+      for (let index = 0; index < paths.length; index++) {
+        const path = paths[index];
+        if (isBelow(path, folder)) put(found, count++, { path, size: sizes[path] });
+      }
+      return found;
+    },
+  };
+}
+
+function isBelow(path, folder) {
+  if (folder === "" || path === folder) return true;
+  return sliceText(path, 0, folder.length + 1) === folder + "/";
+}
+
+/** Whether a path is made of names alone: nothing empty, no `.` or `..`, no other system's separators. */
+function isPlain(path) {
+  let start = 0;
+  for (let index = 0; index <= path.length; index++) {
+    const character = index < path.length ? path[index] : "/";
+    if (character === "\\" || character === "\0") return false;
+    if (character !== "/") continue;
+    const size = index - start;
+    const isDots = (size === 1 || size === 2) && path[start] === "." && path[index - 1] === ".";
+    if (size === 0 || isDots) return false;
+    start = index + 1;
+  }
+  return true;
+}
+
+/** A folder may be written with a slash behind it. */
+function withoutLastSlash(prefix) {
+  const last = prefix.length - 1;
+  return last > 0 && prefix[last] === "/" ? sliceText(prefix, 0, last) : prefix;
+}
+
+function notPlain(callee, path) {
+  return new Error(callee + " takes a path such as mcp/index.d.ts, without . or .. or empty names; it was given: " + shown(path));
+}
+
+function shown(path) {
+  if (path.length <= MAX_SHOWN_CHARACTERS) return quoteJson(toWellFormed(path));
+  return quoteJson(toWellFormed(sliceText(path, 0, MAX_SHOWN_CHARACTERS))) + "... (" + path.length + " characters)";
+}
+
+function resolved(value) {
+  return new Promise((resolve) => resolve(value));
+}

@@ -1,0 +1,171 @@
+/**
+ * `MCP`: the servers of the run, each an object of functions that send requests.
+ *
+ * A server is `{"tools": ["createIssue", ...]}`, or `{"tools": null}` as long as the host has not asked it for its
+ * tools: then every name that could be one is a function, and the host decides at the call. The host resolves every
+ * call again, so what a program sees here is for its convenience.
+ */
+import { noteMissing } from "./failures.js";
+import { define } from "./globals.js";
+import { enumerableKeys, freeze, hasOwn, isArray, objectMemberNames, parseJson, toWellFormed } from "./intrinsics.js";
+import { named, put } from "./members.js";
+import { isImplicit, readOnly } from "./read_only.js";
+import { refuseArgument } from "./refusals.js";
+import { showAs } from "./values.js";
+
+const MARKER = "[MCP: see Object.keys(MCP), MCP.$api() and MCP.$search(query)]";
+const MAX_HINTED_SERVERS = 20;
+
+/** `shared(part, key)` is the JSON text of a part, or of one member of it; the result defines the global. */
+export function createMcp(shared, request) {
+  const helpers = createHelpers(request);
+  const servers = createServers(shared, request);
+  const MCP = readOnly("MCP", {
+    member: (name) => helpers[name] ?? servers.get(name),
+    keys: () => withHelpers(servers.names(), helpers),
+    isHidden: (name) => name in helpers,
+    missed: (name) => noteMissing("MCP", name, () => knownServers(servers.names())),
+  });
+  showAs(MCP, MARKER);
+  return { __proto__: null, install: (global) => define(global, "MCP", MCP) };
+}
+
+function createHelpers(request) {
+  const api = (given) => {
+    // Left out of the answer without a word, the name of a server would be missed.
+    if (given !== undefined) return refuseArgument("MCP.$api takes nothing; MCP.<server>.$api(tool) tells of one server", given, api);
+    return request("mcp.api", { __proto__: null, server: null, tool: null, schema: false }, api);
+  };
+  const search = (query, options) => {
+    if (typeof query !== "string") return refuseArgument("MCP.$search takes a query as text", query, search);
+    return request("mcp.search", { __proto__: null, query, limit: options?.limit }, search);
+  };
+  return { __proto__: null, $api: named(api, "$api"), $search: named(search, "$search") };
+}
+
+/** The servers: asked for one by one, or all together once a program lists them. */
+function createServers(shared, request) {
+  const made = { __proto__: null };
+  let all;
+
+  function describe(name) {
+    if (all !== undefined) return hasOwn(all, name) ? all[name] : undefined;
+    const json = shared("mcp", name);
+    return json === undefined ? undefined : parseJson(json);
+  }
+
+  function make(name) {
+    const description = describe(name);
+    if (description === undefined) return undefined;
+    return (made[name] = createServer(name, description, request));
+  }
+
+  return {
+    __proto__: null,
+    get: (name) => made[name] ?? make(name),
+    names: () => enumerableKeys((all ??= parseJson(shared("mcp") ?? "{}"))),
+  };
+}
+
+function createServer(name, description, request) {
+  const title = "MCP." + toWellFormed(name);
+  const helpers = createServerHelpers(name, title, request);
+  const functions = { __proto__: null };
+  const tools = hasOwn(description, "tools") && isArray(description.tools) ? tableOf(description.tools) : undefined;
+
+  function toolFunction(tool) {
+    const isThere = tools === undefined ? mayBeTool(tool) : tool in tools;
+    if (isThere) functions[tool] = createCall(name, title, [tool], request);
+    return functions[tool];
+  }
+
+  const server = readOnly(title, {
+    member: (tool) => helpers[tool] ?? functions[tool] ?? toolFunction(tool),
+    keys: () => withHelpers(tools === undefined ? [] : enumerableKeys(tools), helpers),
+    isHidden: (tool) => tool in helpers,
+    missed: (tool) => noteMissing(title, tool, () => "see " + title + ".$api()"),
+  });
+  showAs(server, "[" + title + ": see " + title + ".$api()]");
+  return server;
+}
+
+function createServerHelpers(server, title, request) {
+  const api = (tool, options) => {
+    const isText = typeof tool === "string";
+    if (!isText && tool !== undefined && tool !== null) {
+      return refuseArgument(title + ".$api takes the name of a tool as text, or nothing", tool, api);
+    }
+    const schema = options?.schema ? true : false;
+    return request("mcp.api", { __proto__: null, server, tool: isText ? tool : null, schema }, api);
+  };
+  const call = (group, member) => createCall(server, title, [group, member], request);
+  const resources = freeze({
+    __proto__: null,
+    list: call("resources", "list"),
+    read: call("resources", "read"),
+    templates: call("resources", "templates"),
+  });
+  const prompts = freeze({ __proto__: null, list: call("prompts", "list"), get: call("prompts", "get") });
+  showAs(resources, "[" + title + ".resources: list, read, templates]");
+  showAs(prompts, "[" + title + ".prompts: list, get]");
+  return { __proto__: null, $api: named(api, "$api"), resources, prompts };
+}
+
+/** The function at a path of one or two names below a server. */
+function createCall(server, title, path, request) {
+  const last = path[path.length - 1];
+  const call = (input) => {
+    if (input === undefined) input = { __proto__: null };
+    if (typeof input !== "object" || input === null || isArray(input)) {
+      const place = path.length === 1 ? title : title + "." + path[0];
+      return refuseArgument(place + "." + toWellFormed(last) + " takes one object", input, call);
+    }
+    return request("mcp.call", { __proto__: null, server, path, input }, call);
+  };
+  return named(call, last);
+}
+
+/** The names that are texts, as the keys of a table. */
+function tableOf(names) {
+  const table = { __proto__: null };
+  for (let index = 0; index < names.length; index++) {
+    if (typeof names[index] === "string") table[names[index]] = true;
+  }
+  return table;
+}
+
+/** The names that a program may have as members, and after them those of the helpers. */
+function withHelpers(names, helpers) {
+  const found = [];
+  let count = 0;
+  for (let index = 0; index < names.length; index++) {
+    if (!(names[index] in helpers) && !isImplicit(names[index])) put(found, count++, names[index]);
+  }
+  const added = enumerableKeys(helpers);
+  for (let index = 0; index < added.length; index++) put(found, count++, added[index]);
+  return found;
+}
+
+/** Whether a server that was not asked for its tools may have one of this name: what programs read of any object is none. */
+function mayBeTool(name) {
+  // Half a surrogate pair would reach the host as another name.
+  if (name in objectMemberNames || toWellFormed(name) !== name) return false;
+  for (let index = 0; index < name.length; index++) {
+    const character = name[index];
+    const isLetter =
+      (character >= "a" && character <= "z") || (character >= "A" && character <= "Z") || character === "_" || character > "\x7f";
+    const mayFollow = (character >= "0" && character <= "9") || character === "$";
+    if (!isLetter && !(mayFollow && index > 0)) return false;
+  }
+  return name !== "";
+}
+
+function knownServers(names) {
+  if (names.length === 0) return "this run has no MCP servers";
+  let text = "servers: ";
+  for (let index = 0; index < names.length && index < MAX_HINTED_SERVERS; index++) {
+    text += (index ? ", " : "") + toWellFormed(names[index]);
+  }
+  const more = names.length - MAX_HINTED_SERVERS;
+  return more > 0 ? text + " and " + more + " more, see Object.keys(MCP)" : text;
+}

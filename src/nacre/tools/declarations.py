@@ -1,0 +1,192 @@
+"""Declaration files for programs: what a tool is called, what it takes, what it resolves to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from nacre.tools.declared_members import Declared, object_text, scope_text, statement_text
+from nacre.tools.required_input import requires_members
+from nacre.tools.type_names import TypeNames, pascal_case
+from nacre.tools.typescript_text import comment_lines, one_line
+from nacre.tools.typescript_types import input_type_of, type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MAX_FILE_CHARACTERS: Final = 1_000_000
+"""Once a file has grown past this, its other tools are declared by name alone."""
+
+_MAX_DESCRIPTION_CHARACTERS: Final = 4_000
+_MAX_SUMMARY_CHARACTERS: Final = 1_000
+
+ResultKind = Literal["mcp", "value"]
+"""What a call resolves to: the native result of MCP, or the tool's value itself."""
+
+_MCP_TYPES: Final = """\
+type McpToolResult<T = unknown> = {
+  content?: unknown[];
+  structuredContent?: T;
+  isError?: boolean;
+  [key: string]: unknown;
+};
+
+type McpApiHeader = { [key: string]: unknown };
+"""
+_API: Final = Declared(
+    name="$api",
+    rest="(toolName?: string, options?: { schema?: boolean }): Promise<McpApiHeader>",
+    comment="/** This header, or that of one tool; with its JSON Schema if asked for. */",
+)
+_RESOURCES: Final = Declared(
+    keyword="const",
+    name="resources",
+    rest="""\
+: {
+  list(input?: { cursor?: string }): Promise<{ resources: unknown[]; nextCursor?: string }>;
+  read(input: { uri: string }): Promise<{ contents: unknown[] }>;
+}""",
+    comment="/** What this server has to read. */",
+)
+_PROMPTS: Final = Declared(
+    keyword="const",
+    name="prompts",
+    rest="""\
+: {
+  list(input?: { cursor?: string }): Promise<{ prompts: unknown[]; nextCursor?: string }>;
+  get(input: {
+    name: string;
+    arguments?: { [key: string]: string };
+  }): Promise<{ messages: unknown[] }>;
+}""",
+    comment="/** The prompts that this server has. */",
+)
+_SEARCH: Final = Declared(
+    name="$search",
+    rest="(query: string, options?: { limit?: number }): Promise<{ [key: string]: unknown }[]>",
+    comment="/** Find functions by what they do: the path to call, the file to read. */",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeclaredTool:
+    """A tool as a program sees it."""
+
+    name: str
+    """The member under which it is called."""
+    description: str = ""
+    parameters: object
+    """JSON Schema of the input, sound or not."""
+    output_schema: object = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeclaredServer:
+    """An MCP server in the index."""
+
+    name: str
+    """The member of `MCP`."""
+    description: str = ""
+    tool_names: tuple[str, ...] = ()
+
+
+def function_declaration(
+    name: str,
+    *,
+    description: str = "",
+    parameters: object,
+    output_schema: object = None,
+    result: ResultKind = "mcp",
+) -> str:
+    """One function with its comment, and before it the types that it names."""
+    tool = DeclaredTool(
+        name=name, description=description, parameters=parameters, output_schema=output_schema
+    )
+    return statement_text(_declared(tool, result, TypeNames()))
+
+
+def mcp_file_path(server_name: str) -> str:
+    """Where programs read the declarations of a server."""
+    return f"mcp/{server_name}.d.ts"
+
+
+def mcp_server_file(
+    server_name: str,
+    tools: Sequence[DeclaredTool],
+    *,
+    has_resources: bool = False,
+    has_prompts: bool = False,
+) -> str:
+    """The declarations of one server: `MCP.github.createIssue(input)` and its like."""
+    members = [_API]
+    if has_resources:
+        members.append(_RESOURCES)
+    if has_prompts:
+        members.append(_PROMPTS)
+    members.extend(_all_declared(tools, "mcp"))
+    return f"{_MCP_TYPES}\n{scope_text(['MCP', server_name], members)}"
+
+
+def mcp_index_file(servers: Sequence[DeclaredServer]) -> str:
+    """What `MCP` has: the search, and the servers with the file to read for each."""
+    return object_text(["MCP"], [_SEARCH, *map(_server_member, servers)])
+
+
+def tools_file(owner: str, tools: Sequence[DeclaredTool]) -> str:
+    """The declarations of ordinary tools: `tools.read_file(input)` and its like."""
+    title = f"Tools of {one_line(owner, most_characters=_MAX_SUMMARY_CHARACTERS)}."
+    members = list(_all_declared(tools, "value"))
+    return f"{comment_lines([title])}\n{scope_text(['tools'], members)}"
+
+
+def _all_declared(tools: Sequence[DeclaredTool], result: ResultKind) -> Iterator[Declared]:
+    names, left = TypeNames(), MAX_FILE_CHARACTERS
+    for tool in tools:
+        declared = _declared(tool, result, names) if left > 0 else _by_name_alone(tool, result)
+        left -= declared.size_characters
+        yield declared
+
+
+def _declared(tool: DeclaredTool, result: ResultKind, names: TypeNames) -> Declared:
+    start = pascal_case(tool.name)
+    taken = input_type_of(tool.parameters, name=f"{start}Input", names=names)
+    given = type_of(tool.output_schema, name=f"{start}Output", names=names)
+    mark = "" if requires_members(tool.parameters) else "?"
+    # A schema that says nothing still describes an object: tools take nothing else.
+    input_text = "object" if taken.text == "unknown" else taken.text
+    description = one_line(tool.description, most_characters=_MAX_DESCRIPTION_CHARACTERS)
+    parameters = [f"@param {key} {comment}" for key, comment in taken.comments if comment]
+    return Declared(
+        name=tool.name,
+        rest=f"(input{mark}: {input_text}): {_promise_of(given.text, result)}",
+        comment=comment_lines([description, *parameters] if description else parameters),
+        types=(*taken.named, *given.named),
+    )
+
+
+def _by_name_alone(tool: DeclaredTool, result: ResultKind) -> Declared:
+    rest = f"(input?: object /* shortened */): {_promise_of('unknown', result)}"
+    return Declared(name=tool.name, rest=rest)
+
+
+def _promise_of(value: str, result: ResultKind) -> str:
+    if result == "value":
+        return f"Promise<{value}>"
+    return "Promise<McpToolResult>" if value == "unknown" else f"Promise<McpToolResult<{value}>>"
+
+
+def _server_member(server: DeclaredServer) -> Declared:
+    count = len(server.tool_names)
+    functions = "1 function" if count == 1 else f"{count} functions"
+    summary = f"{functions} in {mcp_file_path(server.name)}"
+    if server.tool_names:
+        # No more names than could be shown.
+        summary = f"{summary}: {', '.join(server.tool_names[:_MAX_SUMMARY_CHARACTERS])}"
+    lines = [
+        one_line(text, most_characters=_MAX_SUMMARY_CHARACTERS)
+        for text in (server.description, summary)
+        if text
+    ]
+    return Declared(
+        keyword="const", name=server.name, rest=": object", comment=comment_lines(lines)
+    )

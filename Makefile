@@ -11,6 +11,7 @@ PACKAGE := $(VENV)/.stamp-package
 # npm writes these files last.
 TOOLING := tooling/node_modules/.package-lock.json
 GUEST_PACKAGES := guest/node_modules/.package-lock.json
+PEERS := tooling/peers/node_modules/.package-lock.json
 
 # -qq: errors only.
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip -qq
@@ -38,7 +39,7 @@ run: install  ## run a first program in the sandbox
 	@$(BIN)/nacre exec examples/first_cell.js
 
 .PHONY: test
-test: install $(GUEST_PACKAGES)  ## run the guest's tests and the Python tests
+test: install $(GUEST_PACKAGES) $(PEERS)  ## run the guest's tests and the Python tests
 	$(need_node)
 	@npm test --silent --prefix guest
 	@$(BIN)/pytest
@@ -76,11 +77,13 @@ lock: $(DEPENDENCIES)  ## pin the dependencies anew (newest: make lock LOCK_FLAG
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 		$(LOCK_FLAGS) --output-file requirements/dev.txt pyproject.toml)
 	$(call step,tooling lock,npm install --package-lock-only --no-audit --no-fund --prefix tooling)
+	$(call step,peers lock,npm install --package-lock-only --no-audit --no-fund --prefix tooling/peers)
 
 .PHONY: clean
 clean:  ## remove everything that was built or fetched
 	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
-		.pytest_cache .ruff_cache guest/node_modules tooling/node_modules src/nacre/sandbox/assets
+		.pytest_cache .ruff_cache guest/node_modules tooling/node_modules tooling/peers/node_modules \
+		src/nacre/sandbox/assets
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(BIN)/python:
@@ -110,6 +113,13 @@ $(TOOLING): tooling/package-lock.json
 	$(need_node)
 	@echo 'installing pyright'
 	@npm $(NPM_CI) --prefix tooling >/dev/null
+	@touch $@
+
+# MCP servers and clients, and the TypeScript compiler: what the tests talk to.
+$(PEERS): tooling/peers/package-lock.json
+	$(need_node)
+	@echo 'installing the peers of the tests'
+	@npm $(NPM_CI) --prefix tooling/peers >/dev/null
 	@touch $@
 
 # The guest's build fetches them too, but is skipped when the assets are already there.

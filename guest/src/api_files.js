@@ -1,11 +1,11 @@
 /**
  * `API`: declaration files that programs read, though there are no files.
  *
- * The part "api" holds the texts that the host has already, by path. "apiComplete" says that there are no others;
- * otherwise the host is asked for what is not among them.
+ * The part "api" holds the texts that the host has already, by path. "apiComplete" says of which folders there are no
+ * others, with the empty name for all; for the rest the host is asked.
  */
 import { define } from "./globals.js";
-import { enumerableKeys, Error, freeze, parseJson, Promise, quoteJson, sliceText, toWellFormed } from "./intrinsics.js";
+import { enumerableKeys, Error, freeze, indexOfText, parseJson, Promise, quoteJson, sliceText, toWellFormed } from "./intrinsics.js";
 import { named, put } from "./members.js";
 import { refuse, refuseArgument } from "./refusals.js";
 import { showAs } from "./values.js";
@@ -18,10 +18,12 @@ export function createApiFiles(shared, request) {
   const files = createFiles(shared);
 
   const list = (prefix = "") => {
-    if (typeof prefix !== "string") return refuseArgument("API.list takes the start of a path as text, or nothing", prefix, list);
+    if (typeof prefix !== "string") {
+      return refuseArgument("API.list takes the start of a path as text, or nothing", prefix, list);
+    }
     const folder = withoutLastSlash(prefix);
     if (folder !== "" && !isPlain(folder)) return refuse(notPlain("API.list", prefix), list);
-    if (!files.areComplete()) return request("api.list", { __proto__: null, prefix: folder }, list);
+    if (!files.areComplete(folder)) return request("api.list", { __proto__: null, prefix: folder }, list);
     return resolved(files.below(folder));
   };
   const read = (path) => {
@@ -29,7 +31,7 @@ export function createApiFiles(shared, request) {
     if (!isPlain(path)) return refuse(notPlain("API.read", path), read);
     const text = files.text(path);
     if (text !== undefined) return resolved(text);
-    if (!files.areComplete()) return request("api.read", { __proto__: null, path }, read);
+    if (!files.areComplete(path)) return request("api.read", { __proto__: null, path }, read);
     return refuse(new Error("API.read: there is no " + shown(path) + "; API.list() names all paths"), read);
   };
 
@@ -40,6 +42,7 @@ export function createApiFiles(shared, request) {
 
 function createFiles(shared) {
   let sizes;
+  const isMarked = (folder) => shared("apiComplete", folder) === "true";
 
   /** The length of each text by path: the texts themselves would stay in every snapshot of the cell. */
   function measure() {
@@ -55,7 +58,7 @@ function createFiles(shared) {
 
   return {
     __proto__: null,
-    areComplete: () => shared("apiComplete") === "true",
+    areComplete: (path) => isMarked("") || isMarked(firstName(path)),
     text(path) {
       const json = shared("api", path);
       const text = json === undefined ? undefined : parseJson(json);
@@ -74,6 +77,11 @@ function createFiles(shared) {
       return found;
     },
   };
+}
+
+function firstName(path) {
+  const end = indexOfText(path, "/");
+  return end < 0 ? path : sliceText(path, 0, end);
 }
 
 function isBelow(path, folder) {
@@ -103,7 +111,8 @@ function withoutLastSlash(prefix) {
 }
 
 function notPlain(callee, path) {
-  return new Error(callee + " takes a path such as mcp/index.d.ts, without . or .. or empty names; it was given: " + shown(path));
+  const wanted = " takes a path such as mcp/index.d.ts, without . or .. or empty names; it was given: ";
+  return new Error(callee + wanted + shown(path));
 }
 
 function shown(path) {

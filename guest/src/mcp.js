@@ -33,7 +33,9 @@ export function createMcp(shared, request) {
 function createHelpers(request) {
   const api = (given) => {
     // Left out of the answer without a word, the name of a server would be missed.
-    if (given !== undefined) return refuseArgument("MCP.$api takes nothing; MCP.<server>.$api(tool) tells of one server", given, api);
+    if (given !== undefined) {
+      return refuseArgument("MCP.$api takes nothing; MCP.<server>.$api(tool) tells of one server", given, api);
+    }
     return request("mcp.api", { __proto__: null, server: null, tool: null, schema: false }, api);
   };
   const search = (query, options) => {
@@ -152,12 +154,19 @@ function mayBeTool(name) {
   if (name in objectMemberNames || toWellFormed(name) !== name) return false;
   for (let index = 0; index < name.length; index++) {
     const character = name[index];
-    const isLetter =
-      (character >= "a" && character <= "z") || (character >= "A" && character <= "Z") || character === "_" || character > "\x7f";
-    const mayFollow = (character >= "0" && character <= "9") || character === "$";
-    if (!isLetter && !(mayFollow && index > 0)) return false;
+    const mayFollow = isBetween(character, "0", "9") || character === "$";
+    if (!mayStart(character) && !(mayFollow && index > 0)) return false;
   }
   return name !== "";
+}
+
+/** Any character beyond ASCII may: the host knows the names. */
+function mayStart(character) {
+  return isBetween(character, "a", "z") || isBetween(character, "A", "Z") || character === "_" || character > "\x7f";
+}
+
+function isBetween(character, first, last) {
+  return character >= first && character <= last;
 }
 
 function knownServers(names) {

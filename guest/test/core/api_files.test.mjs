@@ -5,19 +5,29 @@ import { test } from "node:test";
 import { failureOf, startCell, valueOf } from "./cell.mjs";
 
 const api = { "mcp/index.d.ts": "// index", "mcp/github.d.ts": "declare namespace MCP.github { /* “é” */ }", "mcpx/a.d.ts": "", "top.d.ts": "x" };
-const complete = { api, apiComplete: true };
+const COMPLETE = { "": true };
+const complete = { api, apiComplete: COMPLETE };
 const partial = { api };
 const start = (source, shared) => startCell(source, { shared });
 const value = (source, shared = complete) => valueOf(source, { shared });
 const refusal = (call, shared = complete) => value(`return await ${call}.then(() => "resolved", (error) => [error.name, error.message])`, shared);
 
 test("a file that is there is read without the host, complete or not", () => {
-  for (const shared of [complete, partial, { api, apiComplete: false }]) {
+  for (const shared of [complete, partial, { api, apiComplete: {} }]) {
     const cell = start("return await API.read('mcp/github.d.ts')", shared);
     assert.equal(cell.value, api["mcp/github.d.ts"]);
     assert.deepEqual(cell.requests, []);
     assert.deepEqual(cell.lookups, [["api", "mcp/github.d.ts"]]);
   }
+});
+
+test("a folder can be complete although others are not", () => {
+  const shared = { api, apiComplete: { mcp: true } };
+  const cell = start("return (await API.list('mcp')).length", shared);
+  assert.equal(cell.value, 2);
+  assert.deepEqual(cell.requests, []);
+  assert.equal(start("await API.list()", shared).requests.length, 1);
+  assert.equal(start("await API.read('tools/core.d.ts')", shared).requests.length, 1);
 });
 
 test("an empty file is a file", () => {
@@ -69,7 +79,7 @@ test("when all files are there, others are refused without the host", () => {
 
 test("without parts there are no files, and the host is asked", () => {
   assert.deepEqual(start("API.list(); API.read('a')", {}).requests.map(({ method }) => method), ["api.list", "api.read"]);
-  assert.deepEqual(value("return await API.list()", { apiComplete: true }), []);
+  assert.deepEqual(value("return await API.list()", { apiComplete: COMPLETE }), []);
 });
 
 for (const path of ["..", ".", "../a", "a/../b", "a/.", "./a", "/a", "a//b", "//", "/", "a\\b", "\\", "a\0", "\0", "..\\a", "a/..", "mcp/../mcp/index.d.ts"]) {
@@ -110,14 +120,14 @@ for (const [call, message] of [
 test("names of prototypes and odd text are files only when they are there", () => {
   const names = String.raw`["__proto__", "constructor", "toString", "hasOwnProperty", "api", "\ud800", "🦪"]`;
   assert.deepEqual(value(`return (await Promise.allSettled(${names}.map((path) => API.read(path)))).filter(({ status }) => status !== "rejected")`), []);
-  const odd = { api: JSON.parse('{"__proto__": "a", "constructor": "bc"}'), apiComplete: true };
+  const odd = { api: JSON.parse('{"__proto__": "a", "constructor": "bc"}'), apiComplete: COMPLETE };
   assert.deepEqual(value("return [await API.read('__proto__'), await API.read('constructor'), await API.list()]", odd), [
     "a", "bc", [{ path: "__proto__", size: 1 }, { path: "constructor", size: 2 }],
   ]);
 });
 
 test("what is no text is no file", () => {
-  const odd = { api: { a: 5, b: null, c: "text" }, apiComplete: true };
+  const odd = { api: { a: 5, b: null, c: "text" }, apiComplete: COMPLETE };
   assert.deepEqual(value("return [await API.list(), await API.read('a').catch((error) => error.name)]", odd), [[{ path: "c", size: 4 }], "Error"]);
 });
 

@@ -66,7 +66,7 @@ const SHARED = {
   namespaces: { Issues: { o: { list: { f: true }, states: { a: [{ v: "open" }, { v: { deep: [1] } }] } } } },
   mcp: { github: { tools: ["list"] }, unlisted: { tools: null } },
   api: { "mcp/index.d.ts": "// the index" },
-  apiComplete: true,
+  apiComplete: { "": true, mcp: true },
 };
 const VALUES = 'const date = new Date(0), map = new Map([["k", 2n]]), set = new Set([1]), error = new Error("e");';
 

@@ -26,7 +26,7 @@ const shared = {
   namespaces: { Issues: { o: { list: { f: true }, deep: { o: { get: { f: true } } } } } },
   mcp: { github: { tools: ["list"] }, unlisted: { tools: null } },
   api: { "mcp/index.d.ts": "text" },
-  apiComplete: true,
+  apiComplete: { "": true, mcp: true },
 };
 const secrets = ["host", ...hostFunctions.map((name) => `host.${name}`), ...entries];
 

@@ -31,7 +31,13 @@ type McpToolResult<T = unknown> = {
   [key: string]: unknown;
 };
 
-type McpApiHeader = { [key: string]: unknown };
+type McpApiHeader = {
+  server: string;
+  declaration: string;
+  inputSchema?: unknown;
+  outputSchema?: unknown;
+  [key: string]: unknown;
+};
 """
 _API: Final = Declared(
     name="$api",
@@ -63,7 +69,14 @@ _PROMPTS: Final = Declared(
 )
 _SEARCH: Final = Declared(
     name="$search",
-    rest="(query: string, options?: { limit?: number }): Promise<{ [key: string]: unknown }[]>",
+    rest="""\
+(query: string, options?: { limit?: number }): Promise<Array<{
+  server: string;
+  path?: string;
+  description?: string;
+  file?: string;
+  problem?: string;
+}>>""",
     comment="/** Find functions by what they do: the path to call, the file to read. */",
 )
 

@@ -1,0 +1,43 @@
+// Reads a JSON array of TypeScript texts; prints what the compiler says of each, in the same order.
+// `--meaning` checks names and types as well, each text by itself.
+
+import { text as readAll } from "node:stream/consumers";
+import ts from "../../tooling/peers/node_modules/typescript/lib/typescript.js";
+
+// Only what declarations use: the real library takes seconds.
+const LIBRARY = `
+interface Array<T> { [index: number]: T } interface Promise<T> { value: T }
+interface Boolean {} interface Number {} interface Object {} interface String {} interface RegExp {}
+interface CallableFunction {} interface Function {} interface IArguments {} interface NewableFunction {}
+`;
+const library = parsed("library.d.ts", LIBRARY);
+const options = { noLib: true, strict: true, types: [] };
+
+function parsed(name, text) {
+  return ts.createSourceFile(name, text, ts.ScriptTarget.Latest);
+}
+
+function meaningProblems(file) {
+  const files = { "library.d.ts": library, "file.d.ts": file };
+  const host = {
+    getSourceFile: (name) => files[name],
+    fileExists: (name) => name in files,
+    readFile: () => undefined,
+    getCanonicalFileName: (name) => name,
+    getCurrentDirectory: () => "",
+    getDefaultLibFileName: () => "library.d.ts",
+    getNewLine: () => "\n",
+    useCaseSensitiveFileNames: () => true,
+    writeFile: () => {},
+  };
+  return ts.getPreEmitDiagnostics(ts.createProgram(Object.keys(files), options, host));
+}
+
+function problems(text) {
+  const file = parsed("file.d.ts", text);
+  const isMeaningAsked = process.argv.includes("--meaning") && file.parseDiagnostics.length === 0;
+  const found = isMeaningAsked ? meaningProblems(file) : file.parseDiagnostics;
+  return found.map((problem) => ts.flattenDiagnosticMessageText(problem.messageText, " "));
+}
+
+console.log(JSON.stringify(JSON.parse(await readAll(process.stdin)).map(problems)));

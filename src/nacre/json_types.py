@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +16,7 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 # Far below where either side's parser runs out of stack, far above what real data needs.
 MAX_JSON_DEPTH = 256
 
+_Json = TypeVar("_Json")
 _Container: TypeAlias = dict[object, object] | list[object]
 _CONTAINERS = (dict, list, tuple)
 _SCALARS = (str, int, float, type(None))
@@ -69,6 +70,16 @@ def decode_json(data: bytes) -> JsonValue:
         raise _too_deep() from None
     except ValueError as error:
         raise NotJsonError("$", f"is not JSON: {error}") from error
+    return value
+
+
+def copy_json(value: _Json) -> _Json:
+    """A copy of a JSON value; several times faster than `copy.deepcopy`, which knows more kinds."""
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        return cast("_Json", {key: copy_json(member) for key, member in members.items()})
+    if isinstance(value, list):
+        return cast("_Json", [copy_json(item) for item in cast("list[object]", value)])
     return value
 
 

@@ -201,7 +201,7 @@ async def test_a_hook_whose_own_task_was_cancelled_blocks_and_does_not_cancel_th
 
     decision = await decision_of(before_tool_call)
     assert decision.block is not None
-    assert "failed: it was cancelled" in decision.block
+    assert "failed: CancelledError: it was cancelled" in decision.block
 
 
 async def test_a_cancelled_run_cancels_the_hook_and_decides_nothing() -> None:

@@ -549,7 +549,7 @@ async def test_a_cancellation_that_is_not_ours_rejects_the_call_and_harms_nobody
     code = "try { await call() } catch (error) { return error.message }"
     result = await sandbox.cell(code, functions=("call",), handler=await_something_cancelled).run()
     assert isinstance(result, Completed)
-    assert result.value == "the call was cancelled"
+    assert result.value == "it was cancelled"
     assert await value_of(sandbox, "return 'sound'") == "sound"
 
 

@@ -254,7 +254,7 @@ async def test_a_cancellation_of_the_tool_s_own_is_its_failure_and_not_the_calle
         raise anyio.get_cancelled_exc_class()
 
     failed = await Work(execute=execute).refusal({"n": 1})
-    assert (failed.message, failed.code) == ("the tool's work was cancelled", "tool_failed")
+    assert (failed.message, failed.code) == ("it was cancelled", "tool_failed")
 
 
 # Aborts.

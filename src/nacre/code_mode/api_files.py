@@ -60,14 +60,13 @@ class ApiFiles:
 
     async def read(self, path: str) -> str:
         """The text of a file; starts the server it is about. Raises ToolError."""
-        name = path.removesuffix(_ENDING)
         if path == INDEX_PATH and self._servers.names:
             return known_files(await self._servers.listings())[path]
-        if path.startswith(_MCP_FOLDER) and name.removeprefix(_MCP_FOLDER) in self._servers.names:
-            listing = await self._servers.listing(name.removeprefix(_MCP_FOLDER))
-            return listing.declarations
-        owner = self._owners().get(name.removeprefix(_TOOLS_FOLDER))
-        if path.startswith(_TOOLS_FOLDER) and owner is not None:
+        server = _name_in(path, _MCP_FOLDER)
+        if server in self._servers.names:
+            return (await self._servers.listing(server)).declarations
+        owner = self._owners().get(_name_in(path, _TOOLS_FOLDER))
+        if owner is not None:
             return await anyio.to_thread.run_sync(self._tools_file, owner)
         raise UnknownToolError(
             f"there is no file {path[:_MAX_SHOWN]!r}; API.list() shows those there are",
@@ -89,6 +88,12 @@ class ApiFiles:
                 if entry.tool.owner == owner and entry.id in names
             ],
         )
+
+
+def _name_in(path: str, folder: str) -> str:
+    """The name of a declaration file of this folder; empty for any other path."""
+    is_file = path.startswith(folder) and path.endswith(_ENDING)
+    return path[len(folder) : -len(_ENDING)] if is_file else ""
 
 
 def _file(path: str, size: int | None) -> JsonObject:

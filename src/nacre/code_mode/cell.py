@@ -79,9 +79,12 @@ class CodeModeCell:
         self._counts = counts
         self._started = time.monotonic()
         self._is_expired = False
+        self._is_ended = False
         self.context = context
         self.call_id = call_id
         self.ttl_seconds = ttl_seconds
+        self.abort_reason: str | None = None
+        """Why it is to end, once an abort is wanted."""
         self.on_end: Callable[[], None] | None = None
         """Called when the program is over, however that came."""
         self._span = span("nacre.cell", {"nacre.call.id": call_id, "nacre.run.id": cell.run_id})
@@ -116,13 +119,18 @@ class CodeModeCell:
         with span("nacre.resume", {"nacre.run.id": self.run_id}, parent=self._span):
             return await self._followed(self._cell.resume)
 
+    def want_abort(self, reason: str) -> None:
+        """Say at once that an abort is coming, so that nobody suspends or resumes it any more."""
+        if self.abort_reason is None:
+            self.abort_reason = reason
+
     async def abort(self, reason: str) -> None:
         """End it wherever it is, calls that it left behind included."""
-        was_waiting = self.state == "waiting"
-        await self._cell.abort(reason)
-        if was_waiting:
+        self.want_abort(reason)
+        if self.state == "waiting":
             self._counts.dropped += 1
-            self._ended({"status": "aborted", "reason": reason})
+        await self._cell.abort(reason)
+        self._ended({"status": "aborted", "reason": reason})
 
     async def expire(self) -> None:
         """Its time to be resumed is over."""
@@ -201,6 +209,8 @@ class CodeModeCell:
             case cell_results.Completed():
                 left = result.usage.unfinished_requests
                 self._ended({"status": "completed", "unfinishedCalls": left})
+            case cell_results.Failed(reason="aborted"):
+                self._ended({"status": "aborted", "reason": result.error})
             case cell_results.Failed():
                 self._ended({"status": "failed", "reason": result.reason})
 
@@ -212,6 +222,10 @@ class CodeModeCell:
         self._record("cell.suspended", {"reason": result.reason, "snapshotBytes": size})
 
     def _ended(self, data: JsonObject) -> None:
+        """Note the end, once: an abort and the leg that it ends both come here."""
+        if self._is_ended:
+            return
+        self._is_ended = True
         self._record("cell.ended", data)
         self._span.set("nacre.cell.status", str(data["status"]))
         self._span.end()

@@ -35,19 +35,22 @@ class GuestViews:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._made_of: tuple[JsonObject, Listings] = ({}, {})
+        self._made_of: tuple[bytes, Listings] = (b"", {})
         self._view: SharedData | None = None
 
     def view(self, namespaces: Mapping[str, NamespaceRuntime], listings: Listings) -> SharedData:
         """Raises CatalogError for a catalog that no worker could hold."""
-        descriptors: JsonObject = {name: each.descriptor for name, each in namespaces.items()}
+        # Compared as text: to Python, 1 and true are equal.
+        descriptors = encode_json({name: each.descriptor for name, each in namespaces.items()})
         if self._view is None or self._made_of != (descriptors, listings):
-            self._view = _guest_view(self._catalog, descriptors, listings)
+            self._view = _guest_view(self._catalog, descriptors, list(namespaces), listings)
             self._made_of = (descriptors, dict(listings))
         return self._view
 
 
-def _guest_view(catalog: Catalog, descriptors: JsonObject, listings: Listings) -> SharedData:
+def _guest_view(
+    catalog: Catalog, descriptors: bytes, global_names: list[str], listings: Listings
+) -> SharedData:
     servers: JsonObject = {
         name: {"tools": None if listing is None else list(listing.tools)}
         for name, listing in listings.items()
@@ -58,8 +61,8 @@ def _guest_view(catalog: Catalog, descriptors: JsonObject, listings: Listings) -
     parts = {
         _TOOLS: catalog.index_json,
         _NAMES: catalog.names_json,
-        _NAMESPACES: encode_json(descriptors),
-        _GLOBALS: encode_json(list(descriptors)),
+        _NAMESPACES: descriptors,
+        _GLOBALS: encode_json(global_names),
         _MCP: encode_json(servers),
         _FILES: encode_json(files),
         _COMPLETE_FOLDERS: encode_json(complete),

@@ -43,6 +43,7 @@ class LiveCells:
         aborted = self._matching(which)
         async with anyio.create_task_group() as tasks:
             for cell in aborted:
+                cell.want_abort(reason)
                 self._suspended.remove(cell.run_id)
                 tasks.start_soon(cell.abort, reason)
         return len(aborted)

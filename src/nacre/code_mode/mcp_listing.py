@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.tools.declarations import DeclaredServer, DeclaredTool, mcp_file_path, mcp_server_file
 from nacre.tools.guest_names import guest_names
+from nacre.tools.nearest_names import NearestNames
 from nacre.tools.tool_servers import OPERATION_MARK
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
     Path = tuple[str, ...]
 
-_OPERATIONS: Final = ("resources", "prompts")
+_RESOURCES: Final = "resources"
+_PROMPTS: Final = "prompts"
+_OPERATION_STARTS: Final = tuple(f"{OPERATION_MARK}{group}." for group in (_RESOURCES, _PROMPTS))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -30,6 +33,8 @@ class McpListing:
     operations: Mapping[Path, Tool]
     """What a server offers besides tools, such as ("resources", "read")."""
     declarations: str
+    near_names: NearestNames
+    """Kept, as making it takes longer than asking it."""
 
     @property
     def file_path(self) -> str:
@@ -48,11 +53,11 @@ class McpListing:
 
 def list_server(guest_name: str, description: str, tools: Sequence[Tool]) -> McpListing:
     """Takes about half a millisecond per tool; may be called in a thread."""
-    named = _by_guest_name(tool for tool in tools if not tool.name.startswith(OPERATION_MARK))
+    named = _by_guest_name(tool for tool in tools if not _is_operation(tool))
     operations = {
         tuple(tool.name.removeprefix(OPERATION_MARK).split(".")): tool
         for tool in tools
-        if tool.name.startswith(OPERATION_MARK)
+        if _is_operation(tool)
     }
     offered = {path[0] for path in operations}
     return McpListing(
@@ -63,10 +68,16 @@ def list_server(guest_name: str, description: str, tools: Sequence[Tool]) -> Mcp
         declarations=mcp_server_file(
             guest_name,
             [declared_tool(name, tool) for name, tool in named.items()],
-            has_resources=_OPERATIONS[0] in offered,
-            has_prompts=_OPERATIONS[1] in offered,
+            has_resources=_RESOURCES in offered,
+            has_prompts=_PROMPTS in offered,
         ),
+        near_names=NearestNames(named),
     )
+
+
+def _is_operation(tool: Tool) -> bool:
+    """Any other name with the mark is a tool's, if somebody gave it one."""
+    return tool.name.startswith(_OPERATION_STARTS)
 
 
 def declared_tool(name: str, tool: Tool) -> DeclaredTool:

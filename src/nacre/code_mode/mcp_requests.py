@@ -87,7 +87,10 @@ class McpRequests:
 
 
 def with_defaults(schema: JsonObject, given: JsonValue) -> JsonValue:
-    """The input with the defaults of members that it leaves out."""
+    """The input with the defaults of members that it leaves out.
+
+    A default of null is the server's to apply: many write it beside a type that refuses null.
+    """
     if given is None:
         given = {}
     properties = schema.get("properties")
@@ -96,7 +99,7 @@ def with_defaults(schema: JsonObject, given: JsonValue) -> JsonValue:
     defaults: JsonObject = {
         name: member["default"]
         for name, member in properties.items()
-        if name not in given and isinstance(member, dict) and "default" in member
+        if name not in given and isinstance(member, dict) and member.get("default") is not None
     }
     return {**given, **defaults} if defaults else given
 

@@ -7,6 +7,7 @@ slow holds up only the programs that ask for it.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -14,9 +15,8 @@ import anyio
 import anyio.to_thread
 
 from nacre.code_mode.mcp_listing import McpListing, list_server
-from nacre.errors import CatalogError, ToolServerError, UnknownToolError
+from nacre.errors import CatalogError, ToolError, ToolServerError, UnknownToolError
 from nacre.tools.guest_names import guest_names
-from nacre.tools.nearest_names import NearestNames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from nacre.tools import Tool, ToolPolicy
     from nacre.tools.tool_servers import ToolServer
 
+logger = logging.getLogger(__name__)
+
+# The file of a server of this name would stand in the place of `mcp/index.d.ts`.
+_TAKEN_NAMES: Final = ("index",)
 # Making names and declarations of more tools than these would hold up the event loop.
 _MOST_ON_THE_LOOP: Final = 20
 # How long a search waits for servers that are still starting.
@@ -38,7 +42,7 @@ class McpServers:
     def __init__(self, servers: Sequence[ToolServer], policy: ToolPolicy) -> None:
         self._policy = policy
         _refuse_equal_names(servers)
-        names = guest_names([server.name for server in servers])
+        names = guest_names([server.name for server in servers], taken=_TAKEN_NAMES)
         self._servers = {names[server.name]: server for server in servers}
         self._listings: dict[str, tuple[Sequence[Tool], McpListing]] = {}
 
@@ -84,7 +88,7 @@ class McpServers:
                 f"there is no MCP server {shown!r}; there are: {', '.join(self.names) or 'none'}",
                 tool_id=f"mcp:{shown}:*",
             )
-        await server.tools()
+        await _start(server)
         listed = await self._listed(name)
         if listed is None:
             raise _still_starting(server.name)
@@ -97,7 +101,7 @@ class McpServers:
         if tool is not None:
             return tool
         wanted = ".".join(path)[:_MAX_SHOWN]
-        near = NearestNames(listing.tools).nearest(wanted, _MOST_SUGGESTED)
+        near = listing.near_names.nearest(wanted, _MOST_SUGGESTED)
         hint = f"; nearest: {', '.join(f'MCP.{name}.{found}' for found in near)}" if near else ""
         raise UnknownToolError(
             f"MCP.{name}.{wanted} does not exist{hint}; MCP.{name}.$api() shows what does",
@@ -122,6 +126,20 @@ class McpServers:
             )
         self._listings[name] = (known, listing)
         return listing
+
+
+async def _start(server: ToolServer) -> None:
+    try:
+        await server.tools()
+    except ToolError:
+        raise
+    except Exception as error:
+        # One faulty server must not spoil a search in the others.
+        logger.exception("the MCP server %s could not be asked for its tools", server.name)
+        raise ToolServerError(
+            f"the MCP server {server.name} could not be asked for its tools: {error}",
+            server=server.name,
+        ) from error
 
 
 def _refuse_equal_names(servers: Sequence[ToolServer]) -> None:

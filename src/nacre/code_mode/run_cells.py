@@ -123,6 +123,8 @@ class RunCells:
 
     async def _kept(self, cell: CodeModeCell, waiting: Waiting) -> Waiting | Failed:
         try:
+            if cell.abort_reason is not None:
+                raise RunRefused(cell.abort_reason, "aborted")
             self._suspended.put(cell, self._scope)
         except RunRefused as refusal:
             await cell.abort(refusal.message)

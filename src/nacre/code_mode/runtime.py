@@ -129,7 +129,8 @@ class Runtime:
         catalog = prepared.catalog
         trajectory = TrajectoryRecorder(context)
         abort = AbortController()
-        mcp_servers = McpServers([*servers_of(surface.cataloged), *servers], policy)
+        reached = servers if surface.is_code_mode else ()
+        mcp_servers = McpServers([*servers_of(surface.cataloged), *reached], policy)
         telemetry = RunTelemetry(catalog=catalog, mcp=mcp_servers, visible_tools=surface.tool_names)
         run = CodeModeRun(
             surface=surface,

@@ -12,7 +12,9 @@ import anyio
 import anyio.to_thread
 
 from nacre.errors import HookError
+from nacre.foreign_calls import described, passes_through
 from nacre.hooks.answers import before_answer_from, changed_result_from
+from nacre.json_types import copy_json
 from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
-_Json = TypeVar("_Json")
 
 # Threads of our own: tools that fill the shared ones must not make hooks time out.
 _MAX_THREADS: Final = 16
@@ -112,20 +113,20 @@ class HookRunner:
     ) -> _Answer:
         """One hook's answer; raises _FailedHookError after the traceback has been logged."""
         try:
-            with anyio.move_on_after(self._timeout_seconds):
-                return read(await self._returned(hook, make_event()))
+            with anyio.move_on_after(self._timeout_seconds) as scope:
+                answer = read(await self._returned(hook, make_event()))
+                # One that shrugs off its cancellation is late all the same.
+                if not scope.cancel_called:
+                    return answer
         except HookError as error:
             logger.exception("the hook %s for %s failed", hook.name, hook.event)
             raise _FailedHookError(str(error)) from error
-        except anyio.get_cancelled_exc_class() as error:
-            if anyio.get_current_task().has_pending_cancellation():
+        except BaseException as error:
+            if passes_through(error):
                 raise
-            # Not ours: the hook awaited something that somebody else cancelled.
-            logger.exception("the hook %s for %s was cancelled", hook.name, hook.event)
-            raise _FailedHookError("it was cancelled") from error
-        except Exception as error:
             logger.exception("the hook %s for %s failed", hook.name, hook.event)
-            message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            kind, said = type(error).__name__, described(error)
+            message = said if said == kind else f"{kind}: {said}"
             raise _FailedHookError(_ERROR_TEXT.text(message)) from error
         logger.error("the hook %s for %s timed out", hook.name, hook.event)
         raise _FailedHookError(f"it took longer than {self._timeout_seconds:g} seconds")
@@ -149,18 +150,8 @@ def _blocked(
 
 
 def _before_event(event: BeforeToolCall, given: JsonObject) -> BeforeToolCall:
-    return replace(event, input=_copy(given))
+    return replace(event, input=copy_json(given))
 
 
 def _after_event(event: AfterToolCall, result: JsonValue) -> AfterToolCall:
-    return replace(event, input=_copy(event.input), result=_copy(result))
-
-
-def _copy(value: _Json) -> _Json:
-    """A copy of a JSON value; several times faster than `copy.deepcopy`, which knows more kinds."""
-    if isinstance(value, dict):
-        members = cast("dict[str, object]", value)
-        return cast("_Json", {key: _copy(member) for key, member in members.items()})
-    if isinstance(value, list):
-        return cast("_Json", [_copy(item) for item in cast("list[object]", value)])
-    return value
+    return replace(event, input=copy_json(event.input), result=copy_json(result))

@@ -34,7 +34,12 @@ from nacre.sandbox.byte_columns import ByteColumns
 from nacre.sandbox.cell_vm import CellVm, OverranBudget, RestoreFailed, SnapshotTooLarge, VmHome
 from nacre.sandbox.failures import MapPosition, failed_from, failed_from_worker
 from nacre.sandbox.host_requests import HostRequest, HostRequestHandler, HostRequests
-from nacre.sandbox.limits import MAX_REQUEST_BACKLOG, OUTPUT_ITEM_BYTES, Limits
+from nacre.sandbox.limits import (
+    MAX_ANSWER_BYTES,
+    MAX_REQUEST_BACKLOG,
+    OUTPUT_ITEM_BYTES,
+    Limits,
+)
 from nacre.sandbox.results import (
     CellResult,
     Completed,
@@ -144,6 +149,7 @@ class Cell:
             program.handler,
             tasks=services.tasks,
             most_at_once=program.limits.max_pending_tool_calls,
+            most_bytes=max(program.limits.memory_limit_bytes, MAX_ANSWER_BYTES),
             wake=self.wake_up,
         )
         methods = frozenset(program.functions)

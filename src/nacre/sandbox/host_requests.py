@@ -4,23 +4,34 @@ Requests outlive the burst and the leg that made them: while a cell waits they g
 answers are kept until the cell is resumed.
 """
 
+import asyncio
 import logging
+import math
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Final
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from nacre.errors import HostRequestError
+from nacre.foreign_calls import described, passes_through
 from nacre.ids import RunId
 from nacre.json_types import JsonValue, NotJsonError, encode_json
 from nacre.run_context import AbortController, AbortSignal
-from nacre.sandbox.limits import MAX_ANSWER_BYTES
+from nacre.sandbox.limits import MAX_ANSWER_BYTES, MAX_ERROR_CHARACTERS
 from nacre.sandbox.results import PendingRequest
 
 logger = logging.getLogger(__name__)
+
+# How long requests are served before everybody else has a turn.
+_TURN_SECONDS: Final = 0.005
+# An error with its data; of a larger one only the beginning of the message is kept.
+_MAX_REJECTION_BYTES: Final = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +62,7 @@ class HostRequests:
         *,
         tasks: TaskGroup,
         most_at_once: int,
+        most_bytes: int,
         wake: Callable[[], None],
     ) -> None:
         self._handler = handler
@@ -63,6 +75,8 @@ class HostRequests:
         self._idle_server: anyio.Event | None = None
         self._unanswered: dict[int, HostRequest] = {}
         self._answers: list[tuple[int, bytes]] = []
+        # How much more the program may be given at its next turn.
+        self._most_bytes = self._bytes_left = most_bytes
         self._with_people: set[int] = set()
         self._is_cancelled = False
         self._abort = AbortController()
@@ -145,6 +159,7 @@ class HostRequests:
     def take_answers(self) -> tuple[list[int], bytes]:
         """The ids and the JSON `[[id, succeeded, value], ...]` of what came in; each once."""
         answers, self._answers = self._answers, []
+        self._bytes_left = self._most_bytes
         return [found for found, _ in answers], b"[%b]" % b",".join(json for _, json in answers)
 
     def cancel(self, reason: str) -> None:
@@ -162,14 +177,31 @@ class HostRequests:
         all the rest of a quick request."""
         try:
             with scope:
-                while self._queue:
-                    await self._serve_one(self._queue.popleft())
-                    if not self._queue and self._idle_server is None:
-                        idle = self._idle_server = anyio.Event()
-                        await idle.wait()
+                while True:
+                    try:
+                        await self._serve_all()
+                        break
+                    except BaseException as error:
+                        # A handler's own code may hold this task and cancel it; a task group that
+                        # saw it end so would give up every other cell.
+                        if not _is_cancelled_from_outside(error):
+                            raise
         finally:
             self._servers.discard(scope)
             self._wake()
+
+    async def _serve_all(self) -> None:
+        turn_began = time.monotonic()
+        while self._queue:
+            await self._serve_one(self._queue.popleft())
+            if not self._queue and self._idle_server is None:
+                idle = self._idle_server = anyio.Event()
+                await idle.wait()
+                turn_began = time.monotonic()
+            elif time.monotonic() - turn_began > _TURN_SECONDS:
+                # Handlers that never wait would keep everybody else waiting.
+                await anyio.lowlevel.checkpoint()
+                turn_began = time.monotonic()
 
     async def _serve_one(self, request: HostRequest) -> None:
         try:
@@ -177,6 +209,9 @@ class HostRequests:
         finally:
             # Also when it is cancelled: nobody serves it any more.
             self._unanswered.pop(request.id, None)
+        if len(answer) > self._bytes_left:
+            answer = _rejection(request.id, _no_room(request, len(answer)))
+        self._bytes_left -= len(answer)
         self._answers.append((request.id, answer))
         self._wake()
 
@@ -193,16 +228,35 @@ class HostRequests:
         except NotJsonError as error:
             problem = f"the answer of {request.method} is not JSON: {error}"
             return _rejection(request.id, HostRequestError(problem, name="TypeError"))
-        except anyio.get_cancelled_exc_class():
-            if anyio.get_current_task().has_pending_cancellation():
+        except BaseException as error:
+            # Handlers get no GeneratorExit from us: one that comes out of them is their own.
+            is_ours = passes_through(error) and not isinstance(error, GeneratorExit)
+            if is_ours and not _is_cancelled_from_outside(error):
                 raise
-            # Not ours: the handler awaited something that somebody else cancelled.
-            return _rejection(request.id, HostRequestError("the call was cancelled"))
-        except Exception as error:
             # The program gets plain words; the traceback is for the operator.
             logger.exception("the handler of the host request %s failed", request.method)
-            message = str(error) or type(error).__name__
-            return _rejection(request.id, HostRequestError(message))
+            return _rejection(request.id, HostRequestError(described(error)))
+
+
+def _is_cancelled_from_outside(error: BaseException) -> bool:
+    """Whether somebody cancelled this task who does not own it; the task can go on then."""
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    if anyio.current_effective_deadline() == -math.inf:
+        return False
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()
+    return True
+
+
+def _no_room(request: HostRequest, size: int) -> HostRequestError:
+    return HostRequestError(
+        f"the answer of {request.method} ({size} bytes) does not fit beside the others that the "
+        "program has not taken yet; await some before you start more, or ask for less",
+        name="RangeError",
+        code="result_too_large",
+    )
 
 
 def _too_large(request: HostRequest, size: int) -> HostRequestError:
@@ -221,5 +275,11 @@ def _rejection(request_id: int, error: HostRequestError) -> bytes:
     try:
         encoded = encode_json(data)
     except NotJsonError:
-        encoded = encode_json({"name": error.name, "message": error.message})
+        encoded = b""
+    if not 0 < len(encoded) <= _MAX_REJECTION_BYTES:
+        message = error.message[:MAX_ERROR_CHARACTERS]
+        code = {} if error.code is None else {"code": error.code}
+        encoded = encode_json(
+            {"name": error.name[:MAX_ERROR_CHARACTERS], "message": message, **code}
+        )
     return b"[%d,false,%b]" % (request_id, encoded)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, assert_never, cast
 
 import anyio
 
+from nacre.foreign_calls import passes_through
 from nacre.json_types import decode_json, encode_json
 from nacre.tools.approval_memory import ApprovalMemory
 from nacre.tools.approval_queue import ApprovalQueue
@@ -130,9 +131,10 @@ class Approvals:
             if self._remembers(question):
                 return Granted(input=question.input(), is_remembered=True)
             decided: Decided | None = None
-            with anyio.move_on_after(self._ttl_seconds):
+            with anyio.move_on_after(self._ttl_seconds) as scope:
                 decided = await _decided_by(approver, question.request(self._ttl_seconds))
-            return self._outcome(question, decided)
+            # An approver that shrugs off its cancellation is late all the same.
+            return self._outcome(question, None if scope.cancel_called else decided)
 
     async def _ask_queue(self, queue: ApprovalQueue, question: _Question) -> Decided | None:
         with queue.asking(question.request(self._ttl_seconds)) as asked:
@@ -201,12 +203,9 @@ async def _decided_by(approver: Approver, request: ApprovalRequest) -> Decided:
     """What the approver says; a failure of it is a no."""
     try:
         return decided_from(await approver(request))
-    except anyio.get_cancelled_exc_class():
-        if anyio.get_current_task().has_pending_cancellation():
+    except BaseException as error:
+        if passes_through(error):
             raise
-        # Not ours: the approver awaited something that somebody else cancelled.
-        logger.warning("the approver of %s was cancelled from elsewhere", request.tool_id)
-    except Exception:
         logger.exception("the approver failed at a call of %s", request.tool_id)
     return Deny("the approver failed")
 

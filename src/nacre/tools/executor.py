@@ -14,8 +14,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
 
-import anyio
-
 from nacre.errors import (
     ToolAbortedError,
     ToolDeniedError,
@@ -23,8 +21,9 @@ from nacre.errors import (
     ToolFailedError,
     ToolInputError,
 )
+from nacre.foreign_calls import described, passes_through
 from nacre.hooks import AfterToolCall, BeforeToolCall, HookRunner, ToolKind
-from nacre.json_types import JsonObject, JsonValue
+from nacre.json_types import JsonObject, JsonValue, copy_json
 from nacre.run_context import AbortSignal, RunContext
 from nacre.telemetry import Span, span
 from nacre.tools.approvals import Approvals, Granted, Refused
@@ -174,12 +173,13 @@ class ToolExecutor:
                 if checked is not wanted and checked != wanted:
                     # By a hook or a person: the record holds what was really called.
                     self._record("call.changed", site, {"input": checked})
+                _refuse_if_aborted(subject, site)
                 result = await perform(checked)
             except ToolError as error:
                 current.fail(error.code)
                 await self._failed(subject, checked, site, _ms_since(started), error)
                 raise
-            except anyio.get_cancelled_exc_class():
+            except BaseException:
                 current.fail("aborted")
                 reason = site.abort.reason or "the call was cancelled"
                 self._note_failure(site, _ms_since(started), reason, "aborted")
@@ -205,8 +205,7 @@ class ToolExecutor:
         check: Callable[[JsonObject], JsonObject],
     ) -> JsonObject:
         """The input to call with, once hooks, schema and, where it is asked, a person agree."""
-        if site.abort.is_aborted:
-            raise ToolAbortedError(site.abort.reason, tool_id=subject.tool_id)
+        _refuse_if_aborted(subject, site)
         if not self._hooks.has_hooks("before_tool_call"):
             return check(given)
         event = BeforeToolCall(input=given, **self._identity(subject, site))
@@ -234,7 +233,7 @@ class ToolExecutor:
                 parent_id=site.parent_id,
             )
         if scope.cancelled_caught:
-            raise ToolAbortedError(site.abort.reason, tool_id=subject.tool_id)
+            raise _aborted(subject, site)
         if isinstance(answer, Refused):
             self._record("approval.answered", site, {"answer": "deny", "reason": answer.reason})
             raise ToolDeniedError(answer.reason, code=answer.code, tool_id=subject.tool_id)
@@ -255,6 +254,8 @@ class ToolExecutor:
         """The result after middleware."""
         try:
             if self._hooks.has_hooks("after_tool_call"):
+                # A copy: the tool may still hold what it returned.
+                result = copy_json(result)
                 result = await self._hooks.after_tool_call(
                     AfterToolCall(
                         input=checked,
@@ -320,28 +321,33 @@ class ToolExecutor:
 async def _returned(tool: Tool, checked: JsonObject, call: ToolCall) -> object:
     """What the tool returns; whatever it raises becomes a ToolError, the traceback a log entry."""
     try:
-        returned: object = tool.execute(checked, call)
+        # A copy: what hooks and the record are told stays what the tool was called with.
+        returned: object = tool.execute(copy_json(checked), call)
         # A plain function is an easy mistake to make, and harmless.
         return await returned if inspect.isawaitable(returned) else returned
     except ToolError:
         raise
-    except anyio.get_cancelled_exc_class():
-        if anyio.get_current_task().has_pending_cancellation():
+    except BaseException as error:
+        if passes_through(error):
             raise
-        # Not ours: the tool awaited something that somebody else cancelled.
-        raise ToolFailedError(
-            "the tool's work was cancelled", code="tool_failed", tool_id=tool.id
-        ) from None
-    except Exception as error:
         if call.abort.is_aborted:
             raise ToolAbortedError(call.abort.reason, tool_id=tool.id) from error
         logger.info("tool %s failed", tool.id, exc_info=True)
         raise ToolFailedError(
-            str(error) or type(error).__name__,
+            described(error),
             code="tool_failed",
             tool_id=tool.id,
             details={"errorType": type(error).__name__},
         ) from error
+
+
+def _refuse_if_aborted(subject: CallSubject, site: CallSite) -> None:
+    if site.abort.is_aborted:
+        raise _aborted(subject, site)
+
+
+def _aborted(subject: CallSubject, site: CallSite) -> ToolAbortedError:
+    return ToolAbortedError(site.abort.reason, tool_id=subject.tool_id)
 
 
 def _object_in(given: object, subject: CallSubject) -> JsonObject:

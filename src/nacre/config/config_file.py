@@ -1,0 +1,154 @@
+"""The config file: where it is, what is in it, and changing one member of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from nacre.config.expansion import home_folder
+from nacre.config.fields import object_without_showing
+from nacre.config.json5_edits import with_member, without_member
+from nacre.config.json5_text import parse_json5
+from nacre.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from nacre.json_types import JsonValue
+
+Origin = Literal["option", "environment", "project", "user"]
+
+VARIABLE: Final = "NACRE_CONFIG"
+_NAMES: Final = ("nacre.json5", "nacre.json")
+# It may hold secrets.
+_MODE_OF_NEW_FILE: Final = 0o600
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConfigFile:
+    """A file that is there, or the place where one would be made."""
+
+    path: Path
+    origin: Origin
+    """Who says that it is this one: `--config`, `NACRE_CONFIG`, or the place where it was found."""
+
+
+def find_config_file(
+    named: Path | None = None, *, environment: Mapping[str, str], project: Path | None = None
+) -> ConfigFile:
+    """The file that was named, else the one of the environment, of the project's folder, of the
+    user. Where there is none, it is the user's that would be made."""
+    if named is not None:
+        return ConfigFile(path=named, origin="option")
+    if environment.get(VARIABLE):
+        return ConfigFile(path=Path(environment[VARIABLE]), origin="environment")
+    here, home = project or Path.cwd(), user_config_folder(environment)
+    places: tuple[tuple[Path, Origin], ...] = ((here, "project"), (home, "user"))
+    for folder, origin in places:
+        for name in _NAMES:
+            if (folder / name).is_file():
+                return ConfigFile(path=folder / name, origin=origin)
+    return ConfigFile(path=home / _NAMES[0], origin="user")
+
+
+def user_config_folder(environment: Mapping[str, str]) -> Path:
+    """Where the user's own configuration lies; the folder may not be there yet."""
+    for variable in ("XDG_CONFIG_HOME", "APPDATA") if os.name == "nt" else ("XDG_CONFIG_HOME",):
+        folder = Path(environment.get(variable, ""))
+        if folder.is_absolute():
+            return folder / "nacre"
+    return home_folder(environment) / ".config" / "nacre"
+
+
+def read_config_file(file: ConfigFile) -> Mapping[str, object]:
+    """The document, empty if there is no file where one might be; raises ConfigError for a file
+    that was named and is not there, that cannot be read, or that is not an object in JSON5."""
+    text = _text_of(file.path)
+    if text is None and file.origin in ("option", "environment"):
+        by = "--config" if file.origin == "option" else VARIABLE
+        raise ConfigError(str(file.path), f"is not there, but {by} names it")
+    if text is None or not text.strip():
+        return {}
+    return object_without_showing(parse_json5(text, path=str(file.path)), str(file.path))
+
+
+def set_config_member(path: Path, keys: Sequence[str], value: JsonValue) -> None:
+    """Write one member; the file and its folder are made where needed. Raises ConfigError."""
+    _change(path, lambda text: with_member(text, keys, value, path=str(path)))
+
+
+def remove_config_member(path: Path, keys: Sequence[str]) -> bool:
+    """Remove one member; false if there is none, or no file. Raises ConfigError."""
+    if not path.exists():
+        return False
+    return _change(path, lambda text: without_member(text, keys, path=str(path)))
+
+
+def _change(path: Path, change: Callable[[str], str | None]) -> bool:
+    # The file that a link leads to is written, so that the link stays one.
+    target = Path(os.path.realpath(path))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _sole_writer(target.parent):
+            text = change(_text_of(target) or "")
+            if text is not None:
+                _write_whole(target, text.encode())
+    except OSError as error:
+        raise _not_possible(path, "written", error) from error
+    except UnicodeEncodeError:
+        raise ConfigError(str(path), "would hold half a character, which is no text") from None
+    return text is not None
+
+
+def _text_of(path: Path) -> str | None:
+    """Line ends as they are; None if there is no file."""
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _not_possible(path, "read", error) from error
+    except UnicodeDecodeError:
+        raise ConfigError(str(path), "is not UTF-8 text") from None
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """All or nothing: whoever reads meanwhile, or after a crash, finds the old or the new file."""
+    mode = path.stat().st_mode & 0o777 if path.exists() else _MODE_OF_NEW_FILE
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+@contextmanager
+def _sole_writer(folder: Path) -> Generator[None]:
+    """Two commands at once would each write what they read, and one change would be lost."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _not_possible(path: Path, what: str, error: OSError) -> ConfigError:
+    return ConfigError(str(path), f"cannot be {what}: {error.strerror or error}")

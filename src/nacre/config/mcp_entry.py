@@ -1,0 +1,184 @@
+"""One entry of `mcp.servers`: our keys, and those that other clients have for the same things."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final, cast
+
+from nacre.config.fields import Fields, is_object, member_path
+from nacre.config.mcp_entry_values import EntryValues
+from nacre.config.mcp_server_config import (
+    DEFAULT_IDLE_SECONDS,
+    DEFAULT_MAX_RESULT_BYTES,
+    DEFAULT_STARTUP_SECONDS,
+    DEFAULT_TIMEOUT_SECONDS,
+    McpServerConfig,
+)
+from nacre.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nacre.config.expansion import Expander
+    from nacre.config.mcp_server_config import Transport
+
+_LOCAL_KEYS: Final = ("command", "args", "env", "envFile", "cwd")
+_REMOTE_KEYS: Final = ("url", "serverUrl", "headers", "oauth", "auth")
+_COMMON_KEYS: Final = (
+    "type",
+    "transport",
+    "timeoutSeconds",
+    "startupSeconds",
+    "idleSeconds",
+    "maxResultBytes",
+    "allow",
+    "enabledTools",
+    "deny",
+    "disabledTools",
+    "requireApproval",
+    "disabled",
+    "enabled",
+)
+_KNOWN_KEYS: Final = (*_LOCAL_KEYS, *_REMOTE_KEYS, *_COMMON_KEYS)
+_TRANSPORTS: Final[Mapping[str, Transport]] = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "http": "http",
+    "streamablehttp": "http",
+    "sse": "sse",
+}
+# Seconds in one client and milliseconds in the next, so it is not ours to guess.
+_HINTS: Final = {"timeout": "write `timeoutSeconds`"}
+
+_DAY_SECONDS: Final = 86_400
+_MAX_RESULT_BYTES: Final = 64 * 1024 * 1024
+_OURSELVES: Final = frozenset((("nacre", "mcp"), ("nacre.cli.main", "mcp")))
+
+
+def mcp_server_from_entry(
+    value: object, name: str, path: str, expander: Expander, notes: list[str]
+) -> McpServerConfig:
+    """Read the entry of the server `name`; raises ConfigError for anything wrong."""
+    fields = Fields(value, path)
+    transport = _transport_of(fields)
+    _note_keys_without_effect(fields, transport, notes)
+    is_disabled = _is_disabled(fields, notes)
+    values = EntryValues(fields, None if is_disabled else expander)
+    return McpServerConfig(
+        name=name,
+        transport=transport,
+        command=values.command() if transport == "stdio" else "",
+        args=values.texts("args"),
+        env=values.environment(),
+        cwd=values.text("cwd") or None,
+        url="" if transport == "stdio" else values.url(),
+        headers=values.headers(),
+        timeout_seconds=_seconds(fields, "timeoutSeconds", DEFAULT_TIMEOUT_SECONDS),
+        startup_seconds=_seconds(fields, "startupSeconds", DEFAULT_STARTUP_SECONDS),
+        idle_seconds=_seconds(fields, "idleSeconds", DEFAULT_IDLE_SECONDS),
+        max_result_bytes=_max_result_bytes(fields),
+        allow=fields.texts(fields.one_of("allow", "enabledTools")),
+        deny=fields.texts(fields.one_of("deny", "disabledTools")) or (),
+        require_approval=_patterns_to_approve(fields),
+        is_disabled=is_disabled,
+        oauth=_wants_oauth(fields, notes),
+    )
+
+
+def starts_nacre(value: object) -> bool:
+    """Whether an entry starts `nacre mcp`, which would have itself as a server of its own."""
+    if not is_object(value):
+        return False
+    fields = Fields(value, "")
+    args = fields.get("args")
+    listed = cast("list[object]", args) if isinstance(args, (list, tuple)) else []
+    words = [fields.get("command"), *listed]
+    names = [_program_name(word) for word in words if isinstance(word, str)]
+    return any(pair in _OURSELVES for pair in pairwise(names))
+
+
+def _program_name(word: str) -> str:
+    # Also for a path of the other system: files travel.
+    return PurePath(word.replace("\\", "/")).name.removesuffix(".exe")
+
+
+def _transport_of(fields: Fields) -> Transport:
+    key = fields.one_of("type", "transport")
+    has_command = fields.has("command")
+    has_url = fields.has(fields.one_of("url", "serverUrl"))
+    if has_command == has_url:
+        problem = "both `command` and `url`" if has_command else "neither `command` nor `url`"
+        raise ConfigError(fields.path, f"has {problem}; a server has one of them")
+    if not fields.has(key):
+        return "stdio" if has_command else _transport_of_url(fields)
+    named = fields.text(key)
+    transport = _TRANSPORTS.get(re.sub(r"[-_ ]", "", named).lower())
+    if transport is None:
+        raise ConfigError(fields.path_of(key), f'is {named!r}; allowed: "stdio", "http" and "sse"')
+    if (transport == "stdio") != has_command:
+        needed = "command" if transport == "stdio" else "url"
+        raise ConfigError(fields.path, f"has the {key} {named!r}, so it needs `{needed}`")
+    return transport
+
+
+def _transport_of_url(fields: Fields) -> Transport:
+    """Clients try one after the other; by custom the older transport lives at `/sse`."""
+    url = fields.text(fields.one_of("url", "serverUrl"))
+    is_older = url.partition("?")[0].rstrip("/").endswith("/sse")
+    return "sse" if is_older else "http"
+
+
+def _note_keys_without_effect(fields: Fields, transport: Transport, notes: list[str]) -> None:
+    for key in _REMOTE_KEYS if transport == "stdio" else _LOCAL_KEYS:
+        if fields.has(key):
+            kind = "a command" if transport == "stdio" else "an URL"
+            notes.append(f"`{fields.path_of(key)}` has no effect on a server that is {kind}")
+    for key in fields.others(_KNOWN_KEYS):
+        hint = _HINTS.get(key) or _nearest_key(key)
+        notes.append(f"`{fields.path_of(key)}` is not used by Nacre{hint and f'; {hint}'}")
+
+
+def _nearest_key(key: str) -> str:
+    # Only where there is a key to explain, so that others do not pay for the import.
+    from difflib import get_close_matches
+
+    by_lower_case = {known.lower(): known for known in _KNOWN_KEYS}
+    near = get_close_matches(key.lower(), by_lower_case, n=1, cutoff=0.8)
+    return f"did you mean `{by_lower_case[near[0]]}`?" if near else ""
+
+
+def _is_disabled(fields: Fields, notes: list[str]) -> bool:
+    if starts_nacre(fields.members):
+        notes.append(f"`{fields.path}` starts `nacre mcp` itself, so it is left out")
+        return True
+    return fields.switch("disabled") is True or fields.switch("enabled") is False
+
+
+def _patterns_to_approve(fields: Fields) -> tuple[str, ...]:
+    value = fields.get("requireApproval")
+    if isinstance(value, bool):
+        return ("*",) if value else ()
+    return fields.texts("requireApproval") or ()
+
+
+def _wants_oauth(fields: Fields, notes: list[str]) -> bool:
+    """Other clients have an object there, with a client that was registered by hand."""
+    key = fields.one_of("oauth", "auth")
+    value = fields.get(key)
+    if not is_object(value):
+        return fields.switch(key) is True
+    for name in Fields(value, fields.path_of(key)).others(()):
+        path = member_path(fields.path_of(key), name)
+        notes.append(f"`{path}` is not used: Nacre registers itself with the server")
+    return True
+
+
+def _seconds(fields: Fields, key: str, default: float) -> float:
+    return fields.number(key, default=default, least=0.1, most=_DAY_SECONDS)
+
+
+def _max_result_bytes(fields: Fields) -> int:
+    most, default = _MAX_RESULT_BYTES, DEFAULT_MAX_RESULT_BYTES
+    return int(fields.number("maxResultBytes", default=default, least=1024, most=most))

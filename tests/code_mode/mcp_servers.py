@@ -98,4 +98,5 @@ class BrokenServer:
 
 async def outcome(runtime: Runtime, code: str, *servers: Any, **options: Any) -> Any:
     """The value of a program that has these servers."""
-    return value_of(await runtime.run(mcp=servers, **options).exec(code))
+    with anyio.fail_after(10):
+        return value_of(await runtime.run(mcp=servers, **options).exec(code))

@@ -358,7 +358,8 @@ async def test_a_program_that_waits_for_a_server_is_suspended_and_resumed() -> N
     hanging = LazyServer("hanging", "a", is_held=True)
     async with Runtime({"timeoutMs": 100}, workers=1) as runtime:
         run = runtime.run(mcp=[hanging])
-        waiting = waiting_of(await run.exec("return MCP.hanging.a({n: 1})"))
+        with anyio.fail_after(10):
+            waiting = waiting_of(await run.exec("return MCP.hanging.a({n: 1})"))
         assert [call.tool_id for call in waiting.pending] == ["MCP.hanging.a"]
         hanging.let_go()
         found = value_of(await run.wait(waiting.run_id))

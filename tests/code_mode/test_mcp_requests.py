@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import anyio
 import pytest
 
 from nacre import Runtime
@@ -153,7 +154,9 @@ async def test_search_names_the_servers_that_it_could_not_look_into(
     monkeypatch.setattr(mcp_servers, "_LISTING_SECONDS", 0.01)
     hanging = LazyServer("hanging", "create_issue", is_held=True)
     run = runtime.run(mcp=[BrokenServer(), hanging, GITHUB])
-    hit, broken, late = value_of(await run.exec("return MCP.$search('create issue', {limit: 1})"))
+    with anyio.fail_after(10):
+        result = await run.exec("return MCP.$search('create issue', {limit: 1})")
+    hit, broken, late = value_of(result)
     assert hit["path"] == "MCP.github.createIssue"
     assert broken == {
         "server": "broken",

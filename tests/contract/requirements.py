@@ -23,6 +23,13 @@ REQUIREMENTS: Final = {
     "validation:denied-tools": "denied tools are not in ALL_TOOLS and no guessed id calls them",
     "validation:search-describe-call": "tools are found, described and called through `tools`",
     "validation:mcp-not-in-tools": "MCP tools are neither listed in nor callable through `tools`",
+    "validation:mcp-declarations": (
+        "API.list and API.read show the declarations of MCP tools, without a request to the host"
+    ),
+    "validation:mcp-headers": "`$api()` shows the declaration and the schema of an MCP tool inline",
+    "validation:mcp-calls": (
+        "a visible MCP tool is called through `MCP` with one object, and only there"
+    ),
     "validation:tool-search-hidden": (
         "the controls of Tool Search are shown neither to the model nor to programs"
     ),

@@ -51,6 +51,9 @@ _RESOURCES: Final = Declared(
 : {
   list(input?: { cursor?: string }): Promise<{ resources: unknown[]; nextCursor?: string }>;
   read(input: { uri: string }): Promise<{ contents: unknown[] }>;
+  templates(input?: {
+    cursor?: string;
+  }): Promise<{ resourceTemplates: unknown[]; nextCursor?: string }>;
 }""",
     comment="/** What this server has to read. */",
 )
@@ -100,7 +103,8 @@ class DeclaredServer:
     name: str
     """The member of `MCP`."""
     description: str = ""
-    tool_names: tuple[str, ...] = ()
+    tool_names: tuple[str, ...] | None = None
+    """None for a server that was not listed yet."""
 
 
 def function_declaration(
@@ -189,8 +193,10 @@ def _promise_of(value: str, result: ResultKind) -> str:
 
 
 def _server_member(server: DeclaredServer) -> Declared:
-    count = len(server.tool_names)
+    count = len(server.tool_names or ())
     functions = "1 function" if count == 1 else f"{count} functions"
+    if server.tool_names is None:
+        functions = "not started yet; its functions will be"
     summary = f"{functions} in {mcp_file_path(server.name)}"
     if server.tool_names:
         # No more names than could be shown.

@@ -1,20 +1,22 @@
-"""How often a validator may look at a value because of its schema: a bound, known beforehand.
+"""How much work a schema can ask for, for one value: a bound, known beforehand.
 
 Schemas come from MCP servers too. One page of `anyOf` and `$ref` can ask for 2^40 looks at one
-number, and a validator takes every one of them.
+number, and a validator takes every one of them. What a node costs is the business of
+`schema_weights`; here the costs are added up along the ways that a validator can take.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
-from urllib.parse import unquote
 
-from nacre.json_types import MAX_JSON_DEPTH
+from nacre.tools.schema_references import listed, mapped, target_of
+from nacre.tools.schema_weights import weight_per_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from nacre.json_types import JsonObject, JsonValue
+    from nacre.json_types import JsonObject
+    from nacre.tools.schema_weights import Weight
 
 ENDLESS: Final = 1 << 60
 """Stands for every number of looks that is too large to matter."""
@@ -22,7 +24,6 @@ ENDLESS: Final = 1 << 60
 _MAX_NOTES: Final = 20_000
 # A schema that goes on below this is taken for one that contains itself.
 _MAX_PLAIN_DEPTH: Final = 24
-_INDEXES: Final = frozenset(map(str, range(1000)))
 
 
 class _Looks(NamedTuple):
@@ -48,17 +49,26 @@ class _TooManyNotesError(Exception):
 
 
 class SchemaWork:
-    """The bound for one schema. Looks at the whole input are at most `looks(depth)` a node."""
+    """The bound for one schema. The work for a whole input is at most `looks(depth)` a part."""
 
-    def __init__(self, schema: JsonObject) -> None:
+    def __init__(
+        self, schema: JsonObject, weigh: Callable[[JsonObject], Weight] = weight_per_value
+    ) -> None:
         self._root = schema
+        self._weigh = weigh
         self._notes: dict[tuple[int, int], _Looks] = {}
         # What does not depend on the depth any more.
         self._final: dict[int, _Looks] = {}
         self._next_depth = 0
+        self._takes_all = False
+        self.has_alternatives = False
+        """Whether one error may hold the errors of many alternatives."""
         looks = self.looks(_MAX_PLAIN_DEPTH)
-        self.looks_at_any_depth = looks if id(schema) in self._final else None
+        is_final = id(schema) in self._final
+        self.looks_at_any_depth = looks if is_final else None
         """The bound for every input; None when it grows with the depth of the input."""
+        self.levels = self._next_depth if is_final and not self._takes_all else None
+        """How far down an input is looked at; None for all the way."""
 
     def looks(self, depth: int) -> int:
         """The most looks along one way from the root to a part that is `depth` levels below."""
@@ -70,6 +80,24 @@ class SchemaWork:
             return self._find(self._root, depth).total
         except (_TooManyNotesError, RecursionError):
             return ENDLESS
+
+    def looks_in_member(self, name: str, depth: int) -> int:
+        """The same for the ways that begin with one member of the input."""
+        looks = self._in_member(self._root, name, depth, {})
+        return min(self._find(self._root, 0).here + looks, ENDLESS)
+
+    def _in_member(
+        self, node: JsonObject, name: str, depth: int, known: dict[int, int]
+    ) -> int:
+        if id(node) not in known:
+            below = self._weigh(node).member
+            for group in _member_schemas(node, name):
+                below += self._below([group], depth)[0]
+            for part in self._in_place(node):
+                if isinstance(part, dict):
+                    below += self._in_member(cast("JsonObject", part), name, depth, known)
+            known[id(node)] = min(below, ENDLESS)
+        return known[id(node)]
 
     def _find(self, schema: object, depth: int) -> _Looks:
         # Absent, or true or false, which needs no look at the value.
@@ -91,7 +119,11 @@ class SchemaWork:
     def _count(self, node: JsonObject, depth: int) -> _Looks:
         if _counts_references_from_elsewhere(node, self._root):
             return _ENDLESS_LOOKS
-        here, members, items, is_cut = 1, 0, 0, False
+        here, members, items = self._weigh(node)
+        is_cut = False
+        # All the way down, whatever the schema says about the items.
+        self._takes_all = self._takes_all or node.get("uniqueItems") is True
+        self.has_alternatives = self.has_alternatives or "anyOf" in node or "oneOf" in node
         for part in self._in_place(node):
             looks = self._find(part, depth)
             here += looks.here
@@ -120,15 +152,15 @@ class SchemaWork:
 
     def _in_place(self, node: JsonObject) -> Iterator[object]:
         for key in ("allOf", "anyOf", "oneOf"):
-            yield from _listed(node.get(key))
+            yield from listed(node.get(key))
         for key in ("not", "if", "then", "else"):
             if key in node:
                 yield node[key]
         for key in ("dependentSchemas", "dependencies"):
-            yield from _mapped(node.get(key))
+            yield from mapped(node.get(key)).values()
         reference = node.get("$ref")
         if isinstance(reference, str):
-            yield _target(self._root, reference)
+            yield target_of(self._root, reference)
 
 
 def _counts_references_from_elsewhere(node: JsonObject, root: JsonObject) -> bool:
@@ -144,24 +176,13 @@ def _counts_references_from_elsewhere(node: JsonObject, root: JsonObject) -> boo
     )
 
 
-def _target(root: JsonObject, reference: str) -> object:
-    """What a JSON pointer names; None when there is nothing, which a validator refuses later."""
-    found: JsonValue = root
-    for step in reference.split("/")[1:]:
-        key = unquote(step).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, dict):
-            found = found.get(key)
-        elif isinstance(found, list) and key in _INDEXES and int(key) < len(found):
-            found = found[int(key)]
-        else:
-            return None
-    return found
-
-
-def _member_schemas(node: JsonObject) -> Iterator[list[object]]:
+def _member_schemas(node: JsonObject, name: str | None = None) -> Iterator[list[object]]:
+    """Groups of schemas for the members, or for the member of that name."""
     # A member has its own schema or that of the others, never both.
-    yield [*_mapped(node.get("properties")), node.get("additionalProperties")]
-    for schema in _mapped(node.get("patternProperties")):
+    own = mapped(node.get("properties"))
+    others = node.get("additionalProperties")
+    yield [*own.values(), others] if name is None else [own.get(name, others)]
+    for schema in mapped(node.get("patternProperties")).values():
         yield [schema]
     for key in ("unevaluatedProperties", "propertyNames"):
         yield [node.get(key)]
@@ -169,8 +190,8 @@ def _member_schemas(node: JsonObject) -> Iterator[list[object]]:
 
 def _item_schemas(node: JsonObject) -> Iterator[list[object]]:
     items = node.get("items")
-    own = _listed(items) if isinstance(items, list) else [items]
-    yield [*_listed(node.get("prefixItems")), *own, node.get("additionalItems")]
+    own = listed(items) if isinstance(items, list) else [items]
+    yield [*listed(node.get("prefixItems")), *own, node.get("additionalItems")]
     for key in ("contains", "unevaluatedItems"):
         yield [node.get(key)]
 
@@ -179,29 +200,3 @@ def _children(node: JsonObject) -> Iterator[object]:
     for groups in (_member_schemas(node), _item_schemas(node)):
         for group in groups:
             yield from (schema for schema in group if isinstance(schema, dict))
-
-
-def _listed(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
-
-
-def _mapped(value: object) -> list[object]:
-    return list(cast("JsonObject", value).values()) if isinstance(value, dict) else []
-
-
-def size_of(value: object, *, most: int) -> tuple[int, int]:
-    """How many parts a JSON value has, at most `most` or little more, and how deep it goes."""
-    level, count = [value], 1
-    for depth in range(MAX_JSON_DEPTH + 1):
-        below = [part for outer in level for part in _parts(outer)]
-        count += len(below)
-        if not below or count > most:
-            return count, depth
-        level = below
-    return count, MAX_JSON_DEPTH + 1
-
-
-def _parts(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return cast("JsonObject", value).values()
-    return cast("Iterable[object]", value) if isinstance(value, (list, tuple)) else ()

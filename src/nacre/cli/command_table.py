@@ -7,6 +7,7 @@ from nacre.cli.doctor_command import doctor_command
 from nacre.cli.exec_command import exec_command
 from nacre.cli.exit_status import ExitStatus, UsageProblem
 from nacre.cli.global_options import global_options
+from nacre.cli.mcp.command import mcp_app, with_mcp_default
 from nacre.cli.terminal import warn
 
 
@@ -15,7 +16,7 @@ def run_command(arguments: list[str]) -> int:
     command = get_command(_app())
     try:
         status: object = command.main(
-            arguments or ["--help"], prog_name="nacre", standalone_mode=False
+            with_mcp_default(arguments) or ["--help"], prog_name="nacre", standalone_mode=False
         )
     except UsageProblem as problem:
         return _bad_usage(str(problem))
@@ -38,6 +39,7 @@ def _app() -> typer.Typer:
     app.callback()(global_options)
     app.command("exec")(exec_command)
     app.command("doctor")(doctor_command)
+    app.add_typer(mcp_app(), name="mcp")
     return app
 
 

@@ -1,0 +1,1 @@
+"""`nacre mcp`: the server for MCP clients, and the servers behind it."""

@@ -1,0 +1,84 @@
+"""Servers' entries for the configuration: made from options, checked, and looked at for secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Final
+
+from nacre.cli.exit_status import UsageProblem
+from nacre.config.fields import is_object
+from nacre.config.mcp import mcp_servers_from, server_name_from
+from nacre.errors import ConfigError
+from nacre.telemetry.secret_keys import is_secret_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from nacre.json_types import JsonObject
+
+_PLACES_OF_SECRETS: Final = ("env", "headers")
+
+
+def command_entry(command: Sequence[str], *, env: Sequence[str], cwd: str | None) -> JsonObject:
+    """A server that is started with this command; raises UsageProblem."""
+    entry: JsonObject = {"command": command[0], "args": list(command[1:])}
+    if env:
+        entry["env"] = dict(_pairs("--env", env))
+    if cwd is not None:
+        entry["cwd"] = cwd
+    return entry
+
+
+def url_entry(url: str, *, headers: Sequence[str], is_sse: bool) -> JsonObject:
+    """A server at this address; raises UsageProblem."""
+    entry: JsonObject = {"type": "sse" if is_sse else "http", "url": url}
+    if headers:
+        entry["headers"] = dict(_pairs("--header", headers))
+    return entry
+
+
+def server_name(text: str) -> str:
+    """The text if it is a server's name; raises UsageProblem."""
+    try:
+        name = server_name_from(text, path=repr(text))
+    except ConfigError as error:
+        raise UsageProblem(str(error)) from None
+    if name != text:
+        raise UsageProblem(f"{text!r} has spaces or colons, which a server's name has not")
+    return name
+
+
+def entry_notes(name: str, entry: Mapping[str, object]) -> list[str]:
+    """What a person should know about an entry; raises UsageProblem for one that cannot work.
+
+    One with references may yet: a variable that is not set here may be set where Nacre is started.
+    """
+    notes: list[str] = []
+    try:
+        mcp_servers_from({name: entry}, path="", environment=os.environ, warnings=notes)
+    except ConfigError as error:
+        if "${" not in json.dumps(entry):
+            raise UsageProblem(str(error)) from None
+        notes.append(str(error))
+    return notes
+
+
+def plain_secrets(entry: Mapping[str, object]) -> list[str]:
+    """The names of variables and headers that look like secrets and stand there in plain text."""
+    return [
+        name
+        for place in _PLACES_OF_SECRETS
+        if is_object(members := entry.get(place))
+        for name, value in members.items()
+        if is_secret_key(name) and "${" not in str(value)
+    ]
+
+
+def _pairs(option: str, given: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for text in given:
+        name, mark, value = text.partition("=")
+        if not name or not mark:
+            # What was given is not shown: it may be the secret alone.
+            raise UsageProblem(f"a value of {option} has no name; write it as {option} NAME=VALUE")
+        yield name, value

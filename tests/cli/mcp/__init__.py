@@ -1,0 +1,1 @@
+"""`nacre mcp` as a person uses it."""

@@ -1,0 +1,255 @@
+"""`nacre mcp`: which command the arguments name, and how servers get into the configuration."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nacre.cli.mcp.command import mcp_app, with_mcp_default
+from tests.cli.mcp.setup import Surroundings
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (["mcp"], ["mcp", "serve"]),
+        (["mcp", "--servers", "list"], ["mcp", "serve", "--servers", "list"]),
+        (["mcp", "list"], ["mcp", "list"]),
+        (["mcp", "--help"], ["mcp", "--help"]),
+        (["mcp", "-h"], ["mcp", "-h"]),
+        (["exec", "mcp"], ["exec", "mcp"]),
+        ([], []),
+    ],
+)
+def test_mcp_alone_or_with_options_serves(given: list[str], meant: list[str]) -> None:
+    assert with_mcp_default(given) == meant
+
+
+def test_exec_does_not_import_what_only_mcp_needs() -> None:
+    program = (
+        "import sys; from nacre.cli.main import main; main(['exec', '-e', 'return 1']);"
+        "print([name for name in ('mcp', 'mcp_types', 'json5', 'rich') if name in sys.modules])"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "1\n[]\n"
+
+
+def test_every_command_is_on_the_page_about_mcp() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "mcp.md").read_text(encoding="utf-8")
+
+    told = set(re.findall(r"nacre mcp ([a-z]+)", page))
+    assert {command.name for command in mcp_app().registered_commands} == told
+
+
+# add
+
+
+def test_add_writes_a_command_into_the_users_configuration(surroundings: Surroundings) -> None:
+    status, out, err = surroundings.run("add", "git", "--", "uvx", "mcp-server-git", "--repo", ".")
+
+    config = json.loads(surroundings.config.read_text(encoding="utf-8"))
+    assert config == {
+        "mcp": {"servers": {"git": {"command": "uvx", "args": ["mcp-server-git", "--repo", "."]}}}
+    }
+    assert (status, out) == (0, "")
+    assert err == f"added git to {surroundings.config}; `nacre mcp status git` tries it\n"
+
+
+def test_add_writes_a_url_with_headers(surroundings: Surroundings) -> None:
+    status, _, err = surroundings.run(
+        "add", "docs", "--url", "https://x.example/mcp", "--header", "X-Team=a=b"
+    )
+
+    config = json.loads(surroundings.config.read_text(encoding="utf-8"))
+    assert config["mcp"]["servers"] == {
+        "docs": {"type": "http", "url": "https://x.example/mcp", "headers": {"X-Team": "a=b"}}
+    }
+    assert (status, err.count("\n")) == (0, 1)
+
+
+def test_add_leaves_comments_and_other_settings_alone(surroundings: Surroundings) -> None:
+    before = "{\n  // mine\n  tools: {codeMode: {timeoutMs: 5000}},\n}\n"
+    surroundings.config.write_text(before, encoding="utf-8")
+
+    surroundings.run("add", "one", "--", "one")
+
+    after = surroundings.config.read_text(encoding="utf-8")
+    assert "// mine" in after
+    assert "timeoutMs: 5000" in after
+    assert surroundings.run("list")[1].splitlines()[1].split()[:3] == ["one", "stdio", "one"]
+
+
+def test_add_puts_servers_where_the_file_has_its_servers(surroundings: Surroundings) -> None:
+    file = surroundings.project / "nacre.json"
+    file.write_text('{"mcpServers": {"one": {"command": "one"}}}', encoding="utf-8")
+
+    surroundings.run("add", "two", "--", "two")
+
+    assert list(json.loads(file.read_text(encoding="utf-8"))["mcpServers"]) == ["one", "two"]
+
+
+def test_add_makes_a_file_that_is_named(surroundings: Surroundings) -> None:
+    file = surroundings.project / "deep" / "mine.json5"
+
+    status, _, _ = surroundings.run("add", "--config", str(file), "one", "--", "one")
+
+    assert status == 0
+    assert "one" in json.loads(file.read_text(encoding="utf-8"))["mcp"]["servers"]
+
+
+def test_secret_in_plain_text_is_named_but_not_shown(surroundings: Surroundings) -> None:
+    status, _, err = surroundings.run("add", "one", "--env", "API_KEY=s3cr3t", "--", "one")
+
+    assert status == 0
+    assert f"the value of API_KEY now stands in {surroundings.config}" in err
+    assert "s3cr3t" not in err
+
+
+def test_reference_is_kept_and_may_be_unset(surroundings: Surroundings) -> None:
+    status, _, err = surroundings.run("add", "one", "--env", "API_KEY=${NOT_SET_HERE}", "--", "one")
+
+    entry = json.loads(surroundings.config.read_text(encoding="utf-8"))["mcp"]["servers"]["one"]
+    assert entry["env"] == {"API_KEY": "${NOT_SET_HERE}"}
+    assert status == 0
+    assert "NOT_SET_HERE, which is not set" in err
+    assert "now stands in" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["one"], "a server is a command or a URL"),
+        (["one", "--url", "http://x", "--", "one"], "a server is a command or a URL"),
+        (["one", "--header", "A=b", "--", "one"], "--header has no meaning for a server that is a"),
+        (["one", "--sse", "--", "one"], "--sse has no meaning for a server that is a command"),
+        (["one", "--url", "http://x", "--env", "A=b"], "--env has no meaning"),
+        (["one", "--env", "s3cr3t", "--", "one"], "a value of --env has no name; write it as"),
+        (["a b", "--", "one"], "'a b' has spaces or colons"),
+        (["", "--", "one"], "is no name of a server"),
+        (["one", "--url", "ftp://x"], "url"),
+    ],
+)
+def test_add_refuses_what_makes_no_server(
+    surroundings: Surroundings, arguments: list[str], problem: str
+) -> None:
+    status, out, err = surroundings.run("add", *arguments)
+
+    assert (status, out) == (2, "")
+    assert problem in err
+    assert "s3cr3t" not in err
+    assert not surroundings.config.exists()
+
+
+def test_add_does_not_replace_a_server(surroundings: Surroundings) -> None:
+    surroundings.configure({"one": {"command": "first"}})
+
+    status, _, err = surroundings.run("add", "one", "--", "second")
+
+    assert (status, "has a server 'one' already" in err) == (2, True)
+    assert "second" not in surroundings.config.read_text(encoding="utf-8")
+
+
+# remove
+
+
+def test_remove_takes_one_server_out(surroundings: Surroundings) -> None:
+    surroundings.configure({"one": {"command": "one"}, "two": {"command": "two"}})
+
+    result = surroundings.run("remove", "one")
+
+    assert result == (0, "", f"removed one from {surroundings.config}\n")
+    assert list(json.loads(surroundings.config.read_text(encoding="utf-8"))["mcp"]["servers"]) == [
+        "two"
+    ]
+
+
+def test_remove_names_the_servers_that_are_there(surroundings: Surroundings) -> None:
+    surroundings.configure({"one": {"command": "one"}})
+
+    status, _, err = surroundings.run("remove", "on")
+
+    assert (status, err) == (2, f"nacre: {surroundings.config} has no server 'on'; it has: one\n")
+
+
+# list
+
+
+def test_list_shows_places_and_no_secrets(surroundings: Surroundings) -> None:
+    surroundings.configure(
+        {
+            "git": {"command": "uvx", "args": ["s3cr3t"], "env": {"TOKEN": "s3cr3t"}},
+            "docs": {"url": "https://u:s3cr3t@x.example/s3cr3t", "headers": {"A": "s3cr3t"}},
+            "off": {"command": "off", "disabled": True},
+            "bad": {"command": "bad", "env": {"A": "${NOT_SET_HERE}"}},
+        }
+    )
+
+    status, out, err = surroundings.run("list")
+    json_status, document, _ = surroundings.run("list", "--json")
+
+    rows = [line.split() for line in out.splitlines()]
+    assert [row[:3] for row in rows[:3]] == [
+        ["server", "transport", "place"],
+        ["git", "stdio", "uvx"],
+        ["docs", "http", "https://x.example"],
+    ]
+    assert rows[3][-1] == "disabled"
+    assert "environment variable NOT_SET_HERE, which is not set" in out.splitlines()[4]
+    assert (status, json_status, err) == (0, 0, "")
+    assert "s3cr3t" not in out + document
+    servers = json.loads(document)["servers"]
+    assert servers[0]["env"] == ["TOKEN"]
+    assert [server["disabled"] for server in servers] == [False, False, True, False]
+
+
+def test_list_of_nothing_says_what_to_do(surroundings: Surroundings) -> None:
+    status, out, err = surroundings.run("list")
+
+    assert (status, out) == (0, "")
+    assert "`nacre mcp add` and `nacre mcp import`" in err
+
+
+def test_servers_of_a_clients_file_are_taken_as_they_are(surroundings: Surroundings) -> None:
+    surroundings.configure({"mine": {"command": "mine"}})
+    theirs = surroundings.project / "claude.json"
+    theirs.write_text('{"mcpServers": {"theirs": {"command": "t"}}}', encoding="utf-8")
+
+    _, out, _ = surroundings.run("list", "--servers", str(theirs))
+
+    assert [line.split()[0] for line in out.splitlines()] == ["server", "theirs"]
+
+
+def test_two_servers_of_one_name_are_refused(surroundings: Surroundings) -> None:
+    files = [surroundings.project / name for name in ("a.json", "b.json")]
+    for file in files:
+        file.write_text('{"mcpServers": {"one": {"command": "t"}}}', encoding="utf-8")
+
+    status, _, err = surroundings.run(
+        "list", "--servers", str(files[0]), "--servers", str(files[1])
+    )
+
+    assert status == 2
+    assert f"two servers are called 'one' (in {files[0]} and {files[1]})" in err
+
+
+def test_named_file_that_is_missing_is_bad_usage(surroundings: Surroundings) -> None:
+    for arguments in (["--config", "gone.json5"], ["--servers", "gone.json"]):
+        status, out, err = surroundings.run("list", *arguments)
+
+        assert (status, out) == (2, "")
+        assert "gone.json" in err
+
+
+def test_keys_without_effect_are_told(surroundings: Surroundings) -> None:
+    surroundings.configure({"one": {"command": "one", "comand": "x"}})
+
+    _, _, err = surroundings.run("list")
+
+    assert f"nacre: {surroundings.config}: `mcp.servers.one.comand` is not used" in err

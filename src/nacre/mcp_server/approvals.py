@@ -1,0 +1,111 @@
+"""Approvals as questions of a form, and what a client without forms is told instead."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from nacre.json_types import encode_json
+from nacre.tools import AllowAlways, AllowOnce, Deny
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nacre.json_types import JsonObject, JsonValue
+    from nacre.tools import ApprovalRequest
+    from nacre.tools.approval_requests import Decided
+
+_MAX_SHOWN_CHARACTERS: Final = 4_000
+_CHOICES: Final = {
+    "allow-once": "Allow once",
+    "allow-always": "Allow, and do not ask again for the same input",
+    "deny": "Do not allow",
+}
+# Invisible and direction-changing characters can make an input look like another one.
+_DECEIVING: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
+
+
+def approval_form(request: ApprovalRequest) -> JsonObject:
+    """The parameters of the elicitation that asks a person about a call."""
+    return {
+        "mode": "form",
+        "message": _message(request),
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "decision": {
+                    "type": "string",
+                    "title": "Decision",
+                    "enum": list(_CHOICES),
+                    "enumNames": list(_CHOICES.values()),
+                }
+            },
+            "required": ["decision"],
+        },
+    }
+
+
+def decided_in(answer: JsonObject) -> Decided:
+    """What the person decided; everything but a clear yes is a no."""
+    if answer.get("action") != "accept":
+        return Deny("the person declined" if answer.get("action") == "decline" else "dismissed")
+    content = answer.get("content")
+    match content.get("decision") if isinstance(content, dict) else None:
+        case "allow-once":
+            return AllowOnce()
+        case "allow-always":
+            return AllowAlways()
+        case "deny":
+            return Deny("the person declined")
+        case _:
+            return Deny("the client sent no decision")
+
+
+def awaited_approvals(
+    requests: Sequence[ApprovalRequest], *, can_be_asked: bool, answer_command: str
+) -> JsonObject:
+    """What a `waiting` result says about the approvals that it waits for."""
+    listed: list[JsonValue] = [
+        {"id": request.id, "toolId": request.tool_id, "reason": request.reason}
+        for request in requests
+    ]
+    return {"approvals": listed, "howToContinue": _how_to_continue(can_be_asked, answer_command)}
+
+
+def _how_to_continue(can_be_asked: bool, answer_command: str) -> str:
+    if can_be_asked:
+        return "Call wait with the runId: the user is asked for the approvals then."
+    problem = "This MCP client cannot ask for approvals (it has no elicitation)."
+    if not answer_command:
+        return f"{problem} Tell the user to use one that can, or not to require the approval."
+    return (
+        f"{problem} Ask the user to run `{answer_command}` in a terminal and to answer there; "
+        "then call wait with the runId."
+    )
+
+
+def shown_input(value: object) -> str:
+    """An input for a person to judge: as it is, but nothing in it can hide or pretend."""
+    text = _DECEIVING.sub(_escaped, encode_json(value).decode())
+    if len(text) <= _MAX_SHOWN_CHARACTERS:
+        return text
+    return f"{text[:_MAX_SHOWN_CHARACTERS]}… (cut: {len(text)} characters in all)"
+
+
+def _message(request: ApprovalRequest) -> str:
+    reason = f"\nWhy you are asked: {plain_text(request.reason)}" if request.reason else ""
+    return (
+        f"A program wants to call {plain_text(request.tool_id)}{reason}\n"
+        f"Input: {shown_input(request.input)}"
+    )
+
+
+def plain_text(text: str) -> str:
+    """One line of text that can neither hide nor pretend anything."""
+    return _DECEIVING.sub(_escaped, text)[:_MAX_SHOWN_CHARACTERS]
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found.group()):04x}"

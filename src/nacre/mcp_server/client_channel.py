@@ -1,0 +1,115 @@
+"""One request of an MCP client, and what the client can be sent and asked while it is open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, assert_never
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nacre.mcp_server.questions import ClientRefusedError
+
+if TYPE_CHECKING:
+    from mcp.server import ServerRequestContext
+
+    from nacre.json_types import JsonObject
+    from nacre.mcp_server.questions import ClientFeature, ClientQuestion
+
+
+class _AsSent(BaseModel):
+    """An answer with every key that the client sent, also those that no version knows."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ClientChannel:
+    """Hides which protocol the client speaks.
+
+    Up to 2025-11-25 a server sends requests to its client (`is_two_way`). From 2026-07-28 on it
+    ends the client's request with its questions, and the client repeats the request with answers
+    (`takes_questions`). A client without a session can do neither.
+    """
+
+    def __init__(self, context: ServerRequestContext[Any, Any]) -> None:
+        self._session = context.session
+        self._request_id = context.request_id
+        self.takes_questions = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+        self.is_two_way = not self.takes_questions and context.session.can_send_request
+
+    @property
+    def features(self) -> frozenset[ClientFeature]:
+        """What the client says that it can be asked."""
+        offered = self._session.client_capabilities
+        if offered is None or not (self.is_two_way or self.takes_questions):
+            return frozenset()
+        return frozenset(
+            (
+                *_elicitation_features(offered.elicitation),
+                *_sampling_features(offered.sampling),
+                *(() if offered.roots is None else ("roots",)),
+            )
+        )
+
+    async def report_progress(self, number: int, message: str) -> None:
+        """Nothing is sent to a client that did not ask for progress."""
+        await self._session.report_progress(number, None, message)
+
+    async def ask(self, question: ClientQuestion) -> JsonObject:
+        """The client's answer; raises ClientRefusedError. Only where `is_two_way`."""
+        try:
+            answer = await self._session.send_request(
+                request_for(question),
+                _AsSent,
+                # On HTTP it has to go down the stream of a request that is open.
+                metadata=ServerMessageMetadata(related_request_id=self._request_id),
+            )
+        except MCPError as error:
+            raise ClientRefusedError(f"the client answered: {error.message}") from error
+        except ValidationError as error:
+            raise ClientRefusedError(
+                f"the client's answer to {question.method} is not one"
+            ) from error
+        return answer.model_dump(mode="json", by_alias=True)
+
+
+def request_for(question: ClientQuestion) -> types.InputRequest:
+    """The question as the SDK's request; raises ClientRefusedError for one that is malformed."""
+    wire = {"method": question.method, "params": question.params}
+    try:
+        match question.method:
+            case "elicitation/create":
+                return types.ElicitRequest.model_validate(wire, by_name=False)
+            case "sampling/createMessage":
+                return types.CreateMessageRequest.model_validate(wire, by_name=False)
+            case "roots/list":
+                return types.ListRootsRequest.model_validate(wire, by_name=False)
+            case _:
+                assert_never(question.method)
+    except ValidationError as error:
+        raise ClientRefusedError(
+            f"the {question.method} request of the server is malformed: {_first_problem(error)}"
+        ) from error
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _elicitation_features(
+    offered: types.ElicitationCapability | None,
+) -> tuple[ClientFeature, ...]:
+    if offered is None:
+        return ()
+    # Before there were two modes, an empty object meant forms.
+    has_form = offered.form is not None or offered.url is None
+    return (*(("form",) if has_form else ()), *(("url",) if offered.url is not None else ()))
+
+
+def _sampling_features(offered: types.SamplingCapability | None) -> tuple[ClientFeature, ...]:
+    if offered is None:
+        return ()
+    return ("sampling",) if offered.tools is None else ("sampling", "sampling-tools")

@@ -1,0 +1,152 @@
+"""`nacre mcp serve --http`: Streamable HTTP for many clients, on this machine unless told else."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import sys
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import uvicorn
+from mcp.server.transport_security import TransportSecuritySettings
+
+from nacre.errors import ConfigError
+from nacre.mcp_server.http_token import RequireToken, new_token, token_from
+from nacre.mcp_server.serving import open_server, until_signal
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from starlette.types import ASGIApp
+
+    from nacre.mcp_server.server import CodeModeMcpServer
+    from nacre.mcp_server.serving import ServeOptions
+
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 8931
+
+_MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+_MOST_SESSIONS: Final = 100
+_MOST_CONNECTIONS: Final = 1_000
+# How long requests that are being served may take when the server is to end.
+_GRACE_SECONDS: Final = 2
+_ANY_ADDRESS: Final = ("0.0.0.0", "::", "")
+
+
+def serve_http(
+    options: ServeOptions,
+    host: str = DEFAULT_HOST,
+    port: int = DEFAULT_PORT,
+    *,
+    token_file: Path | None = None,
+    is_token_required: bool = True,
+) -> int:
+    """Serve until a signal comes; returns the exit status. Port 0 is any that is free.
+
+    The token comes from the file, from NACRE_MCP_TOKEN, or is made up and shown on standard error.
+    Raises ConfigError, also where the address cannot be used, and CatalogError.
+    """
+    if not is_token_required and not is_loopback(host):
+        raise ConfigError("--no-token", f"is only for this machine, and the host is {host}")
+    token = token_from(token_file, os.environ) if is_token_required else None
+    listener = _listen(host, port)
+    address = _url_of(host, listener.getsockname()[1])
+    sys.stderr.write(f"serving MCP at {address}\n")
+    if is_token_required and token is None:
+        token = new_token()
+        sys.stderr.write(f"clients have to send: Authorization: Bearer {token}\n")
+    sys.stderr.flush()
+    return anyio.run(until_signal, partial(_serve, options, host, listener, token))
+
+
+def http_app(server: CodeModeMcpServer, *, host: str, token: str | None) -> ASGIApp:
+    """The server as an ASGI application with a lifespan."""
+    app = server.sdk_server.streamable_http_app(
+        host=host,
+        transport_security=_security(host),
+        max_request_body_size=_MAX_BODY_BYTES,
+        max_sessions=_MOST_SESSIONS,
+    )
+    return app if token is None else RequireToken(app, token)
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn, ended by whoever runs it: signals are not its business."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                limit_concurrency=_MOST_CONNECTIONS,
+                timeout_graceful_shutdown=_GRACE_SECONDS,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def serve_until_cancelled(self, listener: socket.socket) -> None:
+        """Requests that are being served when it is cancelled get a moment to end."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._exit_when_cancelled)
+            with anyio.CancelScope(shield=True):
+                await self.serve(sockets=[listener])
+            tasks.cancel_scope.cancel()
+
+    async def _exit_when_cancelled(self) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.should_exit = True
+
+
+async def _serve(
+    options: ServeOptions, host: str, listener: socket.socket, token: str | None
+) -> None:
+    async with open_server(options) as server:
+        app = http_app(server, host=host, token=token)
+        await HttpServer(app).serve_until_cancelled(listener)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        raise ConfigError("--port", f"{port} at {host} cannot be used: {error}") from error
+
+
+def _url_of(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
+
+
+def _security(host: str) -> TransportSecuritySettings:
+    """A page in a browser must not reach us by a name of its own (DNS rebinding)."""
+    if host in _ANY_ADDRESS:
+        # Reached by names that we do not know; the token, which is required then, keeps pages out.
+        return TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    own = f"[{host}]" if ":" in host else host
+    names = {own, "127.0.0.1", "localhost", "[::1]"} if is_loopback(host) else {own}
+    return TransportSecuritySettings(
+        allowed_hosts=[form for name in names for form in (name, f"{name}:*")],
+        allowed_origins=[form for name in names for form in (f"http://{name}", f"http://{name}:*")],
+    )

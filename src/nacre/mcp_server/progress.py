@@ -1,0 +1,144 @@
+"""What happens inside a call of `exec` or `wait`, in a few words per step, as it happens."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from nacre.json_types import NotJsonError, encode_json
+from nacre.tools.tool_servers import OPERATION_MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from nacre.json_types import JsonValue
+    from nacre.trajectory import TrajectoryEvent
+
+_MOST_QUEUED: Final = 100
+_MAX_MESSAGE_CHARACTERS: Final = 300
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _NestedCall:
+    name: str
+    owner: str
+    parent_id: str
+
+
+class NestedCalls:
+    """The nested calls that run, and their events in words."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, _NestedCall] = {}
+
+    def is_running(self, owner: str, *, parent_id: str) -> bool:
+        """Whether a call that is nested in this one runs on this server."""
+        return any(
+            call.owner == owner and call.parent_id == parent_id for call in self._running.values()
+        )
+
+    def words_for(self, event: TrajectoryEvent) -> str | None:
+        """What to tell a person about the event; None for what is no step of a nested call."""
+        if not event.parent_id:
+            return None
+        if event.kind == "call.started":
+            self._running[event.call_id] = _nested_call(event)
+        call = self._running.get(event.call_id)
+        if event.kind == "call.ended":
+            self._running.pop(event.call_id, None)
+        state = _state_of(event)
+        if call is None or state is None:
+            return None
+        return _one_line(f"{call.name} {state}")
+
+
+class ProgressFeed:
+    """Steps on their way to one client: numbered, bounded, and none dropped without a word."""
+
+    def __init__(self, before: ProgressFeed | None = None) -> None:
+        """Starts with what the feed `before` has not sent."""
+        self._queued: deque[str] = deque() if before is None else before._queued
+        self._skipped = 0 if before is None else before._skipped
+        self._number = 0
+        self._is_closed = False
+        self._wake = anyio.Event()
+
+    def add(self, words: str) -> None:
+        if len(self._queued) >= _MOST_QUEUED:
+            # The client reads slower than calls are made: the newest say more than the oldest.
+            self._queued.popleft()
+            self._skipped += 1
+        self._queued.append(words)
+        self._wake.set()
+
+    def close(self) -> None:
+        """Let `send_all` return once everything is sent."""
+        self._is_closed = True
+        self._wake.set()
+
+    async def send_all(self, send: Callable[[int, str], Awaitable[None]]) -> None:
+        while True:
+            while self._queued:
+                self._number += 1
+                await send(self._number, self._next_words())
+            if self._is_closed:
+                return
+            self._wake = anyio.Event()
+            await self._wake.wait()
+
+    def _next_words(self) -> str:
+        words, skipped = self._queued.popleft(), self._skipped
+        self._skipped = 0
+        return f"{words} ({skipped} steps before it are not shown)" if skipped else words
+
+
+def _nested_call(started: TrajectoryEvent) -> _NestedCall:
+    tool = str(started.data.get("toolName", "")).removeprefix(OPERATION_MARK)
+    owner = str(started.data.get("owner", ""))
+    return _NestedCall(
+        name=f"{owner}: {tool}" if started.data.get("source") == "mcp" else tool,
+        owner=owner,
+        parent_id=started.parent_id,
+    )
+
+
+def _state_of(event: TrajectoryEvent) -> str | None:
+    match event.kind:
+        case "call.started":
+            return "(running)"
+        case "call.updated":
+            return f"({_update_words(event.data.get('update'))})"
+        case "call.ended" if event.data.get("outcome") == "completed":
+            return "(done)"
+        case "call.ended":
+            return f"(failed: {event.data.get('error', '')})"
+        case "approval.requested":
+            return "(needs an approval)"
+        case "approval.answered":
+            return "(approved)" if event.data.get("answer") == "allow" else "(not approved)"
+        case _:
+            return None
+
+
+def _update_words(update: JsonValue) -> str:
+    if isinstance(update, str):
+        return update
+    if isinstance(update, dict) and "progress" in update:
+        done, total, message = (update.get(key) for key in ("progress", "total", "message"))
+        amount = str(done) if total is None else f"{done}/{total}"
+        return f"{amount} {message}" if message else amount
+    try:
+        return encode_json(update).decode()
+    except NotJsonError:
+        return "update"
+
+
+def _one_line(words: str) -> str:
+    # Halves of surrogate pairs would end the connection.
+    line = " ".join(words.encode(errors="replace").decode().split())
+    if len(line) <= _MAX_MESSAGE_CHARACTERS:
+        return line
+    return f"{line[:_MAX_MESSAGE_CHARACTERS]}…"

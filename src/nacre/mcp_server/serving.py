@@ -1,0 +1,104 @@
+"""What `nacre mcp` serves, opened: the sandbox, the upstream servers of each session, the rules."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from nacre.code_mode import Runtime
+from nacre.mcp_client import McpConnections
+from nacre.mcp_server.approval_desk import ApprovalDesk
+from nacre.mcp_server.required_approvals import required_approvals
+from nacre.mcp_server.server import CodeModeMcpServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+
+    from nacre.code_mode.run_config import ConfigInput
+    from nacre.config.mcp import McpServerConfig
+    from nacre.mcp_client.upstream import UpstreamRequests
+    from nacre.tools import Tool
+    from nacre.tools.tool_servers import ToolServer
+
+_ANSWER_COMMAND: Final = f"{sys.executable} -m nacre.mcp_server.approve"
+
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServeOptions:
+    """What stands behind `exec` and `wait`."""
+
+    servers: Sequence[McpServerConfig] = ()
+    tools: Sequence[Tool] = ()
+    config: ConfigInput = None
+    """Settings of code mode, or a whole config document."""
+    workers: int = 0
+    hooks: Sequence[object] = ()
+
+
+@asynccontextmanager
+async def open_server(options: ServeOptions) -> AsyncGenerator[CodeModeMcpServer]:
+    """The server, ready to be connected to clients; no upstream server is started for that.
+
+    Raises CatalogError for tools that cannot be together, and ConfigError.
+    """
+    enabled = [config for config in options.servers if not config.is_disabled]
+
+    @asynccontextmanager
+    async def servers(
+        session_id: str, client: UpstreamRequests
+    ) -> AsyncGenerator[Sequence[ToolServer]]:
+        # One set of connections per session: what a server asks goes to the client of its session.
+        async with McpConnections(enabled, upstream=client) as connections:
+            yield connections.servers(session_id)
+
+    desk = ApprovalDesk()
+    async with Runtime(options.config, workers=options.workers) as runtime:
+        # Faults of the tools are for whoever starts the server, not for its first client.
+        runtime.run(tools=options.tools)
+        async with desk.served() as can_be_answered:
+            yield CodeModeMcpServer(
+                runtime,
+                servers=servers,
+                tools=options.tools,
+                hooks=(required_approvals(enabled), *options.hooks),
+                desk=desk,
+                answer_command=_ANSWER_COMMAND if can_be_answered else "",
+            )
+
+
+async def until_signal(serve: Callable[[], Awaitable[None]]) -> int:
+    """Serve until it is over or a signal comes; returns the exit status of the process."""
+    stopped_by: signal.Signals | None = None
+    failure: Exception | None = None
+    with anyio.open_signal_receiver(*STOP_SIGNALS) as signals:
+        async with anyio.create_task_group() as tasks:
+            scope = anyio.CancelScope()
+
+            async def stop_at_signal() -> None:
+                nonlocal stopped_by
+                async for number in signals:
+                    if stopped_by is not None:
+                        # Asked twice: somebody does not want to wait for a clean end.
+                        os._exit(128 + number)
+                    stopped_by = number
+                    scope.cancel()
+
+            tasks.start_soon(stop_at_signal)
+            with scope:
+                try:
+                    await serve()
+                except Exception as error:
+                    # Raised below, as it is and not in a group.
+                    failure = error
+            tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return 0 if stopped_by is None else 128 + stopped_by

@@ -1,0 +1,231 @@
+"""Standard input and output as the wire of MCP, whatever else in the process reads or writes.
+
+Both sides are threads of their own that die with the process: one that blocks in the system, since
+the client neither speaks nor reads, holds up nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+import mcp_types as types
+from mcp.shared.message import SessionMessage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterator
+
+    from anyio.lowlevel import EventLoopToken
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+logger = logging.getLogger(__name__)
+
+MAX_LINE_BYTES: Final = 4 * 1024 * 1024
+_CHUNK_BYTES: Final = 64 * 1024
+_FLUSH_SECONDS: Final = 1.0
+
+_Inbound: TypeAlias = SessionMessage | Exception
+
+
+class LineTooLongError(ValueError):
+    """A message that nobody should have to hold in memory."""
+
+
+_Line: TypeAlias = bytes | LineTooLongError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StdioWire:
+    """The two ends of the wire, at descriptors that nothing else in the process uses."""
+
+    input_fd: int
+    output_fd: int
+
+
+def claim_stdio() -> StdioWire:
+    """Take the wire for ourselves: what else is printed goes to standard error, and children and
+    libraries that read standard input find it empty."""
+    wire = StdioWire(input_fd=os.dup(0), output_fd=os.dup(1))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return wire
+
+
+@asynccontextmanager
+async def stdio_streams(
+    wire: StdioWire,
+) -> AsyncGenerator[
+    tuple[MemoryObjectReceiveStream[_Inbound], MemoryObjectSendStream[SessionMessage]]
+]:
+    """Messages as the SDK takes them. The first ends with the client's end of input."""
+    inbound_send, inbound = anyio.create_memory_object_stream[_Inbound](0)
+    outbound, outbound_receive = anyio.create_memory_object_stream[SessionMessage](0)
+    lines_send, lines = anyio.create_memory_object_stream[_Line](0)
+    _start_thread(_read_lines, wire.input_fd, lines_send, anyio.lowlevel.current_token())
+    reading, is_flushed = anyio.CancelScope(), anyio.Event()
+
+    async def read() -> None:
+        with reading:
+            await _decode(lines, inbound_send, outbound.clone())
+
+    async def write() -> None:
+        await _encode(outbound_receive, _LineWriter(wire.output_fd))
+        # Where nobody reads any more, nobody has anything to ask.
+        reading.cancel()
+        is_flushed.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read)
+        tasks.start_soon(write)
+        try:
+            yield inbound, outbound
+        finally:
+            reading.cancel()
+            lines_send.close()
+            inbound.close()
+            outbound.close()
+            # The last answer may still be on its way.
+            with anyio.move_on_after(_FLUSH_SECONDS, shield=True):
+                await is_flushed.wait()
+            tasks.cancel_scope.cancel()
+
+
+async def _decode(
+    lines: MemoryObjectReceiveStream[_Line],
+    inbound: MemoryObjectSendStream[_Inbound],
+    outbound: MemoryObjectSendStream[SessionMessage],
+) -> None:
+    async with lines, inbound, outbound:
+        async for line in lines:
+            try:
+                await inbound.send(_message_in(line))
+            except ValueError as error:
+                # Somebody waits for an answer to it, and has to learn that none will come.
+                await outbound.send(SessionMessage(_refusal_of(error)))
+
+
+async def _encode(outbound: MemoryObjectReceiveStream[SessionMessage], writer: _LineWriter) -> None:
+    async with outbound:
+        async for message in outbound:
+            if not await writer.write(_line_of(message.message)):
+                return
+
+
+def _message_in(line: _Line) -> SessionMessage:
+    if isinstance(line, LineTooLongError):
+        raise line
+    text = line.decode(errors="replace")
+    return SessionMessage(types.jsonrpc_message_adapter.validate_json(text, by_name=False))
+
+
+def _refusal_of(error: ValueError) -> types.JSONRPCError:
+    problem = str(error) if isinstance(error, LineTooLongError) else "not a JSON-RPC message"
+    return types.JSONRPCError(
+        jsonrpc="2.0",
+        id=None,
+        error=types.ErrorData(code=types.PARSE_ERROR, message=problem),
+    )
+
+
+def _line_of(message: types.JSONRPCMessage) -> bytes:
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    except ValueError as error:
+        # Text that UTF-8 has no bytes for; one bad answer must not end all others.
+        logger.exception("a message could not be sent")
+        failed = types.JSONRPCError(
+            jsonrpc="2.0",
+            id=cast("types.RequestId | None", getattr(message, "id", None)),
+            error=types.ErrorData(code=types.INTERNAL_ERROR, message=f"no JSON: {error}"[:300]),
+        )
+        return failed.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+
+
+# Threads.
+
+
+def _start_thread(run: Callable[..., None], *arguments: object) -> None:
+    threading.Thread(target=run, args=arguments, daemon=True).start()
+
+
+class _LineWriter:
+    """Writes lines in a thread, one at a time."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._loop = anyio.lowlevel.current_token()
+        self._lines: queue.SimpleQueue[tuple[bytes, anyio.Event]] = queue.SimpleQueue()
+        self._is_broken = False
+        _start_thread(self._write_lines)
+
+    async def write(self, line: bytes) -> bool:
+        """Return when the line is written; False if nobody reads any more."""
+        is_done = anyio.Event()
+        self._lines.put((line, is_done))
+        await is_done.wait()
+        return not self._is_broken
+
+    def _write_lines(self) -> None:
+        while True:
+            line, is_done = self._lines.get()
+            try:
+                _write_all(self._fd, line)
+            except OSError:
+                self._is_broken = True
+            try:
+                anyio.from_thread.run_sync(is_done.set, token=self._loop)
+            except RuntimeError:
+                # The server has ended.
+                return
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def _read_lines(fd: int, lines: MemoryObjectSendStream[_Line], loop: EventLoopToken) -> None:
+    try:
+        for line in lines_from(fd):
+            anyio.from_thread.run(lines.send, line, token=loop)
+        anyio.from_thread.run_sync(lines.close, token=loop)
+    except (OSError, RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):
+        # Nobody listens any more: the server has ended.
+        return
+
+
+def lines_from(fd: int) -> Iterator[_Line]:
+    """The lines of a file, without their ends; blocks. What is left at the end is a line, too."""
+    kept = bytearray()
+    is_skipping = False
+    while chunk := os.read(fd, _CHUNK_BYTES):
+        *ended, rest = chunk.split(b"\n")
+        for part in ended:
+            line = bytes(kept + part)
+            kept.clear()
+            if is_skipping or len(line) > MAX_LINE_BYTES:
+                is_skipping = False
+                yield _too_long()
+            elif line.strip():
+                yield line
+        kept += rest
+        if len(kept) > MAX_LINE_BYTES:
+            kept.clear()
+            is_skipping = True
+    if kept.strip() and not is_skipping:
+        yield bytes(kept)
+
+
+def _too_long() -> LineTooLongError:
+    return LineTooLongError(f"the message is longer than {MAX_LINE_BYTES} bytes; it was not read")

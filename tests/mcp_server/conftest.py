@@ -1,0 +1,20 @@
+"""A runtime with one worker, and both eras of the protocol."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from nacre import Runtime
+from tests.mcp_server.clients import Era
+
+
+@pytest.fixture
+async def runtime() -> AsyncIterator[Runtime]:
+    async with Runtime(workers=1) as runtime:
+        yield runtime
+
+
+@pytest.fixture(params=["legacy", "auto"])
+def era(request: pytest.FixtureRequest) -> Era:
+    """With a handshake and a way back to the client, or without both (2026-07-28)."""
+    return request.param

@@ -1,0 +1,89 @@
+"""The server as a process, as an MCP client or a shell starts it."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import psutil
+from mcp import StdioServerParameters
+
+SCRIPT = str(Path(__file__).with_name("serve_script.py"))
+# Longer than any sound server needs on a busy machine.
+PATIENCE_SECONDS = 30
+
+
+def stdio_parameters() -> StdioServerParameters:
+    return StdioServerParameters(command=sys.executable, args=[SCRIPT, "stdio"])
+
+
+class ServerProcess:
+    """A server that a test started."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def stdin(self) -> IO[bytes]:
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    @property
+    def stderr(self) -> IO[bytes]:
+        assert self._process.stderr is not None
+        return self._process.stderr
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        return self._process.wait(PATIENCE_SECONDS)
+
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self.pid).children(recursive=True)
+
+
+@contextmanager
+def server_process(*arguments: str) -> Generator[ServerProcess]:
+    # A process that was started in the background of a shell ignores Ctrl-C; so would its children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(
+        [sys.executable, SCRIPT, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with process:
+        try:
+            yield ServerProcess(process)
+        finally:
+            process.kill()
+
+
+@contextmanager
+def http_server(*arguments: str) -> Generator[tuple[ServerProcess, str, str]]:
+    """The process, its URL, and its token, if it has one."""
+    with server_process("http", *arguments) as server:
+        url = server.stderr.readline().decode().removeprefix("serving MCP at ").strip()
+        token = ""
+        if "--no-token" not in arguments:
+            token = server.stderr.readline().decode().rpartition(" ")[2].strip()
+        yield server, url, token
+
+
+def still_running(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that do not end by themselves within a moment."""
+    _, alive = psutil.wait_procs(processes, timeout=5)
+    return alive

@@ -1,0 +1,244 @@
+"""Approvals at an MCP server: asked by forms of the client, else answered elsewhere."""
+
+from typing import Any, Literal
+
+import anyio
+import pytest
+from mcp_types import ElicitRequestFormParams
+
+from nacre import (
+    AllowAlways,
+    AllowOnce,
+    ApprovalRequest,
+    AskApproval,
+    BeforeToolCall,
+    Deny,
+    RunContext,
+    Runtime,
+    Tool,
+)
+from nacre.errors import ApprovalError
+from nacre.json_types import JsonObject
+from nacre.mcp_server import CodeModeMcpServer
+from nacre.mcp_server.approval_desk import ApprovalDesk
+from nacre.mcp_server.approvals import approval_form, decided_in, shown_input
+from tests.code_mode.tools import HeldTool, echo_tool
+from tests.mcp_server.clients import Era, FormFiller, connect, exec_in, wait_in
+
+CAUGHT = ".catch(e => e.message)"
+
+
+def ask_always(event: BeforeToolCall) -> object:
+    return AskApproval("echoes are loud") if event.tool_name == "echo" else None
+
+
+def asking_server(
+    runtime: Runtime, *tools: Tool, desk: ApprovalDesk | None = None
+) -> CodeModeMcpServer:
+    return CodeModeMcpServer(
+        runtime,
+        tools=[echo_tool(), *tools],
+        hooks=[("before_tool_call", ask_always)],
+        desk=desk,
+        answer_command="approve",
+    )
+
+
+def request_with(input: JsonObject) -> ApprovalRequest:
+    return ApprovalRequest(
+        id="approval_1",
+        tool_id="mcp:files:delete",
+        tool_name="delete",
+        input=input,
+        reason="it deletes",
+        context=RunContext(),
+        call_id="call_1",
+        parent_id="exec_1",
+        created=0.0,
+        expires=1.0,
+    )
+
+
+async def test_a_client_with_forms_is_asked_and_the_model_sees_one_call(
+    runtime: Runtime, era: Era
+) -> None:
+    person = FormFiller("accept", decision="allow-once")
+    async with connect(asking_server(runtime), era, elicitation_callback=person) as client:
+        result = await exec_in(client, "return tools.echo({n: 1})")
+    assert (result["status"], result["value"]) == ("completed", {"n": 1})
+    (asked,) = person.asked
+    assert isinstance(asked, ElicitRequestFormParams)
+    assert "openclaw:core:echo" in asked.message
+    assert '{"n":1}' in asked.message
+    assert "echoes are loud" in asked.message
+
+
+async def test_several_approvals_of_one_program_are_all_asked(runtime: Runtime, era: Era) -> None:
+    person = FormFiller("accept", decision="allow-once")
+    async with connect(asking_server(runtime), era, elicitation_callback=person) as client:
+        code = "await Promise.all([1, 2].map(n => tools.echo({n}))); return tools.echo({n: 3})"
+        result = await exec_in(client, code)
+    assert result["value"] == {"n": 3}
+    assert len(person.asked) == 3
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_a_person_who_does_not_agree_stops_the_call(
+    runtime: Runtime, era: Era, action: Literal["decline", "cancel"]
+) -> None:
+    person = FormFiller(action)
+    async with connect(asking_server(runtime), era, elicitation_callback=person) as client:
+        result = await exec_in(client, f"return tools.echo({{}}){CAUGHT}")
+    assert "the approval was denied" in str(result["value"])
+
+
+async def test_always_is_remembered_for_the_session(runtime: Runtime, era: Era) -> None:
+    person = FormFiller("accept", decision="allow-always")
+    async with connect(asking_server(runtime), era, elicitation_callback=person) as client:
+        for _ in range(2):
+            await exec_in(client, "return tools.echo({n: 1})")
+    assert len(person.asked) == 1
+
+
+async def test_a_client_that_fails_to_ask_has_not_agreed(runtime: Runtime, era: Era) -> None:
+    async def broken(*_: Any) -> Any:
+        from mcp_types import ErrorData
+
+        return ErrorData(code=-32603, message="no screen")
+
+    async with connect(asking_server(runtime), era, elicitation_callback=broken) as client:
+        if era == "auto":
+            # A client of 2026-07-28 gives up the call itself.
+            with pytest.raises(Exception, match="no screen"):
+                await exec_in(client, f"return tools.echo({{}}){CAUGHT}")
+        else:
+            result = await exec_in(client, f"return tools.echo({{}}){CAUGHT}")
+            assert "no screen" in str(result["value"])
+
+
+async def test_without_forms_the_program_waits_and_says_who_can_answer(
+    runtime: Runtime, era: Era
+) -> None:
+    desk = ApprovalDesk()
+    async with connect(asking_server(runtime, desk=desk), era) as client:
+        waiting = await exec_in(client, "return tools.echo({n: 1})")
+        assert waiting["status"] == "waiting"
+        assert "`approve`" in str(waiting["howToContinue"])
+        (question,) = desk.open_questions()
+        assert isinstance(question, dict)
+        assert waiting["approvals"] == [
+            {
+                "id": question["id"],
+                "toolId": "openclaw:core:echo",
+                "reason": "echoes are loud",
+            }
+        ]
+        desk.answer(str(question["id"]), "allow-once")
+        result = await wait_in(client, waiting["runId"])
+    assert result["value"] == {"n": 1}
+
+
+async def test_an_approval_that_opened_while_nobody_listened_is_asked_with_the_next_wait(
+    runtime: Runtime, era: Era
+) -> None:
+    person = FormFiller("accept", decision="allow-once")
+    held = HeldTool()
+    async with connect(
+        asking_server(runtime, held.tool), era, elicitation_callback=person
+    ) as client:
+        code = "const later = tools.held({}).then(() => tools.echo({n: 1}));"
+        waiting = await exec_in(client, f"{code} await yield_control(); return later")
+        assert waiting["status"] == "waiting"
+        held.answer(None)
+        result = await wait_in(client, waiting["runId"])
+    assert result["value"] == {"n": 1}
+    assert len(person.asked) == 1
+
+
+async def test_an_answer_from_elsewhere_takes_the_form_back(runtime: Runtime) -> None:
+    desk = ApprovalDesk()
+    is_asked = anyio.Event()
+
+    async def slow(*_: Any) -> Any:
+        is_asked.set()
+        await anyio.sleep_forever()
+
+    server = asking_server(runtime, desk=desk)
+    results: list[JsonObject] = []
+    async with connect(server, "legacy", elicitation_callback=slow) as client:
+
+        async def run() -> None:
+            results.append(await exec_in(client, "return tools.echo({n: 1})"))
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run)
+                await is_asked.wait()
+                (question,) = desk.open_questions()
+                assert isinstance(question, dict)
+                desk.answer(str(question["id"]), "allow-once")
+    assert results[0]["value"] == {"n": 1}
+
+
+async def test_a_direct_tool_is_asked_about_as_well(runtime: Runtime, era: Era) -> None:
+    person = FormFiller("accept", decision="allow-once")
+    direct = echo_tool(catalog_mode="direct-only")
+    server = CodeModeMcpServer(runtime, tools=[direct], hooks=[("before_tool_call", ask_always)])
+    async with connect(server, era, elicitation_callback=person) as client:
+        result = await client.call_tool("echo", {"n": 1})
+    assert not result.is_error
+    assert len(person.asked) == 1
+
+
+async def test_a_program_with_many_approvals_in_a_row_does_not_wear_out_the_client(
+    runtime: Runtime, era: Era
+) -> None:
+    person = FormFiller("accept", decision="allow-once")
+    async with connect(asking_server(runtime), era, elicitation_callback=person) as client:
+        code = "for (let n = 0; n < 12; n++) await tools.echo({n}); return 'done'"
+        result = await exec_in(client, code)
+        while result["status"] == "waiting":
+            assert "user is asked" in str(result["howToContinue"])
+            result = await wait_in(client, result["runId"])
+    assert result["value"] == "done"
+    assert len(person.asked) == 12
+
+
+@pytest.mark.parametrize(
+    ("answer", "decided"),
+    [
+        ({"action": "accept", "content": {"decision": "allow-once"}}, AllowOnce()),
+        ({"action": "accept", "content": {"decision": "allow-always"}}, AllowAlways()),
+        ({"action": "accept", "content": {"decision": "deny"}}, Deny("the person declined")),
+        ({"action": "accept", "content": {}}, Deny("the client sent no decision")),
+        ({"action": "accept"}, Deny("the client sent no decision")),
+        (
+            {"action": "accept", "content": {"decision": ["allow-once"]}},
+            Deny("the client sent no decision"),
+        ),
+        ({"action": "decline"}, Deny("the person declined")),
+        ({"action": "cancel", "content": {"decision": "allow-once"}}, Deny("dismissed")),
+        ({}, Deny("dismissed")),
+    ],
+)
+def test_everything_but_a_clear_yes_is_a_no(answer: JsonObject, decided: object) -> None:
+    assert decided_in(answer) == decided
+
+
+def test_an_input_cannot_hide_what_it_is() -> None:
+    message = str(approval_form(request_with({"path": "/tmp/\u202etxt.exe\u200b"}))["message"])
+    assert "\\u202etxt.exe\\u200b" in message
+    assert "\u202e" not in message
+
+
+def test_an_input_that_is_too_long_to_show_says_so() -> None:
+    shown = shown_input({"text": "x" * 10_000})
+    assert len(shown) < 4_100
+    assert "10011 characters in all" in shown
+
+
+def test_the_desk_refuses_what_is_not_open() -> None:
+    with pytest.raises(ApprovalError, match="not open"):
+        ApprovalDesk().answer("approval_9", "deny")
+    with pytest.raises(ApprovalError, match="no decision"):
+        ApprovalDesk().answer("approval_9", "yes")

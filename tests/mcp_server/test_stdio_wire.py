@@ -1,0 +1,138 @@
+"""Standard input and output as a wire: lines in and out, whatever they hold."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest, JSONRPCResponse
+
+from nacre.json_types import JsonObject, decode_json
+from nacre.mcp_server.stdio_wire import (
+    MAX_LINE_BYTES,
+    StdioWire,
+    lines_from,
+    stdio_streams,
+)
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+
+
+class Pipes:
+    """The wire, and the client's ends of it."""
+
+    def __init__(self) -> None:
+        input_fd, self.to_server = os.pipe()
+        self.from_server, output_fd = os.pipe()
+        self.wire = StdioWire(input_fd=input_fd, output_fd=output_fd)
+        # The client's ends first: a thread that reads or writes notices, and lets go of the other.
+        self.open = [self.to_server, self.from_server, input_fd, output_fd]
+
+    def close(self, fd: int) -> None:
+        self.open.remove(fd)
+        os.close(fd)
+
+    async def send(self, data: bytes) -> None:
+        await anyio.to_thread.run_sync(os.write, self.to_server, data)
+
+    async def receive(self) -> JsonObject:
+        data = await anyio.to_thread.run_sync(os.read, self.from_server, 65536)
+        value = decode_json(data)
+        assert isinstance(value, dict)
+        return value
+
+
+@pytest.fixture
+def pipes() -> Iterator[Pipes]:
+    pipes = Pipes()
+    yield pipes
+    for fd in pipes.open:
+        os.close(fd)
+
+
+def lines_in(data: bytes) -> list[object]:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    os.write(write, data)
+    os.close(write)
+    try:
+        return list(lines_from(read))
+    finally:
+        os.close(read)
+
+
+def test_lines_are_split_and_empty_ones_left_out() -> None:
+    assert lines_in(b"a\n\n  \nb\r\nc") == [b"a", b"b\r", b"c"]
+
+
+async def test_messages_go_in_and_out(pipes: Pipes) -> None:
+    with anyio.fail_after(10):
+        async with stdio_streams(pipes.wire) as (inbound, outbound):
+            await pipes.send(PING + b"\n")
+            received = await inbound.receive()
+            assert isinstance(received, SessionMessage)
+            assert isinstance(received.message, JSONRPCRequest)
+            answer = JSONRPCResponse(jsonrpc="2.0", id=1, result={"a": "ü"})
+            await outbound.send(SessionMessage(answer))
+            assert await pipes.receive() == {"jsonrpc": "2.0", "id": 1, "result": {"a": "ü"}}
+            pipes.close(pipes.to_server)
+            with pytest.raises(anyio.EndOfStream):
+                await inbound.receive()
+
+
+async def test_the_last_answer_is_written_before_the_end(pipes: Pipes) -> None:
+    async with stdio_streams(pipes.wire) as (_inbound, outbound):
+        answer = JSONRPCResponse(jsonrpc="2.0", id=1, result={})
+        await outbound.send(SessionMessage(answer))
+    assert (await pipes.receive())["id"] == 1
+
+
+@pytest.mark.parametrize("line", [b"not json", b"[]", b"\xff\xfe", b"[" * 10_000, b'{"id": NaN}'])
+async def test_a_line_that_is_no_message_is_answered_and_the_next_is_read(
+    pipes: Pipes, line: bytes
+) -> None:
+    with anyio.fail_after(10):
+        async with stdio_streams(pipes.wire) as (inbound, _outbound):
+            await pipes.send(line + b"\n" + PING + b"\n")
+            refused: Any = await pipes.receive()
+            assert refused["error"] == {"code": -32700, "message": "not a JSON-RPC message"}
+            assert isinstance(await inbound.receive(), SessionMessage)
+
+
+async def test_an_endless_line_is_not_kept_and_the_next_is_read(pipes: Pipes) -> None:
+    async def send() -> None:
+        for _ in range(MAX_LINE_BYTES // 65536 + 2):
+            await pipes.send(b"x" * 65536)
+        await pipes.send(b"\n" + PING + b"\n")
+
+    with anyio.fail_after(20):
+        async with (
+            stdio_streams(pipes.wire) as (inbound, _outbound),
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(send)
+            refused: Any = await pipes.receive()
+            assert str(MAX_LINE_BYTES) in refused["error"]["message"]
+            assert isinstance(await inbound.receive(), SessionMessage)
+
+
+async def test_an_answer_that_utf8_cannot_hold_becomes_an_error(pipes: Pipes) -> None:
+    with anyio.fail_after(10):
+        async with stdio_streams(pipes.wire) as (_inbound, outbound):
+            answer = JSONRPCResponse(jsonrpc="2.0", id=7, result={"a": "\ud800"})
+            await outbound.send(SessionMessage(answer))
+            received: Any = await pipes.receive()
+    assert (received["id"], received["error"]["code"]) == (7, -32603)
+
+
+async def test_a_client_that_reads_no_more_ends_the_connection(pipes: Pipes) -> None:
+    with anyio.fail_after(10):
+        async with stdio_streams(pipes.wire) as (inbound, outbound):
+            pipes.close(pipes.from_server)
+            answer = JSONRPCResponse(jsonrpc="2.0", id=1, result={})
+            await outbound.send(SessionMessage(answer))
+            with pytest.raises(anyio.EndOfStream):
+                await inbound.receive()

@@ -1,0 +1,172 @@
+"""Questions of upstream servers: passed on to the client, or refused in plain words."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from mcp_types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ListRootsResult,
+    Root,
+    TextContent,
+)
+
+from nacre import Runtime, Tool, ToolCall
+from nacre.json_types import JsonObject, encode_json
+from nacre.mcp_client.upstream import UpstreamRefusal, UpstreamRequests
+from nacre.mcp_server import CodeModeMcpServer
+from nacre.mcp_server.sessions import OpenServers
+from nacre.tools.tool_servers import ListedServer, ToolServer
+from tests.mcp_server.clients import Era, FormFiller, connect, exec_in
+
+FORM: JsonObject = {
+    "message": "Which city?",
+    "requestedSchema": {"type": "object", "properties": {"city": {"type": "string"}}},
+}
+MESSAGE: JsonObject = {"role": "user", "content": {"type": "text", "text": "hello"}}
+SAMPLE: JsonObject = {"messages": [MESSAGE], "maxTokens": 10}
+
+
+class CuriousServer:
+    """A server whose tool `ask` asks the client what it is told to."""
+
+    def __init__(self) -> None:
+        self.client: UpstreamRequests | None = None
+        self.refusals: list[str] = []
+
+    def servers(self) -> OpenServers:
+        @asynccontextmanager
+        async def opened(
+            _session_id: str, client: UpstreamRequests
+        ) -> AsyncGenerator[Sequence[ToolServer]]:
+            self.client = client
+            tool = Tool(name="ask", source="mcp", owner="curious", execute=self._execute)
+            yield [ListedServer("curious", [tool])]
+
+        return opened
+
+    async def _execute(self, given: dict[str, Any], call: ToolCall) -> object:
+        assert self.client is not None
+        ask = getattr(self.client, given["method"])
+        try:
+            return await ask("curious", given["params"])
+        except UpstreamRefusal as refusal:
+            self.refusals.append(refusal.message)
+            return {"refused": refusal.message}
+
+
+async def asked(
+    runtime: Runtime, era: Era, method: str, params: JsonObject, **callbacks: Any
+) -> Any:
+    curious = CuriousServer()
+    server = CodeModeMcpServer(runtime, servers=curious.servers())
+    async with connect(server, era, **callbacks) as client:
+        given = encode_json({"method": method, "params": params}).decode()
+        result = await exec_in(client, f"return MCP.curious.ask({given})")
+    assert result["status"] == "completed", result
+    return result["value"]
+
+
+async def sample(_context: object, params: CreateMessageRequestParams) -> CreateMessageResult:
+    assert params.max_tokens == 10
+    return CreateMessageResult(
+        role="assistant", content=TextContent(type="text", text="hi"), model="m"
+    )
+
+
+async def list_roots(_context: object) -> ListRootsResult:
+    return ListRootsResult(roots=[Root.model_validate({"uri": "file:///home"})])
+
+
+async def test_a_form_goes_to_the_client_and_names_the_server(runtime: Runtime, era: Era) -> None:
+    person = FormFiller("accept", city="Ulm")
+    answer = await asked(runtime, era, "elicit", FORM, elicitation_callback=person)
+    assert (answer["action"], answer["content"]) == ("accept", {"city": "Ulm"})
+    assert person.messages == ["curious asks: Which city?"]
+
+
+async def test_sampling_goes_to_the_client(runtime: Runtime, era: Era) -> None:
+    answer = await asked(runtime, era, "sample", SAMPLE, sampling_callback=sample)
+    assert (answer["model"], answer["content"]["text"]) == ("m", "hi")
+
+
+async def test_roots_come_from_the_client(runtime: Runtime, era: Era) -> None:
+    answer = await asked(runtime, era, "roots", {}, list_roots_callback=list_roots)
+    assert answer["roots"] == [{"uri": "file:///home"}]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "missing"),
+    [
+        ("elicit", FORM, "cannot show forms"),
+        ("elicit", {"mode": "url", "message": "x", "url": "https://x"}, "cannot open pages"),
+        ("sample", SAMPLE, "has no sampling"),
+        ("roots", {}, "has no roots"),
+    ],
+)
+async def test_what_the_client_cannot_do_is_refused(
+    runtime: Runtime, era: Era, method: str, params: JsonObject, missing: str
+) -> None:
+    answer = await asked(runtime, era, method, params)
+    assert missing in answer["refused"]
+
+
+async def test_sampling_with_tools_needs_a_client_that_has_it(runtime: Runtime, era: Era) -> None:
+    params: JsonObject = {**SAMPLE, "toolChoice": {"mode": "auto"}}
+    answer = await asked(runtime, era, "sample", params, sampling_callback=sample)
+    assert "has no sampling with tools" in answer["refused"]
+
+
+async def test_a_malformed_question_is_refused_and_harms_nobody(runtime: Runtime, era: Era) -> None:
+    person = FormFiller("accept")
+    bad: JsonObject = {"message": "x", "requestedSchema": 5}
+    answer = await asked(runtime, era, "elicit", bad, elicitation_callback=person)
+    assert "malformed" in answer["refused"]
+    assert person.asked == []
+
+
+async def test_outside_of_a_call_nobody_can_be_asked(runtime: Runtime) -> None:
+    curious = CuriousServer()
+    server = CodeModeMcpServer(runtime, servers=curious.servers())
+    person = FormFiller("accept")
+    async with connect(server, "legacy", elicitation_callback=person) as client:
+        await client.list_tools()
+        assert curious.client is not None
+        assert curious.client.capabilities == {"elicitation": {"form": {}, "url": {}}}
+        with pytest.raises(UpstreamRefusal, match="during a call"):
+            await curious.client.elicit("curious", FORM)
+
+
+async def test_a_person_may_take_longer_than_a_program_may_run(era: Era) -> None:
+    # One leg of the program ends long before the answer; the model is not bothered with that.
+    curious, results = CuriousServer(), list[Any]()
+    is_asked, is_suspended = anyio.Event(), anyio.Event()
+
+    class SlowPerson(FormFiller):
+        async def __call__(self, context: Any, params: Any) -> Any:
+            is_asked.set()
+            await is_suspended.wait()
+            return await super().__call__(context, params)
+
+    person = SlowPerson("accept", city="Ulm")
+    async with Runtime({"timeoutMs": 300}, workers=1) as runtime:
+        server = CodeModeMcpServer(runtime, servers=curious.servers())
+        async with connect(server, era, elicitation_callback=person) as client:
+
+            async def run() -> None:
+                form = encode_json({"method": "elicit", "params": FORM}).decode()
+                results.append(await exec_in(client, f"return MCP.curious.ask({form})"))
+
+            with anyio.fail_after(20):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(run)
+                    await is_asked.wait()
+                    while not any(cell.state == "waiting" for cell in runtime.cells()):
+                        await anyio.lowlevel.checkpoint()
+                    is_suspended.set()
+    (result,) = results
+    assert (result["status"], result["value"]["content"]) == ("completed", {"city": "Ulm"})

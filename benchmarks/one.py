@@ -24,6 +24,11 @@ BENCHMARKS = (
     "tool_calls",
     "definitions",
     "suspended_runs",
+    "mcp_serving",
+    "mcp_calls",
+    "mcp_bytes",
+    "mcp_declarations",
+    "mcp_neighbours",
     "soak",
 )
 

@@ -192,6 +192,40 @@ TARGETS: Final[dict[str, Target]] = {
     ),
     "fleet_wall": Target(label="1,000 suspended runs: all suspended and resumed", unit="s"),
     "fleet_memory": Target(label="1,000 suspended runs: memory per run", unit="KiB"),
+    # mcp_serving
+    "mcp_serving_wall": Target(
+        label="nacre mcp, 20 servers, start to tools/list, p50", unit="s", at_most=1
+    ),
+    "mcp_serving_cpu": Target(label="nacre mcp, 20 servers, start to end, CPU", unit="s"),
+    "mcp_serving_started": Target(
+        label="nacre mcp: servers started before that answer", unit="", at_most=0
+    ),
+    # mcp_calls
+    "mcp_call_exec_more": Target(
+        label="MCP tool through exec, more than with the SDK, p50", unit="ms", at_most=8
+    ),
+    "mcp_call_served_more": Target(
+        label="the same through exec of nacre mcp, p50", unit="ms", at_most=8
+    ),
+    "mcp_call_direct": Target(label="the same call with the SDK, p50", unit="ms"),
+    # mcp_bytes
+    "mcp_bytes_saved": Target(
+        label="definitions of 5 MCP servers: bytes saved", unit="%", at_least=95
+    ),
+    "mcp_bytes_shown": Target(label="exec and wait in front of them", unit="bytes"),
+    "mcp_bytes_own": Target(label="their own definitions", unit="bytes"),
+    # mcp_declarations
+    "mcp_declarations_wall": Target(
+        label="declarations for 1,000 MCP tools, rendered", unit="s", at_most=1
+    ),
+    "mcp_declarations_problems": Target(
+        label="what the TypeScript compiler says of them", unit="", at_most=0
+    ),
+    # mcp_neighbours
+    "mcp_unfinished": Target(
+        label="50 cells, 5 MCP servers, one hangs: others unfinished", unit="", at_most=0
+    ),
+    "mcp_neighbours_wall": Target(label="until the others were finished", unit="s"),
     # soak
     "soak_growth": Target(label="soak: growth of memory", unit="MB", at_least=-20, at_most=20),
     "soak_surprises": Target(label="soak: cells that ended otherwise", unit="", at_most=0),

@@ -7,21 +7,33 @@ tasks of other sessions; but a cancellation that is meant for this task has to g
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
+import anyio.to_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Result = TypeVar("_Result")
 
 
-def passes_through(error: BaseException) -> bool:
-    """Whether it is not the foreign code's own: this task is cancelled or closed, or Ctrl-C."""
-    if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
+def passes_through(error: BaseException, *, caller: asyncio.Task[object] | None) -> bool:
+    """Whether it is not the foreign code's own: the calling task is cancelled or closed, or Ctrl-C.
+
+    `caller` is the task that made the call, as `asyncio.current_task()` said it then.
+    """
+    if isinstance(error, KeyboardInterrupt):
         return True
+    if isinstance(error, GeneratorExit):
+        # Somebody closes the coroutine from outside of it; inside, it was raised by hand.
+        return asyncio.current_task() is not caller
     if not isinstance(error, anyio.get_cancelled_exc_class()):
         return False
     if anyio.get_current_task().has_pending_cancellation():
         return True
     # Somebody cancelled the task by asyncio's own means; anyio knows nothing of it.
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    return caller is not None and caller.cancelling() > 0
 
 
 def described(error: BaseException) -> str:
@@ -30,5 +42,26 @@ def described(error: BaseException) -> str:
         return "it was cancelled"
     try:
         return str(error) or type(error).__name__
-    except Exception:
+    except BaseException:
         return type(error).__name__
+
+
+async def call_in_thread(
+    function: Callable[[], _Result], *, limiter: anyio.CapacityLimiter | None = None
+) -> _Result:
+    """What a blocking function returns; one that is cancelled is left behind in its thread.
+
+    What it raises is raised here: a future that is given a GeneratorExit would close the coroutine
+    that waits for it, and end its task.
+    """
+
+    def caught() -> tuple[list[_Result], BaseException | None]:
+        try:
+            return [function()], None
+        except BaseException as error:
+            return [], error
+
+    results, error = await anyio.to_thread.run_sync(caught, abandon_on_cancel=True, limiter=limiter)
+    if error is not None:
+        raise error
+    return results[0]

@@ -87,7 +87,7 @@ class AbortSignal:
         for listener in listeners:
             try:
                 listener()
-            except Exception:
+            except BaseException:
                 # One that fails must not keep the others, and the abort itself, from happening.
                 logger.exception("a listener of an abort signal failed")
 

@@ -1,11 +1,8 @@
-"""Clients that others wrote, where they are installed; a test skips without them."""
+"""Clients that others wrote."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 60
@@ -17,11 +14,9 @@ _GLOB_SHIM = 'import*as __fs from"fs";const o=__fs.globSync;'
 
 def node_modules(package: str) -> Path:
     """The folder of modules that has this package."""
-    beside = os.environ.get("NACRE_TEST_NODE_MODULES", "/tmp/mcpnpm/node_modules")
-    for modules in (ROOT / "tooling" / "node_modules", Path(beside)):
-        if (modules / package).exists():
-            return modules
-    pytest.skip(f"{package} is not installed in tooling/")
+    modules = ROOT / "tooling" / "peers" / "node_modules"
+    assert (modules / package).exists(), f"{package} is missing; `make test` installs it"
+    return modules
 
 
 def run_inspector(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -45,19 +40,8 @@ def run_conformance(work_directory: Path, *arguments: str) -> subprocess.Complet
     return _run("node", str(copy), *arguments)
 
 
-def fastmcp_python() -> str:
-    """A Python that has fastmcp: this one, or that of NACRE_TEST_FASTMCP_PYTHON."""
-    for python in (
-        sys.executable,
-        os.environ.get("NACRE_TEST_FASTMCP_PYTHON", "/tmp/v_fm/bin/python"),
-    ):
-        if Path(python).exists() and _run(python, "-c", "import fastmcp").returncode == 0:
-            return python
-    pytest.skip("fastmcp is not installed")
-
-
-def run_python(python: str, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return _run(python, "-c", code, *arguments)
+def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return _run(sys.executable, "-c", code, *arguments)
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:

@@ -1,8 +1,7 @@
 """Approvals at an MCP server: asked by forms of the client, else answered elsewhere."""
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-import anyio
 import pytest
 from mcp_types import ElicitRequestFormParams
 
@@ -17,10 +16,8 @@ from nacre import (
     Runtime,
     Tool,
 )
-from nacre.errors import ApprovalError
 from nacre.json_types import JsonObject
 from nacre.mcp_server import CodeModeMcpServer
-from nacre.mcp_server.approval_desk import ApprovalDesk
 from nacre.mcp_server.approvals import approval_form, decided_in, shown_input
 from tests.code_mode.tools import HeldTool, echo_tool
 from tests.mcp_server.clients import Era, FormFiller, connect, exec_in, wait_in
@@ -32,15 +29,9 @@ def ask_always(event: BeforeToolCall) -> object:
     return AskApproval("echoes are loud") if event.tool_name == "echo" else None
 
 
-def asking_server(
-    runtime: Runtime, *tools: Tool, desk: ApprovalDesk | None = None
-) -> CodeModeMcpServer:
+def asking_server(runtime: Runtime, *tools: Tool) -> CodeModeMcpServer:
     return CodeModeMcpServer(
-        runtime,
-        tools=[echo_tool(), *tools],
-        hooks=[("before_tool_call", ask_always)],
-        desk=desk,
-        answer_command="approve",
+        runtime, tools=[echo_tool(), *tools], hooks=[("before_tool_call", ask_always)]
     )
 
 
@@ -116,26 +107,15 @@ async def test_a_client_that_fails_to_ask_has_not_agreed(runtime: Runtime, era: 
             assert "no screen" in str(result["value"])
 
 
-async def test_without_forms_the_program_waits_and_says_who_can_answer(
+async def test_without_forms_the_program_waits_and_says_what_to_do(
     runtime: Runtime, era: Era
 ) -> None:
-    desk = ApprovalDesk()
-    async with connect(asking_server(runtime, desk=desk), era) as client:
+    async with connect(asking_server(runtime), era) as client:
         waiting = await exec_in(client, "return tools.echo({n: 1})")
-        assert waiting["status"] == "waiting"
-        assert "`approve`" in str(waiting["howToContinue"])
-        (question,) = desk.open_questions()
-        assert isinstance(question, dict)
-        assert waiting["approvals"] == [
-            {
-                "id": question["id"],
-                "toolId": "openclaw:core:echo",
-                "reason": "echoes are loud",
-            }
-        ]
-        desk.answer(str(question["id"]), "allow-once")
-        result = await wait_in(client, waiting["runId"])
-    assert result["value"] == {"n": 1}
+    assert waiting["status"] == "waiting"
+    assert "cannot ask for approvals" in str(waiting["howToContinue"])
+    (asked,) = cast("list[JsonObject]", waiting["approvals"])
+    assert (asked["toolId"], asked["reason"]) == ("openclaw:core:echo", "echoes are loud")
 
 
 async def test_an_approval_that_opened_while_nobody_listened_is_asked_with_the_next_wait(
@@ -153,31 +133,6 @@ async def test_an_approval_that_opened_while_nobody_listened_is_asked_with_the_n
         result = await wait_in(client, waiting["runId"])
     assert result["value"] == {"n": 1}
     assert len(person.asked) == 1
-
-
-async def test_an_answer_from_elsewhere_takes_the_form_back(runtime: Runtime) -> None:
-    desk = ApprovalDesk()
-    is_asked = anyio.Event()
-
-    async def slow(*_: Any) -> Any:
-        is_asked.set()
-        await anyio.sleep_forever()
-
-    server = asking_server(runtime, desk=desk)
-    results: list[JsonObject] = []
-    async with connect(server, "legacy", elicitation_callback=slow) as client:
-
-        async def run() -> None:
-            results.append(await exec_in(client, "return tools.echo({n: 1})"))
-
-        with anyio.fail_after(10):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(run)
-                await is_asked.wait()
-                (question,) = desk.open_questions()
-                assert isinstance(question, dict)
-                desk.answer(str(question["id"]), "allow-once")
-    assert results[0]["value"] == {"n": 1}
 
 
 async def test_a_direct_tool_is_asked_about_as_well(runtime: Runtime, era: Era) -> None:
@@ -235,10 +190,3 @@ def test_an_input_that_is_too_long_to_show_says_so() -> None:
     shown = shown_input({"text": "x" * 10_000})
     assert len(shown) < 4_100
     assert "10011 characters in all" in shown
-
-
-def test_the_desk_refuses_what_is_not_open() -> None:
-    with pytest.raises(ApprovalError, match="not open"):
-        ApprovalDesk().answer("approval_9", "deny")
-    with pytest.raises(ApprovalError, match="no decision"):
-        ApprovalDesk().answer("approval_9", "yes")

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.mcp_server.peers import (
-    fastmcp_python,
     run_conformance,
     run_inspector,
     run_python,
@@ -53,7 +52,7 @@ def test_the_inspector_calls_over_http() -> None:
 
 
 def test_a_fastmcp_client_calls_over_stdio() -> None:
-    called = run_python(fastmcp_python(), FASTMCP_PROGRAM, sys.executable, SCRIPT, CODE)
+    called = run_python(FASTMCP_PROGRAM, sys.executable, SCRIPT, CODE)
     assert called.returncode == 0, called.stderr
     found = json.loads(called.stdout)
     assert (found["names"], found["result"]["value"]) == (["exec", "wait"], {"n": 1})

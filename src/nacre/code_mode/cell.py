@@ -120,9 +120,11 @@ class CodeModeCell:
             return await self._followed(self._cell.resume)
 
     def want_abort(self, reason: str) -> None:
-        """Say at once that an abort is coming, so that nobody suspends or resumes it any more."""
+        """Say at once that an abort is coming: nobody suspends or resumes it any more, and none of
+        its calls begins."""
         if self.abort_reason is None:
             self.abort_reason = reason
+        self._cell.give_up_requests(reason)
 
     async def abort(self, reason: str) -> None:
         """End it wherever it is, calls that it left behind included."""

@@ -54,6 +54,7 @@ class RunCells:
         """Run a program on behalf of the call of `exec` with this id; raises RunRefused."""
         self._refuse_after_abort()
         listings = await tools.mcp.servers.listings()
+        self._refuse_after_abort()
         bridge = CellBridge(tools, exec_call_id=call_id)
         cell = CodeModeCell(
             self._sandbox.cell(

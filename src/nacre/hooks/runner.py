@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from dataclasses import dataclass, replace
@@ -9,10 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import anyio
-import anyio.to_thread
 
 from nacre.errors import HookError
-from nacre.foreign_calls import described, passes_through
+from nacre.foreign_calls import call_in_thread, described, passes_through
 from nacre.hooks.answers import before_answer_from, changed_result_from
 from nacre.json_types import copy_json
 from nacre.telemetry import Redaction
@@ -112,6 +112,7 @@ class HookRunner:
         read: Callable[[object], _Answer],
     ) -> _Answer:
         """One hook's answer; raises _FailedHookError after the traceback has been logged."""
+        task = asyncio.current_task()
         try:
             with anyio.move_on_after(self._timeout_seconds) as scope:
                 answer = read(await self._returned(hook, make_event()))
@@ -122,7 +123,7 @@ class HookRunner:
             logger.exception("the hook %s for %s failed", hook.name, hook.event)
             raise _FailedHookError(str(error)) from error
         except BaseException as error:
-            if passes_through(error):
+            if passes_through(error, caller=task):
                 raise
             logger.exception("the hook %s for %s failed", hook.name, hook.event)
             kind, said = type(error).__name__, described(error)
@@ -134,9 +135,7 @@ class HookRunner:
     async def _returned(self, hook: RegisteredHook, event: object) -> object:
         if hook.is_async:
             return await cast("Awaitable[object]", hook.function(event))
-        returned = await anyio.to_thread.run_sync(
-            hook.function, event, abandon_on_cancel=True, limiter=self._threads
-        )
+        returned = await call_in_thread(partial(hook.function, event), limiter=self._threads)
         # A plain function around an async one.
         return await returned if inspect.isawaitable(returned) else returned
 

@@ -63,26 +63,22 @@ def decided_in(answer: JsonObject) -> Decided:
             return Deny("the client sent no decision")
 
 
-def awaited_approvals(
-    requests: Sequence[ApprovalRequest], *, can_be_asked: bool, answer_command: str
-) -> JsonObject:
+def awaited_approvals(requests: Sequence[ApprovalRequest], *, can_be_asked: bool) -> JsonObject:
     """What a `waiting` result says about the approvals that it waits for."""
     listed: list[JsonValue] = [
         {"id": request.id, "toolId": request.tool_id, "reason": request.reason}
         for request in requests
     ]
-    return {"approvals": listed, "howToContinue": _how_to_continue(can_be_asked, answer_command)}
+    return {"approvals": listed, "howToContinue": _how_to_continue(can_be_asked)}
 
 
-def _how_to_continue(can_be_asked: bool, answer_command: str) -> str:
+def _how_to_continue(can_be_asked: bool) -> str:
     if can_be_asked:
         return "Call wait with the runId: the user is asked for the approvals then."
-    problem = "This MCP client cannot ask for approvals (it has no elicitation)."
-    if not answer_command:
-        return f"{problem} Tell the user to use one that can, or not to require the approval."
+    # No second way to answer: whatever a process of the user could do, a hostile server could do.
     return (
-        f"{problem} Ask the user to run `{answer_command}` in a terminal and to answer there; "
-        "then call wait with the runId."
+        "This MCP client cannot ask for approvals (it has no elicitation): the call is not made. "
+        "Tell the user to use a client that can ask, or not to require the approval."
     )
 
 

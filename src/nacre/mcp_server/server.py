@@ -14,7 +14,6 @@ from mcp.shared.exceptions import MCPError
 from nacre import __version__
 from nacre.code_mode import DirectResult, Waiting
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME
-from nacre.mcp_server.approval_desk import ApprovalDesk
 from nacre.mcp_server.approvals import awaited_approvals
 from nacre.mcp_server.client_channel import ClientChannel, request_for
 from nacre.mcp_server.questions import ClientRefusedError
@@ -49,11 +48,7 @@ _ABORT_SECONDS: Final = 10.0
 
 
 class CodeModeMcpServer:
-    """`exec` and `wait`, and the direct-only tools among `tools`, for any number of clients.
-
-    `desk` has the approvals that wait for a person; `answer_command` is what a person runs in a
-    terminal to answer for a client that cannot ask, if there is such a thing.
-    """
+    """`exec` and `wait`, and the direct-only tools among `tools`, for any number of clients."""
 
     def __init__(
         self,
@@ -62,16 +57,12 @@ class CodeModeMcpServer:
         servers: OpenServers | None = None,
         tools: Sequence[Tool] = (),
         hooks: Sequence[object] = (),
-        desk: ApprovalDesk | None = None,
-        answer_command: str = "",
     ) -> None:
-        self._answer_command = answer_command
         self._parts = SessionParts(
             runtime=runtime,
             servers=servers or same_servers(),
             tools=tools,
             hooks=hooks,
-            desk=desk or ApprovalDesk(),
         )
         self.sdk_server: Server[Sessions] = Server(
             "nacre",
@@ -135,11 +126,7 @@ class CodeModeMcpServer:
         requests = call.awaited_approvals() if isinstance(result, Waiting) else []
         if not requests:
             return None
-        return awaited_approvals(
-            requests,
-            can_be_asked="form" in call.features,
-            answer_command=self._answer_command,
-        )
+        return awaited_approvals(requests, can_be_asked="form" in call.features)
 
 
 # Sessions and calls.

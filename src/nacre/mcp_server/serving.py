@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -13,7 +12,6 @@ import anyio
 
 from nacre.code_mode import Runtime
 from nacre.mcp_client import McpConnections
-from nacre.mcp_server.approval_desk import ApprovalDesk
 from nacre.mcp_server.required_approvals import required_approvals
 from nacre.mcp_server.server import CodeModeMcpServer
 
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
     from nacre.mcp_client.upstream import UpstreamRequests
     from nacre.tools import Tool
     from nacre.tools.tool_servers import ToolServer
-
-_ANSWER_COMMAND: Final = f"{sys.executable} -m nacre.mcp_server.approve"
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -59,19 +55,15 @@ async def open_server(options: ServeOptions) -> AsyncGenerator[CodeModeMcpServer
         async with McpConnections(enabled, upstream=client) as connections:
             yield connections.servers(session_id)
 
-    desk = ApprovalDesk()
     async with Runtime(options.config, workers=options.workers) as runtime:
         # Faults of the tools are for whoever starts the server, not for its first client.
         runtime.run(tools=options.tools)
-        async with desk.served() as can_be_answered:
-            yield CodeModeMcpServer(
-                runtime,
-                servers=servers,
-                tools=options.tools,
-                hooks=(required_approvals(enabled), *options.hooks),
-                desk=desk,
-                answer_command=_ANSWER_COMMAND if can_be_answered else "",
-            )
+        yield CodeModeMcpServer(
+            runtime,
+            servers=servers,
+            tools=options.tools,
+            hooks=(required_approvals(enabled), *options.hooks),
+        )
 
 
 async def until_signal(serve: Callable[[], Awaitable[None]]) -> int:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
-from nacre.mcp_server.approval_desk import ApprovalDesk
 from nacre.mcp_server.progress import NestedCalls
 from nacre.mcp_server.served_calls import ServedCall
 from nacre.mcp_server.upstream import ClientOfSession
@@ -64,7 +63,6 @@ class SessionParts:
     servers: OpenServers = field(default_factory=same_servers)
     tools: Sequence[Tool] = ()
     hooks: Sequence[object] = ()
-    desk: ApprovalDesk = field(default_factory=ApprovalDesk)
 
 
 class _Away:
@@ -223,12 +221,10 @@ class Sessions:
             )
             session = Session(run, queue, client, tasks)
             sessions.append(session)
-            self._parts.desk.add(queue)
             task_status.started(session)
             try:
                 await session.closing.wait()
             finally:
-                self._parts.desk.remove(queue)
                 with anyio.CancelScope(shield=True):
                     await session.aclose()
                 tasks.cancel_scope.cancel()

@@ -182,7 +182,7 @@ class Cell:
 
         Calls that a completed program left behind are given up as well.
         """
-        self._requests.cancel(reason)
+        self.give_up_requests(reason)
         if self.state is CellState.RUNNING and self._leg is not None:
             self._abort_reason = reason
             self._leg.cancel()
@@ -191,6 +191,10 @@ class Cell:
         if self.state in (CellState.NEW, CellState.WAITING):
             self._move_to(CellState.ABORTED)
             await self._vm.drop()
+
+    def give_up_requests(self, reason: str) -> None:
+        """Cancel what is not answered yet; the first step of an abort."""
+        self._requests.cancel(reason)
 
     @property
     def pending(self) -> tuple[PendingRequest, ...]:

@@ -195,13 +195,21 @@ class HostRequests:
         while self._queue:
             await self._serve_one(self._queue.popleft())
             if not self._queue and self._idle_server is None:
-                idle = self._idle_server = anyio.Event()
-                await idle.wait()
+                await self._wait_for_more()
                 turn_began = time.monotonic()
             elif time.monotonic() - turn_began > _TURN_SECONDS:
                 # Handlers that never wait would keep everybody else waiting.
                 await anyio.lowlevel.checkpoint()
                 turn_began = time.monotonic()
+
+    async def _wait_for_more(self) -> None:
+        idle = self._idle_server = anyio.Event()
+        try:
+            await idle.wait()
+        finally:
+            # Woken by somebody who is not us: nobody may count on this server any more.
+            if self._idle_server is idle:
+                self._idle_server = None
 
     async def _serve_one(self, request: HostRequest) -> None:
         try:
@@ -216,6 +224,7 @@ class HostRequests:
         self._wake()
 
     async def _answer_for(self, request: HostRequest) -> bytes:
+        task = asyncio.current_task()
         try:
             if self._handler is None:
                 raise HostRequestError(f"no host function {request.method!r} is defined")
@@ -229,9 +238,7 @@ class HostRequests:
             problem = f"the answer of {request.method} is not JSON: {error}"
             return _rejection(request.id, HostRequestError(problem, name="TypeError"))
         except BaseException as error:
-            # Handlers get no GeneratorExit from us: one that comes out of them is their own.
-            is_ours = passes_through(error) and not isinstance(error, GeneratorExit)
-            if is_ours and not _is_cancelled_from_outside(error):
+            if passes_through(error, caller=task) and not _is_cancelled_from_outside(error):
                 raise
             # The program gets plain words; the traceback is for the operator.
             logger.exception("the handler of the host request %s failed", request.method)
@@ -277,9 +284,8 @@ def _rejection(request_id: int, error: HostRequestError) -> bytes:
     except NotJsonError:
         encoded = b""
     if not 0 < len(encoded) <= _MAX_REJECTION_BYTES:
-        message = error.message[:MAX_ERROR_CHARACTERS]
-        code = {} if error.code is None else {"code": error.code}
+        texts = {"name": error.name, "message": error.message, "code": error.code or ""}
         encoded = encode_json(
-            {"name": error.name[:MAX_ERROR_CHARACTERS], "message": message, **code}
+            {key: str(text)[:MAX_ERROR_CHARACTERS] for key, text in texts.items() if text}
         )
     return b"[%d,false,%b]" % (request_id, encoded)

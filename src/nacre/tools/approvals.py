@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
@@ -201,10 +202,11 @@ class _Question:
 
 async def _decided_by(approver: Approver, request: ApprovalRequest) -> Decided:
     """What the approver says; a failure of it is a no."""
+    task = asyncio.current_task()
     try:
         return decided_from(await approver(request))
     except BaseException as error:
-        if passes_through(error):
+        if passes_through(error, caller=task):
             raise
         logger.exception("the approver failed at a call of %s", request.tool_id)
     return Deny("the approver failed")

@@ -6,6 +6,7 @@ holds for all.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import time
@@ -320,6 +321,7 @@ class ToolExecutor:
 
 async def _returned(tool: Tool, checked: JsonObject, call: ToolCall) -> object:
     """What the tool returns; whatever it raises becomes a ToolError, the traceback a log entry."""
+    task = asyncio.current_task()
     try:
         # A copy: what hooks and the record are told stays what the tool was called with.
         returned: object = tool.execute(copy_json(checked), call)
@@ -328,7 +330,7 @@ async def _returned(tool: Tool, checked: JsonObject, call: ToolCall) -> object:
     except ToolError:
         raise
     except BaseException as error:
-        if passes_through(error):
+        if passes_through(error, caller=task):
             raise
         if call.abort.is_aborted:
             raise ToolAbortedError(call.abort.reason, tool_id=tool.id) from error

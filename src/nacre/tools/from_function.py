@@ -6,9 +6,8 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, cast, overload
 
-import anyio.to_thread
-
 from nacre.errors import ToolDefinitionError
+from nacre.foreign_calls import call_in_thread
 from nacre.tools.definition import CORE_OWNER, Tool
 from nacre.tools.function_signature import read_signature
 from nacre.tools.input_problems import InputProblem, input_refused, shown_path, shown_value
@@ -101,7 +100,7 @@ class _FunctionExecute:
         bound = functools.partial(self.__wrapped__, *positional, **named)
         if self._is_async:
             return await cast("Any", bound())
-        returned = await anyio.to_thread.run_sync(bound, abandon_on_cancel=True)
+        returned = await call_in_thread(bound)
         # A plain function may hand on what an async one gave it.
         return await returned if inspect.isawaitable(returned) else returned
 

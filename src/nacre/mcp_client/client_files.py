@@ -1,0 +1,163 @@
+"""Where other MCP clients keep their servers, and reading them as entries of `mcp.servers`.
+
+References such as `${TOKEN}` stay as they are: nothing here looks at the values behind them.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, assert_never, cast, get_args
+
+from nacre.config.expansion import home_folder
+from nacre.config.fields import is_object, object_without_showing, refused
+from nacre.config.json5_text import parse_json5
+from nacre.config.mcp import servers_in
+from nacre.config.mcp_entry import starts_nacre
+from nacre.errors import ConfigError
+from nacre.mcp_client.codex_entries import entry_from_codex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from nacre.json_types import JsonObject
+
+Client = Literal["claude", "claude-code", "cursor", "vscode", "codex"]
+CLIENTS: Final[tuple[Client, ...]] = get_args(Client)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClientServers:
+    """What was found: entries by name, as the config file may hold them."""
+
+    servers: Mapping[str, JsonObject]
+    notes: tuple[str, ...]
+    """What was not taken over, and why; for the person who imports."""
+    files: tuple[Path, ...]
+    """The files that were there."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClientFolders:
+    """Where to look."""
+
+    environment: Mapping[str, str]
+    project: Path
+    platform: str = sys.platform
+
+    @property
+    def home(self) -> Path:
+        return home_folder(self.environment)
+
+    def application(self, name: str) -> Path:
+        """The folder in which an application with windows keeps its settings."""
+        match self.platform:
+            case "darwin":
+                return self.home / "Library" / "Application Support" / name
+            case "win32":
+                roaming = self.environment.get("APPDATA")
+                return (Path(roaming) if roaming else self.home / "AppData" / "Roaming") / name
+            case _:
+                config = self.environment.get("XDG_CONFIG_HOME")
+                return (Path(config) if config else self.home / ".config") / name
+
+
+def client_files(client: Client, folders: ClientFolders) -> list[Path]:
+    """The files that the client reads, whether they are there or not; the first one wins."""
+    home, project = folders.home, folders.project
+    match client:
+        case "claude":
+            return [folders.application("Claude") / "claude_desktop_config.json"]
+        case "claude-code":
+            return [project / ".mcp.json", home / ".claude.json"]
+        case "cursor":
+            return [project / ".cursor" / "mcp.json", home / ".cursor" / "mcp.json"]
+        case "vscode":
+            user = folders.application("Code") / "User"
+            return [project / ".vscode" / "mcp.json", user / "mcp.json", user / "settings.json"]
+        case "codex":
+            own = folders.environment.get("CODEX_HOME")
+            user = Path(own) if own else home / ".codex"
+            return [project / ".codex" / "config.toml", user / "config.toml"]
+        case _:
+            assert_never(client)
+
+
+def servers_of_client(client: Client, folders: ClientFolders) -> ClientServers:
+    """All servers of a client; raises ConfigError for a file that is there and cannot be read."""
+    files = [file for file in client_files(client, folders) if file.is_file()]
+    return _gathered(files, folders.project)
+
+
+def servers_of_file(file: Path, *, project: Path | None = None) -> ClientServers:
+    """The servers of any client's file, Codex's TOML too; raises ConfigError, also for none.
+
+    For `project`, what Claude Code has noted for that folder alone is taken as well.
+    """
+    found = _gathered([file], project)
+    if not found.servers and not found.notes:
+        raise ConfigError(str(file), "has no MCP servers")
+    return found
+
+
+def _gathered(files: Sequence[Path], project: Path | None) -> ClientServers:
+    servers: dict[str, JsonObject] = {}
+    notes: list[str] = []
+    for file in files:
+        for name, entry in _entries(file, project, notes):
+            if starts_nacre(entry):
+                notes.append(f"{file}: {name} is left out: it starts `nacre mcp` itself")
+            elif servers.setdefault(name, entry) != entry:
+                notes.append(f"{file}: {name} is left out: there is another one of that name")
+    return ClientServers(servers=servers, notes=tuple(notes), files=tuple(files))
+
+
+def _entries(
+    file: Path, project: Path | None, notes: list[str]
+) -> Iterator[tuple[str, JsonObject]]:
+    text = _text_of(file)
+    if file.suffix == ".toml":
+        for name, value in _codex_servers(text, file).items():
+            yield name, entry_from_codex(value, f"{file}: mcp_servers.{name}", notes)
+        return
+    document = parse_json5(text, path=str(file)) if text.strip() else None
+    for servers in (_servers_of_project(document, project), servers_in(document, path=str(file))):
+        for name, value in (servers or {}).items():
+            yield name, _as_entry(value, f"{file}: {name}")
+
+
+def _servers_of_project(document: object, project: Path | None) -> Mapping[str, object] | None:
+    """Claude Code notes servers that hold for one folder in the user's file, under its path."""
+    here: object = document
+    for key in ("projects", str(project), "mcpServers"):
+        here = here.get(key) if is_object(here) else None
+    return here if is_object(here) else None
+
+
+def _codex_servers(text: str, file: Path) -> Mapping[str, object]:
+    import tomllib
+
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(str(file), f"is not TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(str(file), "is nested too deep to be a configuration") from None
+    return object_without_showing(document.get("mcp_servers"), f"{file}: mcp_servers")
+
+
+def _as_entry(value: object, path: str) -> JsonObject:
+    # From a parser of JSON, so what is inside is JSON.
+    if not isinstance(value, dict):
+        raise refused(path, value, "an object")
+    return cast("JsonObject", value)
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(str(file), f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise ConfigError(str(file), "is not UTF-8 text") from None

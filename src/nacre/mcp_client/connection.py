@@ -1,0 +1,161 @@
+"""A supervised connection to one server: started when it is needed, again after a failure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import anyio
+
+from nacre.errors import ToolServerError
+from nacre.mcp_client.backoff import Backoff
+from nacre.mcp_client.config_secrets import ConfigSecrets
+from nacre.mcp_client.connection_life import ConnectionLife
+from nacre.mcp_client.output_tail import OutputTail
+from nacre.mcp_client.peer_errors import PeerLostError, PeerSilentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyio.abc import TaskGroup
+
+    from nacre.config.mcp import McpServerConfig
+    from nacre.json_types import JsonObject
+    from nacre.mcp_client.server_facts import ServerFacts
+    from nacre.mcp_client.status import ServerState
+    from nacre.mcp_client.upstream import UpstreamRequests
+
+
+class Connection:
+    """Many callers share it; each life of it is a task in `tasks`."""
+
+    def __init__(
+        self,
+        config: McpServerConfig,
+        *,
+        tasks: TaskGroup,
+        upstream: UpstreamRequests | None,
+        on_list_changed: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._tasks = tasks
+        self._upstream = upstream
+        self._on_list_changed = on_list_changed
+        self._secrets = ConfigSecrets(config)
+        self._tail = OutputTail(self._secrets.clean)
+        self._backoff = Backoff()
+        self._life: ConnectionLife | None = None
+        self._is_closed = False
+        self.start_count = 0
+        self.problem = ""
+        """Why it failed, if it did, and has not been ready since."""
+        self.facts: ServerFacts | None = None
+        """What the server last said of itself."""
+
+    @property
+    def state(self) -> ServerState:
+        if self._life is not None and self._life.phase in ("starting", "ready"):
+            return "ready" if self._life.phase == "ready" else "starting"
+        if self._is_closed:
+            return "closed"
+        return "failed" if self.problem else "idle"
+
+    @property
+    def pid(self) -> int | None:
+        return self._life.pid if self._life is not None else None
+
+    @property
+    def last_output(self) -> tuple[str, ...]:
+        return self._tail.lines
+
+    async def started(self) -> ServerFacts:
+        """Start the server if it is not running; raises ToolServerError."""
+        life = await self._usable_life()
+        assert life.facts is not None
+        return life.facts
+
+    async def ask(
+        self,
+        method: str,
+        params: JsonObject,
+        *,
+        on_progress: Callable[[JsonObject], None] | None = None,
+    ) -> JsonObject:
+        """The result as the server sent it; raises as `nacre.mcp_client.calls.Ask` says."""
+        try:
+            return await self._ask_once(method, params, on_progress)
+        except PeerLostError as lost:
+            if not lost.is_unsent:
+                self._fail_during_call(lost)
+        try:
+            return await self._ask_once(method, params, on_progress)
+        except PeerLostError as lost:
+            self._fail_during_call(lost)
+
+    async def aclose(self) -> None:
+        """End it for good; calls that are open fail."""
+        self._is_closed = True
+        if self._life is not None:
+            await self._life.stop()
+
+    async def _ask_once(
+        self,
+        method: str,
+        params: JsonObject,
+        on_progress: Callable[[JsonObject], None] | None,
+    ) -> JsonObject:
+        life = await self._usable_life()
+        try:
+            return await life.request(method, params, on_progress)
+        except PeerSilentError as silent:
+            raise self._unavailable(silent.problem) from silent
+        except PeerLostError as lost:
+            if lost.is_unsent:
+                # It does not know us any more; the next life begins with a new handshake.
+                await life.stop()
+            raise
+
+    async def _usable_life(self) -> ConnectionLife:
+        while self._life is not None and self._life.phase in ("leaving", "over"):
+            await self._life.over()
+        life = self._life or self._new_life()
+        try:
+            self.facts = await life.ready()
+        except PeerLostError as lost:
+            raise self._unavailable(lost.problem) from lost
+        return life
+
+    def _new_life(self) -> ConnectionLife:
+        if self._is_closed:
+            raise self._unavailable("is closed")
+        wait_seconds = self._backoff.wait_seconds(now=anyio.current_time())
+        if wait_seconds > 0:
+            raise self._unavailable(f"{self.problem}; tried again in {wait_seconds:.0f} s")
+        life = self._life = ConnectionLife(
+            self._config,
+            upstream=self._upstream,
+            tail=self._tail,
+            on_list_changed=self._on_list_changed,
+        )
+        self.start_count += 1
+        self._tasks.start_soon(self._run, life)
+        return life
+
+    async def _run(self, life: ConnectionLife) -> None:
+        try:
+            await life.run()
+        finally:
+            self._life = None
+            self.problem = self._secrets.clean(life.problem)
+            if life.problem:
+                now = anyio.current_time()
+                self._backoff.failed(now=now, worked_seconds=life.worked_seconds)
+
+    def _fail_during_call(self, lost: PeerLostError) -> NoReturn:
+        problem = "was closed" if self._is_closed else lost.problem
+        raise self._unavailable(
+            f"was lost during the call, and whether that was carried out is not known: it {problem}"
+        ) from lost
+
+    def _unavailable(self, problem: str) -> ToolServerError:
+        text = self._secrets.clean(f"the MCP server {self._config.name} {problem}")
+        return ToolServerError(text, server=self._config.name)

@@ -1,0 +1,232 @@
+"""One life of a connection, from its start to its end, in a task of its own.
+
+Whoever enters a transport of the SDK is cancelled when it breaks, so that must not be a caller.
+Callers wait here for events, and read in `problem` why it ended.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+import anyio
+import anyio.to_thread
+
+from nacre.mcp_client.deadlines import Deadlines
+from nacre.mcp_client.peer_errors import PeerLostError, PeerSilentError, RpcError
+from nacre.mcp_client.upstream import UpstreamGate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from contextlib import AbstractAsyncContextManager
+
+    from nacre.config.mcp import McpServerConfig
+    from nacre.json_types import JsonObject
+    from nacre.mcp_client.output_tail import OutputTail
+    from nacre.mcp_client.peer import Peer
+    from nacre.mcp_client.server_facts import ServerFacts
+    from nacre.mcp_client.upstream import UpstreamRequests
+
+# A server that does not take leave is left.
+_LEAVE_SECONDS: Final = 5.0
+_EXPLAIN_SECONDS: Final = 2.0
+
+Phase = Literal["starting", "ready", "leaving", "over"]
+
+
+class ConnectionLife:
+    """`starting` -> `ready` -> `leaving` -> `over`; any phase may be followed by `over`."""
+
+    def __init__(
+        self,
+        config: McpServerConfig,
+        *,
+        upstream: UpstreamRequests | None,
+        tail: OutputTail,
+        on_list_changed: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._tail = tail
+        self._on_list_changed = on_list_changed
+        self._deadlines = Deadlines(config.timeout_seconds)
+        self._gate = UpstreamGate(config.name, upstream, asking=self._deadlines.held)
+        self._scope = anyio.CancelScope()
+        self._waiting = anyio.CancelScope()
+        self._started = anyio.Event()
+        self._explained = anyio.Event()
+        self._ended = anyio.Event()
+        self._peer: Peer | None = None
+        self._is_stopped = False
+        self._open_count = 0
+        self._idle_at = math.inf
+        self.phase: Phase = "starting"
+        self.problem = ""
+        """Why it ended; empty as long as it lives, and when it was ended on purpose."""
+        self.facts: ServerFacts | None = None
+        self._ready_at = math.inf
+
+    @property
+    def pid(self) -> int | None:
+        return self._peer.pid if self._peer is not None else None
+
+    @property
+    def worked_seconds(self) -> float:
+        """How long it has been ready for."""
+        return max(0.0, anyio.current_time() - self._ready_at)
+
+    async def run(self) -> None:
+        """The whole life; raises nothing but cancellation."""
+        try:
+            with self._scope:
+                await self._live()
+            if self._scope.cancelled_caught and self.facts is None and not self._is_stopped:
+                self.problem = f"did not start within {self._config.startup_seconds:g} seconds"
+        except Exception as error:
+            self.problem = self.problem or self._problem_of(_first_leaf(error))
+        finally:
+            self.phase = "over"
+            for event in (self._started, self._explained, self._ended):
+                event.set()
+
+    async def ready(self) -> ServerFacts:
+        """Wait until it can be used; raises PeerLostError when it never can."""
+        await self._started.wait()
+        if self.facts is None:
+            raise PeerLostError(self.problem or "was closed before it had started")
+        return self.facts
+
+    async def request(
+        self, method: str, params: JsonObject, on_progress: Callable[[JsonObject], None] | None
+    ) -> JsonObject:
+        """Raises PeerLostError, PeerSilentError, RpcError and NotJsonError."""
+        await self.ready()
+        assert self._peer is not None
+        self._open_count += 1
+        try:
+            with self._deadlines.limited() as scope:
+                return await self._peer.request(method, params, on_progress=on_progress)
+        except PeerLostError as lost:
+            raise await self._explained_loss(lost) from lost
+        finally:
+            self._open_count -= 1
+            self._used()
+        assert scope.cancelled_caught
+        raise PeerSilentError(
+            f"did not answer {method} within {self._config.timeout_seconds:g} seconds"
+        )
+
+    async def stop(self) -> None:
+        """End it, and return when it is over."""
+        self._is_stopped = True
+        if self.phase == "starting":
+            self._scope.cancel()
+        self._waiting.cancel()
+        await self.over()
+
+    async def over(self) -> None:
+        await self._ended.wait()
+
+    async def _live(self) -> None:
+        open_peer = await anyio.to_thread.run_sync(_load_sdk)
+        self._scope.deadline = anyio.current_time() + self._config.startup_seconds
+        async with open_peer(
+            self._config,
+            gate=self._gate,
+            tail=self._tail,
+            on_list_changed=self._on_list_changed,
+            logging_in=self._logging_in,
+        ) as peer:
+            self._peer = peer
+            try:
+                self.facts = await peer.shake_hands()
+            except PeerLostError as lost:
+                raise PeerLostError(await self._how_it_ended(peer) or lost.problem) from lost
+            self._become_ready()
+            await self._until_over(peer)
+            self.phase = "leaving"
+            self._scope.deadline = anyio.current_time() + _LEAVE_SECONDS
+
+    def _become_ready(self) -> None:
+        self._scope.deadline = math.inf
+        self._ready_at = anyio.current_time()
+        self.phase = "ready"
+        self._used()
+        self._started.set()
+
+    async def _until_over(self, peer: Peer) -> None:
+        """Return when it was stopped, has not been used for long, or the server is gone."""
+        while not self._is_stopped:
+            with anyio.CancelScope(deadline=self._idle_at) as self._waiting:
+                await peer.over.wait()
+            if peer.over.is_set():
+                await self._explain(peer)
+                return
+            if anyio.current_time() >= self._idle_at:
+                if not self._open_count:
+                    return
+                self._used()
+
+    async def _explain(self, peer: Peer) -> None:
+        self.phase = "leaving"
+        if not self._is_stopped:
+            self.problem = await self._how_it_ended(peer) or "closed the connection"
+        self._explained.set()
+
+    def _used(self) -> None:
+        self._idle_at = anyio.current_time() + self._config.idle_seconds
+
+    async def _how_it_ended(self, peer: Peer) -> str:
+        told = await peer.how_it_ended()
+        last = self._tail.last
+        return f"{told}; its last line was: {last}" if told and last else told
+
+    async def _explained_loss(self, lost: PeerLostError) -> PeerLostError:
+        if lost.is_connection_over:
+            # The task that runs this is just finding out.
+            with anyio.move_on_after(_EXPLAIN_SECONDS):
+                await self._explained.wait()
+        return PeerLostError(self.problem or lost.problem, is_unsent=lost.is_unsent)
+
+    @contextmanager
+    def _logging_in(self) -> Generator[None]:
+        """A person takes longer to log in than a server to start."""
+        self._scope.deadline = math.inf
+        try:
+            with self._deadlines.held():
+                yield
+        finally:
+            if self.phase == "starting":
+                self._scope.deadline = anyio.current_time() + self._config.startup_seconds
+
+    def _problem_of(self, error: Exception) -> str:
+        config = self._config
+        match error:
+            case PeerLostError():
+                return error.problem
+            case RpcError() if error.message.startswith("HTTP 401"):
+                return f"answered {error.message}; it wants a token in `headers`, or `oauth`"
+            case RpcError():
+                return f"refused the connection: {error.message}"
+            case FileNotFoundError() if config.cwd is not None and error.filename == config.cwd:
+                return f"cannot be started: there is no directory {config.cwd}"
+            case FileNotFoundError() if config.transport == "stdio":
+                return f"cannot be started: there is no command {config.command!r}; install it"
+            case _:
+                words = str(error) or type(error).__name__
+                doing = "be started" if config.transport == "stdio" else "be reached"
+                return f"cannot {doing} at {config.place}: {words}"
+
+
+def _load_sdk() -> Callable[..., AbstractAsyncContextManager[Peer]]:
+    """In a thread: it takes two thirds of a second, once."""
+    from nacre.mcp_client.opening import open_peer
+
+    return open_peer
+
+
+def _first_leaf(error: Exception) -> Exception:
+    leaf = error
+    while isinstance(leaf, ExceptionGroup):
+        leaf = cast("ExceptionGroup[Exception]", leaf).exceptions[0]
+    return leaf

@@ -1,0 +1,133 @@
+"""Which version of MCP a server speaks, and what every request carries for it.
+
+`initialize` is tried first: every server of today knows it, and many wait for it in silence when
+they are asked for the newer `server/discover`, which is for those that refuse it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from importlib.metadata import version as package_version
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
+    encode_header_value,
+)
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    SERVER_INFO_META_KEY,
+)
+from mcp_types.version import (
+    HANDSHAKE_PROTOCOL_VERSIONS,
+    LATEST_HANDSHAKE_VERSION,
+    LATEST_MODERN_VERSION,
+    MODERN_PROTOCOL_VERSIONS,
+)
+
+from nacre.json_types import JsonObject, JsonValue
+from nacre.mcp_client.peer_errors import PeerLostError, RpcError
+from nacre.mcp_client.server_facts import ServerFacts, facts_from
+
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import CallOptions
+
+# Read from disk, when this module is imported in a thread.
+_VERSION: Final = package_version("nacre")
+_NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Era:
+    """What goes with every request."""
+
+    protocol_version: str = ""
+    meta: JsonObject = field(default_factory=dict[str, JsonValue])
+    """Of a modern server: who asks, in every request, because there was no handshake."""
+
+    @property
+    def has_session(self) -> bool:
+        """Whether the server remembers us from a handshake."""
+        return bool(self.protocol_version) and not self.meta
+
+    def stamp(self, method: str, params: JsonObject, options: CallOptions) -> None:
+        """Add to a request what its version wants: members of `_meta`, and HTTP headers."""
+        if method in _NEVER_CANCELLED:
+            options["cancel_on_abandon"] = False
+        headers = options.setdefault("headers", {})
+        if self.protocol_version:
+            headers[MCP_PROTOCOL_VERSION_HEADER] = self.protocol_version
+        if not self.meta:
+            return
+        given = params.get("_meta")
+        params["_meta"] = {**(given if isinstance(given, dict) else {}), **self.meta}
+        headers[MCP_METHOD_HEADER] = method
+        name = params.get(NAME_BEARING_METHODS.get(method, ""))
+        if isinstance(name, str):
+            headers[MCP_NAME_HEADER] = encode_header_value(name)
+
+
+BEFORE_HANDSHAKE: Final = Era()
+
+Send: TypeAlias = Callable[[str, JsonObject, Era], Awaitable[JsonObject]]
+
+
+async def agreed_era(send: Send, capabilities: JsonObject) -> tuple[ServerFacts, Era]:
+    """Ask the server; raises PeerLostError, and RpcError with what it said to `initialize`."""
+    try:
+        return await _initialized(send, capabilities)
+    except RpcError as refusal:
+        try:
+            return await _discovered(send, capabilities)
+        except RpcError:
+            raise refusal from None
+
+
+async def _initialized(send: Send, capabilities: JsonObject) -> tuple[ServerFacts, Era]:
+    params: JsonObject = {
+        "protocolVersion": LATEST_HANDSHAKE_VERSION,
+        "capabilities": capabilities,
+        "clientInfo": _client_info(),
+    }
+    result = await send("initialize", params, BEFORE_HANDSHAKE)
+    version = result.get("protocolVersion")
+    if version not in HANDSHAKE_PROTOCOL_VERSIONS:
+        raise PeerLostError(
+            f"speaks version {str(version)[:40]!r} of MCP; "
+            f"known are {', '.join(HANDSHAKE_PROTOCOL_VERSIONS)}"
+        )
+    facts = facts_from(result, result.get("serverInfo"), protocol_version=version, is_modern=False)
+    return facts, Era(protocol_version=version)
+
+
+async def _discovered(send: Send, capabilities: JsonObject) -> tuple[ServerFacts, Era]:
+    first = _modern_era(LATEST_MODERN_VERSION, capabilities)
+    result = await send("server/discover", {}, first)
+    offered = result.get("supportedVersions")
+    versions = offered if isinstance(offered, list) else []
+    common = [version for version in MODERN_PROTOCOL_VERSIONS if version in versions]
+    if not common:
+        raise PeerLostError(f"speaks no version of MCP that is known: {str(versions)[:200]}")
+    meta = result.get("_meta")
+    info = meta.get(SERVER_INFO_META_KEY) if isinstance(meta, dict) else None
+    facts = facts_from(result, info, protocol_version=common[-1], is_modern=True)
+    return facts, _modern_era(common[-1], capabilities)
+
+
+def _modern_era(version: str, capabilities: JsonObject) -> Era:
+    meta: JsonObject = {
+        PROTOCOL_VERSION_META_KEY: version,
+        CLIENT_INFO_META_KEY: _client_info(),
+        CLIENT_CAPABILITIES_META_KEY: capabilities,
+    }
+    return Era(protocol_version=version, meta=meta)
+
+
+def _client_info() -> JsonObject:
+    return {"name": "nacre", "version": _VERSION}

@@ -1,0 +1,109 @@
+"""What a server offers besides its tools, as tools: its resources and its prompts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from nacre.mcp_client.calls import execute_with
+from nacre.mcp_client.tools import is_denied
+from nacre.tools.definition import Tool
+from nacre.tools.tool_servers import OPERATION_MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nacre.config.mcp import McpServerConfig
+    from nacre.json_types import JsonObject
+    from nacre.mcp_client.calls import Ask
+    from nacre.mcp_client.server_facts import ServerFacts
+
+_CURSOR: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "cursor": {"type": "string", "description": "`nextCursor` of the page before"},
+    },
+}
+_URI: Final[JsonObject] = {
+    "type": "object",
+    "properties": {"uri": {"type": "string"}},
+    "required": ["uri"],
+}
+_PROMPT: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "arguments": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+    "required": ["name"],
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Operation:
+    name: str
+    capability: str
+    method: str
+    description: str
+    parameters: JsonObject
+
+
+_OPERATIONS: Final = (
+    _Operation(
+        name="resources.list",
+        capability="resources",
+        method="resources/list",
+        description="List the resources of this server, a page at a time.",
+        parameters=_CURSOR,
+    ),
+    _Operation(
+        name="resources.read",
+        capability="resources",
+        method="resources/read",
+        description="Read a resource of this server.",
+        parameters=_URI,
+    ),
+    _Operation(
+        name="resources.templates",
+        capability="resources",
+        method="resources/templates/list",
+        description="List the templates for addresses of resources, a page at a time.",
+        parameters=_CURSOR,
+    ),
+    _Operation(
+        name="prompts.list",
+        capability="prompts",
+        method="prompts/list",
+        description="List the prompts of this server, a page at a time.",
+        parameters=_CURSOR,
+    ),
+    _Operation(
+        name="prompts.get",
+        capability="prompts",
+        method="prompts/get",
+        description="Get a prompt of this server, filled in.",
+        parameters=_PROMPT,
+    ),
+)
+
+
+def operations_of(facts: ServerFacts, config: McpServerConfig, ask: Ask) -> Iterator[Tool]:
+    """Only what the server says it has. An allow list speaks of tools, not of these."""
+    for operation in _OPERATIONS:
+        name = f"{OPERATION_MARK}{operation.name}"
+        if not facts.has(operation.capability) or is_denied(name, config):
+            continue
+        yield Tool(
+            name=name,
+            source="mcp",
+            owner=config.name,
+            description=operation.description,
+            parameters=operation.parameters,
+            execute=execute_with(
+                ask,
+                config,
+                tool_id=f"mcp:{config.name}:{name}",
+                method=operation.method,
+                params_from=dict,
+            ),
+        )

@@ -1,0 +1,122 @@
+"""One server process in a group of its own: started, watched, and stopped with its children."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+
+    from nacre.config.mcp import McpServerConfig
+
+# A sound server ends when its input does; SIGTERM and SIGKILL are for the others.
+_EXIT_SECONDS: Final = 1.0
+_TERM_SECONDS: Final = 2.0
+_KILL_SECONDS: Final = 2.0
+_POLL_SECONDS: Final = 0.01
+
+
+class ServerProcess:
+    """The process of one stdio server."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(
+        cls, config: McpServerConfig, *, environment: Mapping[str, str]
+    ) -> ServerProcess:
+        """Raises OSError when there is no such command or directory, ValueError for a NUL byte."""
+        process = await anyio.open_process(
+            [config.command, *config.args],
+            env=environment,
+            cwd=config.cwd,
+            start_new_session=True,
+        )
+        return cls(process)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def input(self) -> ByteSendStream:
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    @property
+    def output(self) -> ByteReceiveStream:
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    @property
+    def errors(self) -> ByteReceiveStream:
+        assert self._process.stderr is not None
+        return self._process.stderr
+
+    async def how_it_ended(self) -> str:
+        """For people; to be asked when its output has ended."""
+        if not await self._has_exited(within_seconds=_EXIT_SECONDS):
+            return "closed its standard output"
+        status = self._process.returncode or 0
+        if status >= 0:
+            return f"exited with status {status}"
+        with suppress(ValueError):
+            return f"was killed by {signal.Signals(-status).name}"
+        return f"was killed by signal {-status}"
+
+    async def stop(self) -> None:
+        """End it and what is left of its group; takes some seconds at most."""
+        with suppress(OSError, anyio.BrokenResourceError):
+            await self.input.aclose()
+        await self._has_exited(within_seconds=_EXIT_SECONDS)
+        # Also when it has ended: its children may not have.
+        if self._signal_group(signal.SIGTERM) and not await self._is_gone(_TERM_SECONDS):
+            self._signal_group(_KILL)
+            # Of its children, nobody has to wait for what is left of them to be cleared away.
+            await self._has_exited(within_seconds=_KILL_SECONDS)
+        self._close_pipes()
+
+    async def _has_exited(self, *, within_seconds: float) -> bool:
+        # `wait` of asyncio returns only when the pipes are closed, which a child may hold open.
+        with anyio.move_on_after(within_seconds):
+            while self._process.returncode is None:  # noqa: ASYNC110
+                await anyio.sleep(_POLL_SECONDS)
+        return self._process.returncode is not None
+
+    async def _is_gone(self, within_seconds: float) -> bool:
+        with anyio.move_on_after(within_seconds):
+            # Nothing tells when the last process of a group has ended.
+            while self._process.returncode is None or self._signal_group(0):  # noqa: ASYNC110
+                await anyio.sleep(_POLL_SECONDS)
+            return True
+        return False
+
+    def _signal_group(self, number: int) -> bool:
+        """Whether there was anybody to signal."""
+        if sys.platform == "win32":
+            if self._process.returncode is None:
+                self._process.kill()
+            return False
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+            return True
+        return False
+
+    def _close_pipes(self) -> None:
+        # A process that left the group may hold the other ends: nothing public closes ours then.
+        transport = getattr(getattr(self._process, "_process", None), "_transport", None)
+        if transport is not None:
+            with suppress(PermissionError):
+                transport.close()
+
+
+_KILL: Final = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL

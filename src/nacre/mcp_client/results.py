@@ -1,0 +1,120 @@
+"""A server's result as it may be carried: whole, or with its largest parts named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from nacre.json_types import NotJsonError, encode_json
+from nacre.mcp_client.peer_errors import RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from nacre.json_types import JsonObject, JsonValue
+
+_INVALID_RESULT: Final = -32603
+_LISTS_OF_PARTS: Final = ("content", "contents", "messages")
+# Members no larger than this say what a part is: `type`, `mimeType`, `uri`, `name`.
+_SMALL_BYTES: Final = 1024
+_MAX_NAMED_BYTES: Final = 8 * _SMALL_BYTES
+
+
+def carried(result: JsonObject, *, max_bytes: int) -> JsonObject:
+    """The result itself if it is small enough, else a copy in which large parts are named.
+
+    The largest goes first, until the rest fits. Raises RpcError for what is not JSON.
+    """
+    try:
+        total_bytes = _size_bytes(result)
+    except NotJsonError as error:
+        raise RpcError(_INVALID_RESULT, f"the result is not JSON: {error}") from error
+    if total_bytes <= max_bytes:
+        return result
+    left_bytes = total_bytes
+    copy, parts = _taken_apart(result)
+    for part in sorted(parts, key=lambda part: part.size_bytes, reverse=True):
+        if left_bytes <= max_bytes:
+            return copy
+        named = _named(part.value, size_bytes=part.size_bytes)
+        left_bytes += _size_bytes(named) - part.size_bytes
+        part.replace(named)
+    if left_bytes <= max_bytes:
+        return copy
+    return {"omitted": f"a result of {total_bytes:,} bytes in {len(parts):,} parts"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Part:
+    value: JsonValue
+    size_bytes: int
+    replace: Callable[[JsonValue], None]
+
+
+def _taken_apart(result: JsonObject) -> tuple[JsonObject, list[_Part]]:
+    copy = dict(result)
+    return copy, list(_parts_of(copy))
+
+
+def _parts_of(copy: JsonObject) -> Iterator[_Part]:
+    for key, value in copy.items():
+        if key in _LISTS_OF_PARTS and isinstance(value, list):
+            items = copy[key] = list(value)
+            for index, item in enumerate(items):
+                yield _part(item, lambda new, items=items, index=index: _put(items, index, new))
+        else:
+            yield _part(value, lambda new, key=key: copy.update({key: new}))
+
+
+def _part(value: JsonValue, replace: Callable[[JsonValue], None]) -> _Part:
+    return _Part(value=value, size_bytes=_size_bytes(value), replace=replace)
+
+
+def _put(items: list[JsonValue], index: int, value: JsonValue) -> None:
+    items[index] = value
+
+
+def _named(value: JsonValue, *, size_bytes: int) -> JsonValue:
+    """What stands for a part: its small members, and in words what is left out."""
+    if size_bytes <= _SMALL_BYTES:
+        return value
+    if not isinstance(value, dict):
+        return {"omitted": _in_words("value", value, size_bytes)}
+    kind = value.get("type")
+    label = kind if isinstance(kind, str) and len(kind) < _SMALL_BYTES else "value"
+    named = _without_large_members(value, label)
+    if _size_bytes(named) <= _MAX_NAMED_BYTES:
+        return named
+    # Of very many small members, none says what it is.
+    return {"omitted": f"{label} of {size_bytes:,} bytes in {len(value):,} members"}
+
+
+def _without_large_members(part: JsonObject, label: str) -> JsonObject:
+    kept: JsonObject = {}
+    omitted: list[str] = []
+    for key, member in part.items():
+        size_bytes = _size_bytes(member)
+        if size_bytes <= _SMALL_BYTES:
+            kept[key] = member
+        elif isinstance(member, dict):
+            kept[key] = _named(member, size_bytes=size_bytes)
+        else:
+            subject = label if key in ("data", "blob") and label != "value" else key[:80]
+            omitted.append(
+                _in_words(subject, member, size_bytes, is_base64=key in ("data", "blob"))
+            )
+    if omitted:
+        kept["omitted"] = ", ".join(omitted)[:_SMALL_BYTES]
+    return kept
+
+
+def _in_words(subject: str, value: JsonValue, size_bytes: int, *, is_base64: bool = False) -> str:
+    if not isinstance(value, str):
+        return f"{subject} of {size_bytes:,} bytes"
+    if is_base64:
+        return f"{subject} of {len(value.rstrip('=')) * 3 // 4:,} bytes"
+    return f"{subject} of {len(value):,} characters"
+
+
+def _size_bytes(value: JsonValue) -> int:
+    return len(encode_json(value))

@@ -1,0 +1,189 @@
+"""A server as a process: messages as lines over its standard input and output.
+
+The SDK's own transport has no limit for a line, drops a line with half a surrogate pair, so that a
+call waits for ever, and ends the connection when such a half is to be sent.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import anyio
+import anyio.to_thread
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+
+from nacre.json_types import JsonValue, NotJsonError, decode_json, encode_json
+from nacre.mcp_client.lines import EndlessLineError, LineSplitter, SkippedLine, answered_id
+from nacre.mcp_client.process import ServerProcess
+from nacre.mcp_client.transport import Transport
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from anyio.abc import ByteReceiveStream
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+    from nacre.config.mcp import McpServerConfig
+    from nacre.mcp_client.output_tail import OutputTail
+
+    _Incoming: TypeAlias = MemoryObjectSendStream[SessionMessage | Exception]
+    _Outgoing: TypeAlias = MemoryObjectReceiveStream[SessionMessage]
+
+# A notice of cancellation must not wait for a server that does not read.
+_OUTGOING_MESSAGES: Final = 64
+# Reading more than this takes so long that others would notice.
+_MOST_ON_THE_LOOP_BYTES: Final = 256 * 1024
+_LAST_WORDS_SECONDS: Final = 0.5
+_GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
+
+
+@asynccontextmanager
+async def open_stdio(config: McpServerConfig, tail: OutputTail) -> AsyncGenerator[Transport]:
+    """Start the server; raises OSError or ValueError when that is not possible."""
+    environment = {**get_default_environment(), **config.env}
+    process = await ServerProcess.start(config, environment=environment)
+    incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    sent, outgoing = anyio.create_memory_object_stream[SessionMessage](_OUTGOING_MESSAGES)
+    errors_read = anyio.Event()
+
+    async def how_it_ended() -> str:
+        told = await process.how_it_ended()
+        # Its last words are still on their way.
+        with anyio.move_on_after(_LAST_WORDS_SECONDS):
+            await errors_read.wait()
+        return told
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_read_messages, process.output, incoming, tail)
+        tasks.start_soon(_write_messages, process, outgoing)
+        tasks.start_soon(_read_errors, process.errors, tail, errors_read)
+        try:
+            yield Transport(
+                streams=(received, sent),
+                how_it_ended=how_it_ended,
+                last_refusal=str,
+                pid=process.pid,
+            )
+        finally:
+            # Closed for the reader: it goes on, so that the server can write its last words.
+            received.close()
+            sent.close()
+            with anyio.CancelScope(shield=True):
+                await process.stop()
+            tasks.cancel_scope.cancel()
+
+
+async def _read_messages(output: ByteReceiveStream, incoming: _Incoming, tail: OutputTail) -> None:
+    lines = LineSplitter()
+    try:
+        async with incoming:
+            async for chunk in output:
+                for line in lines.feed(chunk):
+                    message = await _message_from(line, tail)
+                    if message is not None:
+                        await incoming.send(SessionMessage(message))
+    except EndlessLineError:
+        tail.add_line(b"a line that does not end; no longer read", label="stdout")
+    except _GONE:
+        # We close it, or the server broke off; whoever waits sees that the messages ended.
+        pass
+    await _drain(output)
+
+
+async def _drain(output: ByteReceiveStream) -> None:
+    """A server that cannot write its output does not read that it is to end."""
+    try:
+        async for _ in output:
+            pass
+    except _GONE:
+        pass
+
+
+async def _write_messages(process: ServerProcess, outgoing: _Outgoing) -> None:
+    async with outgoing:
+        try:
+            async for message in outgoing:
+                await process.input.send(encode_json(_wire_form(message.message)) + b"\n")
+        except _GONE:
+            # It does not read any more; that it is gone is seen on its output.
+            pass
+
+
+async def _read_errors(
+    errors: ByteReceiveStream, tail: OutputTail, errors_read: anyio.Event
+) -> None:
+    try:
+        async for chunk in errors:
+            tail.add(chunk)
+    except _GONE:
+        pass
+    errors_read.set()
+
+
+async def _message_from(line: bytes | SkippedLine, tail: OutputTail) -> JSONRPCMessage | None:
+    """The message in a line. What is none goes to the tail: many servers print to their output."""
+    if isinstance(line, SkippedLine):
+        tail.add_line(b"a message of %d bytes, too large to read" % line.size_bytes, label="stdout")
+        problem = f"its answer has {line.size_bytes:,} bytes, which is too large to read"
+        return _failed_answer(line.answered_id, problem)
+    if not line.strip():
+        return None
+    try:
+        if len(line) <= _MOST_ON_THE_LOOP_BYTES:
+            value = decode_json(line)
+        else:
+            value = await anyio.to_thread.run_sync(decode_json, line)
+    except NotJsonError as error:
+        tail.add_line(line, label="stdout")
+        return _failed_answer(answered_id(line), f"its answer {error.problem}")
+    return _checked_message(value, line, tail)
+
+
+def _checked_message(value: JsonValue, line: bytes, tail: OutputTail) -> JSONRPCMessage | None:
+    try:
+        return jsonrpc_message_adapter.validate_python(value, by_name=False)
+    except ValidationError:
+        tail.add_line(line, label="stdout")
+        match value:
+            case {"id": int(answered)} if "method" not in value:
+                return _failed_answer(answered, "its answer is no JSON-RPC message")
+            case _:
+                return None
+
+
+def _failed_answer(request_id: int | None, problem: str) -> JSONRPCError | None:
+    """Whoever waits for the answer learns at once that there will be none."""
+    if request_id is None:
+        return None
+    error = ErrorData(code=PARSE_ERROR, message=problem)
+    return JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
+
+
+def _wire_form(message: JSONRPCMessage) -> dict[str, object]:
+    """Our own encoder writes it: the SDK's cannot write half a surrogate pair."""
+    match message:
+        case JSONRPCRequest() | JSONRPCNotification():
+            form: dict[str, object] = {"jsonrpc": "2.0", "method": message.method}
+            if isinstance(message, JSONRPCRequest):
+                form["id"] = message.id
+            if message.params is not None:
+                form["params"] = message.params
+            return form
+        case JSONRPCResponse():
+            return {"jsonrpc": "2.0", "id": message.id, "result": message.result}
+        case JSONRPCError():
+            error = message.error.model_dump(by_alias=True, exclude_unset=True)
+            return {"jsonrpc": "2.0", "id": message.id, "error": error}

@@ -1,0 +1,157 @@
+"""Listed tools of a server as tools of ours; one that is broken is repaired or left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
+
+from nacre.errors import ToolDefinitionError
+from nacre.json_types import NotJsonError, encode_json
+from nacre.mcp_client.calls import execute_with
+from nacre.tools.definition import Tool
+from nacre.tools.tool_servers import OPERATION_MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nacre.config.mcp import McpServerConfig
+    from nacre.json_types import JsonObject, JsonValue
+    from nacre.mcp_client.calls import Ask
+
+_MAX_SCHEMA_BYTES: Final = 256 * 1024
+_MAX_ALL_SCHEMAS_BYTES: Final = 32 * 1024 * 1024
+_MAX_DESCRIPTION_CHARACTERS: Final = 16_000
+_MAX_TITLE_CHARACTERS: Final = 200
+_MAX_SHOWN_CHARACTERS: Final = 60
+_MAX_NOTE_CHARACTERS: Final = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolListing:
+    """The tools of a server, and notes on those that are not as it listed them."""
+
+    tools: tuple[Tool, ...]
+    notes: tuple[str, ...]
+
+
+def listed_tools(raw: Sequence[JsonValue], config: McpServerConfig, ask: Ask) -> ToolListing:
+    """Takes some 20 microseconds per tool; may be called in a thread."""
+    made = _ToolMaker(config, ask)
+    for item in raw:
+        made.add(item)
+    return ToolListing(tools=tuple(made.tools.values()), notes=tuple(made.notes))
+
+
+def is_permitted(name: str, config: McpServerConfig) -> bool:
+    """Whether the configuration allows the tool; what it denies is denied, allowed or not."""
+    is_allowed = config.allow is None or _matches(name, config.allow)
+    return is_allowed and not is_denied(name, config)
+
+
+def is_denied(name: str, config: McpServerConfig) -> bool:
+    """Whether a pattern of the configuration denies the tool, or an operation by its name."""
+    return _matches(name, config.deny)
+
+
+class _ToolMaker:
+    """Makes one tool after the other; they share what their schemas may take."""
+
+    def __init__(self, config: McpServerConfig, ask: Ask) -> None:
+        self._config = config
+        self._ask = ask
+        self._left_bytes = _MAX_ALL_SCHEMAS_BYTES
+        self.tools: dict[str, Tool] = {}
+        self.notes: list[str] = []
+
+    def add(self, item: JsonValue) -> None:
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+            self.notes.append("an entry of its list is no tool; it is left out")
+            return
+        name = str(item["name"])
+        if not is_permitted(name, self._config):
+            return
+        problem = self._problem_with(name)
+        if not problem:
+            try:
+                self.tools[name] = self._tool(name, item)
+            except ToolDefinitionError as error:
+                problem = str(error)
+        if problem:
+            self._note(name, f"left out: {problem}")
+
+    def _problem_with(self, name: str) -> str:
+        if name.startswith(OPERATION_MARK):
+            return f"names that start with {OPERATION_MARK} are taken"
+        return "another tool has the same name" if name in self.tools else ""
+
+    def _tool(self, name: str, item: JsonObject) -> Tool:
+        config = self._config
+        return Tool(
+            name=name,
+            source="mcp",
+            owner=config.name,
+            description=_text(item.get("description"), _MAX_DESCRIPTION_CHARACTERS),
+            label=_title(item),
+            parameters=self._input_schema(name, item.get("inputSchema")),
+            output_schema=self._output_schema(name, item.get("outputSchema")),
+            execute=execute_with(
+                self._ask,
+                config,
+                tool_id=f"mcp:{config.name}:{name}",
+                method="tools/call",
+                params_from=lambda given: {"name": name, "arguments": given},
+            ),
+        )
+
+    def _input_schema(self, name: str, schema: JsonValue) -> JsonObject:
+        if isinstance(schema, dict) and schema.get("type", "object") == "object":
+            problem = self._schema_problem(schema)
+            if not problem:
+                return schema
+        else:
+            problem = "describes no object"
+        self._note(name, f"its input schema {problem}; any object is accepted")
+        return {"type": "object"}
+
+    def _output_schema(self, name: str, schema: JsonValue) -> JsonObject | None:
+        if schema is None:
+            return None
+        problem = self._schema_problem(schema) if isinstance(schema, dict) else "is no object"
+        if isinstance(schema, dict) and not problem:
+            return schema
+        self._note(name, f"its output schema {problem}; it is left out")
+        return None
+
+    def _schema_problem(self, schema: JsonObject) -> str:
+        try:
+            size_bytes = len(encode_json(schema))
+        except NotJsonError as error:
+            return f"is not JSON: {error}"
+        if size_bytes > _MAX_SCHEMA_BYTES:
+            return f"has {size_bytes:,} bytes, more than {_MAX_SCHEMA_BYTES:,}"
+        if size_bytes > self._left_bytes:
+            return f"comes after {_MAX_ALL_SCHEMAS_BYTES:,} bytes of others"
+        self._left_bytes -= size_bytes
+        return ""
+
+    def _note(self, name: str, text: str) -> None:
+        shown = text[:_MAX_NOTE_CHARACTERS]
+        self.notes.append(f"tool {name[:_MAX_SHOWN_CHARACTERS]!r}: {shown}")
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _title(item: JsonObject) -> str | None:
+    annotations = item.get("annotations")
+    hint = annotations.get("title") if isinstance(annotations, dict) else None
+    title = _text(item.get("title"), _MAX_TITLE_CHARACTERS) or _text(hint, _MAX_TITLE_CHARACTERS)
+    return title or None
+
+
+def _text(value: JsonValue, max_characters: int) -> str:
+    if not isinstance(value, str):
+        return ""
+    return value if len(value) <= max_characters else f"{value[:max_characters]}…"

@@ -1,0 +1,1 @@
+"""Tests of the MCP client, against real servers and broken ones."""

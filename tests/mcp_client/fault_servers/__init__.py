@@ -1,0 +1,1 @@
+"""Servers that do what no server should; each runs as a process of its own."""

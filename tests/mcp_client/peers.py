@@ -1,0 +1,89 @@
+"""Servers to talk to: real ones that are installed, and faulty ones of our own."""
+
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import anyio.to_thread
+import psutil
+
+from nacre.config.mcp import McpServerConfig
+from nacre.json_types import JsonObject, JsonValue
+from nacre.mcp_client import McpServer
+from nacre.run_context import AbortSignal, RunContext
+from nacre.tools.definition import Tool, ToolCall
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+RAW_SERVER = HERE / "fault_servers" / "raw_server.py"
+HTTP_SERVER = HERE / "fault_servers" / "http_server.py"
+
+
+def raw(behaviour: str = "plain", **settings: Any) -> McpServerConfig:
+    """A server of `raw_server.py`."""
+    started: dict[str, Any] = {
+        "name": behaviour,
+        "command": sys.executable,
+        "args": (str(RAW_SERVER), behaviour),
+    }
+    return McpServerConfig(transport="stdio", **{**started, **settings})
+
+
+def npm(package: str, *args: str) -> McpServerConfig:
+    """A server of the Model Context Protocol's own on npm."""
+    modules = ROOT / "tooling" / "peers" / "node_modules"
+    script = modules / "@modelcontextprotocol" / package / "dist" / "index.js"
+    assert script.exists(), f"{package} is missing; `make test` installs it"
+    return McpServerConfig(
+        name=package, transport="stdio", command="node", args=(str(script), *args)
+    )
+
+
+def python_server(command: str, *args: str) -> McpServerConfig:
+    """A server that is installed beside this Python."""
+    script = Path(sys.executable).with_name(command)
+    return McpServerConfig(name=command, transport="stdio", command=str(script), args=args)
+
+
+async def tool_of(server: McpServer, name: str) -> Tool:
+    with anyio.fail_after(20):
+        (found,) = [tool for tool in await server.tools() if tool.name == name]
+    return found
+
+
+async def call(server: McpServer, name: str, /, **given: JsonValue) -> JsonObject:
+    """The result of a tool of this server."""
+    return await call_tool(await tool_of(server, name), given)
+
+
+async def call_tool(
+    tool: Tool, given: JsonObject, updates: list[JsonValue] | None = None
+) -> JsonObject:
+    noted: list[JsonValue] = [] if updates is None else updates
+    context = ToolCall(
+        id="call-1",
+        parent_id="",
+        context=RunContext(),
+        abort=AbortSignal(),
+        update=noted.append,
+    )
+    with anyio.fail_after(20):
+        result = await tool.execute(given, context)
+    assert isinstance(result, dict)
+    return cast("JsonObject", result)
+
+
+async def ended(pid: int | None) -> None:
+    """Return when the process is gone."""
+    if pid is not None and psutil.pid_exists(pid):
+        await anyio.to_thread.run_sync(lambda: psutil.Process(pid).wait(10))
+
+
+def text_of(result: JsonObject) -> str:
+    """The text of a result with one part."""
+    match result:
+        case {"content": [{"type": "text", "text": str(text)}]}:
+            return text
+        case _:
+            raise AssertionError(result)

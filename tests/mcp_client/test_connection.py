@@ -1,0 +1,291 @@
+"""One supervised connection, against a server that fails in every way."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import anyio
+import psutil
+import pytest
+
+from nacre.config.mcp import McpServerConfig
+from nacre.errors import ToolServerError
+from nacre.mcp_client import McpConnections
+from tests.mcp_client.conftest import Opening
+from tests.mcp_client.peers import call, call_tool, ended, raw, text_of, tool_of
+
+
+async def test_a_server_is_not_started_before_it_is_asked_something(opening: Opening) -> None:
+    server = await opening.one(raw())
+    assert server.status().state == "idle"
+    assert server.known_tools is None
+    await server.tools()
+    assert server.status().state == "ready"
+    assert server.status().version == "raw 1.0"
+    assert server.description == "A server for tests."
+
+
+async def test_callers_at_the_same_time_share_one_process(opening: Opening) -> None:
+    server = await opening.one(raw())
+    pids: set[int | None] = set()
+
+    async def ask() -> None:
+        await call(server, "echo")
+        pids.add(server.status().pid)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(ask)
+    assert len(pids) == 1
+    assert server.status().restarts == 0
+
+
+async def test_a_killed_server_fails_the_open_call_and_the_next_call_starts_it_again(
+    opening: Opening,
+) -> None:
+    server = await opening.one(raw())
+    hold = await tool_of(server, "hold")
+    problems: list[str] = []
+
+    async def wait_for_it() -> None:
+        with pytest.raises(ToolServerError) as caught:
+            await call_tool(hold, {})
+        problems.append(caught.value.message)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait_for_it)
+        # Answered after `hold` was read, so that the other call is open.
+        await call(server, "echo")
+        os.kill(server.status().pid or 0, 9)
+    (problem,) = problems
+    assert "was lost during the call" in problem
+    assert "was killed by SIGKILL" in problem
+    assert text_of(await call(server, "echo", a=1)) == '{"a": 1}'
+    assert server.status().restarts == 1
+
+
+async def test_a_server_that_exits_leaves_its_status_and_last_words(opening: Opening) -> None:
+    server = await opening.one(raw())
+    with pytest.raises(ToolServerError) as caught:
+        await call(server, "exit", status=7)
+    assert "it exited with status 7; its last line was: about to go" in caught.value.message
+    assert caught.value.details == {"server": "plain"}
+
+
+async def test_a_server_that_fails_again_and_again_is_left_alone_for_a_while(
+    opening: Opening,
+) -> None:
+    server = await opening.one(raw(command="sh", args=("-c", "exit 3")))
+    for _ in range(2):
+        with pytest.raises(ToolServerError, match="exited with status 3"):
+            await server.tools()
+    with pytest.raises(ToolServerError, match=r"exited with status 3; tried again in \d+ s"):
+        await server.tools()
+    assert server.status().state == "failed"
+    assert server.status().restarts == 1
+
+
+async def test_a_command_that_does_not_exist_is_named(opening: Opening) -> None:
+    server = await opening.one(raw(command="no-such-command"))
+    with pytest.raises(ToolServerError, match="there is no command 'no-such-command'"):
+        await server.tools()
+    assert server.status().state == "failed"
+
+
+async def test_a_directory_that_does_not_exist_is_named(opening: Opening) -> None:
+    server = await opening.one(raw(cwd="/no/such/directory"))
+    with pytest.raises(ToolServerError, match="there is no directory /no/such/directory"):
+        await server.tools()
+
+
+async def test_a_server_that_hangs_at_its_start_is_given_up(opening: Opening) -> None:
+    server = await opening.one(raw("silent", startup_seconds=0.5))
+    with pytest.raises(ToolServerError, match=r"did not start within 0\.5 seconds"):
+        await server.tools()
+    assert server.status().pid is None
+
+
+async def test_a_hanging_server_holds_up_nobody_else(opening: Opening) -> None:
+    connections = await opening.all(raw("silent", startup_seconds=60), raw())
+    hanging, sound = connections.servers()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(hanging.tools)
+        assert text_of(await call(sound, "echo")) == "{}"
+        assert hanging.status().state == "starting"
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_caller_that_gives_up_does_not_stop_the_start_for_others(opening: Opening) -> None:
+    server = await opening.one(raw())
+    with anyio.move_on_after(0):
+        await server.tools()
+    with anyio.fail_after(20):
+        assert await server.tools()
+    assert server.status().restarts == 0
+
+
+async def test_a_call_without_answer_ends_with_its_timeout_and_is_cancelled_upstream(
+    opening: Opening,
+) -> None:
+    server = await opening.one(raw(timeout_seconds=0.3))
+    with pytest.raises(ToolServerError, match=r"did not answer tools/call within 0\.3 seconds"):
+        await call(server, "hold")
+    assert text_of(await call(server, "cancelled")) == "true"
+
+
+async def test_cancelling_a_call_cancels_it_upstream(opening: Opening) -> None:
+    server = await opening.one(raw())
+    await server.tools()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call, server, "hold")
+        await call(server, "echo")
+        tasks.cancel_scope.cancel()
+    assert text_of(await call(server, "cancelled")) == "true"
+
+
+async def test_a_server_that_is_not_used_is_stopped_and_starts_again(opening: Opening) -> None:
+    server = await opening.one(raw(idle_seconds=0.05))
+    tools = await server.tools()
+    await ended(server.status().pid)
+    assert server.status().state == "idle"
+    # What is known stays known, and nothing is started for it.
+    assert await server.tools() is tools
+    assert server.status().restarts == 0
+    assert text_of(await call(server, "echo")) == "{}"
+    assert server.status().restarts == 1
+
+
+async def test_a_server_is_not_idle_while_a_call_is_open(opening: Opening) -> None:
+    server = await opening.one(raw(idle_seconds=0.05, timeout_seconds=0.5))
+    with pytest.raises(ToolServerError, match="did not answer"):
+        await call(server, "hold")
+
+
+async def test_the_environment_is_what_is_configured_and_little_else(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "not for servers")
+    server = await opening.one(raw(env={"TOKEN": "for-this-server"}, cwd=str(tmp_path)))
+    found = json.loads(text_of(await call(server, "environment")))
+    assert found["env"]["TOKEN"] == "for-this-server"
+    assert "OPENAI_API_KEY" not in found["env"]
+    assert found["cwd"] == str(tmp_path)
+
+
+async def test_a_flood_on_standard_error_blocks_nothing_and_leaves_its_end(
+    opening: Opening,
+) -> None:
+    server = await opening.one(raw(env={"TOKEN": "correct-horse"}))
+    assert text_of(await call(server, "flood_errors", lines=20_000)) == "done"
+    with pytest.raises(ToolServerError):
+        await call(server, "exit", status=0)
+    output = server.status().last_output
+    assert output[-2:] == ("the secret is [redacted]", "about to go")
+    assert len(output) == 20
+    assert sum(map(len, output)) < 10_000
+
+
+async def test_what_a_server_prints_between_messages_is_kept_apart(opening: Opening) -> None:
+    server = await opening.one(raw())
+    assert text_of(await call(server, "chatter")) == "done"
+    assert server.status().last_output == (
+        "stdout: Listening on standard input!",
+        'stdout: [1, 2, {"not": "a message"}]',
+    )
+
+
+async def test_a_stubborn_server_and_its_children_are_gone_after_the_end(
+    opening: Opening,
+) -> None:
+    connections = await opening.all(raw("stubborn"), raw(name="other"))
+    stubborn, other = connections.servers()
+    children = [int(text_of(await call(server, "family"))) for server in (stubborn, other)]
+    pids = [server.status().pid or 0 for server in (stubborn, other)]
+    with anyio.fail_after(20):
+        await connections.aclose()
+    assert not [pid for pid in (*children, *pids) if is_alive(pid)]
+    assert [status.state for status in connections.status()] == ["closed", "closed"]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def test_a_closed_connection_says_so(opening: Opening) -> None:
+    connections = await opening.all(raw())
+    (server,) = connections.servers()
+    echo = await tool_of(server, "echo")
+    await connections.aclose()
+    with pytest.raises(ToolServerError, match="the MCP server plain is closed"):
+        await call_tool(echo, {})
+    with pytest.raises(ToolServerError, match="the MCP server plain is closed"):
+        await server.tools()
+    with pytest.raises(RuntimeError, match="is not open"):
+        connections.servers("another session")
+
+
+async def test_closing_fails_the_calls_that_are_open(opening: Opening) -> None:
+    connections = await opening.all(raw())
+    (server,) = connections.servers()
+    hold = await tool_of(server, "hold")
+    problems: list[str] = []
+
+    async def wait_for_it() -> None:
+        with pytest.raises(ToolServerError) as caught:
+            await call_tool(hold, {})
+        problems.append(caught.value.message)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait_for_it)
+        await call(server, "echo")
+        await connections.aclose()
+    assert "was closed" in problems[0]
+
+
+async def test_servers_are_stopped_when_the_block_fails() -> None:
+    pids: list[int] = []
+    with pytest.raises(ZeroDivisionError):
+        async with McpConnections([raw()]) as connections:
+            (server,) = connections.servers()
+            await server.tools()
+            pids.append(server.status().pid or 0)
+            raise ZeroDivisionError
+    assert not is_alive(pids[0])
+
+
+async def test_servers_are_stopped_when_their_user_is_cancelled() -> None:
+    pids: list[int] = []
+    async with anyio.create_task_group() as tasks, McpConnections([raw()]) as connections:
+        (server,) = connections.servers()
+        await server.tools()
+        pids.append(server.status().pid or 0)
+        tasks.cancel_scope.cancel()
+        await anyio.sleep_forever()
+    assert not is_alive(pids[0])
+
+
+def test_importing_the_client_does_not_import_the_sdk() -> None:
+    import subprocess
+
+    code = "import sys, nacre.mcp_client; print('mcp' in sys.modules, 'pydantic' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False False\n"
+
+
+async def test_secrets_of_the_configuration_are_not_in_messages(opening: Opening) -> None:
+    script = "echo bad token $TOKEN >&2; exit 1"
+    config = McpServerConfig(
+        name="leaky",
+        transport="stdio",
+        command="sh",
+        args=("-c", script),
+        env={"TOKEN": "correct-horse"},
+    )
+    server = await opening.one(config)
+    with pytest.raises(ToolServerError, match=r"bad token \[redacted\]"):
+        await server.tools()
+    assert "correct-horse" not in repr(server.status())

@@ -105,6 +105,12 @@ def test_mcp_servers_are_named_only_when_there_are_some() -> None:
     assert "create_issue" not in text
 
 
+def test_without_ordinary_tools_nothing_is_said_of_them() -> None:
+    text = described([], mcp_servers=("github",))
+    assert "tools.search" not in text
+    assert "ALL_TOOLS" not in text
+
+
 def test_many_mcp_servers_are_counted_not_listed() -> None:
     text = described([], mcp_servers=[f"server{number}" for number in range(900)])
     assert " more). await MCP" in text

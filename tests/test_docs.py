@@ -111,6 +111,7 @@ PRINTED = {
         "['paid 500 to Ada', 'paid 0 to Ada', 'blocked_by_hook']\n"
     ),
     "docs/library.md": "['exec', 'wait']\n{'apples': 3, 'pears': 0}\n",
+    "docs/mcp.md": "['clock']\n['getCurrentTime', 'convertTime']\n",
     "docs/namespaces.md": "['open issue 1', 'open issue 2']\n",
     "docs/sandbox.md": "as it comes: not_found\ncompleted [3, 0]\n",
     "docs/tools.md": "openclaw:core:convert ['amount', 'to'] convert\n",

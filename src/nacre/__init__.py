@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Waiting,
         namespace_tool,
     )
+    from nacre.config.mcp import McpServerConfig, mcp_servers_from
     from nacre.hooks import (
         AfterToolCall,
         AskApproval,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         ChangeResult,
         hook,
     )
+    from nacre.mcp_client import McpConnections
     from nacre.run_context import AbortSignal, RunContext
     from nacre.tools import (
         AllowAlways,
@@ -64,6 +66,8 @@ __all__ = [
     "Deny",
     "DirectResult",
     "Failed",
+    "McpConnections",
+    "McpServerConfig",
     "Namespace",
     "NamespaceContext",
     "RunContext",
@@ -73,6 +77,7 @@ __all__ = [
     "ToolResult",
     "Waiting",
     "hook",
+    "mcp_servers_from",
     "namespace_tool",
     "tool",
 ]
@@ -86,6 +91,8 @@ _MODULES = {
         "AfterToolCall", "AskApproval", "BeforeToolCall", "Block", "ChangeInput", "ChangeResult",
         "hook",
     ),
+    "config.mcp": ("McpServerConfig", "mcp_servers_from"),
+    "mcp_client": ("McpConnections",),
     "run_context": ("AbortSignal", "RunContext"),
     "tools": (
         "AllowAlways", "AllowEdited", "AllowOnce", "ApprovalQueue", "ApprovalRequest", "Deny",

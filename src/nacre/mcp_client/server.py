@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -103,6 +104,7 @@ class McpServer:
             state=connection.state,
             problem=self._notes() if is_working else connection.problem,
             tool_count=self._tool_count(),
+            listed_bytes=self._listing.listed_bytes if self._listing is not None else 0,
             version=connection.facts.version if connection.facts is not None else "",
             restarts=max(0, connection.start_count - 1),
             pid=connection.pid,
@@ -173,7 +175,9 @@ class McpServer:
         listing = listed_tools(raw.tools, self._config, ask)
         operations = operations_of(facts, self._config, ask)
         return digest, ToolListing(
-            tools=(*listing.tools, *operations), notes=(*raw.notes, *listing.notes)
+            tools=(*listing.tools, *operations),
+            notes=(*raw.notes, *listing.notes),
+            listed_bytes=_bytes_of(raw),
         )
 
     def _tool_count(self) -> int | None:
@@ -189,6 +193,15 @@ class McpServer:
 
     def _problem(self, problem: str) -> str:
         return f"the MCP server {self.name} {problem}"
+
+
+def _bytes_of(raw: RawListing) -> int:
+    """What a client would hold of the tools; one that is no JSON counts for nothing."""
+    total = 0
+    for tool in raw.tools:
+        with suppress(NotJsonError):
+            total += len(encode_json(tool))
+    return total
 
 
 def _digest_of(raw: RawListing, facts: ServerFacts) -> bytes:

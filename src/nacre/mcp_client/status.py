@@ -19,6 +19,8 @@ class ServerStatus:
     """Why it failed; of a server that works, what is wrong with single tools."""
     tool_count: int | None = None
     """None as long as it was not asked for its tools."""
+    listed_bytes: int = 0
+    """What its list of tools takes as compact JSON, once it was asked."""
     version: str = ""
     restarts: int = 0
     """How often it was started again, after a failure or because it had been idle."""

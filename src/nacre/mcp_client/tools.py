@@ -33,6 +33,8 @@ class ToolListing:
 
     tools: tuple[Tool, ...]
     notes: tuple[str, ...]
+    listed_bytes: int = 0
+    """What the server's own list takes as compact JSON."""
 
 
 def listed_tools(raw: Sequence[JsonValue], config: McpServerConfig, ask: Ask) -> ToolListing:

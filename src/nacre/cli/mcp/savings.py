@@ -6,14 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nacre.code_mode.tool_definitions import definition
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacre.cli.mcp.survey import ServerSurvey
     from nacre.json_types import JsonObject
-    from nacre.tools.definition import Tool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,17 +95,6 @@ def _server_bytes(survey: ServerSurvey) -> ServerBytes:
     return ServerBytes(
         name=survey.name,
         tool_count=len(survey.tools),
-        definition_bytes=definition_bytes([_listed(tool) for tool in survey.tools]),
+        definition_bytes=survey.listed_bytes,
         problem=survey.problem if survey.state == "broken" else "",
     )
-
-
-def _listed(tool: Tool) -> JsonObject:
-    """As the server lists it. What Nacre does not keep, such as annotations, is not counted."""
-    title: JsonObject = {} if tool.label is None else {"title": tool.label}
-    return {
-        **definition(
-            tool.name, tool.description, tool.parameters, "mcp", output_schema=tool.output_schema
-        ),
-        **title,
-    }

@@ -40,6 +40,8 @@ class ServerSurvey:
     """What its `tools/list` names; not the resources and prompts it may have besides."""
     all_tools: tuple[Tool, ...] = ()
     """The same, and the operations on resources and prompts."""
+    listed_bytes: int = 0
+    """What its own list of tools takes as compact JSON."""
     version: str = ""
     problem: str = ""
     wall_ms: float = 0.0
@@ -133,6 +135,7 @@ async def _survey_of(server: McpServer, timeout_seconds: float) -> ServerSurvey:
         state="broken" if problem else "ready",
         tools=tuple(tool for tool in tools if not tool.name.startswith(OPERATION_MARK)),
         all_tools=tools,
+        listed_bytes=status.listed_bytes,
         version=status.version,
         # Of a server that works, what is wrong with single tools.
         problem=problem or status.problem,

@@ -1,6 +1,6 @@
 """Ranking by terms alone."""
 
-from nacre.tools.search_ranking import Field, Ranking
+from nacre.tools.catalog_search.ranking import Field, Ranking
 
 TITLE = Field(weight=3.0, length_penalty=0.3)
 BODY = Field(weight=1.0, length_penalty=0.6)

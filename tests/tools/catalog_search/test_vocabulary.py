@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.tools.search_vocabulary import Vocabulary
+from nacre.tools.catalog_search.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(
     ["weather", "forecast", "web", "page", "databas", "delet", "detect", "calendar", "搜索"]

@@ -7,15 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from nacre.json_types import JsonObject
-from nacre.tools import catalog_search
 from nacre.tools.catalog import Catalog, build_catalog
-from nacre.tools.catalog_search import cached_index, index_of
+from nacre.tools.catalog_search import cached_index, index, index_of
 from nacre.tools.definition import Tool, ToolCall, ToolSource
 
 
 @pytest.fixture(autouse=True)
 def nothing_indexed_yet() -> Iterator[None]:
-    kept = catalog_search._ranked_texts  # pyright: ignore[reportPrivateUsage]
+    kept = index._ranked_texts  # pyright: ignore[reportPrivateUsage]
     kept.clear()
     yield
     kept.clear()
@@ -177,13 +176,13 @@ def test_an_index_is_built_once_for_catalogs_with_the_same_texts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     built: list[object] = []
-    real = catalog_search.Ranking
+    real = index.Ranking
 
     def counted(*args: object, **named: object) -> object:
         built.append(args)
         return real(*args, **named)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(catalog_search, "Ranking", counted)
+    monkeypatch.setattr(index, "Ranking", counted)
     assert cached_index(build_catalog(TOOLS)) is None
     index_of(build_catalog(TOOLS))
     index_of(build_catalog(reversed(TOOLS)))

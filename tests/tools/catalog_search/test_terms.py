@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.tools.search_terms import terms_of
+from nacre.tools.catalog_search.terms import terms_of
 
 
 @pytest.mark.parametrize(

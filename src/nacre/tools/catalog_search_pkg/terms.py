@@ -1,0 +1,116 @@
+"""Texts and queries as terms: words split at case, underscore and digits, stemmed, stop words out.
+
+Scripts that write no spaces between words become pairs of characters.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MAX_TERM_CHARACTERS: Final = 40
+_MAX_KNOWN_WORDS: Final = 50_000
+
+# A small closed class of words that say nothing about what a tool does.
+_STOP_WORD_LIST: Final = """
+a about above after again all also am an and any are as at be because been before being between
+both but by can could did do does doing during each either else ever few for from further had has
+have having he her here hers him his how however i if in into is it its itself just let like may
+me might mine more most must my myself need no nor not now of off on once only or other our ours
+out over own per please same shall she should so some such than that the their theirs them then
+there these they this those through thus to too under until up upon us use used uses using very
+via want was we were what when where whether which while who whom whose why will with within
+without would yes you your yours
+"""
+_STOP_WORDS: Final = frozenset(_STOP_WORD_LIST.split())
+
+_WORD: Final = re.compile(r"[A-Za-z0-9\u0080-\U0010ffff]+")
+_SHORT_FORM: Final = re.compile(r"['\u2019](?:s|t|d|m|ll|re|ve)\b", re.IGNORECASE)
+_PART: Final = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_ACCENTS: Final = re.compile(r"[\u0300-\u036f]+")
+# Thai, Lao, Burmese, Khmer; Japanese, Chinese and Korean.
+_UNSPACED: Final = re.compile(
+    r"([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    r"\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+)"
+)
+
+
+class _Stemmer(Protocol):
+    def stemWord(self, word: str) -> str: ...
+
+
+_known_words: dict[str, tuple[str, ...]] = {}
+# A stemmer keeps the word that it works on, and an index may be built in a thread.
+_of_thread = threading.local()
+
+
+def terms_of(text: str) -> list[str]:
+    """The terms of a text in their order, repeated as they are."""
+    terms: list[str] = []
+    for word in _WORD.findall(_plain(text)):
+        known = _known_words.get(word)
+        terms.extend(_learned(word) if known is None else known)
+    return terms
+
+
+def _plain(text: str) -> str:
+    """Without accents, and without what apostrophes add to words."""
+    if not text.isascii():
+        decomposed = unicodedata.normalize("NFKD", text)
+        text = unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed))
+    return _SHORT_FORM.sub("", text) if "'" in text or "\u2019" in text else text
+
+
+def _learned(word: str) -> tuple[str, ...]:
+    terms = tuple(_terms_of_ascii(word) if word.isascii() else _terms_of_any_script(word))
+    # Hostile texts have no end of words, and long ones.
+    if len(word) <= _MAX_TERM_CHARACTERS:
+        if len(_known_words) >= _MAX_KNOWN_WORDS:
+            _known_words.clear()
+        _known_words[word] = terms
+    return terms
+
+
+def _terms_of_ascii(word: str) -> Iterator[str]:
+    parts = _PART.findall(word)
+    if len(parts) > 1:
+        yield from (term for part in parts if len(part) > 1 for term in _stemmed(part))
+    # Whole as well: who looks for `github` means `GitHub`, and `s3` is more than `s` and `3`.
+    yield from _stemmed(word)
+
+
+def _terms_of_any_script(word: str) -> Iterator[str]:
+    letters = "".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in word)
+    for run in letters.split():
+        for piece in _UNSPACED.split(run):
+            if _UNSPACED.fullmatch(piece):
+                yield from map("".join, zip(piece, piece[1:] or [""], strict=False))
+            elif piece.isascii():
+                yield from _terms_of_ascii(piece)
+            else:
+                yield from _stemmed(piece)
+
+
+def _stemmed(word: str) -> tuple[str, ...]:
+    """The word's stem, or nothing for a stop word and for no word."""
+    folded = word.casefold()[:_MAX_TERM_CHARACTERS]
+    if not folded or folded in _STOP_WORDS:
+        return ()
+    return (_stemmer().stemWord(folded),)
+
+
+def _stemmer() -> _Stemmer:
+    stemmer: _Stemmer | None = getattr(_of_thread, "stemmer", None)
+    if stemmer is None:
+        # One module of the many that `snowballstemmer` would import, and only for a search.
+        from snowballstemmer.english_stemmer import (  # pyright: ignore[reportMissingTypeStubs]
+            EnglishStemmer,
+        )
+
+        stemmer = _of_thread.stemmer = cast("_Stemmer", EnglishStemmer())
+    return stemmer

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 
@@ -224,3 +225,34 @@ def test_errors_name_the_path_that_the_caller_gave() -> None:
     with pytest.raises(ConfigError) as refusal:
         code_mode_config_from({"mode": "also"}, path="agents.main.tools.codeMode")
     assert refusal.value.path == "agents.main.tools.codeMode.mode"
+
+
+def test_a_config_made_by_hand_is_clamped_as_a_read_one_is() -> None:
+    config = CodeModeConfig(timeout_ms=1, max_search_limit=5, name_index_bytes=10**9)
+    assert (config.timeout_ms, config.name_index_bytes) == (100, 65_536)
+    assert (config.search_default_limit, config.max_search_limit) == (5, 5)
+    assert dataclasses.replace(config, max_search_limit=500).max_search_limit == 50
+
+
+def test_a_config_made_by_hand_may_have_its_languages_in_a_list() -> None:
+    languages: Any = ["typescript", "typescript"]
+    assert CodeModeConfig(languages=languages).languages == ("typescript",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"enabled": "yes"}, '`enabled` is "yes"; allowed: true and false'),
+        ({"runtime": "node"}, '`runtime` is "node"; allowed: only "quickjs-wasi"'),
+        ({"mode": None}, '`mode` is null; allowed: only "only"'),
+        ({"languages": ()}, "`languages` is []; allowed: a list of"),
+        ({"languages": ("python",)}, '`languages[0]` is "python"; allowed: '),
+        ({"name_index_bytes": "x"}, '`name_index_bytes` is "x"; allowed: whole numbers from 0'),
+        ({"search_default_limit": None}, "`search_default_limit` is null; allowed: whole numbers"),
+        ({"timeout_ms": math.nan}, "`timeout_ms` is NaN; allowed: whole numbers from 100"),
+    ],
+)
+def test_a_config_made_by_hand_is_refused_by_field(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        CodeModeConfig(**fields)
+    assert str(refusal.value).startswith(message)

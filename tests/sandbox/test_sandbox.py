@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import psutil
@@ -271,6 +272,17 @@ def put_foreign_module(cache: Path) -> None:
 def test_a_number_of_workers_that_cannot_be_is_refused(workers: object) -> None:
     with pytest.raises(ConfigError, match=r"`workers` is .*allowed: whole numbers from 0 to 256"):
         SandboxOptions(workers=workers)  # pyright: ignore[reportArgumentType]
+
+
+def test_the_cache_directory_may_be_text() -> None:
+    directory: Any = "/tmp/modules"
+    assert SandboxOptions(cache_directory=directory).cache_directory == Path("/tmp/modules")
+
+
+@pytest.mark.parametrize("directory", [5, "", b"/tmp", True, ["/tmp"]])
+def test_a_cache_directory_that_is_no_path_is_refused(directory: Any) -> None:
+    with pytest.raises(ConfigError, match=r"`cache_directory` is .*allowed: a path"):
+        SandboxOptions(cache_directory=directory)
 
 
 async def test_a_language_that_there_is_not_is_refused_by_name(sandbox: Sandbox) -> None:

@@ -71,6 +71,61 @@ def test_a_pattern_matches_name_id_owner_or_group(pattern: str, matched: list[st
     assert permitted(ToolRules(deny=(pattern,))) == [n for n in EVERY_NAME if n not in matched]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "name", "owner"),
+    [
+        ("group:openclaw", "group:openclaw", "evil"),
+        ("openclaw:core:a", "openclaw:core:a", "evil"),
+        ("openclaw:*", "openclaw:x", "evil"),
+        ("*:core:*", "x:core:y", "evil"),
+        ("*:core:*", "core:y", "evil"),
+        ("client:app:*", "client:app:x", "evil"),
+        ("client:*:safe_*", "x:safe_y", "evil"),
+        ("bundle-mcp", "bundle-mcp", "evil"),
+        ("core", "core", "evil"),
+        ("core", "x", "core"),
+        ("CORE", "Core", "evil"),
+        ("github", "x", "github"),
+        ("git*", "x", "github"),
+    ],
+)
+def test_a_client_cannot_name_its_tool_into_an_allow_rule(
+    pattern: str, name: str, owner: str
+) -> None:
+    tool = named(name, owner=owner, source="client")
+    assert not ToolPolicy([("t", ToolRules(allow=(pattern,)))]).permits(tool)
+    # What denies stays broad: there a name that looks like something else is reason enough.
+    assert not ToolPolicy([("t", ToolRules(deny=(pattern,)))]).permits(tool)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "tool"),
+    [
+        ("client:app:*", PICK),
+        ("*:app:*", PICK),
+        ("*:pick_colour", PICK),
+        ("pick_*", PICK),
+        ("mcp:*:query", QUERY),
+        ("mcp:d*", QUERY),
+        ("db", QUERY),
+        ("group:*", QUERY),
+        ("fs:read", named("fs:read", owner="x", source="client")),
+        ("client:x:fs:read", named("fs:read", owner="x", source="client")),
+    ],
+)
+def test_an_allow_rule_still_reaches_what_it_names(pattern: str, tool: Tool) -> None:
+    assert ToolPolicy([("t", ToolRules(allow=(pattern,)))]).permits(tool)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["caf\u00e9", "cafe\u0301", "CAFE\u0301", "caf?", "*:caf\u00c9"]
+)
+def test_an_accent_is_the_same_however_it_is_typed(pattern: str) -> None:
+    for name in ("caf\u00e9", "cafe\u0301"):
+        assert not ToolPolicy([("t", ToolRules(deny=(pattern,)))]).permits(named(name))
+        assert ToolPolicy([("t", ToolRules(allow=(pattern,)))]).permits(named(name))
+
+
 def test_without_rules_every_tool_is_permitted() -> None:
     assert permitted(ToolRules()) == EVERY_NAME
     assert effective_tools(ALL, ToolPolicy()) == ALL

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from nacre.tools.schema_work import ENDLESS, SchemaWork, size_of
+from nacre.tools.schema_weights import weight_per_error
+from nacre.tools.schema_work import ENDLESS, SchemaWork
 
 TEXT: dict[str, Any] = {"type": "string"}
 
@@ -17,11 +18,13 @@ TEXT: dict[str, Any] = {"type": "string"}
         ({"properties": {"a": {"items": TEXT}}, "additionalProperties": TEXT}, 3),
         ({"items": TEXT, "contains": TEXT, "properties": {"a": TEXT}}, 3),
         ({"allOf": [TEXT, TEXT], "if": TEXT, "then": TEXT, "not": TEXT}, 6),
-        ({"patternProperties": {"a": TEXT, "b": TEXT}, "propertyNames": TEXT}, 4),
+        ({"patternProperties": {"a": TEXT, "b": TEXT}}, 3 + 2 * 5),
+        ({"propertyNames": TEXT}, 2 + 60),
         ({"prefixItems": [TEXT, {"items": TEXT}], "items": TEXT}, 3),
-        ({"dependentSchemas": {"a": TEXT}, "dependencies": {"b": ["c"], "d": TEXT}}, 3),
+        ({"dependentSchemas": {"a": TEXT}, "dependencies": {"b": ["c"], "d": TEXT}}, 3 + 4 * 3),
         ({"$ref": "#/$defs/a~1b/0", "$defs": {"a/b": [{"anyOf": [TEXT, TEXT]}]}}, 4),
         ({"$ref": "#/$defs/x%20y", "$defs": {"x y": TEXT}}, 2),
+        ({"$ref": "#/$defs/x/1500", "$defs": {"x": [TEXT] * 1501}}, 2),
         ({"properties": {"$id": TEXT, "$ref": TEXT}}, 2),
     ],
 )
@@ -47,6 +50,8 @@ def test_branches_double_at_every_level() -> None:
     [
         {"$ref": "#"},
         {"$ref": "other.json"},
+        {"$ref": "#/nowhere"},
+        {"$ref": f"#/$defs/{'x' * 2000}", "$defs": {"x" * 2000: TEXT}},
         {"properties": {"a": {"$dynamicRef": "#b"}}},
         {"properties": {"a": {"$id": "x", "$ref": "#/b"}}},
         {
@@ -59,11 +64,38 @@ def test_what_cannot_be_followed_counts_as_endless(schema: dict[str, Any]) -> No
     assert SchemaWork(schema).looks(3) == ENDLESS
 
 
-def test_parts_and_depth_of_a_value_are_counted() -> None:
-    assert size_of({"a": [1, {"b": 2}], "c": "text"}, most=100) == (6, 3)
-    assert size_of(5, most=100) == (1, 0)
+@pytest.mark.parametrize(
+    ("schema", "levels"),
+    [
+        ({"type": "object"}, 0),
+        ({"properties": {"a": {"type": "array"}}}, 1),
+        ({"properties": {"a": {"items": TEXT}}}, 2),
+        ({"patternProperties": {"^a": True}}, 1),
+        ({"required": ["a"]}, 1),
+        ({"properties": {"a": {"uniqueItems": True}}}, None),
+        ({"properties": {"a": {"$ref": "#"}}}, None),
+    ],
+)
+def test_an_input_is_looked_at_as_far_down_as_the_schema_goes(
+    schema: dict[str, Any], levels: int | None
+) -> None:
+    assert SchemaWork(schema).levels == levels
 
 
-def test_counting_ends_when_there_are_enough() -> None:
-    count, depth = size_of([[0] * 1000], most=10)
-    assert (count, depth) == (1002, 1)
+def test_a_member_costs_what_its_own_schemas_cost() -> None:
+    dear = {"allOf": [TEXT] * 50}
+    schema: dict[str, Any] = {
+        "properties": {"dear": dear, "cheap": TEXT},
+        "additionalProperties": {"items": TEXT},
+        "allOf": [{"properties": {"cheap": TEXT}}],
+    }
+    work = SchemaWork(schema)
+    found = [work.looks_in_member(name, 3) for name in ("dear", "cheap", "other")]
+    assert found == [51, 2, 2]
+
+
+def test_alternatives_that_look_into_a_value_are_told_from_those_that_do_not() -> None:
+    flat = SchemaWork({"properties": {"a": {"anyOf": [TEXT, TEXT]}}}, weight_per_error)
+    assert (flat.most_alternatives, flat.has_deep_alternatives) == (3, False)
+    deep = SchemaWork({"properties": {"a": {"oneOf": [TEXT, {"items": TEXT}]}}}, weight_per_error)
+    assert deep.has_deep_alternatives

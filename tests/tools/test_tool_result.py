@@ -1,13 +1,14 @@
 """From what a tool returns to the value that its caller gets."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 import pytest
@@ -272,3 +273,65 @@ def test_an_error_envelope_is_raised() -> None:
 def test_the_result_of_an_mcp_tool_is_native_even_when_it_is_an_error() -> None:
     envelope = cast("JsonValue", {"content": [TEXT], "isError": True, "_meta": {}})
     assert value_of_result(a_tool("mcp"), envelope) is envelope
+
+
+class Number(int):
+    """Cannot be read as a number."""
+
+    def __int__(self) -> int:
+        raise RuntimeError("boom")
+
+
+class Items(dict[str, object]):
+    """Cannot be gone through."""
+
+    def items(self) -> Any:
+        raise KeyError("boom")
+
+
+class Masked:
+    """Does not say what it is."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("boom")
+
+    # A property cannot be overridden without its setter.
+    @__class__.setter
+    def __class__(self, kind: object) -> None:
+        raise NotImplementedError
+
+
+@dataclass
+class Lazy:
+    """Has no attribute to give."""
+
+    value: int
+
+    def __getattribute__(self, name: str) -> Any:
+        raise LookupError("boom")
+
+
+# Made in the test: pytest looks at parameters more closely than they can bear.
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Number(5),
+        lambda: Items(a=1),
+        Masked,
+        lambda: Lazy(1),
+        lambda: [Lazy(1)],
+        lambda: ToolResult(structured=Number(5)),
+    ],
+)
+def test_a_value_whose_own_code_raises_is_an_invalid_result(make: Callable[[], object]) -> None:
+    failure = failure_of(make())
+    assert failure.code == "invalid_tool_result"
+    assert failure.message.startswith("probe returned what cannot be read: its own code raised ")
+    assert failure.__cause__ is not None
+
+
+@pytest.mark.parametrize("is_error", [False, True])
+def test_the_text_of_a_result_has_to_be_text(is_error: bool) -> None:
+    result = ToolResult(text=cast("str", 5), is_error=is_error)
+    assert failure_of(result).code == "invalid_tool_result"

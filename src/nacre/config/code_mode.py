@@ -57,7 +57,10 @@ LIMITS: Final[Mapping[str, NumberLimit]] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CodeModeConfig:
-    """The settings under `tools.codeMode`, complete and within their limits."""
+    """The settings under `tools.codeMode`, complete and within their limits.
+
+    A number out of range is clamped; raises ConfigError, by field, for what is not allowed.
+    """
 
     enabled: bool = False
     runtime: Runtime = "quickjs-wasi"
@@ -72,6 +75,19 @@ class CodeModeConfig:
     search_default_limit: int = LIMITS["search_default_limit"].default
     max_search_limit: int = LIMITS["max_search_limit"].default
     name_index_bytes: int = LIMITS["name_index_bytes"].default
+
+    def __post_init__(self) -> None:
+        _read_switch(self.enabled, "enabled")
+        _read_only_value(self.runtime, "quickjs-wasi", "runtime")
+        _read_only_value(self.mode, "only", "mode")
+        self._set("languages", _read_languages(self.languages, "languages"))
+        for name, limit in LIMITS.items():
+            self._set(name, _read_number(getattr(self, name), limit, name))
+        self._set("search_default_limit", min(self.search_default_limit, self.max_search_limit))
+
+    def _set(self, name: str, value: object) -> None:
+        # Frozen, so this is how.
+        object.__setattr__(self, name, value)
 
 
 FIELDS: Final[Mapping[str, str]] = MappingProxyType(
@@ -105,13 +121,12 @@ def code_mode_config_from(value: object, *, path: str = "tools.codeMode") -> Cod
         name: _read_number(settings.get(limit.key, limit.default), limit, f"{path}.{limit.key}")
         for name, limit in LIMITS.items()
     }
-    numbers["search_default_limit"] = min(
-        numbers["search_default_limit"], numbers["max_search_limit"]
-    )
     return CodeModeConfig(
         enabled=_read_switch(settings.get("enabled", False), f"{path}.enabled"),
-        runtime=_read_only_value(settings, "runtime", "quickjs-wasi", path),
-        mode=_read_only_value(settings, "mode", "only", path),
+        runtime=_read_only_value(
+            settings.get("runtime", "quickjs-wasi"), "quickjs-wasi", f"{path}.runtime"
+        ),
+        mode=_read_only_value(settings.get("mode", "only"), "only", f"{path}.mode"),
         languages=_read_languages(settings.get("languages", LANGUAGES), f"{path}.languages"),
         **numbers,
     )
@@ -123,12 +138,9 @@ def _read_switch(value: object, path: str) -> bool:
     return value
 
 
-def _read_only_value(
-    settings: Mapping[object, object], key: str, allowed: _Text, path: str
-) -> _Text:
-    value = settings.get(key, allowed)
+def _read_only_value(value: object, allowed: _Text, path: str) -> _Text:
     if value != allowed:
-        raise _refused(f"{path}.{key}", value, f"only {json.dumps(allowed)}")
+        raise _refused(path, value, f"only {json.dumps(allowed)}")
     return allowed
 
 

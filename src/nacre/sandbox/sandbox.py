@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -38,13 +38,19 @@ class SandboxOptions:
     workers: int = 0
     """How many workers are kept warm; 0 takes one per core, at least two and at most eight."""
     cache_directory: Path | None = None
-    """Where compiled modules are kept; the user's cache directory by default."""
+    """Where compiled modules are kept; the user's cache directory by default. Text will do."""
 
     def __post_init__(self) -> None:
         if type(self.workers) is not int or not 0 <= self.workers <= _MOST_WORKERS:
             raise ConfigError(
                 "workers", f"is {self.workers!r}; allowed: whole numbers from 0 to {_MOST_WORKERS}"
             )
+        # From callers that are not type-checked; frozen, so this is how it is set.
+        directory = cast("object", self.cache_directory)
+        if isinstance(directory, str) and directory:
+            object.__setattr__(self, "cache_directory", Path(directory))
+        elif directory is not None and not isinstance(directory, Path):
+            raise ConfigError("cache_directory", f"is {directory!r}; allowed: a path")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,16 +6,20 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from nacre.errors import ToolInputError
+from nacre.telemetry import Redaction
+from nacre.telemetry.secret_keys import is_secret_key
+from nacre.telemetry.secret_text import REDACTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     import jsonschema_rs
 
-    from nacre.json_types import JsonObject
+    from nacre.json_types import JsonObject, JsonValue
 
     Error = jsonschema_rs.ValidationError
 
@@ -23,13 +27,17 @@ MASK: Final = "\x00value\x00"
 """Stands for the value in a validator's messages: only a short form of it is ever shown."""
 
 _MAX_PROBLEMS: Final = 5
+_MAX_COUNTED: Final = 20
 _MAX_ALTERNATIVES: Final = 3
 _MAX_NAMES: Final = 20
+_MAX_NAMES_COMPARED: Final = 200
 _MAX_NAME_CHARACTERS: Final = 60
 _MAX_VALUE_CHARACTERS: Final = 80
 _MAX_INPUT_CHARACTERS: Final = 300
 _MAX_TEXT_CHARACTERS: Final = 300
 _MAX_PATH_STEPS: Final = 20
+# Of a longer text, what is shown may begin later than the secret in it.
+_REDACTION: Final = Redaction(max_text_characters=2_000, max_items=300, max_total_characters=4_000)
 _PLAIN_NAME = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 
 
@@ -48,9 +56,13 @@ def input_refused(
     problems: Iterable[InputProblem], *, tool_name: str, tool_id: str, given: object
 ) -> ToolInputError:
     """The error that lists the first problems, says how many more there are and what was given."""
-    lines = list(dict.fromkeys(f"- {problem}" for problem in problems))
+    # Not all of them are looked at: the words are costly, and nobody needs those of the hundredth.
+    counted = [f"- {problem}" for problem in islice(problems, _MAX_COUNTED + 1)]
+    lines = list(dict.fromkeys(counted))
     if len(lines) > _MAX_PROBLEMS:
-        lines[_MAX_PROBLEMS:] = [f"- and {len(lines) - _MAX_PROBLEMS} more"]
+        is_all = len(counted) <= _MAX_COUNTED
+        more = f"{len(lines) - _MAX_PROBLEMS} more" if is_all else "more"
+        lines[_MAX_PROBLEMS:] = [f"- and {more}"]
     shown = shown_value(given, _MAX_INPUT_CHARACTERS)
     message = "\n".join([f"the input does not fit {tool_name}:", *lines, f"given: {shown}"])
     return ToolInputError(message, tool_id=tool_id)
@@ -58,25 +70,23 @@ def input_refused(
 
 def problems_in(
     errors: Iterable[Error], *, given: object, schema: JsonObject
-) -> list[InputProblem]:
+) -> Iterator[InputProblem]:
     """A validator's errors in our words; one of them may be several problems."""
-    return [problem for error in errors for problem in _problems_of(error, given, schema)]
+    for error in errors:
+        yield from _problems_of(error, given, schema)
 
 
-def top_level_problems(given: JsonObject, schema: JsonObject) -> list[InputProblem]:
+def top_level_problems(given: JsonObject, schema: JsonObject) -> Iterator[InputProblem]:
     """The names that are missing or not known, found without a validator."""
     known, required = _known_names(schema, ()), schema.get("required")
-    missing = [name for name in required if name not in given] if isinstance(required, list) else []
-    surplus: list[str] = []
+    for name in required if isinstance(required, list) else []:
+        if isinstance(name, str) and name not in given:
+            yield InputProblem(path=shown_path([name]), text="is required")
     if schema.get("additionalProperties") is False and "patternProperties" not in schema:
-        surplus = [name for name in given if name not in known]
-    return [
-        *(InputProblem(path=shown_path([name]), text="is required") for name in missing),
-        *(
-            InputProblem(path=shown_path([name]), text=_unknown(name, known))
-            for name in surplus[:_MAX_NAMES]
-        ),
-    ]
+        table = frozenset(known)
+        for name in given:
+            if name not in table:
+                yield InputProblem(path=shown_path([name]), text=_unknown(name, known))
 
 
 def shown_path(steps: Sequence[object]) -> str:
@@ -92,19 +102,18 @@ def shown_path(steps: Sequence[object]) -> str:
     return path if len(steps) <= _MAX_PATH_STEPS else f"{path}…"
 
 
-def shown_value(value: object, most_characters: int = _MAX_VALUE_CHARACTERS) -> str:
-    """A value as JSON, cut short without looking at the rest of it."""
-    if isinstance(value, str):
-        value = value[: most_characters + 1]
-    text = ""
-    try:
-        for piece in _ENCODER.iterencode(value):
-            text += piece
-            if len(text) > most_characters:
-                break
-    except (TypeError, ValueError, RecursionError):
-        return f"a value of type {type(value).__name__}"
-    return _cut(text, most_characters)
+def shown_value(
+    value: object, most_characters: int = _MAX_VALUE_CHARACTERS, *, steps: Sequence[object] = ()
+) -> str:
+    """A value as JSON, cut short without looking at the rest of it, and without secrets: neither
+    those in it, nor the value itself if its path says that it is one."""
+    *outer, last = steps or [0]
+    if any(isinstance(step, str) and is_secret_key(step) for step in outer):
+        return json.dumps(REDACTED)
+    # As a member, so that the rules for members decide.
+    kept = _REDACTION.value({last: value} if isinstance(last, str) else [value])
+    [shown] = kept.values() if isinstance(kept, dict) else cast("list[JsonValue]", kept)
+    return _cut(json.dumps(shown, ensure_ascii=False), most_characters)
 
 
 def value_at(value: object, steps: Sequence[object]) -> object:
@@ -116,9 +125,6 @@ def value_at(value: object, steps: Sequence[object]) -> object:
         except (LookupError, TypeError):
             return None
     return value
-
-
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 
 
 def _cut(text: str, most: int) -> str:
@@ -145,11 +151,11 @@ def _text_of(error: Error, given: object, schema: JsonObject) -> str:
     kind, value = cast("Any", error.kind), value_at(given, error.instance_path)
     match kind.name:
         case "type":
-            return _wrong_type(value, kind.types)
+            return _wrong_type(value, kind.types, error.instance_path)
         case "anyOf" | "oneOf" if kind.context and any(kind.context):
             return _text_of_alternatives(error, given, schema)
         case _:
-            return error.message.replace(MASK, shown_value(value))
+            return error.message.replace(MASK, shown_value(value, steps=error.instance_path))
 
 
 def _text_of_alternatives(error: Error, given: object, schema: JsonObject) -> str:
@@ -161,7 +167,7 @@ def _text_of_alternatives(error: Error, given: object, schema: JsonObject) -> st
     at_the_top = [first.instance_path == error.instance_path for first in firsts]
     if all(is_type) and all(at_the_top):
         allowed = dict.fromkeys(name for kind in kinds for name in kind.types)
-        return _wrong_type(value, allowed)
+        return _wrong_type(value, allowed, error.instance_path)
     # An alternative of another type is not the one that was meant.
     meant = [
         first
@@ -177,7 +183,7 @@ def _unknown(name: str, known: list[str]) -> str:
     # Only on the way to an error, so that a sound call does not pay for the import.
     from difflib import get_close_matches
 
-    by_lower_case = {other.lower(): other for other in known}
+    by_lower_case = {other.lower(): other for other in known[:_MAX_NAMES_COMPARED]}
     near = get_close_matches(name[:_MAX_NAME_CHARACTERS].lower(), by_lower_case, n=1)
     if near:
         return f"is not known; did you mean `{_cut(by_lower_case[near[0]], _MAX_NAME_CHARACTERS)}`?"
@@ -194,8 +200,9 @@ def _known_names(schema: JsonObject, steps: Sequence[object]) -> list[str]:
     return list(properties) if isinstance(properties, dict) else []
 
 
-def _wrong_type(value: object, allowed: Iterable[str]) -> str:
-    shown = "null" if value is None else f"the {_type_name(value)} {shown_value(value)}"
+def _wrong_type(value: object, allowed: Iterable[str], steps: Sequence[object]) -> str:
+    text = shown_value(value, steps=steps)
+    shown = "null" if value is None else f"the {_type_name(value)} {text}"
     return f"is {shown}; allowed: {' or '.join(allowed)}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
+from operator import methodcaller
 from typing import TYPE_CHECKING, cast
 
 from nacre.json_types import MAX_JSON_DEPTH
@@ -11,6 +12,7 @@ from nacre.tools.schema_weights import number_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InputSize:
@@ -38,7 +40,7 @@ def size_of(value: object, *, most_parts: int, levels: int | None = None) -> Inp
             break
         parts, depth = parts + found, depth + 1
         if parts <= most_parts:
-            members = chain.from_iterable(map(dict.values, objects))
+            members = chain.from_iterable(map(methodcaller("values"), objects))
             level = _Level([*members, *chain.from_iterable(arrays)])
             characters += _Level(chain.from_iterable(objects)).characters() + level.characters()
             numbers += level.number_work()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from nacre.errors import ToolFailedError, ToolInputError
 from nacre.json_types import decode_json, encode_json
+from nacre.tools.check_cost import MAX_PARTS, CheckCost
 from nacre.tools.input_problems import (
     MASK,
     InputProblem,
@@ -23,9 +24,10 @@ from nacre.tools.input_problems import (
     top_level_problems,
     value_at,
 )
-from nacre.tools.schema_work import SchemaWork, size_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import jsonschema_rs
 
     from nacre.json_types import JsonObject
@@ -33,26 +35,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# A look takes some 15 ns; a look that ends in an error object, up to a thousand times as long.
-_MAX_LOOKS: Final = 20_000_000
-_MAX_LOOKS_EXPLAINED: Final = 30_000
-_FEW_LOOKS_PER_NODE: Final = 64
 _MAX_PATTERNS_LEFT_OUT: Final = 50
+# The whole schema is compiled again for each; 20,000 parts take some 50 ms.
+_MAX_PARTS_COMPILED: Final = 50_000
 _MAX_PROBLEM_CHARACTERS: Final = 300
 _TOO_LARGE: Final = InputProblem(
     path="$", text="does not fit; where would take too long to say: try a small part first"
 )
+_ONLY_FIRST: Final = InputProblem(path="$", text="may have more problems; it is too large to list")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _CompiledSchema:
     schema: JsonObject
     validator: jsonschema_rs.Validator
-    work: SchemaWork
-
-    def most_looks(self, given: JsonObject) -> int:
-        count, depth = size_of(given, most=_MAX_LOOKS)
-        return count * self.work.looks(depth)
+    cost: CheckCost
 
 
 class InputValidators:
@@ -64,16 +61,16 @@ class InputValidators:
 
     def check(self, tool: Tool, given: object) -> JsonObject:
         """The input, an empty object for None. Raises ToolInputError for what does not fit, and
-        ToolFailedError for a tool whose schema is broken or costs too much to apply."""
+        ToolFailedError for a tool whose schema is broken or costs too much to apply.
+
+        What it may cost is bounded, so that the event loop does not stand still for long."""
         if given is None:
             given = {}
         if not isinstance(given, dict):
             raise _not_an_object(tool, given)
         checked = cast("JsonObject", given)
         compiled = self._schema_of(tool)
-        few = compiled.work.looks_at_any_depth
-        if few is None or few > _FEW_LOOKS_PER_NODE:
-            _refuse_if_endless(tool, compiled, checked)
+        _refuse_if_costly(tool, compiled, checked)
         try:
             if not compiled.validator.is_valid(checked):
                 raise _explained(tool, compiled, checked)
@@ -96,18 +93,19 @@ def _compile(tool: Tool) -> _CompiledSchema | str:
     """The compiled schema, or what is wrong with it."""
     # A copy: what is checked stays what was compiled, whatever the owner does with its dict.
     schema = cast("JsonObject", decode_json(encode_json(dict(tool.parameters))))
-    work = SchemaWork(schema)
-    if work.looks(1) > _MAX_LOOKS:
-        return "a `$ref` is not of the form `#/...`, or leads to too many alternatives or to itself"
-    for _ in range(_MAX_PATTERNS_LEFT_OUT):
+    cost = CheckCost(schema)
+    if problem := cost.problem():
+        return problem
+    attempts = min(_MAX_PATTERNS_LEFT_OUT, 1 + _MAX_PARTS_COMPILED // cost.schema_parts)
+    for _ in range(attempts):
         validator = _validator_for(schema)
         if not isinstance(validator, Exception):
-            return _CompiledSchema(schema=schema, validator=validator, work=work)
+            return _CompiledSchema(schema=schema, validator=validator, cost=cost)
         if not _leave_out_pattern(tool, schema, validator):
             where = shown_path(validator.instance_path)
             what = validator.message.replace(MASK, "its value")
             return f"`{where}`: {what[:_MAX_PROBLEM_CHARACTERS]}"
-    return f"more than {_MAX_PATTERNS_LEFT_OUT} of its patterns cannot be matched"
+    return f"{attempts} of its patterns, or more, cannot be matched"
 
 
 def _validator_for(schema: JsonObject) -> jsonschema_rs.Validator | jsonschema_rs.ValidationError:
@@ -144,23 +142,56 @@ def _leave_out_pattern(
     return True
 
 
-def _refuse_if_endless(tool: Tool, compiled: _CompiledSchema, given: JsonObject) -> None:
-    if compiled.most_looks(given) > _MAX_LOOKS:
-        raise _broken(tool, "it has so many alternatives that this input would take too long")
+def _refuse_if_costly(tool: Tool, compiled: _CompiledSchema, given: JsonObject) -> None:
+    match compiled.cost.verdict(given):
+        case "cheap":
+            return
+        case "input_too_large":
+            raise _too_large(tool)
+        case "schema_too_costly":
+            raise _broken(tool, "it asks for so much work that this input would take too long")
 
 
 def _explained(tool: Tool, compiled: _CompiledSchema, given: JsonObject) -> ToolInputError:
-    schema = compiled.schema
-    if compiled.most_looks(given) <= _MAX_LOOKS_EXPLAINED:
-        errors = compiled.validator.iter_errors(given)
-        problems = problems_in(errors, given=given, schema=schema)
-    else:
-        problems = [*top_level_problems(given, schema), _TOO_LARGE]
+    problems = _problems_with(compiled, given)
     return input_refused(problems, tool_name=tool.name, tool_id=tool.id, given=given)
+
+
+def _problems_with(compiled: _CompiledSchema, given: JsonObject) -> Iterator[InputProblem]:
+    """As many as can be found without long work; where they cannot, it says so."""
+    schema = compiled.schema
+    if compiled.cost.can_list_errors(given):
+        yield from problems_in(compiled.validator.iter_errors(given), given=given, schema=schema)
+    elif compiled.cost.can_find_first_error(given):
+        yield from top_level_problems(given, schema)
+        yield from problems_in(_first_error(compiled, given), given=given, schema=schema)
+        yield _ONLY_FIRST
+    else:
+        yield from top_level_problems(given, schema)
+        yield _TOO_LARGE
+
+
+def _first_error(
+    compiled: _CompiledSchema, given: JsonObject
+) -> Iterator[jsonschema_rs.ValidationError]:
+    import jsonschema_rs
+
+    try:
+        compiled.validator.validate(given)
+    except jsonschema_rs.ValidationError as error:
+        yield error
 
 
 def _not_an_object(tool: Tool, given: object) -> ToolInputError:
     text = f"the input is {shown_value(given)}; {tool.name} takes one object"
+    return ToolInputError(text, tool_id=tool.id)
+
+
+def _too_large(tool: Tool) -> ToolInputError:
+    text = (
+        f"the input is too large to be checked against the schema of {tool.name}; pass it in parts "
+        f"(at most {MAX_PARTS:,} values, fewer where the schema asks for much work)"
+    )
     return ToolInputError(text, tool_id=tool.id)
 
 

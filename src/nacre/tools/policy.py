@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from unicodedata import normalize
 
 from nacre.config.documents import agent_tools, object_at, shown
 from nacre.errors import ConfigError
-from nacre.tools.definition import SOURCES
+from nacre.tools.definition import CORE_OWNER, SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,11 +22,18 @@ _GROUPS: Final = frozenset(f"group:{source}" for source in SOURCES)
 # How configurations name all that comes from MCP servers, whichever server has it.
 _MCP_PLUGIN: Final = "bundle-mcp"
 
+_Named = Literal["any", "group", "id", "core", "name or owner"]
+"""What a pattern speaks of: `deny` of anything that fits, `allow` of one kind of thing."""
+_Names: TypeAlias = "Mapping[_Named, Sequence[str]]"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolRules:
     """One place's rules. A pattern names a tool, an id, an owner or `group:<source>`; `*` stands
-    for any text and `?` for one character, and case does not matter."""
+    for any text and `?` for one character, and case does not matter.
+
+    In `allow`, what begins with `group:` or a source is never taken for a tool's name, and the
+    owner of a client tool counts only as a part of its id."""
 
     allow: tuple[str, ...] | None = None
     """None for every tool; empty for none."""
@@ -83,11 +91,13 @@ class _Layer:
 
     def __init__(self, where: str, rules: ToolRules) -> None:
         self._where = where
-        self._deny = _Patterns(rules.deny)
-        is_open = rules.allow is None
-        self._allow = None if is_open else _Patterns((*(rules.allow or ()), *rules.also_allow))
+        self._deny = _Patterns((pattern, "any") for pattern in rules.deny)
+        self._allow = None
+        if rules.allow is not None:
+            allow = (*rules.allow, *rules.also_allow)
+            self._allow = _Patterns((pattern, _what_it_names(pattern)) for pattern in allow)
 
-    def refusal(self, names: frozenset[str]) -> str | None:
+    def refusal(self, names: _Names) -> str | None:
         denied_by = self._deny.matching(names)
         if denied_by is not None:
             return f"`{self._where}.deny` has {json.dumps(denied_by, ensure_ascii=False)}"
@@ -99,31 +109,70 @@ class _Layer:
 class _Patterns:
     """Patterns, those without wildcards in a table: there may be thousands of tools."""
 
-    def __init__(self, patterns: Iterable[str]) -> None:
-        self._exact: dict[str, str] = {}
-        self._globs: list[tuple[str, str]] = []
-        for pattern in patterns:
-            folded = pattern.casefold()
+    def __init__(self, patterns: Iterable[tuple[str, _Named]]) -> None:
+        self._exact: dict[tuple[_Named, str], str] = {}
+        self._globs: list[tuple[_Named, str, str]] = []
+        for pattern, named in patterns:
+            folded = _folded(pattern)
             if "*" in folded or "?" in folded:
-                self._globs.append((folded, pattern))
+                self._globs.append((named, folded, pattern))
             else:
-                self._exact[folded] = pattern
+                self._exact[named, folded] = pattern
 
-    def matching(self, names: frozenset[str]) -> str | None:
-        for name in names:
-            if name in self._exact:
-                return self._exact[name]
-        for folded, pattern in self._globs:
-            if folded == "*" or any(_matches(folded, name) for name in names):
+    def matching(self, names: _Names) -> str | None:
+        for named, texts in names.items():
+            for text in texts:
+                if (named, text) in self._exact:
+                    return self._exact[named, text]
+        for named, folded, pattern in self._globs:
+            matches = _matches_id if named == "id" else _matches
+            if folded == "*" or any(matches(folded, text) for text in names[named]):
                 return pattern
         return None
 
 
-def _names_of(tool: Tool) -> frozenset[str]:
-    names = [tool.name, tool.id, tool.owner, f"group:{tool.source}"]
-    if tool.source == "mcp":
-        names.append(_MCP_PLUGIN)
-    return frozenset(name.casefold() for name in names)
+def _what_it_names(pattern: str) -> _Named:
+    """What a pattern of `allow` speaks of. Whoever brings a tool chooses its name, so a name never
+    stands for a group, an id or an owner."""
+    folded = _folded(pattern)
+    start, *rest = folded.split(":")
+    if (start == "group" and rest) or folded == _MCP_PLUGIN:
+        return "group"
+    is_glob = "*" in start or "?" in start
+    if rest and (start in SOURCES or is_glob):
+        return "id"
+    return "core" if folded == CORE_OWNER else "name or owner"
+
+
+def _names_of(tool: Tool) -> _Names:
+    name, owner, tool_id = _folded(tool.name), _folded(tool.owner), _folded(tool.id)
+    groups = [f"group:{tool.source}", *([_MCP_PLUGIN] if tool.source == "mcp" else [])]
+    # Who sends client tools chooses their owner as well; the others are named by the configuration.
+    owners = [] if tool.source == "client" else [owner]
+    is_core = tool.source == "openclaw" and owner == CORE_OWNER
+    return {
+        "any": (name, tool_id, owner, *groups),
+        "group": tuple(groups),
+        "id": (tool_id,),
+        "core": (CORE_OWNER,) if is_core else (),
+        "name or owner": (name, *owners),
+    }
+
+
+def _folded(text: str) -> str:
+    """Without case, and an accent in one way, however it was typed."""
+    return (
+        text.casefold() if text.isascii() else normalize("NFC", normalize("NFC", text).casefold())
+    )
+
+
+def _matches_id(pattern: str, tool_id: str) -> bool:
+    """Source by source, owner by owner, name by name: a colon in a name is no way around that."""
+    wanted, found = pattern.split(":", 2), tool_id.split(":", 2)
+    if len(wanted) < len(found):
+        # Such as `mcp:*` and `*:read_file`, which leave it open who has the tool.
+        return _matches(pattern, tool_id)
+    return all(_matches(part, text) for part, text in zip(wanted, found, strict=True))
 
 
 def _matches(pattern: str, text: str) -> bool:
@@ -187,7 +236,7 @@ def _problem_with_pattern(item: object) -> str:
     """Why it could never match: a rule that looks like one and does nothing is a trap."""
     if not isinstance(item, str) or not item or any(mark.isspace() for mark in item):
         return "allowed: a tool's name, id or owner, without spaces; `*` and `?` are wildcards"
-    folded = item.casefold()
+    folded = _folded(item)
     is_glob = "*" in folded or "?" in folded
     if folded.startswith("group:") and not is_glob and folded not in _GROUPS:
         return f"known groups: {', '.join(sorted(_GROUPS))}"

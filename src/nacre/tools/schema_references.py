@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import unquote
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 _MAX_REFERENCE_CHARACTERS: Final = 1_000
 _MAX_PARTS: Final = 20_000
-_INDEXES: Final = frozenset(map(str, range(1000)))
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def listed(value: object) -> list[object]:
@@ -35,7 +36,7 @@ def target_of(root: object, reference: str) -> object:
         key = unquote(step).replace("~1", "/").replace("~0", "~")
         if isinstance(found, dict):
             found = mapped(cast("object", found)).get(key)
-        elif isinstance(found, list) and key in _INDEXES:
+        elif isinstance(found, list) and _INDEX.fullmatch(key):
             items = cast("list[object]", found)
             found = items[int(key)] if int(key) < len(items) else None
         else:

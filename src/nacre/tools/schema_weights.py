@@ -5,6 +5,7 @@ Measured with jsonschema-rs 0.60; one unit is a look at a value, some 6 ns.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from nacre.tools.pattern_size import states_of
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _LOOKUP: Final = 3
 _COMPARISON: Final = 50
 # Numbers with a fraction are compared as exact fractions; 1e300 is a fraction of a thousand bits.
-_FRACTION: Final = 250
+_FRACTION: Final = 100
 _LONG_FRACTION: Final = 6_000
 _PROPERTY_NAME: Final = 60
 _PATTERN_CALL: Final = 5
@@ -24,9 +25,13 @@ _UNIQUE_ITEM: Final = 40
 _MOST_PLAIN: Final = 1e15
 _LEAST_PLAIN: Final = 1e-9
 
-_NUMBER_KEYWORDS: Final = (
-    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
-)  # fmt: skip
+_DIVISION: Final = 3
+_BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_SIZED: Final = frozenset((
+    *_BOUNDS, "multipleOf", "const", "enum", "uniqueItems", "required", "patternProperties",
+    "propertyNames", "dependentRequired", "dependentSchemas", "dependencies",
+))  # fmt: skip
+"""The keywords whose cost is not that of a plain look."""
 
 
 class Weight(NamedTuple):
@@ -39,13 +44,16 @@ class Weight(NamedTuple):
 
 def weight_per_value(node: JsonObject) -> Weight:
     """For every value that the node is applied to."""
+    if _SIZED.isdisjoint(node):
+        return Weight(1)
     dependent = [*mapped(node.get("dependentRequired")).values()]
     dependent += mapped(node.get("dependencies")).values()
     schemas = mapped(node.get("dependentSchemas"))
     here = (
         1
         + _LOOKUP * (len(schemas) + sum(1 + len(listed(names)) for names in dependent))
-        + sum(number_work(node.get(key)) for key in _NUMBER_KEYWORDS)
+        + sum(number_work(node.get(key)) for key in _BOUNDS)
+        + _DIVISION * number_work(node.get("multipleOf"))
         + _compared(node)
     )
     # It ends at the first name that is missing: so there are not more looks than members.
@@ -64,31 +72,35 @@ def weight_per_character(node: JsonObject) -> Weight:
 
 def weight_per_number(node: JsonObject) -> Weight:
     """For every number that is not a small integer; times what `number_work` says of it."""
-    here = sum(key in node for key in _NUMBER_KEYWORDS)
+    if _SIZED.isdisjoint(node):
+        return Weight()
+    here = sum(key in node for key in _BOUNDS) + _DIVISION * ("multipleOf" in node)
     here += _numbers_in([node.get("const"), node.get("enum")])
     return Weight(here, 0, 2 if node.get("uniqueItems") is True else 0)
 
 
 def weight_per_error(node: JsonObject) -> Weight:
     """How many errors the node can make of one value; an error holds a copy of its `enum`."""
+    if _SIZED.isdisjoint(node):
+        return Weight(1)
     dependent = [*mapped(node.get("dependentRequired")).values()]
     dependent += mapped(node.get("dependencies")).values()
     named = len(listed(node.get("required"))) + sum(len(listed(names)) for names in dependent)
-    return Weight(1 + named + parts_of(node.get("enum")) + parts_of(node.get("const")))
+    return Weight(1 + named + sum(parts_of(node[key]) for key in ("enum", "const") if key in node))
 
 
 def number_work(value: object) -> int:
     """What it takes to compare with this number; nothing for other values, and small integers."""
     if isinstance(value, float):
         is_plain = _LEAST_PLAIN < value < _MOST_PLAIN or _LEAST_PLAIN < -value < _MOST_PLAIN
-        return _FRACTION if is_plain or value == 0 else _LONG_FRACTION
+        return _FRACTION if is_plain or not value else _LONG_FRACTION
     return _LONG_FRACTION if isinstance(value, int) and abs(value) > _MOST_PLAIN else 0
 
 
-def parts_of(value: object) -> int:
-    """How many values there are in a value, itself included; none in None."""
-    count, todo = 0, [] if value is None else [value]
-    while todo:
+def parts_of(value: object, *, most: int = sys.maxsize) -> int:
+    """How many values there are in a value, itself included, counted until there are `most`."""
+    count, todo = 0, [value]
+    while todo and count <= most:
         part = todo.pop()
         count += 1
         todo += mapped(part).values()

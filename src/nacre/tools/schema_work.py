@@ -61,14 +61,29 @@ class SchemaWork:
         self._final: dict[int, _Looks] = {}
         self._next_depth = 0
         self._takes_all = False
-        self.has_alternatives = False
-        """Whether one error may hold the errors of many alternatives."""
+        self.most_alternatives = 0
+        """Looks at a value because of `anyOf` and `oneOf`: one error holds all that they find."""
+        self.has_deep_alternatives = False
+        """Whether alternatives also look at what is in a value."""
+        self._levels: int | None = None
         looks = self.looks(_MAX_PLAIN_DEPTH)
-        is_final = id(schema) in self._final
-        self.looks_at_any_depth = looks if is_final else None
+        self.looks_at_any_depth = None if self._levels is None else looks
         """The bound for every input; None when it grows with the depth of the input."""
-        self.levels = self._next_depth if is_final and not self._takes_all else None
+
+    @property
+    def levels(self) -> int | None:
         """How far down an input is looked at; None for all the way."""
+        return None if self._takes_all else self._levels
+
+    @property
+    def looks_at_root(self) -> int:
+        """What the input itself costs, without its members."""
+        return self._find(self._root, 0).here
+
+    @property
+    def breadth(self) -> int:
+        """No less than the schemas that one member of the input is looked up in."""
+        return self._notes[id(self._root), 0].total
 
     def looks(self, depth: int) -> int:
         """The most looks along one way from the root to a part that is `depth` levels below."""
@@ -82,21 +97,19 @@ class SchemaWork:
             return ENDLESS
 
     def looks_in_member(self, name: str, depth: int) -> int:
-        """The same for the ways that begin with one member of the input."""
-        looks = self._in_member(self._root, name, depth, {})
-        return min(self._find(self._root, 0).here + looks, ENDLESS)
+        """The most looks along one way through that member, `depth` levels below it."""
+        try:
+            return self._in_member(self._root, name, depth + 1, {})
+        except (_TooManyNotesError, RecursionError):
+            return ENDLESS
 
-    def _in_member(
-        self, node: JsonObject, name: str, depth: int, known: dict[int, int]
-    ) -> int:
+    def _in_member(self, node: JsonObject, name: str, depth: int, known: dict[int, int]) -> int:
         if id(node) not in known:
-            below = self._weigh(node).member
-            for group in _member_schemas(node, name):
-                below += self._below([group], depth)[0]
+            looks = self._weigh(node).member + self._below(_member_schemas(node, name), depth)[0]
             for part in self._in_place(node):
                 if isinstance(part, dict):
-                    below += self._in_member(cast("JsonObject", part), name, depth, known)
-            known[id(node)] = min(below, ENDLESS)
+                    looks += self._in_member(cast("JsonObject", part), name, depth, known)
+            known[id(node)] = min(looks, ENDLESS)
         return known[id(node)]
 
     def _find(self, schema: object, depth: int) -> _Looks:
@@ -114,16 +127,17 @@ class SchemaWork:
         looks = self._notes[id(node), depth] = self._count(node, depth)
         if not looks.is_cut:
             self._final[id(node)] = looks
+            if node is self._root:
+                self._levels = depth
         return looks
 
     def _count(self, node: JsonObject, depth: int) -> _Looks:
-        if _counts_references_from_elsewhere(node, self._root):
+        if self._has_unknown_parts(node):
             return _ENDLESS_LOOKS
         here, members, items = self._weigh(node)
         is_cut = False
         # All the way down, whatever the schema says about the items.
         self._takes_all = self._takes_all or node.get("uniqueItems") is True
-        self.has_alternatives = self.has_alternatives or "anyOf" in node or "oneOf" in node
         for part in self._in_place(node):
             looks = self._find(part, depth)
             here += looks.here
@@ -138,7 +152,10 @@ class SchemaWork:
             items += found
             is_cut = is_cut or is_cut_below
         else:
-            is_cut = is_cut or any(True for _ in _children(node))
+            is_cut = is_cut or members > 0 or items > 0 or _has_children(node)
+        if "anyOf" in node or "oneOf" in node:
+            self.most_alternatives = max(self.most_alternatives, here)
+            self.has_deep_alternatives |= is_cut or members > 0 or items > 0
         return _Looks(min(here, ENDLESS), min(members, ENDLESS), min(items, ENDLESS), is_cut)
 
     def _below(self, groups: Iterable[list[object]], depth: int) -> tuple[int, bool]:
@@ -149,6 +166,15 @@ class SchemaWork:
             total += max((found.total for found in looks), default=0)
             is_cut = is_cut or any(found.is_cut for found in looks)
         return total, is_cut
+
+    def _has_unknown_parts(self, node: JsonObject) -> bool:
+        """Whether a validator would go on with what is not found here."""
+        if "$dynamicRef" in node or "$recursiveRef" in node:
+            return True
+        reference = node.get("$ref")
+        if isinstance(reference, str) and target_of(self._root, reference) is None:
+            return True
+        return node is not self._root and isinstance(node.get("$id", node.get("id")), str)
 
     def _in_place(self, node: JsonObject) -> Iterator[object]:
         for key in ("allOf", "anyOf", "oneOf"):
@@ -161,19 +187,6 @@ class SchemaWork:
         reference = node.get("$ref")
         if isinstance(reference, str):
             yield target_of(self._root, reference)
-
-
-def _counts_references_from_elsewhere(node: JsonObject, root: JsonObject) -> bool:
-    if "$dynamicRef" in node or "$recursiveRef" in node:
-        return True
-    reference = node.get("$ref")
-    if isinstance(reference, str) and reference != "#" and not reference.startswith("#/"):
-        return True
-    return (
-        node is not root
-        and ("$id" in node or "id" in node)
-        and isinstance(node.get("$id", node.get("id")), str)
-    )
 
 
 def _member_schemas(node: JsonObject, name: str | None = None) -> Iterator[list[object]]:
@@ -196,7 +209,7 @@ def _item_schemas(node: JsonObject) -> Iterator[list[object]]:
         yield [node.get(key)]
 
 
-def _children(node: JsonObject) -> Iterator[object]:
-    for groups in (_member_schemas(node), _item_schemas(node)):
-        for group in groups:
-            yield from (schema for schema in group if isinstance(schema, dict))
+def _has_children(node: JsonObject) -> bool:
+    groups = (*_member_schemas(node), *_item_schemas(node))
+    # Also true and false: they cost nothing, but the members are gone through.
+    return any(isinstance(schema, (dict, bool)) for group in groups for schema in group)

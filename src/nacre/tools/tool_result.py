@@ -32,24 +32,37 @@ def value_of_result(tool: Tool, returned: object) -> JsonValue:
 
     An MCP tool's result goes through as it is: its callers know the shape from the protocol.
     """
+    try:
+        return _value_of(tool, returned)
+    except ToolFailedError:
+        raise
+    except NotJsonError as error:
+        problem = f"what JSON cannot hold: {error}"
+        raise _invalid(tool, problem) from error
+    except Exception as error:
+        # What is returned may have methods of its own, and those may do anything.
+        problem = f"what cannot be read: its own code raised {type(error).__name__}"
+        raise _invalid(tool, problem) from error
+
+
+def _value_of(tool: Tool, returned: object) -> JsonValue:
     if isinstance(returned, ToolResult):
-        structured = _json_from(tool, returned.structured)
-        return _unwrapped(tool, structured, returned.text, is_error=returned.is_error)
-    value = _json_from(tool, returned)
+        structured, text = json_from(returned.structured), json_from(returned.text)
+        if text is not None and not isinstance(text, str):
+            raise NotJsonError("text", f"is a {type(text).__name__}, not text")
+        return _unwrapped(tool, structured, text, is_error=returned.is_error)
+    value = json_from(returned)
     if tool.source == "mcp" or not isinstance(value, dict) or not _is_envelope(value):
         return value
     return _from_envelope(tool, value)
 
 
-def _json_from(tool: Tool, returned: object) -> JsonValue:
-    try:
-        return json_from(returned)
-    except NotJsonError as error:
-        message = (
-            f"{tool.name} returned what JSON cannot hold: {error}; "
-            "the tool has to return JSON values, dataclasses or pydantic models"
-        )
-        raise ToolFailedError(message, code="invalid_tool_result", tool_id=tool.id) from error
+def _invalid(tool: Tool, problem: str) -> ToolFailedError:
+    message = (
+        f"{tool.name} returned {problem}; "
+        "the tool has to return JSON values, dataclasses or pydantic models"
+    )
+    return ToolFailedError(message, code="invalid_tool_result", tool_id=tool.id)
 
 
 def _is_envelope(value: JsonObject) -> bool:

@@ -21,7 +21,9 @@ from nacre.tools import Tool
 from nacre.tools.tool_servers import OPERATION_MARK
 
 _TOOLS_PER_SERVER: Final = 200
-_COMPILER: Final = Path(__file__).parents[1] / "tests" / "tools" / "parse_declarations.mjs"
+_COMPILER: Final = (
+    Path(__file__).parents[1] / "tests" / "tools" / "declarations" / "parse_declarations.mjs"
+)
 _NAMES: Final = ("mcp_declarations_wall", "mcp_declarations_problems")
 
 

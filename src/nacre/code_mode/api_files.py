@@ -10,11 +10,11 @@ from nacre.code_mode.mcp_listing import declared_tool
 from nacre.errors import UnknownToolError
 from nacre.tools.declarations import (
     DeclaredServer,
+    guest_names,
     mcp_file_path,
     mcp_index_file,
     tools_file,
 )
-from nacre.tools.guest_names import guest_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.declarations import DeclaredServer, DeclaredTool, mcp_file_path, mcp_server_file
-from nacre.tools.guest_names import guest_names
+from nacre.tools.declarations import (
+    DeclaredServer,
+    DeclaredTool,
+    guest_names,
+    mcp_file_path,
+    mcp_server_file,
+)
 from nacre.tools.nearest_names import NearestNames
 from nacre.tools.tool_servers import OPERATION_MARK
 

@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from nacre.code_mode.mcp_listing import McpListing, list_server
 from nacre.errors import CatalogError, ToolError, ToolServerError, UnknownToolError
-from nacre.tools.guest_names import guest_names
+from nacre.tools.declarations import guest_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import ApprovalRequest
-    from nacre.tools.approval_requests import Decided
+    from nacre.tools.approvals.requests import Decided
 
 _MAX_SHOWN_CHARACTERS: Final = 4_000
 _CHOICES: Final = {

@@ -221,7 +221,6 @@ def _refuse_clashes(entries: tuple[CatalogEntry, ...]) -> None:
             )
 
 
-
 def _owner_of(entry: CatalogEntry) -> str:
     match entry.source:
         case "openclaw":

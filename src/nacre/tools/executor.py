@@ -32,7 +32,7 @@ from nacre.tools.definition import CORE_OWNER, Tool, ToolCall
 from nacre.tools.tool_result import value_of_result
 
 if TYPE_CHECKING:
-    from nacre.tools.input_validation import InputValidators
+    from nacre.tools.input_checks import InputValidators
     from nacre.tools.policy import ToolPolicy
     from nacre.trajectory import EventKind, TrajectoryRecorder
 

@@ -10,7 +10,7 @@ from nacre.errors import ToolDefinitionError
 from nacre.foreign_calls import call_in_thread
 from nacre.tools.definition import CORE_OWNER, Tool
 from nacre.tools.function_signature import read_signature
-from nacre.tools.input_problems import InputProblem, input_refused, shown_path, shown_value
+from nacre.tools.input_checks.problems import InputProblem, input_refused, shown_path, shown_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +119,7 @@ def _problems_in(error: ValidationError) -> list[InputProblem]:
     return [
         InputProblem(
             path=shown_path(found["loc"]),
-            text=f"{found['msg']}; given: {shown_value(found['input'])}",
+            text=f"{found['msg']}; given: {shown_value(found['input'], steps=found['loc'])}",
         )
         for found in error.errors(include_url=False, include_context=False)
     ]

@@ -10,7 +10,7 @@ from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.tables import cell_text, write_table
 from nacre.cli.terminal import Printer, warn
 from nacre.code_mode.mcp_listing import list_server
-from nacre.tools.guest_names import guest_names
+from nacre.tools.declarations import guest_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, cast
 
 from nacre.json_types import MAX_JSON_DEPTH
-from nacre.tools.schema_weights import number_work
+from nacre.tools.input_checks.schema_weights import number_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

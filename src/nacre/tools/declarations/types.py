@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from nacre.tools.schema_comments import comment_of
-from nacre.tools.schema_references import count_references, listed, mapped, target_of
-from nacre.tools.type_names import TypeNames, pascal_case
-from nacre.tools.typescript_text import (
+from nacre.tools.declarations.comments import comment_of
+from nacre.tools.declarations.text import (
     INDEX_KEY,
     MAX_LITERAL_CHARACTERS,
     NEVER,
@@ -28,6 +26,8 @@ from nacre.tools.typescript_text import (
     tuple_of,
     union_of,
 )
+from nacre.tools.declarations.type_names import TypeNames, pascal_case
+from nacre.tools.schema_references import count_references, listed, mapped, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

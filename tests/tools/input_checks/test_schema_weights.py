@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nacre.json_types import JsonValue
-from nacre.tools.schema_weights import (
+from nacre.tools.input_checks.schema_weights import (
     Weight,
     number_work,
     parts_of,

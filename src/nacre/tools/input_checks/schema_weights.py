@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from nacre.tools.pattern_size import states_of
+from nacre.tools.input_checks.pattern_size import states_of
 from nacre.tools.schema_references import listed, mapped
 
 if TYPE_CHECKING:

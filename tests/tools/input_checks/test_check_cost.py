@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from nacre.json_types import JsonObject, JsonValue
-from nacre.tools.check_cost import MAX_PARTS, CheckCost
+from nacre.tools.input_checks.check_cost import MAX_PARTS, CheckCost
 
 
 def items(schema: dict[str, Any]) -> JsonObject:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from nacre.tools.schema_weights import weight_per_error
-from nacre.tools.schema_work import ENDLESS, SchemaWork
+from nacre.tools.input_checks.schema_weights import weight_per_error
+from nacre.tools.input_checks.schema_work import ENDLESS, SchemaWork
 
 TEXT: dict[str, Any] = {"type": "string"}
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final, Literal
 import anyio
 
 from nacre.errors import ApprovalError
-from nacre.tools.approval_requests import decided_from
+from nacre.tools.approvals.requests import decided_from
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from nacre.tools.approval_requests import ApprovalAnswer, ApprovalRequest, Decided
+    from nacre.tools.approvals.requests import ApprovalAnswer, ApprovalRequest, Decided
 
 _MAX_CLOSED_REMEMBERED: Final = 1024
 _MAX_SHOWN_ID: Final = 80

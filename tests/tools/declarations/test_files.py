@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre.json_types import JsonValue
-from nacre.tools.declarations import (
+from nacre.tools.declarations.files import (
     MAX_FILE_CHARACTERS,
     DeclaredServer,
     DeclaredTool,
@@ -14,8 +14,8 @@ from nacre.tools.declarations import (
     mcp_server_file,
     tools_file,
 )
-from tests.tools.test_typescript_types import HOSTILE, SCHEMAS, TREE
-from tests.tools.typescript_compiler import meaning_problems, syntax_problems
+from tests.tools.declarations.test_types import HOSTILE, SCHEMAS, TREE
+from tests.tools.declarations.typescript_compiler import meaning_problems, syntax_problems
 
 CREATE_ISSUE: JsonValue = {
     "type": "object",

@@ -9,7 +9,7 @@ import pytest
 from nacre.errors import ToolFailedError, ToolInputError
 from nacre.json_types import JsonObject, JsonValue
 from nacre.tools.definition import Tool, ToolCall
-from nacre.tools.input_validation import InputValidators
+from nacre.tools.input_checks.validation import InputValidators
 
 
 async def nothing(given: dict[str, Any], call: ToolCall) -> object:

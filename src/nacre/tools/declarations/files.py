@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from nacre.tools.declared_members import Declared, object_text, scope_text, statement_text
-from nacre.tools.required_input import requires_members
-from nacre.tools.type_names import TypeNames, pascal_case
-from nacre.tools.typescript_text import comment_lines, one_line
-from nacre.tools.typescript_types import input_type_of, type_of
+from nacre.tools.declarations.members import Declared, object_text, scope_text, statement_text
+from nacre.tools.declarations.required_input import requires_members
+from nacre.tools.declarations.text import comment_lines, one_line
+from nacre.tools.declarations.type_names import TypeNames, pascal_case
+from nacre.tools.declarations.types import input_type_of, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

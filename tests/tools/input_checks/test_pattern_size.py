@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.tools.pattern_size import states_in, states_of
+from nacre.tools.input_checks.pattern_size import states_in, states_of
 
 
 @pytest.mark.parametrize(

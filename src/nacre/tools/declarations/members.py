@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from nacre.tools.typescript_text import PLAIN_NAME, indented, string_literal
+from nacre.tools.declarations.text import PLAIN_NAME, indented, string_literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

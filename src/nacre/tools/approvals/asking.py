@@ -13,9 +13,9 @@ import anyio
 
 from nacre.foreign_calls import passes_through
 from nacre.json_types import decode_json, encode_json
-from nacre.tools.approval_memory import ApprovalMemory
-from nacre.tools.approval_queue import ApprovalQueue
-from nacre.tools.approval_requests import (
+from nacre.tools.approvals.memory import ApprovalMemory
+from nacre.tools.approvals.queue import ApprovalQueue
+from nacre.tools.approvals.requests import (
     AllowAlways,
     AllowEdited,
     AllowOnce,
@@ -29,22 +29,6 @@ from nacre.tools.approval_requests import (
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
-
-__all__ = [
-    "APPROVAL_SECONDS",
-    "AllowAlways",
-    "AllowEdited",
-    "AllowOnce",
-    "ApprovalAnswer",
-    "ApprovalMemory",
-    "ApprovalQueue",
-    "ApprovalRequest",
-    "Approvals",
-    "Approver",
-    "Deny",
-    "Granted",
-    "Refused",
-]
 
 logger = logging.getLogger(__name__)
 

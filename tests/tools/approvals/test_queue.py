@@ -4,8 +4,8 @@ import anyio
 import pytest
 
 from nacre.run_context import RunContext
-from nacre.tools.approval_queue import ApprovalQueue
-from nacre.tools.approval_requests import AllowOnce, ApprovalRequest
+from nacre.tools.approvals.queue import ApprovalQueue
+from nacre.tools.approvals.requests import AllowOnce, ApprovalRequest
 
 
 def request(name: str) -> ApprovalRequest:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.tools.guest_names import guest_names
-from tests.tools.typescript_compiler import syntax_problems
+from nacre.tools.declarations.guest_names import guest_names
+from tests.tools.declarations.typescript_compiler import syntax_problems
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from nacre.tools.input_checks.schema_weights import weight_per_value
 from nacre.tools.schema_references import listed, mapped, target_of
-from nacre.tools.schema_weights import weight_per_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from nacre.json_types import JsonObject
-    from nacre.tools.schema_weights import Weight
+    from nacre.tools.input_checks.schema_weights import Weight
 
 ENDLESS: Final = 1 << 60
 """Stands for every number of looks that is too large to matter."""

@@ -2,7 +2,7 @@
 // `--meaning` checks names and types as well, each text by itself.
 
 import { text as readAll } from "node:stream/consumers";
-import ts from "../../tooling/peers/node_modules/typescript/lib/typescript.js";
+import ts from "../../../tooling/peers/node_modules/typescript/lib/typescript.js";
 
 // Only what declarations use: the real library takes seconds.
 const LIBRARY = `

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from nacre.tools.declarations.text import one_line, short_json
 from nacre.tools.schema_references import mapped, target_of
-from nacre.tools.typescript_text import one_line, short_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

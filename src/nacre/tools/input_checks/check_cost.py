@@ -10,19 +10,19 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
-from nacre.tools.input_size import size_of
-from nacre.tools.pattern_size import states_in
-from nacre.tools.schema_weights import (
+from nacre.tools.input_checks.input_size import size_of
+from nacre.tools.input_checks.pattern_size import states_in
+from nacre.tools.input_checks.schema_weights import (
     parts_of,
     weight_per_character,
     weight_per_error,
     weight_per_number,
 )
-from nacre.tools.schema_work import SchemaWork
+from nacre.tools.input_checks.schema_work import SchemaWork
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject
-    from nacre.tools.input_size import InputSize
+    from nacre.tools.input_checks.input_size import InputSize
 
 MAX_LOOKS: Final = 8_000_000
 MAX_PARTS: Final = 250_000

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from nacre.errors import ToolFailedError, ToolInputError
 from nacre.json_types import decode_json, encode_json
-from nacre.tools.check_cost import MAX_PARTS, CheckCost
-from nacre.tools.input_problems import (
+from nacre.tools.input_checks.check_cost import MAX_PARTS, CheckCost
+from nacre.tools.input_checks.problems import (
     MASK,
     InputProblem,
     input_refused,

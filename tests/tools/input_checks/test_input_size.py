@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from nacre.tools.input_size import InputSize, size_of
+from nacre.tools.input_checks.input_size import InputSize, size_of
 
 
 def size(parts: int, depth: int = 0, characters: int = 0, number_work: int = 0) -> InputSize:

@@ -277,3 +277,25 @@ def test_mistakes_in_a_config_are_named_by_path(config: dict[str, object], messa
     with pytest.raises(ConfigError) as caught:
         policy_from_config(config, RunContext())
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("rules", "is_possible"),
+    [
+        ({}, True),
+        ({"deny": ["github"]}, False),
+        ({"deny": ["bundle-mcp"]}, False),
+        ({"deny": ["group:mcp"]}, False),
+        ({"deny": ["mcp:github:*"]}, False),
+        ({"deny": ["*"]}, False),
+        ({"deny": ["mcp:github:delete_*", "create_issue"]}, True),
+        ({"deny": ["docs"]}, True),
+        ({"allow": []}, False),
+        ({"allow": ["read"]}, True),
+    ],
+)
+def test_a_server_is_ruled_out_when_no_tool_of_it_could_be_permitted(
+    rules: dict[str, object], is_possible: bool
+) -> None:
+    policy = ToolPolicy([("tools", tool_rules_from(rules, "tools"))])
+    assert policy.may_permit_server("github") is is_possible

@@ -121,7 +121,7 @@ class Runtime:
         config = self._config.code_mode_for(context)
         policy = self._config.policy_for(context)
         allowed = effective_tools(tools, policy)
-        servers = tuple(mcp)
+        servers = [server for server in mcp if policy.may_permit_server(server.name)]
         surface = visible_tools(
             allowed, config=config, has_servers=bool(servers), tools_disabled=tools_disabled
         )

@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from nacre.run_context import RunContext
-    from nacre.tools.definition import Tool
+    from nacre.tools.definition import Tool, ToolSource
 
 _KEYS: Final = ("allow", "deny", "alsoAllow")
 _GROUPS: Final = frozenset(f"group:{source}" for source in SOURCES)
 # How configurations name all that comes from MCP servers, whichever server has it.
 _MCP_PLUGIN: Final = "bundle-mcp"
+
+# Stands for a tool that no pattern names, but for those that fit any name.
+_NO_NAME: Final = "\0"
 
 _Named = Literal["any", "group", "id", "core", "name or owner"]
 """What a pattern speaks of: `deny` of anything that fits, `allow` of one kind of thing."""
@@ -60,6 +63,11 @@ class ToolPolicy:
             if refusal is not None:
                 return f"{tool.name} is not permitted: {refusal}"
         return None
+
+    def may_permit_server(self, owner: str) -> bool:
+        """Whether any tool of this MCP server could be permitted, whatever it is called."""
+        names = _names("mcp", _folded(owner), _NO_NAME)
+        return not any(layer.rules_out(names) for layer in self._layers)
 
 
 def effective_tools(tools: Iterable[Tool], policy: ToolPolicy) -> list[Tool]:
@@ -105,6 +113,12 @@ class _Layer:
             return f"`{self._where}.allow` does not name it"
         return None
 
+    def rules_out(self, names: _Names) -> bool:
+        """Whether nothing but a tool's own name could make a difference, and that cannot either."""
+        return self._deny.matching(names) is not None or (
+            self._allow is not None and self._allow.is_empty
+        )
+
 
 class _Patterns:
     """Patterns, those without wildcards in a table: there may be thousands of tools."""
@@ -118,6 +132,10 @@ class _Patterns:
                 self._globs.append((named, folded, pattern))
             else:
                 self._exact[named, folded] = pattern
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._exact and not self._globs
 
     def matching(self, names: _Names) -> str | None:
         for named, texts in names.items():
@@ -145,11 +163,15 @@ def _what_it_names(pattern: str) -> _Named:
 
 
 def _names_of(tool: Tool) -> _Names:
-    name, owner, tool_id = _folded(tool.name), _folded(tool.owner), _folded(tool.id)
-    groups = [f"group:{tool.source}", *([_MCP_PLUGIN] if tool.source == "mcp" else [])]
+    return _names(tool.source, _folded(tool.owner), _folded(tool.name))
+
+
+def _names(source: ToolSource, owner: str, name: str) -> _Names:
+    tool_id = f"{source}:{owner}:{name}"
+    groups = [f"group:{source}", *([_MCP_PLUGIN] if source == "mcp" else [])]
     # Who sends client tools chooses their owner as well; the others are named by the configuration.
-    owners = [] if tool.source == "client" else [owner]
-    is_core = tool.source == "openclaw" and owner == CORE_OWNER
+    owners = [] if source == "client" else [owner]
+    is_core = source == "openclaw" and owner == CORE_OWNER
     return {
         "any": (name, tool_id, owner, *groups),
         "group": tuple(groups),

@@ -486,7 +486,6 @@ async def test_a_denied_resource_is_not_read() -> None:
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [
-        ({"deny": ["bundle-mcp"]}, "unknown_tool"),
         ({"allow": ["echo"]}, "unknown_tool"),
         ({"allow": ["echo", "bundle-mcp"]}, "called"),
         ({"allow": ["echo"], "alsoAllow": ["bundle-mcp"]}, "called"),
@@ -506,6 +505,17 @@ async def test_all_servers_together_are_named_bundle_mcp(
             context=RunContext(is_sandboxed=True),
         )
     assert found.get("code", "called") == expected
+
+
+async def test_a_server_that_is_denied_whole_is_neither_named_nor_started() -> None:
+    server = LazyServer("lazy", "a")
+    config = {"tools": {"codeMode": True, "deny": ["bundle-mcp"]}}
+    async with Runtime(config, workers=1) as runtime:
+        run = runtime.run(tools=[echo_tool()], mcp=[server])
+        assert "lazy" not in str(run.definitions())
+        found = value_of(await run.exec("return [Object.keys(MCP), await MCP.$search('a')]"))
+    assert found == [[], []]
+    assert server.known_tools is None
 
 
 # The one call path.

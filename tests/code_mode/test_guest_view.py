@@ -10,7 +10,9 @@ from nacre.code_mode.namespace_runtime import NamespaceRuntime
 from nacre.code_mode.namespace_scope import serialise_scope
 from nacre.json_types import JsonValue
 from nacre.tools import build_catalog
+from nacre.tools.tool_servers import ListedServer
 from tests.code_mode.issues_namespace import github_tools, issues
+from tests.code_mode.mcp_servers import listed
 from tests.code_mode.outcomes import value_of
 
 # Equal to Python, and different to a program or at least as text.
@@ -75,3 +77,20 @@ async def test_each_session_sees_its_own_scope_with_the_same_tools(runtime: Runt
         seen.append((str(flag), kind))
     number, boolean = ("1", "number"), ("True", "boolean")
     assert seen == [number, boolean, number, number]
+
+
+def huge_server(name: str) -> ListedServer:
+    return listed(name, *(f"{'x' * 240}_{number}" for number in range(10_000)))
+
+
+async def test_servers_with_endless_names_do_not_keep_programs_from_running(
+    runtime: Runtime,
+) -> None:
+    """What does not fit into a worker is resolved by the host, as for a server not listed yet."""
+    run = runtime.run(mcp=[huge_server("one"), huge_server("two"), listed("small", "echo")])
+    code = f"""
+        const name = "{"x" * 240}7";
+        const found = await MCP.two[name]({{}});
+        return [Object.keys(MCP.small), typeof found, (await API.list("mcp")).length]
+    """
+    assert value_of(await run.exec(code)) == [["echo"], "object", 4]

@@ -9,6 +9,7 @@ from nacre.code_mode.bridge import METHODS
 from nacre.errors import CatalogError
 from nacre.json_types import encode_json
 from nacre.sandbox import SharedData
+from nacre.tools.declarations import mcp_file_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +29,9 @@ _GLOBALS: Final = "globals"
 _MCP: Final = "mcp"
 _FILES: Final = "api"
 _COMPLETE_FOLDERS: Final = "apiComplete"
+# Of one server, and of all together: no server may push out others, or the programs themselves.
+_MAX_SERVER_BYTES: Final = 2 << 20
+_MAX_LISTED_BYTES: Final = 8 << 20
 
 
 class GuestViews:
@@ -51,13 +55,17 @@ class GuestViews:
 def _guest_view(
     catalog: Catalog, descriptors: bytes, global_names: list[str], listings: Listings
 ) -> SharedData:
+    carried = _carried(listings)
     servers: JsonObject = {
         name: {"tools": None if listing is None else list(listing.tools)}
-        for name, listing in listings.items()
+        for name, listing in carried.items()
     }
-    files: JsonObject = {**known_files(listings)}
+    left_out = {mcp_file_path(name) for name, listing in carried.items() if listing is None}
+    files: JsonObject = {
+        path: text for path, text in known_files(listings).items() if path not in left_out
+    }
     # Files of ordinary tools are made when they are read: there may be thousands of tools.
-    complete: JsonObject = {"mcp": None not in listings.values()}
+    complete: JsonObject = {"mcp": None not in carried.values()}
     parts = {
         _TOOLS: catalog.index_json,
         _NAMES: catalog.names_json,
@@ -71,3 +79,15 @@ def _guest_view(
         return SharedData(parts, methods=METHODS)
     except ValueError as error:
         raise CatalogError(f"the catalog is too large for a program: {error}") from error
+
+
+def _carried(listings: Listings) -> dict[str, McpListing | None]:
+    """The listings that go to a worker. One that is too large, or for which no room is left, is
+    treated as unknown: programs may call anything on it, and the host resolves it."""
+    left = _MAX_LISTED_BYTES
+    carried: dict[str, McpListing | None] = {}
+    for name, listing in listings.items():
+        fits = listing is not None and listing.size_bytes <= min(left, _MAX_SERVER_BYTES)
+        carried[name] = listing if fits else None
+        left -= listing.size_bytes if listing is not None and fits else 0
+    return carried

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from nacre.json_types import encode_json
 from nacre.tools.declarations import (
     DeclaredServer,
     DeclaredTool,
@@ -40,6 +41,8 @@ class McpListing:
     declarations: str
     near_names: NearestNames
     """Kept, as making it takes longer than asking it."""
+    size_bytes: int
+    """What names and declarations take."""
 
     @property
     def file_path(self) -> str:
@@ -65,18 +68,20 @@ def list_server(guest_name: str, description: str, tools: Sequence[Tool]) -> Mcp
         if _is_operation(tool)
     }
     offered = {path[0] for path in operations}
+    declarations = mcp_server_file(
+        guest_name,
+        [declared_tool(name, tool) for name, tool in named.items()],
+        has_resources=_RESOURCES in offered,
+        has_prompts=_PROMPTS in offered,
+    )
     return McpListing(
         guest_name=guest_name,
         description=description,
         tools=named,
         operations=operations,
-        declarations=mcp_server_file(
-            guest_name,
-            [declared_tool(name, tool) for name, tool in named.items()],
-            has_resources=_RESOURCES in offered,
-            has_prompts=_PROMPTS in offered,
-        ),
+        declarations=declarations,
         near_names=NearestNames(named),
+        size_bytes=len(encode_json([list(named), declarations])),
     )
 
 

@@ -53,12 +53,21 @@ export function install(global, host) {
         define(global, name, send);
       }
     },
-    /** Define `tools`, `ALL_TOOLS`, `MCP`, `API` and the namespaces whose names are in JSON text `["Issues", ...]`. */
+    /**
+     * Define `tools`, `ALL_TOOLS`, `MCP`, `API` and the namespaces whose names are in JSON text `["Issues", ...]`.
+     * With `{"only": ["openclaw"]}` instead, a program has these namespaces alone, and cannot be suspended at its wish.
+     */
     defineCatalog(json) {
+      const names = parseJson(json);
+      if (isArray(names?.only)) {
+        delete global.yield_control;
+        namespaces.define(global, names.only);
+        return;
+      }
       catalog.install(global);
       mcp.install(global);
       apiFiles.install(global);
-      namespaces.install(global, json);
+      define(global, "namespaces", namespaces.define(global, names));
     },
     deliver,
     describeFailure,

@@ -6,7 +6,7 @@
  * them: there may be thousands of functions, and a program uses few. What it does to them it does to itself, because
  * the host resolves the path of every call again.
  */
-import { define, defineLazy } from "./globals.js";
+import { defineLazy } from "./globals.js";
 import { defineProperty, enumerableKeys, hasOwn, isArray, parseJson, preventExtensions, String } from "./intrinsics.js";
 import { named, put } from "./members.js";
 import { showAs } from "./values.js";
@@ -52,9 +52,8 @@ export function createNamespaces(shared, request) {
 
   return {
     __proto__: null,
-    /** Define `namespaces` and one global for each name of the JSON text `["Issues", ...]`. */
-    install(global, json) {
-      const names = parseJson(json);
+    /** Define one global for each of the names; the result holds them all, each made when it is touched. */
+    define(global, names) {
       const all = { __proto__: null };
       let shown = "";
       for (let index = 0; isArray(names) && index < names.length; index++) {
@@ -65,7 +64,7 @@ export function createNamespaces(shared, request) {
         shown += (shown ? ", " : "") + name;
       }
       showAs(all, "[namespaces: " + (shown || "none") + "]");
-      define(global, "namespaces", preventExtensions(all));
+      return preventExtensions(all);
     },
   };
 }

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from nacre.mcp_client import McpConnections
     from nacre.run_context import AbortSignal, RunContext
+    from nacre.tool_search import ToolSearch
     from nacre.tools import (
         AllowAlways,
         AllowEdited,
@@ -75,6 +76,7 @@ __all__ = [
     "Tool",
     "ToolCall",
     "ToolResult",
+    "ToolSearch",
     "Waiting",
     "hook",
     "mcp_servers_from",
@@ -94,6 +96,7 @@ _MODULES = {
     "config.mcp": ("McpServerConfig", "mcp_servers_from"),
     "mcp_client": ("McpConnections",),
     "run_context": ("AbortSignal", "RunContext"),
+    "tool_search": ("ToolSearch",),
     "tools": (
         "AllowAlways", "AllowEdited", "AllowOnce", "ApprovalQueue", "ApprovalRequest", "Deny",
         "Tool", "ToolCall", "ToolResult", "tool",

@@ -7,10 +7,10 @@ import pytest
 
 import nacre
 from nacre import RunContext, Runtime
-from nacre.code_mode.tool_definitions import DefinitionFormat
 from nacre.errors import ConfigError, RuntimeUnavailableError
 from nacre.sandbox.image import load_image
 from nacre.sandbox.worker.wasm_runtime import WasmError
+from nacre.tools.tool_definitions import DefinitionFormat
 from tests.code_mode.outcomes import failure_of, value_of
 from tests.code_mode.tools import echo_tool
 from tests.contract.requirements import requirement

@@ -8,11 +8,11 @@ import pytest
 from nacre.code_mode.description import WAIT_DESCRIPTION, exec_description
 from nacre.code_mode.exec_tool import exec_parameters
 from nacre.code_mode.namespaces import Namespace
-from nacre.code_mode.tool_definitions import definition
 from nacre.code_mode.wait_tool import wait_parameters
 from nacre.config.code_mode import LANGUAGES, CodeModeConfig
 from nacre.tools.catalog import Catalog, build_catalog
 from nacre.tools.definition import Tool
+from nacre.tools.tool_definitions import definition
 from tests.code_mode.simple_tools import simple_tool
 
 CONFIG = CodeModeConfig(enabled=True)

@@ -84,6 +84,28 @@ REQUIREMENTS: Final = {
     "security:helpers-not-shadowed": "no tool's name hides a helper or a member of `tools`",
     "security:fails-closed": "without a sandbox nothing runs, and the model is shown nothing more",
     "security:os-hardening": "a worker is locked down, and what could not be applied is reported",
+    # Tool Search.
+    "tool-search:settings": "true, false or an object; numbers have defaults and are clamped",
+    "tool-search:code-surface": "in mode `code` the model sees `tool_search_code` alone",
+    "tool-search:tools-surface": "in mode `tools` it sees the three structured tools alone",
+    "tool-search:off-changes-nothing": "where it is off, the model sees the tools themselves",
+    "tool-search:not-with-code-mode": "it is never active together with code mode",
+    "tool-search:falls-back": "without a sandbox, `code` becomes `tools` before anything is shown",
+    "tool-search:search-describe-call": "both modes find, describe and call the same tools",
+    "tool-search:all-sources": "tools of OpenClaw, of MCP servers and of clients are found",
+    "tool-search:one-call-path": "policy, hooks, approvals and the record hold for final calls",
+    "tool-search:program-sees": "a program has `console` and `openclaw.tools`, and no way out",
+    "tool-search:killed-on-timeout": "a program is ended in time, also after it has awaited",
+    "tool-search:denied-tools": "what policy denies is not found, not described and not called",
+    "tool-search:gone-tools": "a tool that is gone since it was found cannot be called",
+    "tool-search:blocks-are-reported": "a block by policy, hook or approval is reported as one",
+    "tool-search:smaller-payload": "with many tools, the payload is at least 90 % smaller",
+    "tool-search:telemetry": (
+        "bytes sent, catalog and sources, counts, and the tools called are counted"
+    ),
+    "tool-search:session-log": (
+        "the record says what was shown up front, how much was searched and what was called"
+    ),
 }
 
 

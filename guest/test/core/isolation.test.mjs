@@ -376,6 +376,14 @@ test("shared data adds exactly the names of the catalog, of MCP and of the names
   assert.deepEqual(names({ shared }).filter((name) => !without.includes(name)), ["tools", "ALL_TOOLS", "MCP", "API", "Issues", "namespaces"]);
 });
 
+test("shared data may ask for its namespaces alone: then nothing else of the host's is there, nor a way to wait", () => {
+  const names = (options) => valueOf("return Reflect.ownKeys(globalThis).map(String)", options);
+  const without = names();
+  const alone = names({ shared: { ...shared, globals: { only: ["Issues"] } } });
+  assert.deepEqual(alone.filter((name) => !without.includes(name)), ["Issues"]);
+  assert.deepEqual(without.filter((name) => !alone.includes(name)), ["yield_control"]);
+});
+
 test("the guest's own variables are not in a program's scope", () => {
   const names = ["guest", "install", "host", "global", "exports", "module", "process", "std", "os", "scriptArgs", "print"];
   assert.deepEqual(valueOf(`return ${JSON.stringify(names)}.filter((name) => eval("typeof " + name) !== "undefined")`), []);

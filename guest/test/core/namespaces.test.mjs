@@ -104,3 +104,12 @@ test("namespaces go on after a suspension, in another VM", () => {
   assert.equal(after.value, true);
   assert.deepEqual(after.requests.map(({ input }) => [input.namespace, input.args]), [["Issues", ["old"]], ["ping", ["new"]]]);
 });
+
+test("a namespace that stands alone is called as any other", () => {
+  const cell = start("return await Issues.labels.add(1)", { shared: { ...shared, globals: { only: ["Issues"] } } });
+  cell.deliver([1, true, "added"]);
+  assert.deepEqual(cell.requests.map(({ method, input }) => [method, input]), [
+    ["namespace", { namespace: "Issues", path: ["labels", "add"], args: [1] }],
+  ]);
+  assert.equal(cell.value, "added");
+});

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from nacre.code_mode.api_files import ApiFiles
     from nacre.code_mode.mcp_requests import McpRequests
     from nacre.code_mode.namespaces import NamespaceRuntime
-    from nacre.code_mode.run_index import RunIndex
     from nacre.config.code_mode import CodeModeConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.sandbox import HostRequest
     from nacre.sandbox.results import PendingRequest
     from nacre.telemetry import CatalogCounters, Span
     from nacre.tools import Catalog, CatalogEntry, Tool, ToolExecutor
+    from nacre.tools.catalog_search.run_index import RunIndex
 
 METHODS: Final = (
     "tools.search",

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from nacre.code_mode.results import CodeModeResult, DirectResult
     from nacre.code_mode.run import CodeModeRun
     from nacre.code_mode.run_config import ConfigInput
-    from nacre.code_mode.tool_definitions import DefinitionFormat
     from nacre.config.code_mode import Language
     from nacre.hooks import Hooks
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
     from nacre.tools import ApprovalQueue, Approver, Tool
+    from nacre.tools.tool_definitions import DefinitionFormat
     from nacre.tools.tool_servers import ToolServer
 
 

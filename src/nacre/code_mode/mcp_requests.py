@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from nacre.code_mode.mcp_listing import McpListing, declared_tool
-from nacre.code_mode.run_index import RunIndex
 from nacre.errors import ToolError, UnknownToolError
 from nacre.tools import build_catalog
+from nacre.tools.catalog_search.run_index import RunIndex
 from nacre.tools.declarations import function_declaration
 
 if TYPE_CHECKING:

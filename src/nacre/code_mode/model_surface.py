@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 from nacre.code_mode.activation import is_code_mode_active
 from nacre.code_mode.description import WAIT_DESCRIPTION, exec_description
 from nacre.code_mode.exec_tool import exec_parameters
-from nacre.code_mode.tool_definitions import DefinitionFormat, definition
 from nacre.code_mode.wait_tool import wait_parameters
 from nacre.errors import CatalogError, CodeModePayloadError
 from nacre.tools.catalog import is_control_tool
+from nacre.tools.tool_definitions import DefinitionFormat, definition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

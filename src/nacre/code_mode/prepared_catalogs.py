@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nacre.code_mode.guest_view import GuestViews
-from nacre.code_mode.run_index import RunIndex
 from nacre.tools import Catalog, build_catalog
+from nacre.tools.catalog_search.run_index import RunIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from nacre.code_mode.mcp_servers import McpServers
     from nacre.code_mode.model_surface import ModelSurface
     from nacre.code_mode.run_cells import RunCells
-    from nacre.code_mode.run_index import RunIndex
     from nacre.code_mode.run_namespaces import RunNamespaces
     from nacre.code_mode.run_telemetry import RunTelemetry
-    from nacre.code_mode.tool_definitions import DefinitionFormat
     from nacre.config.code_mode import CodeModeConfig, Language
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import AbortController, RunContext
     from nacre.sandbox.results import Reason
     from nacre.tools import Catalog, Tool, ToolExecutor
+    from nacre.tools.catalog_search.run_index import RunIndex
+    from nacre.tools.tool_definitions import DefinitionFormat
     from nacre.trajectory import TrajectoryRecorder
 
 _CALL_ID_BYTES: Final = 8

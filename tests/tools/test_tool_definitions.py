@@ -2,8 +2,8 @@
 
 import pytest
 
-from nacre.code_mode.tool_definitions import DefinitionFormat, definition
 from nacre.json_types import JsonObject
+from nacre.tools.tool_definitions import DefinitionFormat, definition
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"x": {"type": "string"}}}
 OUTPUT: JsonObject = {"type": "object"}

@@ -1,0 +1,76 @@
+"""What a run with Tool Search sent, found and called; enough to compare it with direct exposure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nacre.telemetry.counters import OTHER_IDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nacre.json_types import JsonObject
+    from nacre.tool_search.model_surface import SurfaceMode
+
+
+@dataclass(kw_only=True, slots=True)
+class RequestCounts:
+    """What went to the provider; only ever grows."""
+
+    requests: int = 0
+    tool_bytes: int = 0
+    prompt_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolSearchTelemetry:
+    """The state of a run's counts at one moment."""
+
+    mode: SurfaceMode
+    fallback_reason: str = ""
+    """Why the model is shown the structured tools where code was asked for."""
+    visible_tools: tuple[str, ...] = ()
+    """The tools whose schemas the model sees before it asks for any."""
+    tool_bytes: int = 0
+    """What their definitions take in one request, as chat completions have them."""
+    direct_tool_bytes: int = 0
+    """What they would take if every tool of the catalog were shown as well."""
+    requests: int = 0
+    tool_bytes_sent: int = 0
+    prompt_bytes_sent: int = 0
+    catalog_size: int = 0
+    sources: Mapping[str, int] = field(default_factory=dict[str, int])
+    search_count: int = 0
+    describe_count: int = 0
+    call_count: int = 0
+    called_tools: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How often each tool of the catalog was called, by id."""
+
+    def to_json(self) -> JsonObject:
+        wire: JsonObject = {
+            "mode": self.mode,
+            "visibleTools": list(self.visible_tools),
+            "toolBytes": self.tool_bytes,
+            "directToolBytes": self.direct_tool_bytes,
+            "requests": self.requests,
+            "toolBytesSent": self.tool_bytes_sent,
+            "promptBytesSent": self.prompt_bytes_sent,
+            "catalogSize": self.catalog_size,
+            "sources": dict(self.sources),
+            "searchCount": self.search_count,
+            "describeCount": self.describe_count,
+            "callCount": self.call_count,
+            "calledTools": [
+                {"id": tool_id, "source": _source_of(tool_id), "count": count}
+                for tool_id, count in self.called_tools.items()
+            ],
+        }
+        if self.fallback_reason:
+            wire["fallbackReason"] = self.fallback_reason
+        return wire
+
+
+def _source_of(tool_id: str) -> str:
+    """An id begins with where the tool comes from."""
+    return OTHER_IDS if tool_id == OTHER_IDS else tool_id.partition(":")[0]

@@ -1,0 +1,14 @@
+"""A sandbox that the runs of a test share."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from nacre.sandbox import Sandbox, SandboxOptions
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """Two workers, as on a small machine."""
+    async with Sandbox(SandboxOptions(workers=2)) as sandbox:
+        yield sandbox

@@ -1,0 +1,76 @@
+"""Runs for tests, and what came of their calls."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+
+from nacre.hooks import HookRunner, Hooks
+from nacre.run_context import RunContext
+from nacre.sandbox import Sandbox
+from nacre.tool_search import Completed, Failed, ToolSearchResult, ToolSearchRun, start_run
+from nacre.tool_search.run_config import ConfigInput, run_config_from
+from nacre.tools import Approvals, Tool
+from nacre.trajectory import EventKind, TrajectoryEvent
+
+CAUGHT = ".catch(e => ({name: e.name, message: e.message, code: e.code, toolId: e.toolId}))"
+
+
+async def run_with(
+    sandbox: Sandbox | None = None,
+    *,
+    tools: Sequence[Tool] = (),
+    config: ConfigInput = None,
+    hooks: Sequence[object] = (),
+    approvals: Any = None,
+    context: RunContext | None = None,
+    **options: Any,
+) -> ToolSearchRun:
+    """A run in a sandbox that the test has open; without one, give `config={"mode": "tools"}`."""
+    context = context or RunContext()
+    run_config = run_config_from(config)
+    return await start_run(
+        tools=tools,
+        sandbox=sandbox,
+        config=run_config.tool_search_for(context),
+        policy=run_config.policy_for(context),
+        context=context,
+        hooks=HookRunner(Hooks(hooks)),
+        approvals=Approvals(approvals),
+        **options,
+    )
+
+
+def value_of(result: ToolSearchResult) -> Any:
+    assert isinstance(result, Completed), result
+    return result.value
+
+
+def failure_of(result: ToolSearchResult) -> Failed:
+    assert isinstance(result, Failed), result
+    return result
+
+
+async def program(run: ToolSearchRun, code: str, call_id: str = "") -> ToolSearchResult:
+    return await run.call("tool_search_code", {"code": code}, call_id=call_id)
+
+
+def events_of(run: ToolSearchRun, kind: EventKind) -> list[TrajectoryEvent]:
+    return [event for event in run.trajectory.events if event.kind == kind]
+
+
+class Recorded:
+    """Notices when a run records something; made before that can happen."""
+
+    def __init__(self, run: ToolSearchRun, kind: EventKind) -> None:
+        self._kind = kind
+        self._happened = anyio.Event()
+        run.trajectory.subscribe(self._notice)
+
+    async def wait(self) -> None:
+        with anyio.fail_after(10):
+            await self._happened.wait()
+
+    def _notice(self, event: TrajectoryEvent) -> None:
+        if event.kind == self._kind:
+            self._happened.set()

@@ -1,0 +1,95 @@
+"""The door: opened in one step, closed with all that runs."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from nacre import RunContext
+from nacre.errors import CatalogError, ConfigError, RuntimeUnavailableError
+from nacre.sandbox.worker.wasm_runtime import WasmError
+from nacre.tool_search import ToolSearch
+from tests.code_mode.mcp_servers import LazyServer
+from tests.code_mode.tools import HeldTool, echo_tool
+from tests.contract.requirements import requirement
+from tests.tool_search.runs import failure_of, value_of
+
+BOTH: dict[str, Any] = {"tools": {"toolSearch": True, "codeMode": True}}
+
+
+async def test_one_step_opens_a_run_and_closes_it() -> None:
+    async with ToolSearch(tools=[echo_tool()], mcp=[LazyServer("github", "look")]) as search:
+        assert [each["name"] for each in search.definitions("anthropic")] == ["tool_search_code"]
+        code = "const called = await openclaw.tools.call('echo', {a: 1});"
+        code += "return [called, (await openclaw.tools.search('look')).length]"
+        assert value_of(await search.call("tool_search_code", {"code": code})) == [{"a": 1}, 1]
+        assert search.telemetry().call_count == 1
+    failed = failure_of(await search.call("tool_search_code", {"code": code}))
+    assert (failed.error, failed.code) == ("tool search is closed", "aborted")
+
+
+async def test_closing_ends_what_runs() -> None:
+    held = HeldTool()
+    search = ToolSearch(tools=[held.tool], config={"mode": "tools"})
+    with anyio.fail_after(15):
+        async with anyio.create_task_group() as tasks, search:
+            tasks.start_soon(search.call, "tool_call", {"id": "held"})
+            await held.received()
+    assert len(held.cancelled) == 1
+
+
+@requirement("tool-search:falls-back")
+async def test_without_a_sandbox_the_model_is_shown_the_structured_tools(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_library() -> Path:
+        raise WasmError("the wasmtime package is not installed; reinstall nacre")
+
+    monkeypatch.setattr("nacre.sandbox.launcher.library_path", no_library)
+    async with ToolSearch(tools=[echo_tool()], config={"mode": "code"}) as search:
+        assert search.run.mode == "tools"
+        assert search.run.visible_names == ("tool_search", "tool_describe", "tool_call")
+        telemetry = search.telemetry()
+        result = await search.call("tool_call", {"id": "echo", "args": {"a": 1}})
+        assert value_of(result) == {"a": 1}
+        code = {"code": "return 1"}
+        assert failure_of(await search.call("tool_search_code", code)).code == "unknown_tool"
+    assert telemetry.fallback_reason == "the wasmtime package is not installed; reinstall nacre"
+    assert telemetry.to_json()["fallbackReason"] == telemetry.fallback_reason
+    assert "the wasmtime package is not installed" in caplog.text
+
+
+async def test_the_structured_tools_start_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_sandbox(*_: object) -> None:
+        raise AssertionError("a sandbox was opened")
+
+    monkeypatch.setattr("nacre.tool_search.tool_search.Sandbox", no_sandbox)
+    async with ToolSearch(tools=[echo_tool()], config={"mode": "tools"}) as search:
+        assert search.run.mode == "tools"
+    for tools, config in (([echo_tool()], False), ([], True)):
+        async with ToolSearch(tools=tools, config=config) as search:
+            assert search.run.mode == "direct"
+
+
+@requirement("tool-search:not-with-code-mode")
+async def test_where_code_mode_is_on_as_well_it_does_not_open() -> None:
+    with pytest.raises(ConfigError, match=r"`tools\.toolSearch` is on, and so is `tools.codeMode`"):
+        async with ToolSearch(tools=[echo_tool()], config=BOTH):
+            pass
+    document = {**BOTH, "agents": {"plain": {"tools": {"codeMode": False, "toolSearch": False}}}}
+    context = RunContext(agent_id="plain")
+    async with ToolSearch(tools=[echo_tool()], config=document, context=context) as search:
+        assert search.run.mode == "direct"
+
+
+async def test_tools_that_cannot_be_together_are_refused_and_nothing_stays_open() -> None:
+    search = ToolSearch(tools=[echo_tool(), echo_tool()])
+    with pytest.raises(CatalogError, match="two tools have the id 'openclaw:core:echo'"):
+        async with search:
+            pass
+
+
+def test_it_has_no_run_before_it_is_open() -> None:
+    with pytest.raises(RuntimeUnavailableError, match="use it in `async with`"):
+        ToolSearch(tools=[echo_tool()]).definitions()

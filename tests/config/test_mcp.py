@@ -94,6 +94,7 @@ def test_every_key_of_ours_is_read() -> None:
         allow=("read_*",),
         deny=("read_all",),
         require_approval=("read_secret",),
+        looked_up=("hunter2",),
     )
     remote: JsonObject = {
         "url": "https://example.com/mcp?key=${TOKEN}",
@@ -112,6 +113,7 @@ def test_every_key_of_ours_is_read() -> None:
         deny=("b",),
         require_approval=("*",),
         oauth=True,
+        looked_up=("hunter2",),
     )
 
 
@@ -151,6 +153,9 @@ def test_a_disabled_server_keeps_its_references_and_needs_no_variable() -> None:
         ["C:\\tools\\nacre.exe", "mcp"],
         ["uvx", "--from", "nacre", "nacre", "mcp"],
         ["python", "-m", "nacre.cli.main", "mcp"],
+        ["python3.12", "-m", "nacre", "mcp"],
+        ["uv", "--directory", "/x", "run", "/x/.venv/bin/nacre", "mcp"],
+        ["env", "A=b", "nacre", "mcp"],
     ],
 )
 def test_nacre_is_never_a_server_of_its_own(words: list[str]) -> None:
@@ -158,6 +163,22 @@ def test_nacre_is_never_a_server_of_its_own(words: list[str]) -> None:
     [server] = servers_from({"x": {"command": words[0], "args": words[1:]}}, warnings)
     assert server.is_disabled
     assert warnings == ["`mcp.servers.x` starts `nacre mcp` itself, so it is left out"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["npx", "server-filesystem", "/home/ada/nacre", "mcp"],
+        ["uvx", "mcp-server-git", "--repository", "nacre", "mcp"],
+        ["uvx", "mcp-server-filesystem", "/home/ada/nacre", "mcp"],
+        ["nacre", "exec", "mcp"],
+        ["nacre-tools", "mcp"],
+        ["nacre"],
+    ],
+)
+def test_a_server_that_only_works_on_nacre_is_a_server(words: list[str]) -> None:
+    [server] = servers_from({"x": {"command": words[0], "args": words[1:]}})
+    assert not server.is_disabled
 
 
 def test_a_name_with_spaces_gets_one_that_tools_can_be_owned_by() -> None:
@@ -220,7 +241,7 @@ def test_prototype_names_are_names_like_others() -> None:
         ({"command": "x", "env": {"A": True}}, "`mcp.servers.x.env.A` is true; allowed: text"),
         (
             {"command": "x", "env": {"A=B": ""}},
-            '`mcp.servers.x.env["A=B"]` is no name of a variable',
+            "`mcp.servers.x.env` has a member whose name is no name of a variable",
         ),
         (
             {"command": "x", "type": "ws"},
@@ -245,7 +266,7 @@ def test_prototype_names_are_names_like_others() -> None:
         ),
         (
             {"url": "https://a.b", "headers": {"A b": "c"}},
-            '`mcp.servers.x.headers["A b"]` is no name of a header',
+            "`mcp.servers.x.headers` has a member whose name is no name of a header",
         ),
         (
             {"command": "x", "timeoutSeconds": 0},
@@ -400,3 +421,18 @@ def test_a_document_without_a_place_for_servers_is_refused(text: str, refusal: s
     with pytest.raises(ConfigError) as caught:
         read_mcp_document(text, path="f.json")
     assert str(caught.value).startswith(refusal)
+
+
+def test_a_server_that_is_null_does_not_hide_the_others_of_a_document() -> None:
+    servers = read_mcp_document('{"a": null, "b": {"command": "x"}}', path="file")
+    assert servers == {"a": None, "b": {"command": "x"}}
+
+
+def test_what_references_were_replaced_by_is_kept_apart_but_not_folders() -> None:
+    entry: JsonObject = {
+        "command": "${userHome}/x",
+        "args": ["--key=${TOKEN}", "${UNSET:-default}", "plain", "${name%.*}", "$${A}"],
+    }
+    server = server_from(entry)
+    assert server.looked_up == ("hunter2", "default")
+    assert "hunter2" not in repr(server)

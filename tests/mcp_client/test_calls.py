@@ -126,3 +126,46 @@ async def test_a_message_beyond_all_bounds_fails_its_call_and_nothing_else(
 async def test_a_result_that_lies_about_its_schema_is_passed_on(opening: Opening) -> None:
     server = await opening.one(raw("crooked"))
     assert await call(server, "liar") == {"content": "no list", "structuredContent": [1, 2]}
+
+
+@pytest.mark.parametrize("message", ["Connection closed", "rate limit", "SSE stream ended"])
+async def test_an_error_with_the_code_of_a_lost_connection_is_an_error_of_the_tool(
+    opening: Opening, message: str
+) -> None:
+    server = await opening.one(raw())
+    with pytest.raises(ToolFailedError, match=message) as failure:
+        await call(server, "server_error", message=message)
+    assert failure.value.details["rpcCode"] == -32000
+    assert text_of(await call(server, "echo")) == "{}"
+    assert server.status().restarts == 0
+
+
+@pytest.mark.parametrize("part", ["[]", "{}", "0", '""'])
+async def test_a_result_of_too_many_parts_is_refused_before_it_is_read(
+    opening: Opening, part: str
+) -> None:
+    server = await opening.one(raw())
+    with pytest.raises(ToolFailedError, match="its answer has more than 200,000 parts"):
+        await call(server, "parts", of=part, count=300_000, is_text=False)
+    assert text_of(await call(server, "echo")) == "{}"
+    assert server.status().restarts == 0
+
+
+async def test_a_text_full_of_commas_is_one_part(opening: Opening) -> None:
+    server = await opening.one(raw())
+    result = await call(server, "parts", of="[]", count=300_000, is_text=True)
+    assert result == {"a": ",".join(["[]"] * 300_000)}
+
+
+async def test_ids_that_no_request_has_are_passed_over(opening: Opening) -> None:
+    server = await opening.one(raw())
+    assert text_of(await call(server, "odd_id")) == "done"
+    assert server.status().restarts == 0
+
+
+async def test_progress_beyond_all_numbers_is_left_out(opening: Opening) -> None:
+    server = await opening.one(raw())
+    updates: list[JsonValue] = []
+    await call_tool(await tool_of(server, "huge_progress"), {}, updates)
+    assert updates == [{}, {}, {"progress": 1}]
+    assert server.status().restarts == 0

@@ -200,15 +200,9 @@ def test_what_was_imported_can_be_read_and_means_what_codex_meant(folders: Clien
     [
         ("a.json", "{", "`{file}` is not JSON5: line 1, column 2: unexpected end of input"),
         ("a.json", {"tools": {}}, "`{file}` has no MCP servers"),
-        ("a.json", {"mcpServers": {"x": "hunter2"}}, "`{file}: x` is a text; allowed: an object"),
         ("a.toml", "x", "`{file}` is not TOML: "),
         ("a.toml", "x = 1", "`{file}` has no MCP servers"),
         ("a.toml", "mcp_servers = 1", "`{file}: mcp_servers` is a number; allowed: an object"),
-        (
-            "a.toml",
-            "[mcp_servers.x]\ncommand = 1979-05-27",
-            "`{file}: mcp_servers.x.command` is of type date; allowed: text",
-        ),
         ("a.toml", "x = " + "[" * 10_000, "`{file}` is nested too deep"),
     ],
 )
@@ -224,3 +218,32 @@ def test_a_file_that_cannot_be_taken_over_is_refused_by_its_name(
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file or directory"):
         servers_of_file(tmp_path / "no.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        (
+            "a.json",
+            {"mcpServers": {"x": "hunter2", "y": {"command": "y"}}},
+            "`{file}: x` is a text; allowed: an object; it is left out",
+        ),
+        (
+            "a.json",
+            {"mcpServers": {"x": None, "y": {"command": "y"}}},
+            "`{file}: x` is null; allowed: an object; it is left out",
+        ),
+        (
+            "a.toml",
+            "[mcp_servers.x]\ncommand = 1979-05-27\n[mcp_servers.y]\ncommand = 'y'",
+            "`{file}: mcp_servers.x.command` is of type date; allowed: text; it is left out",
+        ),
+    ],
+)
+def test_an_entry_that_is_wrong_costs_that_server_alone(
+    tmp_path: Path, name: str, content: object, problem: str
+) -> None:
+    file = write(tmp_path / name, content)
+    found = servers_of_file(file)
+    assert found.servers == {"y": {"command": "y"}}
+    assert found.notes == (problem.format(file=file),)

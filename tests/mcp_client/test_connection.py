@@ -6,14 +6,16 @@ import sys
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import psutil
 import pytest
 
 from nacre.config.mcp import McpServerConfig
-from nacre.errors import ToolServerError
+from nacre.errors import ToolFailedError, ToolServerError
 from nacre.mcp_client import McpConnections
+from nacre.mcp_client.process import kill_all_groups
 from tests.mcp_client.conftest import Opening
-from tests.mcp_client.peers import call, call_tool, ended, raw, text_of, tool_of
+from tests.mcp_client.peers import RAW_SERVER, call, call_tool, ended, raw, text_of, tool_of
 
 
 async def test_a_server_is_not_started_before_it_is_asked_something(opening: Opening) -> None:
@@ -289,3 +291,47 @@ async def test_secrets_of_the_configuration_are_not_in_messages(opening: Opening
     with pytest.raises(ToolServerError, match=r"bad token \[redacted\]"):
         await server.tools()
     assert "correct-horse" not in repr(server.status())
+
+
+async def test_arguments_that_were_looked_up_are_not_in_errors_lists_and_status(
+    opening: Opening,
+) -> None:
+    secret = "correct-horse"
+    arguments = (str(RAW_SERVER), "plain", secret)
+    server = await opening.one(raw(args=arguments, looked_up=(secret,)))
+    with pytest.raises(ToolFailedError, match=r"bad argument \[redacted\]") as failure:
+        await call(server, "leak")
+    assert failure.value.details["data"] == {"args": ["[redacted]"]}
+    refusing = (str(RAW_SERVER), "refusing", "tools/list", secret)
+    listing = await opening.one(raw(name="b", args=refusing, looked_up=(secret,)))
+    with pytest.raises(
+        ToolServerError, match=r"cannot list its tools: no licence for \[redacted\]"
+    ):
+        await listing.tools()
+    greeting = (str(RAW_SERVER), "refusing", "initialize", secret)
+    shaking = await opening.one(raw(name="c", args=greeting, looked_up=(secret,)))
+    with pytest.raises(ToolServerError, match=r"no licence for \[redacted\]"):
+        await shaking.tools()
+    assert secret not in repr([server.status(), listing.status(), shaking.status()])
+
+
+async def test_the_reason_of_a_failed_handshake_is_what_the_server_said(opening: Opening) -> None:
+    old = await opening.one(raw("old"))
+    with pytest.raises(ToolServerError) as failure:
+        await old.tools()
+    assert "speaks version '1999-01-01' of MCP" in str(failure.value)
+    assert "just a warning" not in str(failure.value)
+    refusing = await opening.one(raw(args=(str(RAW_SERVER), "refusing", "initialize")))
+    with pytest.raises(ToolServerError, match="refused the connection: no licence"):
+        await refusing.tools()
+
+
+async def test_all_servers_and_their_children_can_be_killed_at_once(opening: Opening) -> None:
+    connections = await opening.all(raw("stubborn", name="a"), raw("stubborn", name="b"))
+    servers = connections.servers()
+    children = [int(text_of(await call(server, "family"))) for server in servers]
+    pids = [*children, *(server.status().pid for server in servers)]
+    processes = await anyio.to_thread.run_sync(lambda: [psutil.Process(pid) for pid in pids])
+    kill_all_groups()
+    _, left = await anyio.to_thread.run_sync(lambda: psutil.wait_procs(processes, timeout=5))
+    assert not left

@@ -186,3 +186,36 @@ async def test_an_error_status_during_a_call_is_told(opening: Opening) -> None:
     async with serving("--token", "another", port=running.port):
         with pytest.raises((ToolServerError, ToolFailedError), match="HTTP 401 Unauthorized"):
             await call_tool(echo, {})
+
+
+MANY_PARTS = b'{"jsonrpc":"2.0","id":1,"result":{"a":[' + b"[]," * 30_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"), [(b"application/json", b"[]," * 30_000), (b"text/event-stream", MANY_PARTS)]
+)
+async def test_an_answer_of_too_many_parts_is_refused(kind: bytes, body: bytes) -> None:
+    body = b"data: " + body + b"\n" if kind == b"text/event-stream" else body
+    async with (
+        answering(b"Content-Type: " + kind, body) as config,
+        McpConnections([config]) as connections,
+    ):
+        (server,) = connections.servers()
+        with pytest.raises(ToolServerError, match="the answer has more than 200,000 parts"):
+            await server.tools()
+
+
+async def test_the_sdk_logs_neither_messages_nor_tracebacks(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG")
+    async with (
+        answering(b"Content-Type: application/json", b'{"hunter2": ' * 1_000_000) as config,
+        McpConnections([config]) as connections,
+    ):
+        (server,) = connections.servers()
+        with pytest.raises(ToolServerError):
+            await server.tools()
+    assert "hunter2" not in caplog.text
+    assert "Traceback" not in caplog.text
+    assert not [record for record in caplog.records if record.name.startswith("mcp.client")]

@@ -1,10 +1,12 @@
 """Results that are too large to be carried whole."""
 
+import threading
+
 import pytest
 
 from nacre.json_types import JsonObject, encode_json
 from nacre.mcp_client.peer_errors import RpcError
-from nacre.mcp_client.results import carried
+from nacre.mcp_client.results import carried, carried_without_delay
 
 LARGE = "A" * 100_000
 
@@ -86,3 +88,27 @@ def test_very_many_small_parts_are_named_as_one() -> None:
 def test_what_is_not_json_is_an_error() -> None:
     with pytest.raises(RpcError, match=r"the result is not JSON: \$\.a"):
         carried({"a": float("nan")}, max_bytes=1_000)
+
+
+@pytest.mark.parametrize(
+    ("result", "is_in_thread"),
+    [
+        ({"content": ["x" * 1_000]}, False),
+        ({"content": [{"text": "x" * 300_000}]}, True),
+        ({"x" * 300_000: 1}, True),
+        ({"content": [0] * 6_000}, True),
+        ({"content": [[0] * 100] * 100}, True),
+    ],
+)
+async def test_a_large_result_is_looked_at_in_a_thread(
+    result: JsonObject, *, is_in_thread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+
+    def noting(given: JsonObject, *, max_bytes: int) -> JsonObject:
+        used.append(threading.get_ident())
+        return carried(given, max_bytes=max_bytes)
+
+    monkeypatch.setattr("nacre.mcp_client.results.carried", noting)
+    assert await carried_without_delay(result, max_bytes=10_000_000) == result
+    assert (used != [threading.get_ident()]) == is_in_thread

@@ -93,6 +93,20 @@ async def test_allow_and_deny_choose_tools_by_their_own_names(opening: Opening) 
     assert none.status().problem == ""
 
 
+async def test_a_pattern_that_matches_no_tool_is_told(opening: Opening) -> None:
+    server = await opening.one(
+        raw(
+            allow=("ECHO", "*", "no_such"), deny=("mcp:plain:isError",), require_approval=("gone*",)
+        )
+    )
+    await server.tools()
+    assert server.status().problem == (
+        "`allow` has 'no_such', which matches no tool of this server; "
+        "`deny` has 'mcp:plain:isError', which matches no tool of this server; "
+        "`requireApproval` has 'gone*', which matches no tool of this server"
+    )
+
+
 async def test_disabled_servers_are_left_out_and_shown_in_the_status(opening: Opening) -> None:
     connections = await opening.all(raw(is_disabled=True), raw(name="other"))
     assert [server.name for server in connections.servers()] == ["other"]

@@ -108,6 +108,16 @@ async def test_only_a_few_questions_are_open_at_once() -> None:
     assert refusals == ["8 requests are open already; wait for an answer"] * 92
 
 
+async def test_a_result_with_too_many_questions_is_refused_before_the_first_is_asked() -> None:
+    person = Person()
+    request: JsonObject = {"method": "elicitation/create", "params": QUESTION}
+    gate = UpstreamGate("noisy", person)
+    with pytest.raises(UpstreamRefusal, match="asks 21 questions; the most is 20"):
+        await gate.answer_all({str(number): request for number in range(21)})
+    assert person.asked == []
+    assert len(await gate.answer_all({str(number): request for number in range(20)})) == 20
+
+
 async def test_a_ping_is_answered(opening: Opening) -> None:
     assert await answer_to(opening, None, "ping") == {}
 

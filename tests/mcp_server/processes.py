@@ -56,11 +56,12 @@ class ServerProcess:
 
 
 @contextmanager
-def server_process(*arguments: str) -> Generator[ServerProcess]:
+def server_process(*arguments: str, starter: tuple[str, ...] = ()) -> Generator[ServerProcess]:
+    """`starter` is a command that starts the server, as `nohup` does."""
     # A process that was started in the background of a shell ignores Ctrl-C; so would its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
-        [sys.executable, SCRIPT, *arguments],
+        [*starter, sys.executable, SCRIPT, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -20,7 +20,10 @@ async def _shout(given: dict[str, Any], call: ToolCall) -> object:
 
 def options() -> ServeOptions:
     upstream = McpServerConfig(
-        name="curious", transport="stdio", command=sys.executable, args=(UPSTREAM,)
+        name="curious",
+        transport="stdio",
+        command=sys.executable,
+        args=(UPSTREAM, *(("--stubborn",) if "--stubborn" in sys.argv else ())),
     )
     guarded = McpServerConfig(
         name="guarded",

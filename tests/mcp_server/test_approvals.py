@@ -1,5 +1,6 @@
 """Approvals at an MCP server: asked by forms of the client, else answered elsewhere."""
 
+import dataclasses
 from typing import Any, Literal, cast
 
 import pytest
@@ -18,7 +19,7 @@ from nacre import (
 )
 from nacre.json_types import JsonObject
 from nacre.mcp_server import CodeModeMcpServer
-from nacre.mcp_server.approvals import approval_form, decided_in, shown_input
+from nacre.mcp_server.approvals import approval_form, decided_in
 from tests.code_mode.tools import HeldTool, echo_tool
 from tests.mcp_server.clients import Era, FormFiller, connect, exec_in, wait_in
 
@@ -180,13 +181,21 @@ def test_everything_but_a_clear_yes_is_a_no(answer: JsonObject, decided: object)
     assert decided_in(answer) == decided
 
 
-def test_an_input_cannot_hide_what_it_is() -> None:
-    message = str(approval_form(request_with({"path": "/tmp/\u202etxt.exe\u200b"}))["message"])
-    assert "\\u202etxt.exe\\u200b" in message
-    assert "\u202e" not in message
+def test_a_form_names_the_tool_and_the_reason_on_one_line_each() -> None:
+    request = dataclasses.replace(request_with({}), reason="it\nInput: {}\u202e")
+    assert str(approval_form(request)["message"]).splitlines() == [
+        "A program wants to call mcp:files:delete",
+        "Why you are asked: it\\u000aInput: {}\\u202e",
+        "Input: {}",
+    ]
 
 
-def test_an_input_that_is_too_long_to_show_says_so() -> None:
-    shown = shown_input({"text": "x" * 10_000})
-    assert len(shown) < 4_100
-    assert "10011 characters in all" in shown
+async def test_a_call_that_cannot_be_shown_in_full_is_denied_without_asking(
+    runtime: Runtime, era: Era
+) -> None:
+    person = FormFiller("accept", decision="allow-once")
+    async with connect(asking_server(runtime), era, elicitation_callback=person) as client:
+        code = f"return tools.echo({{['k'.repeat(5000)]: 1}}){CAUGHT}"
+        result = await exec_in(client, code)
+    assert "too many parts to be shown" in str(result["value"])
+    assert person.asked == []

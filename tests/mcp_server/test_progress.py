@@ -71,7 +71,8 @@ async def test_a_client_hears_nothing_of_another_program(runtime: Runtime, era: 
     ("kind", "data", "words"),
     [
         ("call.ended", {"outcome": "failed", "error": "404\nnot found"}, "(failed: 404 not found)"),
-        ("call.updated", {"update": "half\ud800 way"}, "(half? way)"),
+        ("call.updated", {"update": "half\ud800 way"}, "(half way)"),
+        ("call.updated", {"update": "\x1b[2Jhi\x07\u202e\r\nyou"}, "([2Jhi you)"),
         ("call.updated", {"update": {"rows": 3}}, '({"rows":3})'),
         ("approval.requested", {"reason": "x"}, "(needs an approval)"),
         ("approval.answered", {"answer": "allow"}, "(approved)"),

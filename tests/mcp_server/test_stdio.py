@@ -113,7 +113,7 @@ async def test_a_cancelled_program_ends_its_call_and_the_client_goes_on(era: Era
             assert (await exec_in(client, "return 1"))["value"] == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_with_all_that_it_started(number: signal.Signals) -> None:
     with server_process("stdio") as server:
         initialize(server)
@@ -126,6 +126,36 @@ def test_a_signal_ends_it_with_all_that_it_started(number: signal.Signals) -> No
         server.signal(number)
         assert server.wait() == 128 + number
         assert still_running(children) == []
+
+
+def test_a_second_signal_ends_it_at_once_and_no_server_outlives_it() -> None:
+    with server_process("stdio", "--stubborn") as server:
+        initialize(server)
+        call_exec(server, "return MCP.curious.hang({})")
+        while b"hanging" not in server.stdout.readline():
+            pass
+        children = server.children()
+        # A child of a server ignores SIGTERM: a clean end waits for it for a while.
+        server.signal(signal.SIGTERM)
+        server.signal(signal.SIGINT)
+        assert server.wait() in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+        assert still_running(children) == []
+
+
+def test_an_ignored_hang_up_stays_ignored() -> None:
+    with server_process("stdio", starter=("nohup",)) as server:
+        initialize(server)
+        server.signal(signal.SIGHUP)
+        send(server, {"jsonrpc": "2.0", "id": 3, "method": "ping"})
+        assert json.loads(server.stdout.readline())["id"] == 3
+
+
+def test_a_program_with_half_a_surrogate_pair_is_run() -> None:
+    with server_process("stdio") as server:
+        initialize(server)
+        call_exec(server, "return '\ud800'")
+        answer = json.loads(server.stdout.readline())
+        assert answer["result"]["structuredContent"]["value"] == "\ufffd"
 
 
 def test_the_end_of_input_ends_it_with_all_that_it_started() -> None:

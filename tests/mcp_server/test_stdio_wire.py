@@ -11,12 +11,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
 from nacre.json_types import JsonObject, decode_json
-from nacre.mcp_server.stdio_wire import (
-    MAX_LINE_BYTES,
-    StdioWire,
-    lines_from,
-    stdio_streams,
-)
+from nacre.mcp_server.stdio_lines import MAX_LINE_BYTES
+from nacre.mcp_server.stdio_wire import StdioWire, stdio_streams
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
@@ -53,21 +49,6 @@ def pipes() -> Iterator[Pipes]:
         os.close(fd)
 
 
-def lines_in(data: bytes) -> list[object]:
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    os.write(write, data)
-    os.close(write)
-    try:
-        return list(lines_from(read))
-    finally:
-        os.close(read)
-
-
-def test_lines_are_split_and_empty_ones_left_out() -> None:
-    assert lines_in(b"a\n\n  \nb\r\nc") == [b"a", b"b\r", b"c"]
-
-
 async def test_messages_go_in_and_out(pipes: Pipes) -> None:
     with anyio.fail_after(10):
         async with stdio_streams(pipes.wire) as (inbound, outbound):
@@ -98,15 +79,61 @@ async def test_a_line_that_is_no_message_is_answered_and_the_next_is_read(
         async with stdio_streams(pipes.wire) as (inbound, _outbound):
             await pipes.send(line + b"\n" + PING + b"\n")
             refused: Any = await pipes.receive()
-            assert refused["error"] == {"code": -32700, "message": "not a JSON-RPC message"}
+            assert refused["error"]["code"] == -32700
+            assert refused["error"]["message"].startswith("not a JSON-RPC message")
+            assert refused["id"] is None
             assert isinstance(await inbound.receive(), SessionMessage)
 
 
-async def test_an_endless_line_is_not_kept_and_the_next_is_read(pipes: Pipes) -> None:
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"method":5}', "not a JSON-RPC message"),
+        (b'{"jsonrpc":"2.0","id":7,"method":"x","params":[}', "is not JSON"),
+        (b'{"jsonrpc":"2.0","id":7,"method":"x","params":%s}' % (b"[" * 999), "nested more than"),
+        (b'{"method":"x","params":{"a":NaN},"jsonrpc":"2.0","id":7}', "NaN is not"),
+    ],
+)
+async def test_a_request_that_cannot_be_read_is_answered_with_its_id(
+    pipes: Pipes, line: bytes, problem: str
+) -> None:
+    with anyio.fail_after(10):
+        async with stdio_streams(pipes.wire):
+            await pipes.send(line + b"\n")
+            refused: Any = await pipes.receive()
+            assert (refused["id"], refused["error"]["code"]) == (7, -32700)
+            assert problem in refused["error"]["message"]
+
+
+async def test_half_a_surrogate_pair_and_deep_nesting_are_read(pipes: Pipes) -> None:
+    deep = b"[" * 250 + b"]" * 250
+    params = b'{"half":"\\ud800","odd":"\xff","deep":%s}' % deep
+    line = b'{"jsonrpc":"2.0","id":7,"method":"x","params":%s}' % params
+    with anyio.fail_after(10):
+        async with stdio_streams(pipes.wire) as (inbound, _outbound):
+            await pipes.send(line + b"\n")
+            received = await inbound.receive()
+    assert isinstance(received, SessionMessage)
+    assert isinstance(received.message, JSONRPCRequest)
+    assert received.message.params is not None
+    assert (received.message.params["half"], received.message.params["odd"]) == ("\ufffd",) * 2
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":"', b'"}}'),
+        (b'{"method":"x","params":{"a":"', b'"},"jsonrpc":"2.0","id":7}'),
+    ],
+)
+async def test_an_endless_line_is_answered_with_its_id_and_the_next_is_read(
+    pipes: Pipes, start: bytes, end: bytes
+) -> None:
     async def send() -> None:
+        await pipes.send(start)
         for _ in range(MAX_LINE_BYTES // 65536 + 2):
             await pipes.send(b"x" * 65536)
-        await pipes.send(b"\n" + PING + b"\n")
+        await pipes.send(end + b"\n" + PING + b"\n")
 
     with anyio.fail_after(20):
         async with (
@@ -115,6 +142,7 @@ async def test_an_endless_line_is_not_kept_and_the_next_is_read(pipes: Pipes) ->
         ):
             tasks.start_soon(send)
             refused: Any = await pipes.receive()
+            assert refused["id"] == 7
             assert str(MAX_LINE_BYTES) in refused["error"]["message"]
             assert isinstance(await inbound.receive(), SessionMessage)
 

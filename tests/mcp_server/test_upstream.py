@@ -21,6 +21,7 @@ from nacre.mcp_client.upstream import UpstreamRefusal, UpstreamRequests
 from nacre.mcp_server import CodeModeMcpServer
 from nacre.mcp_server.sessions import OpenServers
 from nacre.tools.tool_servers import ListedServer, ToolServer
+from tests.code_mode.tools import HeldTool
 from tests.mcp_server.clients import Era, FormFiller, connect, exec_in
 
 FORM: JsonObject = {
@@ -51,12 +52,19 @@ class CuriousServer:
 
     async def _execute(self, given: dict[str, Any], call: ToolCall) -> object:
         assert self.client is not None
+        answers: list[object] = []
+        async with anyio.create_task_group() as tasks:
+            for _ in range(given.get("times", 1)):
+                tasks.start_soon(self._ask, given, answers)
+        return answers[0]
+
+    async def _ask(self, given: dict[str, Any], answers: list[object]) -> None:
         ask = getattr(self.client, given["method"])
         try:
-            return await ask("curious", given["params"])
+            answers.append(await ask("curious", given["params"]))
         except UpstreamRefusal as refusal:
             self.refusals.append(refusal.message)
-            return {"refused": refusal.message}
+            answers.append({"refused": refusal.message})
 
 
 async def asked(
@@ -127,6 +135,49 @@ async def test_a_malformed_question_is_refused_and_harms_nobody(runtime: Runtime
     answer = await asked(runtime, era, "elicit", bad, elicitation_callback=person)
     assert "malformed" in answer["refused"]
     assert person.asked == []
+
+
+async def test_what_a_server_asks_cannot_steer_a_screen(runtime: Runtime, era: Era) -> None:
+    person = FormFiller("accept", city="Ulm")
+    form: JsonObject = {**FORM, "message": "\x1b[2JWhich\u202e city?"}
+    await asked(runtime, era, "elicit", form, elicitation_callback=person)
+    assert person.messages == ["curious asks: [2JWhich city?"]
+
+
+@pytest.mark.parametrize(("method", "params"), [("elicit", FORM), ("sample", SAMPLE)])
+async def test_a_server_asks_only_so_often_in_a_call(
+    runtime: Runtime, era: Era, method: str, params: JsonObject
+) -> None:
+    curious, person = CuriousServer(), FormFiller("accept", city="Ulm")
+    server = CodeModeMcpServer(runtime, servers=curious.servers())
+    given = encode_json({"method": method, "params": params, "times": 23}).decode()
+    async with connect(
+        server, era, elicitation_callback=person, sampling_callback=sample
+    ) as client:
+        for _ in range(2):
+            await exec_in(client, f"return MCP.curious.ask({given})")
+            assert len(curious.refusals) == 3
+            assert "20 questions were asked during this call already" in curious.refusals[0]
+            curious.refusals.clear()
+    assert len(person.asked) == (40 if method == "elicit" else 0)
+
+
+async def test_a_server_asks_only_so_often_without_a_call_of_its_own(runtime: Runtime) -> None:
+    curious, held = CuriousServer(), HeldTool()
+    person = FormFiller("accept", city="Ulm")
+    server = CodeModeMcpServer(runtime, servers=curious.servers(), tools=[held.tool])
+    async with (
+        connect(server, "legacy", elicitation_callback=person) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(exec_in, client, "return tools.held({})")
+        await held.received()
+        assert curious.client is not None
+        for _ in range(20):
+            await curious.client.elicit("curious", FORM)
+        with pytest.raises(UpstreamRefusal, match="20 questions"):
+            await curious.client.elicit("curious", FORM)
+        held.answer(None)
 
 
 async def test_outside_of_a_call_nobody_can_be_asked(runtime: Runtime) -> None:

@@ -1,5 +1,7 @@
 """An MCP server on stdio for tests: tools that echo, ask a person, and take for ever."""
 
+import subprocess
+import sys
 from typing import Any
 
 import anyio
@@ -44,5 +46,14 @@ async def main() -> None:
         await server.run(inbound, outbound, server.create_initialization_options())
 
 
+def start_stubborn_child() -> None:
+    """One that outlives us, and everything but SIGKILL."""
+    nothing = subprocess.DEVNULL
+    command = ["sh", "-c", "trap '' TERM HUP INT; sleep 600"]
+    subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)
+
+
 if __name__ == "__main__":
+    if "--stubborn" in sys.argv:
+        start_stubborn_child()
     anyio.run(main)

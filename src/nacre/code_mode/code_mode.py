@@ -8,7 +8,7 @@ from nacre.code_mode.runtime import Runtime
 from nacre.errors import RuntimeUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from nacre.code_mode.namespaces import Namespace
@@ -33,7 +33,7 @@ class CodeMode:
     def __init__(
         self,
         *,
-        tools: Iterable[Tool] = (),
+        tools: Iterable[Tool | Callable[..., object]] = (),
         mcp: Iterable[ToolServer] = (),
         config: ConfigInput = None,
         context: RunContext | None = None,

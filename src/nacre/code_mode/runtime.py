@@ -19,7 +19,7 @@ from nacre.code_mode.run_config import ConfigInput, run_config_from
 from nacre.code_mode.run_namespaces import RunNamespaces
 from nacre.code_mode.run_telemetry import RunTelemetry
 from nacre.code_mode.suspended_runs import MAX_SUSPENDED_RUNS, SuspendedRuns
-from nacre.errors import ConfigError, RuntimeUnavailableError
+from nacre.errors import ConfigError, RuntimeUnavailableError, ToolDefinitionError
 from nacre.hooks import HookRunner, Hooks
 from nacre.run_context import AbortController, RunContext
 from nacre.sandbox import Sandbox, SandboxOptions
@@ -28,19 +28,21 @@ from nacre.tools import (
     ApprovalMemory,
     Approvals,
     InputValidators,
+    Tool,
     ToolExecutor,
     effective_tools,
+    tool,
 )
 from nacre.tools.tool_servers import servers_of
 from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
     from types import TracebackType
 
     from nacre.code_mode.cell import CellInfo
-    from nacre.tools import ApprovalQueue, Approver, Tool
+    from nacre.tools import ApprovalQueue, Approver
     from nacre.tools.tool_servers import ToolServer
 
 _MOST_SUSPENDED: Final = 100_000
@@ -104,7 +106,7 @@ class Runtime:
     def run(
         self,
         *,
-        tools: Iterable[Tool] = (),
+        tools: Iterable[Tool | Callable[..., object]] = (),
         context: RunContext | None = None,
         hooks: Hooks | Iterable[object] = (),
         approvals: Approver | ApprovalQueue | None = None,
@@ -120,7 +122,7 @@ class Runtime:
         context = context or RunContext()
         config = self._config.code_mode_for(context)
         policy = self._config.policy_for(context)
-        allowed = effective_tools(tools, policy)
+        allowed = effective_tools(map(_as_tool, tools), policy)
         servers = [server for server in mcp if policy.may_permit_server(server.name)]
         surface = visible_tools(
             allowed, config=config, has_servers=bool(servers), tools_disabled=tools_disabled
@@ -189,3 +191,14 @@ class Runtime:
     async def abort_cell(self, run_id: str, reason: str = "the cell was aborted") -> bool:
         """End one cell; False if there is none of that id."""
         return bool(await self._live.abort(lambda cell: cell.run_id == run_id, reason))
+
+
+def _as_tool(given: object) -> Tool:
+    """A typed function becomes a tool; raises ToolDefinitionError for anything else."""
+    if isinstance(given, Tool):
+        return given
+    if callable(given) and not isinstance(given, type):
+        return tool(given)
+    raise ToolDefinitionError(
+        f"tools has a {type(given).__name__}; allowed: tools and typed functions"
+    )

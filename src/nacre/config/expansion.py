@@ -29,13 +29,21 @@ class Expander:
     environment: Mapping[str, str] = field(repr=False)
     workspace: Path
 
-    def expand(self, text: str, *, path: str) -> str:
+    def expand(self, text: str, *, path: str, looked_up: list[str] | None = None) -> str:
         """The text with every reference replaced once; raises ConfigError for `path` that names
-        what is missing. What is no reference, such as a shell's `${name%.*}`, stays as it is."""
+        what is missing. What is no reference, such as a shell's `${name%.*}`, stays as it is.
+
+        Values of variables and files are added to `looked_up`: they may be secrets.
+        """
 
         def value_of(reference: re.Match[str]) -> str:
             body = reference[1]
-            return "${" if body is None else self._value(body, reference[0], path)
+            if body is None:
+                return "${"
+            value = self._value(body, reference[0], path)
+            if looked_up is not None and value != reference[0] and self._folder(body) is None:
+                looked_up.append(value)
+            return value
 
         return _REFERENCE.sub(value_of, text)
 

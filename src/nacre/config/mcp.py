@@ -96,7 +96,9 @@ def read_mcp_document(text: str, *, path: str) -> Mapping[str, object]:
 def servers_in(document: object, *, path: str) -> Mapping[str, object] | None:
     """The servers of a document that has been read; None where it has no place for any."""
     members = object_without_showing(document, path)
-    if all(map(_is_entry, members.values())):
+    # One that is null stays: whoever reads the entries tells what is wrong with it.
+    given = [value for value in members.values() if value is not None]
+    if all(map(_is_entry, given)) and (given or not members):
         return members
     found = {
         ".".join(keys): section

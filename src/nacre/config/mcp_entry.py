@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, cast
 
@@ -19,7 +18,7 @@ from nacre.config.mcp_server_config import (
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from nacre.config.expansion import Expander
     from nacre.config.mcp_server_config import Transport
@@ -54,7 +53,10 @@ _HINTS: Final = {"timeout": "write `timeoutSeconds`"}
 
 _DAY_SECONDS: Final = 86_400
 _MAX_RESULT_BYTES: Final = 64 * 1024 * 1024
-_OURSELVES: Final = frozenset((("nacre", "mcp"), ("nacre.cli.main", "mcp")))
+_OUR_PROGRAM: Final = "nacre"
+_OUR_MODULES: Final = ("nacre.cli", "nacre.cli.main")
+# What starts a program that its arguments name.
+_RUNNERS: Final = re.compile(r"uvx?|pipx|python[\d.]*w?|py|env|cmd|rye|poetry|hatch|pdm|sudo|nice")
 
 
 def mcp_server_from_entry(
@@ -84,6 +86,8 @@ def mcp_server_from_entry(
         require_approval=_patterns_to_approve(fields),
         is_disabled=is_disabled,
         oauth=_wants_oauth(fields, notes),
+        # Last: it holds what reading the others has looked up.
+        looked_up=tuple(dict.fromkeys(values.looked_up)),
     )
 
 
@@ -92,11 +96,30 @@ def starts_nacre(value: object) -> bool:
     if not is_object(value):
         return False
     fields = Fields(value, "")
-    args = fields.get("args")
+    command, args = fields.get("command"), fields.get("args")
     listed = cast("list[object]", args) if isinstance(args, (list, tuple)) else []
-    words = [fields.get("command"), *listed]
-    names = [_program_name(word) for word in words if isinstance(word, str)]
-    return any(pair in _OURSELVES for pair in pairwise(names))
+    words = [word for word in listed if isinstance(word, str)]
+    if not isinstance(command, str):
+        return False
+    program = _program_name(command)
+    if program == _OUR_PROGRAM:
+        return words[:1] == ["mcp"]
+    return bool(_RUNNERS.fullmatch(program)) and _runs_nacre(words)
+
+
+def _runs_nacre(words: Sequence[str]) -> bool:
+    """Not where our name is the value of an option, or a folder that a server works in."""
+    for before, word, after in zip(["", *words], words, words[1:], strict=False):
+        is_value = before.startswith("-") and before != "-m"
+        if after == "mcp" and not is_value and _is_our_program(word):
+            return True
+    return False
+
+
+def _is_our_program(word: str) -> bool:
+    path = PurePath(word.replace("\\", "/"))
+    is_plain = len(path.parts) == 1 or path.parent.name.lower() in ("bin", "scripts")
+    return is_plain and _program_name(word) in (_OUR_PROGRAM, *_OUR_MODULES)
 
 
 def _program_name(word: str) -> str:

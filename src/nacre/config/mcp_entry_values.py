@@ -25,6 +25,8 @@ class EntryValues:
     def __init__(self, fields: Fields, expander: Expander | None) -> None:
         self._fields = fields
         self._expander = expander
+        self.looked_up: list[str] = []
+        """What references in the values read so far were replaced by."""
 
     def command(self) -> str:
         command = self.text("command")
@@ -47,7 +49,8 @@ class EntryValues:
         found = self._variables_of_file()
         for name, text in self._fields.text_map("env").items():
             if not name or "=" in name or _NOT_IN_A_PROCESS.search(name):
-                raise ConfigError(member_path(path, name), "is no name of a variable")
+                # Not shown: a value that was put in the wrong place looks like this.
+                raise ConfigError(path, "has a member whose name is no name of a variable")
             found[name] = self._for_process(text, member_path(path, name))
         return found
 
@@ -64,7 +67,8 @@ class EntryValues:
         found: dict[str, str] = {}
         for name, text in self._fields.text_map("headers").items():
             if not _HEADER_NAME.fullmatch(name):
-                raise ConfigError(member_path(path, name), "is no name of a header")
+                # Not shown: a value that was put in the wrong place looks like this.
+                raise ConfigError(path, "has a member whose name is no name of a header")
             found[name] = self._expanded(text, member_path(path, name))
             if not _HEADER_VALUE.fullmatch(found[name]):
                 raise ConfigError(
@@ -98,7 +102,9 @@ class EntryValues:
         return text
 
     def _expanded(self, text: str, path: str) -> str:
-        return text if self._expander is None else self._expander.expand(text, path=path)
+        if self._expander is None:
+            return text
+        return self._expander.expand(text, path=path, looked_up=self.looked_up)
 
 
 def _is_web_address(url: str) -> bool:

@@ -40,7 +40,7 @@ class McpServerConfig:
     startup_seconds: float = DEFAULT_STARTUP_SECONDS
     idle_seconds: float = DEFAULT_IDLE_SECONDS
     allow: tuple[str, ...] | None = None
-    """Patterns of tool names; None for every tool, empty for none."""
+    """Patterns of tools and operations; None for all of them, empty for none."""
     deny: tuple[str, ...] = ()
     require_approval: tuple[str, ...] = ()
     """Patterns of the tools that a person has to approve; `*` for all."""
@@ -49,6 +49,9 @@ class McpServerConfig:
     """Whether the user may be asked to log in."""
     max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES
     """A part of a result beyond this is named instead of carried."""
+
+    looked_up: tuple[str, ...] = ()
+    """What `${...}` references were replaced by, in arguments too: as secret as `env`."""
 
     @property
     def place(self) -> str:

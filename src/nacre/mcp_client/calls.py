@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nacre.errors import ToolFailedError
-from nacre.json_types import NotJsonError, encode_json
+from nacre.json_types import NotJsonError
 from nacre.mcp_client.peer_errors import RpcError
-from nacre.mcp_client.results import carried
+from nacre.mcp_client.results import carried_without_delay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nacre.config.mcp import McpServerConfig
-    from nacre.json_types import JsonObject, JsonValue
+    from nacre.json_types import JsonObject
     from nacre.tools.definition import Execute, ToolCall
 
 # A server that reports without end must not fill the record of a run.
 _MOST_UPDATES: Final = 200
 _MAX_MESSAGE_CHARACTERS: Final = 2_000
-_MAX_DATA_BYTES: Final = 8_000
 
 
 class Ask(Protocol):
     """Asks the server of a connection, which is started for it. Raises RpcError for an error that
-    the server answers with, ToolServerError when there is no answer, NotJsonError for params."""
+    the server answers with, small and without secrets, ToolServerError when there is no answer,
+    NotJsonError for params."""
 
     async def __call__(
         self,
@@ -49,7 +49,7 @@ def execute_with(
         try:
             params = params_from(given)
             result = await ask(method, params, on_progress=_progress_of(call))
-            return carried(result, max_bytes=config.max_result_bytes)
+            return await carried_without_delay(result, max_bytes=config.max_result_bytes)
         except RpcError as error:
             raise _failed(error, tool_id) from error
         except NotJsonError as error:
@@ -79,16 +79,7 @@ def _progress_of(call: ToolCall) -> Callable[[JsonObject], None]:
 
 def _failed(error: RpcError, tool_id: str) -> ToolFailedError:
     details: dict[str, object] = {"rpcCode": error.code}
-    data = _small(error.data)
-    if data is not None:
-        details["data"] = data
+    if error.data is not None:
+        details["data"] = error.data
     message = error.message or f"the server answered with error {error.code} and no message"
     return ToolFailedError(message, code="tool_failed", tool_id=tool_id, details=details)
-
-
-def _small(data: JsonValue) -> JsonValue:
-    try:
-        size_bytes = len(encode_json(data))
-    except NotJsonError:
-        return None
-    return data if size_bytes <= _MAX_DATA_BYTES else f"[{size_bytes:,} bytes]"

@@ -116,15 +116,27 @@ def _gathered(files: Sequence[Path], project: Path | None) -> ClientServers:
 def _entries(
     file: Path, project: Path | None, notes: list[str]
 ) -> Iterator[tuple[str, JsonObject]]:
+    for name, value in _raw_entries(file, project):
+        try:
+            if file.suffix == ".toml":
+                entry = entry_from_codex(value, f"{file}: mcp_servers.{name}", notes)
+            else:
+                entry = _as_entry(value, f"{file}: {name}")
+        except ConfigError as error:
+            # Costs that server alone.
+            notes.append(f"{error}; it is left out")
+        else:
+            yield name, entry
+
+
+def _raw_entries(file: Path, project: Path | None) -> Iterator[tuple[str, object]]:
     text = _text_of(file)
     if file.suffix == ".toml":
-        for name, value in _codex_servers(text, file).items():
-            yield name, entry_from_codex(value, f"{file}: mcp_servers.{name}", notes)
+        yield from _codex_servers(text, file).items()
         return
     document = parse_json5(text, path=str(file)) if text.strip() else None
     for servers in (_servers_of_project(document, project), servers_in(document, path=str(file))):
-        for name, value in (servers or {}).items():
-            yield name, _as_entry(value, f"{file}: {name}")
+        yield from (servers or {}).items()
 
 
 def _servers_of_project(document: object, project: Path | None) -> Mapping[str, object] | None:

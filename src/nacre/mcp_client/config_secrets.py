@@ -1,27 +1,35 @@
-"""Takes the secrets of one server's configuration out of text that is shown."""
+"""Takes the secrets of one server's configuration out of what is shown."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
+from nacre.json_types import NotJsonError, encode_json
 from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:
     from nacre.config.mcp import McpServerConfig
+    from nacre.json_types import JsonValue
 
 _REDACTED: Final = "[redacted]"
 # Shorter values are words such as `true`, or would tear holes into every sentence.
 _LEAST_CHARACTERS: Final = 6
 _MAX_CHARACTERS: Final = 2_000
+_MAX_DATA_BYTES: Final = 8_000
 
 
 class ConfigSecrets:
-    """Every value of `env` and `headers` counts as secret, all of a URL but its host, and what is
-    known for a token by its shape."""
+    """Every value of `env` and `headers` counts as secret, what references were replaced by, all
+    of a URL but its host, and what is known for a token by its shape."""
 
     def __init__(self, config: McpServerConfig) -> None:
-        values = [*config.env.values(), *config.headers.values(), *_secrets_of(config.url)]
+        values = [
+            *config.env.values(),
+            *config.headers.values(),
+            *config.looked_up,
+            *_secrets_of(config.url),
+        ]
         # `Bearer abc`: the token alone as well.
         words = [word for value in values for word in (value, *value.split())]
         # Longest first, so that none hides a part of another.
@@ -30,9 +38,39 @@ class ConfigSecrets:
         self._rules = Redaction(max_text_characters=_MAX_CHARACTERS)
 
     def clean(self, text: str) -> str:
+        """For people: a line of it, or a few."""
+        return self._rules.text(self.without_values(text))
+
+    def clean_data(self, data: JsonValue) -> JsonValue:
+        """What came with an error; in words if it is large."""
+        try:
+            size_bytes = len(encode_json(data))
+        except NotJsonError:
+            return None
+        if size_bytes > _MAX_DATA_BYTES:
+            return f"[{size_bytes:,} bytes]"
+        return self._rules.value(self._data_without_values(data))
+
+    def without_values(self, text: str) -> str:
+        """The whole text, without what the configuration itself holds."""
         for value in self._values:
             text = text.replace(value, _REDACTED)
-        return self._rules.text(text)
+        return text
+
+    def _data_without_values(self, data: JsonValue) -> JsonValue:
+        # No deeper than JSON that could be written.
+        match data:
+            case str():
+                return self.without_values(data)
+            case list():
+                return [self._data_without_values(item) for item in data]
+            case dict():
+                return {
+                    self.without_values(key): self._data_without_values(member)
+                    for key, member in data.items()
+                }
+            case _:
+                return data
 
 
 def _secrets_of(url: str) -> list[str]:

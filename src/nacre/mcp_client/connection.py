@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import anyio
@@ -11,7 +12,7 @@ from nacre.mcp_client.backoff import Backoff
 from nacre.mcp_client.config_secrets import ConfigSecrets
 from nacre.mcp_client.connection_life import ConnectionLife
 from nacre.mcp_client.output_tail import OutputTail
-from nacre.mcp_client.peer_errors import PeerLostError, PeerSilentError
+from nacre.mcp_client.peer_errors import PeerLostError, PeerSilentError, RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +83,29 @@ class Connection:
     ) -> JsonObject:
         """The result as the server sent it; raises as `nacre.mcp_client.calls.Ask` says."""
         try:
+            return await self._ask_twice(method, params, on_progress)
+        except RpcError as error:
+            message, data = self.clean(error.message), self._secrets.clean_data(error.data)
+            # Without its cause, whose message is not clean.
+            raise RpcError(error.code, message, data) from None
+
+    def clean(self, text: str) -> str:
+        """What a server said, as it may be shown."""
+        return self._secrets.clean(text)
+
+    async def aclose(self) -> None:
+        """End it for good; calls that are open fail."""
+        self._is_closed = True
+        if self._life is not None:
+            await self._life.stop()
+
+    async def _ask_twice(
+        self,
+        method: str,
+        params: JsonObject,
+        on_progress: Callable[[JsonObject], None] | None,
+    ) -> JsonObject:
+        try:
             return await self._ask_once(method, params, on_progress)
         except PeerLostError as lost:
             if not lost.is_unsent:
@@ -90,12 +114,6 @@ class Connection:
             return await self._ask_once(method, params, on_progress)
         except PeerLostError as lost:
             self._fail_during_call(lost)
-
-    async def aclose(self) -> None:
-        """End it for good; calls that are open fail."""
-        self._is_closed = True
-        if self._life is not None:
-            await self._life.stop()
 
     async def _ask_once(
         self,
@@ -119,10 +137,17 @@ class Connection:
             await self._life.over()
         life = self._life or self._new_life()
         try:
-            self.facts = await life.ready()
+            self.facts = self._cleaned(await life.ready())
         except PeerLostError as lost:
             raise self._unavailable(lost.problem) from lost
         return life
+
+    def _cleaned(self, facts: ServerFacts) -> ServerFacts:
+        return replace(
+            facts,
+            version=self.clean(facts.version),
+            description=self._secrets.without_values(facts.description),
+        )
 
     def _new_life(self) -> ConnectionLife:
         if self._is_closed:

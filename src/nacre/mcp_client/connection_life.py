@@ -141,7 +141,9 @@ class ConnectionLife:
             try:
                 self.facts = await peer.shake_hands()
             except PeerLostError as lost:
-                raise PeerLostError(await self._how_it_ended(peer) or lost.problem) from lost
+                # Else it still runs, and what is wrong is another matter.
+                told = await self._how_it_ended(peer) if lost.is_connection_over else ""
+                raise PeerLostError(told or lost.problem) from lost
             self._become_ready()
             await self._until_over(peer)
             self.phase = "leaving"

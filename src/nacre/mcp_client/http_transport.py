@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -12,6 +13,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from nacre.mcp_client.lines import MAX_MESSAGE_BYTES
+from nacre.mcp_client.message_parts import MAX_MESSAGE_PARTS, PartCounter
 from nacre.mcp_client.transport import Transport
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS: Final = 30.0
 # Calls have their own timeouts, and a stream of notices may be silent for long.
 _SILENCE_SECONDS: Final = 3600.0
+_TOO_MANY_PARTS: Final = f"the answer has more than {MAX_MESSAGE_PARTS:,} parts, too many to read"
+_EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n")
 
 
 @asynccontextmanager
@@ -87,12 +91,12 @@ class _Responses:
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             # Not asked for, and a few bytes of it can be any number.
             raise httpx2.DecodingError("the answer is compressed", request=response.request)
+        if not isinstance(response.stream, httpx2.AsyncByteStream):
+            return
         kind = response.headers.get("content-type", "").lower()
-        # Events are bounded one by one.
-        if not kind.startswith("text/event-stream") and isinstance(
-            response.stream, httpx2.AsyncByteStream
-        ):
-            response.stream = _BoundedStream(response.stream)
+        # The SDK bounds the bytes of events one by one.
+        is_events = kind.startswith("text/event-stream")
+        response.stream = (_BoundedEvents if is_events else _BoundedBody)(response.stream)
 
     def transport(self, streams: TransportStreams) -> Transport:
         return Transport(
@@ -103,19 +107,40 @@ class _Responses:
         return f"answered {self._refusal}" if self._refusal else "closed the connection"
 
 
-class _BoundedStream(httpx2.AsyncByteStream):
-    """A body that is refused once it is too large."""
+class _BoundedBody(httpx2.AsyncByteStream):
+    """A body that is refused once it is too large, or has too many parts."""
 
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:
         self._stream = stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left_bytes = MAX_MESSAGE_BYTES
+        left_bytes, parts = MAX_MESSAGE_BYTES, PartCounter()
         async for chunk in self._stream:
             left_bytes -= len(chunk)
             if left_bytes < 0:
                 raise httpx2.StreamError(f"the answer has more than {MAX_MESSAGE_BYTES:,} bytes")
+            parts.feed(chunk)
+            if parts.count > MAX_MESSAGE_PARTS:
+                raise httpx2.StreamError(_TOO_MANY_PARTS)
             yield chunk
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+class _BoundedEvents(_BoundedBody):
+    """A stream of events, of which none may have too many parts."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        parts = PartCounter()
+        before = b""
+        async for chunk in self._stream:
+            # What a chunk holds of further events is little: it counts as one with the last.
+            if _EVENT_END.search(before + chunk):
+                parts = PartCounter()
+            parts.feed(_EVENT_END.split(chunk)[-1])
+            if parts.count > MAX_MESSAGE_PARTS:
+                # Of all errors, the SDK passes on the words of this one.
+                raise httpx2.SSEError(_TOO_MANY_PARTS)
+            before = chunk[-3:]
+            yield chunk

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import anyio
 
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
     from nacre.mcp_client.output_tail import OutputTail
     from nacre.mcp_client.transport import Transport
     from nacre.mcp_client.upstream import UpstreamGate
+
+# They log whole messages, addresses and tracebacks, in which there are secrets; what went wrong is
+# told by our own errors. Whoever has set a level for one of them wants that.
+_TALKATIVE: Final = {
+    "mcp.client": logging.CRITICAL,
+    "httpx2": logging.WARNING,
+    "httpcore2": logging.WARNING,
+}
+for _name, _level in _TALKATIVE.items():
+    if logging.getLogger(_name).level == logging.NOTSET:
+        logging.getLogger(_name).setLevel(_level)
 
 
 @asynccontextmanager

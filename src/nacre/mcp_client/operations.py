@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nacre.mcp_client.calls import execute_with
-from nacre.mcp_client.tools import is_denied
+from nacre.mcp_client.tool_patterns import ToolPermissions
 from nacre.tools.definition import Tool
 from nacre.tools.tool_servers import OPERATION_MARK
 
@@ -86,12 +86,15 @@ _OPERATIONS: Final = (
     ),
 )
 
+OPERATION_NAMES: Final = tuple(f"{OPERATION_MARK}{operation.name}" for operation in _OPERATIONS)
+
 
 def operations_of(facts: ServerFacts, config: McpServerConfig, ask: Ask) -> Iterator[Tool]:
-    """Only what the server says it has. An allow list speaks of tools, not of these."""
+    """Only what the server says it has and the configuration permits, as with tools."""
+    permissions = ToolPermissions(config)
     for operation in _OPERATIONS:
         name = f"{OPERATION_MARK}{operation.name}"
-        if not facts.has(operation.capability) or is_denied(name, config):
+        if not facts.has(operation.capability) or not permissions.permits(name):
             continue
         yield Tool(
             name=name,
@@ -99,6 +102,7 @@ def operations_of(facts: ServerFacts, config: McpServerConfig, ask: Ask) -> Iter
             owner=config.name,
             description=operation.description,
             parameters=operation.parameters,
+            needs_approval=permissions.approval_for(name),
             execute=execute_with(
                 ask,
                 config,

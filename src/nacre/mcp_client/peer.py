@@ -7,7 +7,7 @@ checks results against schemas that a hostile server wrote, and drops members th
 from __future__ import annotations
 
 import itertools
-import math
+import sys
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -17,6 +17,7 @@ from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
 from nacre.json_types import decode_json, encode_json
 from nacre.mcp_client.handshake import BEFORE_HANDSHAKE, Era, agreed_era
+from nacre.mcp_client.own_errors import SERVERS_OWN_CODE, OwnErrors
 from nacre.mcp_client.peer_errors import PeerLostError, RpcError
 from nacre.mcp_client.upstream import UpstreamRefusal
 
@@ -50,9 +51,14 @@ class Peer:
         on_list_changed: Callable[[], None],
     ) -> None:
         read, write = transport.streams
+        is_made_up_possible = transport.pid is None
         self._transport = transport
         self._tasks = tasks
-        self._dispatcher = JSONRPCDispatcher(read, write, on_stream_exception=_ignored)
+        self._dispatcher = JSONRPCDispatcher(
+            OwnErrors(read, is_made_up_possible=is_made_up_possible),
+            write,
+            on_stream_exception=_ignored,
+        )
         self._gate = gate
         self._on_list_changed = on_list_changed
         self._era: Era = BEFORE_HANDSHAKE
@@ -156,7 +162,8 @@ class Peer:
             return PeerLostError(f"has lost the session: {message}", is_unsent=True)
         if refusal and message == "Server returned an error response":
             message = refusal
-        return RpcError(error.code, message, error.data)
+        code = CONNECTION_CLOSED if error.code == SERVERS_OWN_CODE else error.code
+        return RpcError(code, message, error.data)
 
     async def _asked(
         self,
@@ -198,7 +205,7 @@ def _progress_in(params: Mapping[str, Any]) -> JsonObject:
     found: JsonObject = {}
     for key in ("progress", "total"):
         value = params.get(key)
-        if isinstance(value, (int, float)) and math.isfinite(value):
+        if isinstance(value, (int, float)) and abs(value) <= sys.float_info.max:
             found[key] = value
     if isinstance(message := params.get("message"), str):
         found["message"] = message

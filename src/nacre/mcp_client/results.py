@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import anyio.to_thread
+
 from nacre.json_types import NotJsonError, encode_json
 from nacre.mcp_client.peer_errors import RpcError
 
@@ -18,6 +20,18 @@ _LISTS_OF_PARTS: Final = ("content", "contents", "messages")
 # Members no larger than this say what a part is: `type`, `mimeType`, `uri`, `name`.
 _SMALL_BYTES: Final = 1024
 _MAX_NAMED_BYTES: Final = 8 * _SMALL_BYTES
+
+
+# Looking at a larger result takes so long that others would notice.
+_MOST_ON_THE_LOOP_BYTES: Final = 256 * 1024
+_MOST_VALUES_ON_THE_LOOP: Final = 5_000
+
+
+async def carried_without_delay(result: JsonObject, *, max_bytes: int) -> JsonObject:
+    """As `carried`; a large result is looked at in a thread."""
+    if _is_small(result):
+        return carried(result, max_bytes=max_bytes)
+    return await anyio.to_thread.run_sync(lambda: carried(result, max_bytes=max_bytes))
 
 
 def carried(result: JsonObject, *, max_bytes: int) -> JsonObject:
@@ -114,6 +128,24 @@ def _in_words(subject: str, value: JsonValue, size_bytes: int, *, is_base64: boo
     if is_base64:
         return f"{subject} of {len(value.rstrip('=')) * 3 // 4:,} bytes"
     return f"{subject} of {len(value):,} characters"
+
+
+def _is_small(result: JsonObject) -> bool:
+    """Judged by a glance: no further than where it is clear that it is not."""
+    left_bytes, left_values = _MOST_ON_THE_LOOP_BYTES, _MOST_VALUES_ON_THE_LOOP
+    todo: list[JsonValue] = [result]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, str):
+            left_bytes -= len(value)
+        elif isinstance(value, (dict, list)):
+            left_values -= len(value)
+            if left_values >= 0:
+                todo.extend(value.values() if isinstance(value, dict) else value)
+                left_bytes -= sum(map(len, value)) if isinstance(value, dict) else 0
+        if left_bytes < 0 or left_values < 0:
+            return False
+    return True
 
 
 def _size_bytes(value: JsonValue) -> int:

@@ -15,15 +15,16 @@ from nacre.errors import ToolServerError
 from nacre.json_types import NotJsonError, encode_json
 from nacre.mcp_client.connection import Connection
 from nacre.mcp_client.listing import RawListing, list_raw_tools
-from nacre.mcp_client.operations import operations_of
+from nacre.mcp_client.operations import OPERATION_NAMES, operations_of
 from nacre.mcp_client.peer_errors import RpcError
 from nacre.mcp_client.status import ServerStatus
+from nacre.mcp_client.tool_patterns import ToolPermissions
 from nacre.mcp_client.tools import ToolListing, listed_tools
 from nacre.mcp_client.upstream import METHOD_NOT_FOUND
 from nacre.tools.tool_servers import OPERATION_MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from anyio.abc import TaskGroup
 
@@ -176,9 +177,17 @@ class McpServer:
         operations = operations_of(facts, self._config, ask)
         return digest, ToolListing(
             tools=(*listing.tools, *operations),
-            notes=(*raw.notes, *listing.notes),
+            notes=(*self._pattern_notes(raw), *raw.notes, *listing.notes),
             listed_bytes=_bytes_of(raw),
         )
+
+    def _pattern_notes(self, raw: RawListing) -> Iterator[str]:
+        names = [
+            item["name"]
+            for item in raw.tools
+            if isinstance(item, dict) and isinstance(item.get("name"), str)
+        ]
+        return ToolPermissions(self._config).notes([*map(str, names), *OPERATION_NAMES])
 
     def _tool_count(self) -> int | None:
         if self._listing is None:
@@ -189,7 +198,8 @@ class McpServer:
         notes = self._listing.notes if self._listing is not None else ()
         shown = "; ".join(notes[:_MOST_NOTES_SHOWN])
         more = len(notes) - _MOST_NOTES_SHOWN
-        return f"{shown}; and {more:,} more" if more > 0 else shown
+        clean = self._connection.clean(shown)
+        return f"{clean}; and {more:,} more" if more > 0 else clean
 
     def _problem(self, problem: str) -> str:
         return f"the MCP server {self.name} {problem}"

@@ -27,6 +27,7 @@ from pydantic import ValidationError
 
 from nacre.json_types import JsonValue, NotJsonError, decode_json, encode_json
 from nacre.mcp_client.lines import EndlessLineError, LineSplitter, SkippedLine, answered_id
+from nacre.mcp_client.message_parts import MAX_MESSAGE_PARTS, has_too_many_parts
 from nacre.mcp_client.process import ServerProcess
 from nacre.mcp_client.transport import Transport
 
@@ -145,11 +146,17 @@ async def _message_from(line: bytes | SkippedLine, tail: OutputTail) -> JSONRPCM
         if len(line) <= _MOST_ON_THE_LOOP_BYTES:
             value = decode_json(line)
         else:
-            value = await anyio.to_thread.run_sync(decode_json, line)
+            value = await anyio.to_thread.run_sync(_decoded_large, line)
     except NotJsonError as error:
         tail.add_line(line, label="stdout")
         return _failed_answer(answered_id(line), f"its answer {error.problem}")
     return _checked_message(value, line, tail)
+
+
+def _decoded_large(line: bytes) -> JsonValue:
+    if has_too_many_parts(line):
+        raise NotJsonError("$", f"has more than {MAX_MESSAGE_PARTS:,} parts, too many to read")
+    return decode_json(line)
 
 
 def _checked_message(value: JsonValue, line: bytes, tail: OutputTail) -> JSONRPCMessage | None:
@@ -158,7 +165,8 @@ def _checked_message(value: JsonValue, line: bytes, tail: OutputTail) -> JSONRPC
     except ValidationError:
         tail.add_line(line, label="stdout")
         match value:
-            case {"id": int(answered)} if "method" not in value:
+            # No request has another kind of id; to Python, `true` is a number.
+            case {"id": int(answered)} if type(answered) is int and "method" not in value:
                 return _failed_answer(answered, "its answer is no JSON-RPC message")
             case _:
                 return None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from nacre.errors import ToolDefinitionError
 from nacre.json_types import NotJsonError, encode_json
 from nacre.mcp_client.calls import execute_with
+from nacre.mcp_client.tool_patterns import ToolPermissions
 from nacre.tools.definition import Tool
 from nacre.tools.tool_servers import OPERATION_MARK
 
@@ -45,22 +45,12 @@ def listed_tools(raw: Sequence[JsonValue], config: McpServerConfig, ask: Ask) ->
     return ToolListing(tools=tuple(made.tools.values()), notes=tuple(made.notes))
 
 
-def is_permitted(name: str, config: McpServerConfig) -> bool:
-    """Whether the configuration allows the tool; what it denies is denied, allowed or not."""
-    is_allowed = config.allow is None or _matches(name, config.allow)
-    return is_allowed and not is_denied(name, config)
-
-
-def is_denied(name: str, config: McpServerConfig) -> bool:
-    """Whether a pattern of the configuration denies the tool, or an operation by its name."""
-    return _matches(name, config.deny)
-
-
 class _ToolMaker:
     """Makes one tool after the other; they share what their schemas may take."""
 
     def __init__(self, config: McpServerConfig, ask: Ask) -> None:
         self._config = config
+        self._permissions = ToolPermissions(config)
         self._ask = ask
         self._left_bytes = _MAX_ALL_SCHEMAS_BYTES
         self.tools: dict[str, Tool] = {}
@@ -71,7 +61,7 @@ class _ToolMaker:
             self.notes.append("an entry of its list is no tool; it is left out")
             return
         name = str(item["name"])
-        if not is_permitted(name, self._config):
+        if not self._permissions.permits(name):
             return
         problem = self._problem_with(name)
         if not problem:
@@ -97,6 +87,7 @@ class _ToolMaker:
             label=_title(item),
             parameters=self._input_schema(name, item.get("inputSchema")),
             output_schema=self._output_schema(name, item.get("outputSchema")),
+            needs_approval=self._permissions.approval_for(name),
             execute=execute_with(
                 self._ask,
                 config,
@@ -140,10 +131,6 @@ class _ToolMaker:
     def _note(self, name: str, text: str) -> None:
         shown = text[:_MAX_NOTE_CHARACTERS]
         self.notes.append(f"tool {name[:_MAX_SHOWN_CHARACTERS]!r}: {shown}")
-
-
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _title(item: JsonObject) -> str | None:

@@ -17,6 +17,9 @@ logger = logging.getLogger(__name__)
 
 METHOD_NOT_FOUND: Final = -32601
 INTERNAL_ERROR: Final = -32603
+MOST_QUESTIONS_PER_CALL: Final = 20
+"""How often a server may ask a person or a model during one call of it."""
+
 _REFUSED: Final = -32000
 # A server that asks without end must not fill our memory, nor a person's screen.
 _MOST_OPEN: Final = 8
@@ -102,7 +105,13 @@ class UpstreamGate:
     async def answer_all(self, requests: JsonValue) -> JsonObject:
         """The answers to what a result asks for before it is complete, by their keys."""
         answers: JsonObject = {}
-        for key, request in (requests if isinstance(requests, dict) else {}).items():
+        asked = requests if isinstance(requests, dict) else {}
+        if len(asked) > MOST_QUESTIONS_PER_CALL:
+            # Before the first: answers to some of them are of no use to anybody.
+            raise UpstreamRefusal(
+                f"the result asks {len(asked)} questions; the most is {MOST_QUESTIONS_PER_CALL}"
+            )
+        for key, request in asked.items():
             match request:
                 case {"method": str(method), **rest}:
                     params = rest.get("params")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
-from nacre.json_types import encode_json
+from nacre.mcp_server.shown_input import shown_input
+from nacre.mcp_server.shown_text import escaped_start
 from nacre.tools import AllowAlways, AllowOnce, Deny
 
 if TYPE_CHECKING:
@@ -15,20 +15,19 @@ if TYPE_CHECKING:
     from nacre.tools import ApprovalRequest
     from nacre.tools.approvals.requests import Decided
 
-_MAX_SHOWN_CHARACTERS: Final = 4_000
+_MOST_WORDS_CHARACTERS: Final = 1_000
 _CHOICES: Final = {
     "allow-once": "Allow once",
     "allow-always": "Allow, and do not ask again for the same input",
     "deny": "Do not allow",
 }
-# Invisible and direction-changing characters can make an input look like another one.
-_DECEIVING: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
-)
 
 
 def approval_form(request: ApprovalRequest) -> JsonObject:
-    """The parameters of the elicitation that asks a person about a call."""
+    """The parameters of the elicitation that asks a person about a call.
+
+    Raises UnshowableInputError: nobody is to approve what they cannot see.
+    """
     return {
         "mode": "form",
         "message": _message(request),
@@ -82,26 +81,13 @@ def _how_to_continue(can_be_asked: bool) -> str:
     )
 
 
-def shown_input(value: object) -> str:
-    """An input for a person to judge: as it is, but nothing in it can hide or pretend."""
-    text = _DECEIVING.sub(_escaped, encode_json(value).decode())
-    if len(text) <= _MAX_SHOWN_CHARACTERS:
-        return text
-    return f"{text[:_MAX_SHOWN_CHARACTERS]}… (cut: {len(text)} characters in all)"
-
-
 def _message(request: ApprovalRequest) -> str:
-    reason = f"\nWhy you are asked: {plain_text(request.reason)}" if request.reason else ""
+    reason = f"\nWhy you are asked: {_shortened(request.reason)}" if request.reason else ""
     return (
-        f"A program wants to call {plain_text(request.tool_id)}{reason}\n"
+        f"A program wants to call {_shortened(request.tool_id)}{reason}\n"
         f"Input: {shown_input(request.input)}"
     )
 
 
-def plain_text(text: str) -> str:
-    """One line of text that can neither hide nor pretend anything."""
-    return _DECEIVING.sub(_escaped, text)[:_MAX_SHOWN_CHARACTERS]
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found.group()):04x}"
+def _shortened(text: str) -> str:
+    return escaped_start(text, most_characters=_MOST_WORDS_CHARACTERS)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.json_types import NotJsonError, encode_json
+from nacre.mcp_client.upstream import MOST_QUESTIONS_PER_CALL
+from nacre.mcp_server.shown_text import one_line
 from nacre.tools.tool_servers import OPERATION_MARK
 
 if TYPE_CHECKING:
@@ -21,11 +23,12 @@ _MOST_QUEUED: Final = 100
 _MAX_MESSAGE_CHARACTERS: Final = 300
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class _NestedCall:
     name: str
     owner: str
     parent_id: str
+    question_count: int = 0
 
 
 class NestedCalls:
@@ -36,9 +39,15 @@ class NestedCalls:
 
     def is_running(self, owner: str, *, parent_id: str) -> bool:
         """Whether a call that is nested in this one runs on this server."""
-        return any(
-            call.owner == owner and call.parent_id == parent_id for call in self._running.values()
-        )
+        return bool(self._running_on(owner, parent_id))
+
+    def may_ask(self, owner: str, *, parent_id: str) -> bool:
+        """Whether one of the calls that run on this server has a question left; takes it."""
+        for call in self._running_on(owner, parent_id):
+            if call.question_count < MOST_QUESTIONS_PER_CALL:
+                call.question_count += 1
+                return True
+        return False
 
     def words_for(self, event: TrajectoryEvent) -> str | None:
         """What to tell a person about the event; None for what is no step of a nested call."""
@@ -52,7 +61,11 @@ class NestedCalls:
         state = _state_of(event)
         if call is None or state is None:
             return None
-        return _one_line(f"{call.name} {state}")
+        return one_line(f"{call.name} {state}", most_characters=_MAX_MESSAGE_CHARACTERS)
+
+    def _running_on(self, owner: str, parent_id: str) -> list[_NestedCall]:
+        running = self._running.values()
+        return [it for it in running if it.owner == owner and it.parent_id == parent_id]
 
 
 class ProgressFeed:
@@ -134,11 +147,3 @@ def _update_words(update: JsonValue) -> str:
         return encode_json(update).decode()
     except NotJsonError:
         return "update"
-
-
-def _one_line(words: str) -> str:
-    # Halves of surrogate pairs would end the connection.
-    line = " ".join(words.encode(errors="replace").decode().split())
-    if len(line) <= _MAX_MESSAGE_CHARACTERS:
-        return line
-    return f"{line[:_MAX_MESSAGE_CHARACTERS]}…"

@@ -12,6 +12,7 @@ from nacre.code_mode import Waiting
 from nacre.mcp_server.approvals import approval_form, decided_in
 from nacre.mcp_server.progress import ProgressFeed
 from nacre.mcp_server.questions import ClientQuestion, ClientRefusedError
+from nacre.mcp_server.shown_input import UnshowableInputError
 from nacre.tools import ApprovalQueue, ApprovalRequest, Deny
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class ServedCall:
         self.result: CodeModeResult | DirectResult | None = None
         self.rounds = 0
         """How often the client was sent away with questions."""
+        self.stray_question_count = 0
+        """What servers asked the client meanwhile without a nested call that made them."""
         self._run = run
         self._queue = queue
         self._questions: dict[str, ClientQuestion] = {}
@@ -163,6 +166,8 @@ class ServedCall:
                 decided = decided_in(answer)
             except ClientRefusedError as refusal:
                 decided = Deny(f"the client could not ask: {refusal}")
+            except UnshowableInputError as problem:
+                decided = Deny(str(problem))
             tasks.cancel_scope.cancel()
             if request in self._queue.pending:
                 self._queue.answer(request.id, decided)

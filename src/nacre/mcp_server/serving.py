@@ -12,7 +12,7 @@ import anyio
 
 from nacre.code_mode import Runtime
 from nacre.mcp_client import McpConnections
-from nacre.mcp_server.required_approvals import required_approvals
+from nacre.mcp_client.process import kill_all_groups
 from nacre.mcp_server.server import CodeModeMcpServer
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nacre.tools import Tool
     from nacre.tools.tool_servers import ToolServer
 
-STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +62,7 @@ async def open_server(options: ServeOptions) -> AsyncGenerator[CodeModeMcpServer
             runtime,
             servers=servers,
             tools=options.tools,
-            hooks=(required_approvals(enabled), *options.hooks),
+            hooks=options.hooks,
         )
 
 
@@ -70,7 +70,7 @@ async def until_signal(serve: Callable[[], Awaitable[None]]) -> int:
     """Serve until it is over or a signal comes; returns the exit status of the process."""
     stopped_by: signal.Signals | None = None
     failure: Exception | None = None
-    with anyio.open_signal_receiver(*STOP_SIGNALS) as signals:
+    with anyio.open_signal_receiver(*_stop_signals()) as signals:
         async with anyio.create_task_group() as tasks:
             scope = anyio.CancelScope()
 
@@ -78,7 +78,9 @@ async def until_signal(serve: Callable[[], Awaitable[None]]) -> int:
                 nonlocal stopped_by
                 async for number in signals:
                     if stopped_by is not None:
-                        # Asked twice: somebody does not want to wait for a clean end.
+                        # Asked twice: somebody does not want to wait for a clean end. Servers in
+                        # groups of their own would outlive us.
+                        kill_all_groups()
                         os._exit(128 + number)
                     stopped_by = number
                     scope.cancel()
@@ -94,3 +96,11 @@ async def until_signal(serve: Callable[[], Awaitable[None]]) -> int:
     if failure is not None:
         raise failure
     return 0 if stopped_by is None else 128 + stopped_by
+
+
+def _stop_signals() -> tuple[signal.Signals, ...]:
+    """With the end of the terminal, unless whoever started us wants us to outlive it (`nohup`)."""
+    hang_up: signal.Signals | None = getattr(signal, "SIGHUP", None)
+    if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN:
+        return _STOP_SIGNALS
+    return (*_STOP_SIGNALS, hang_up)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
+from nacre.mcp_client.upstream import MOST_QUESTIONS_PER_CALL
 from nacre.mcp_server.progress import NestedCalls
 from nacre.mcp_server.served_calls import ServedCall
 from nacre.mcp_server.upstream import ClientOfSession
@@ -130,6 +131,13 @@ class Session:
         using = (c for c in latest if self._nested.is_running(server, parent_id=c.root_id))
         return next(using, latest[0] if latest else None)
 
+    def may_ask(self, server: str, call: ServedCall) -> bool:
+        """Whether the server may ask a person or a model once more; counts as asked if so."""
+        if self._nested.is_running(server, parent_id=call.root_id):
+            return self._nested.may_ask(server, parent_id=call.root_id)
+        call.stray_question_count += 1
+        return call.stray_question_count <= MOST_QUESTIONS_PER_CALL
+
     async def aclose(self) -> None:
         self._stop_listening()
         await self.run.abort("the session is over")
@@ -209,7 +217,7 @@ class Sessions:
         context = RunContext(channel="mcp")
         queue = ApprovalQueue()
         sessions: list[Session] = []
-        client = ClientOfSession(lambda server: sessions[0].call_for(server))
+        client = ClientOfSession(lambda: sessions[0])
         opened = self._parts.servers(context.session_id, client)
         async with opened as servers, anyio.create_task_group() as tasks:
             run = self._parts.runtime.run(

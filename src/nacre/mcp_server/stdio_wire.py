@@ -20,26 +20,33 @@ import anyio.lowlevel
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 
+from nacre.json_types import NotJsonError, decode_json
+from nacre.mcp_server.request_ids import EDGE_BYTES, request_id_at_edges, request_id_of
+from nacre.mcp_server.stdio_lines import MAX_LINE_BYTES, TooLongLine, lines_from
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable
 
     from anyio.lowlevel import EventLoopToken
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+    from nacre.json_types import JsonValue
+    from nacre.mcp_server.stdio_lines import Line
+
 logger = logging.getLogger(__name__)
 
-MAX_LINE_BYTES: Final = 4 * 1024 * 1024
-_CHUNK_BYTES: Final = 64 * 1024
 _FLUSH_SECONDS: Final = 1.0
 
 _Inbound: TypeAlias = SessionMessage | Exception
 
 
-class LineTooLongError(ValueError):
-    """A message that nobody should have to hold in memory."""
+class _UnreadableError(Exception):
+    """A line that is no message; the id is that of the request, if it was one."""
 
-
-_Line: TypeAlias = bytes | LineTooLongError
+    def __init__(self, problem: str, *, request_id: int | str | None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.request_id = request_id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +77,7 @@ async def stdio_streams(
     """Messages as the SDK takes them. The first ends with the client's end of input."""
     inbound_send, inbound = anyio.create_memory_object_stream[_Inbound](0)
     outbound, outbound_receive = anyio.create_memory_object_stream[SessionMessage](0)
-    lines_send, lines = anyio.create_memory_object_stream[_Line](0)
+    lines_send, lines = anyio.create_memory_object_stream[bytes | TooLongLine](0)
     _start_thread(_read_lines, wire.input_fd, lines_send, anyio.lowlevel.current_token())
     reading, is_flushed = anyio.CancelScope(), anyio.Event()
 
@@ -101,7 +108,7 @@ async def stdio_streams(
 
 
 async def _decode(
-    lines: MemoryObjectReceiveStream[_Line],
+    lines: MemoryObjectReceiveStream[Line],
     inbound: MemoryObjectSendStream[_Inbound],
     outbound: MemoryObjectSendStream[SessionMessage],
 ) -> None:
@@ -109,7 +116,7 @@ async def _decode(
         async for line in lines:
             try:
                 await inbound.send(_message_in(line))
-            except ValueError as error:
+            except _UnreadableError as error:
                 # Somebody waits for an answer to it, and has to learn that none will come.
                 await outbound.send(SessionMessage(_refusal_of(error)))
 
@@ -121,19 +128,36 @@ async def _encode(outbound: MemoryObjectReceiveStream[SessionMessage], writer: _
                 return
 
 
-def _message_in(line: _Line) -> SessionMessage:
-    if isinstance(line, LineTooLongError):
-        raise line
-    text = line.decode(errors="replace")
-    return SessionMessage(types.jsonrpc_message_adapter.validate_json(text, by_name=False))
+def _message_in(line: Line) -> SessionMessage:
+    """Raises _UnreadableError."""
+    if isinstance(line, TooLongLine):
+        problem = f"the message is longer than {MAX_LINE_BYTES} bytes; it was not read"
+        request_id = request_id_at_edges(line.start, line.end)
+        raise _UnreadableError(problem, request_id=request_id)
+    message = _decoded(line)
+    try:
+        # By our own decoder: the SDK's refuses half a surrogate pair, which a program may have.
+        known = types.jsonrpc_message_adapter.validate_python(message, by_name=False)
+    except ValueError as error:
+        request_id = request_id_of(message)
+        raise _UnreadableError("not a JSON-RPC message", request_id=request_id) from error
+    return SessionMessage(known)
 
 
-def _refusal_of(error: ValueError) -> types.JSONRPCError:
-    problem = str(error) if isinstance(error, LineTooLongError) else "not a JSON-RPC message"
+def _decoded(line: bytes) -> JsonValue:
+    try:
+        return decode_json(line.decode(errors="replace").encode())
+    except NotJsonError as error:
+        request_id = request_id_at_edges(line[:EDGE_BYTES], line[-EDGE_BYTES:])
+        problem = f"not a JSON-RPC message: it {error.problem}"
+        raise _UnreadableError(problem, request_id=request_id) from error
+
+
+def _refusal_of(error: _UnreadableError) -> types.JSONRPCError:
     return types.JSONRPCError(
         jsonrpc="2.0",
-        id=None,
-        error=types.ErrorData(code=types.PARSE_ERROR, message=problem),
+        id=error.request_id,
+        error=types.ErrorData(code=types.PARSE_ERROR, message=error.problem),
     )
 
 
@@ -195,7 +219,7 @@ def _write_all(fd: int, data: bytes) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-def _read_lines(fd: int, lines: MemoryObjectSendStream[_Line], loop: EventLoopToken) -> None:
+def _read_lines(fd: int, lines: MemoryObjectSendStream[Line], loop: EventLoopToken) -> None:
     try:
         for line in lines_from(fd):
             anyio.from_thread.run(lines.send, line, token=loop)
@@ -203,29 +227,3 @@ def _read_lines(fd: int, lines: MemoryObjectSendStream[_Line], loop: EventLoopTo
     except (OSError, RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):
         # Nobody listens any more: the server has ended.
         return
-
-
-def lines_from(fd: int) -> Iterator[_Line]:
-    """The lines of a file, without their ends; blocks. What is left at the end is a line, too."""
-    kept = bytearray()
-    is_skipping = False
-    while chunk := os.read(fd, _CHUNK_BYTES):
-        *ended, rest = chunk.split(b"\n")
-        for part in ended:
-            line = bytes(kept + part)
-            kept.clear()
-            if is_skipping or len(line) > MAX_LINE_BYTES:
-                is_skipping = False
-                yield _too_long()
-            elif line.strip():
-                yield line
-        kept += rest
-        if len(kept) > MAX_LINE_BYTES:
-            kept.clear()
-            is_skipping = True
-    if kept.strip() and not is_skipping:
-        yield bytes(kept)
-
-
-def _too_long() -> LineTooLongError:
-    return LineTooLongError(f"the message is longer than {MAX_LINE_BYTES} bytes; it was not read")

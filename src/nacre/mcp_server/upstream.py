@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from nacre.mcp_client.upstream import METHOD_NOT_FOUND, UpstreamRefusal
+from nacre.mcp_client.upstream import METHOD_NOT_FOUND, MOST_QUESTIONS_PER_CALL, UpstreamRefusal
 from nacre.mcp_server.questions import ClientRefusedError
+from nacre.mcp_server.shown_question import shown_question
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,11 +24,24 @@ _WHAT_IS_MISSING: Final[dict[ClientFeature, str]] = {
 }
 
 
+class CallsOfSession(Protocol):
+    """The calls that a client waits for, and what servers may ask during them."""
+
+    def call_for(self, server: str) -> ServedCall | None:
+        """The call that made a server ask something."""
+        ...
+
+    def may_ask(self, server: str, call: ServedCall) -> bool:
+        """Whether the server may ask a person or a model once more; counts as asked if so."""
+        ...
+
+
 class ClientOfSession:
     """The client of one session, for the servers behind it (`UpstreamRequests`)."""
 
-    def __init__(self, call_for: Callable[[str], ServedCall | None]) -> None:
-        self._call_for = call_for
+    def __init__(self, calls: Callable[[], CallsOfSession]) -> None:
+        """`calls` is asked for when a server asks: they are made after this."""
+        self._calls = calls
         self.features: frozenset[ClientFeature] = frozenset()
         """What the client could be asked when it was last heard of."""
 
@@ -46,8 +60,9 @@ class ClientOfSession:
 
     async def elicit(self, server: str, params: JsonObject) -> JsonObject:
         """The person's answer; the question says which server asks."""
+        shown = shown_question({key: it for key, it in params.items() if key != "_meta"})
         # The client shows it as a question of ours, and a person has to know whom they tell.
-        named: JsonObject = {**params, "message": f"{server} asks: {params.get('message', '')}"}
+        named: JsonObject = {**shown, "message": f"{server} asks: {shown.get('message', '')}"}
         feature: ClientFeature = "url" if params.get("mode") == "url" else "form"
         return await self._ask(server, "elicitation/create", named, feature)
 
@@ -64,12 +79,17 @@ class ClientOfSession:
     async def _ask(
         self, server: str, method: QuestionMethod, params: JsonObject, feature: ClientFeature
     ) -> JsonObject:
-        call = self._call_for(server)
+        call = self._calls().call_for(server)
         if call is None:
             raise UpstreamRefusal(f"{method} is only passed on during a call, and none is open")
         if feature not in call.features:
             problem = f"{method} is refused: the MCP client {_WHAT_IS_MISSING[feature]}"
             raise UpstreamRefusal(problem, code=METHOD_NOT_FOUND)
+        if method != "roots/list" and not self._calls().may_ask(server, call):
+            raise UpstreamRefusal(
+                f"{method} is refused: {MOST_QUESTIONS_PER_CALL} questions were asked during this "
+                "call already"
+            )
         # A progress token and the like belong to the server's own connection.
         own = {key: value for key, value in params.items() if key != "_meta"}
         try:

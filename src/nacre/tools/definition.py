@@ -69,6 +69,8 @@ class Tool:
     """Whether the plugin that owns it came with the installation; such tools are listed first."""
     catalog_mode: CatalogMode = "catalog"
     """`direct-only` for results that JSON cannot hold: shown to the model beside `exec`."""
+    needs_approval: str = ""
+    """Why a person has to agree to every call of it; empty if nobody has to."""
 
     def __post_init__(self) -> None:
         self._check_names()

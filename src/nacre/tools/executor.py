@@ -60,6 +60,7 @@ class CallSubject:
     tool_name: str
     source: str = "openclaw"
     owner: str = CORE_OWNER
+    needs_approval: str = ""
     kind: ToolKind = "tool"
     input_kind: str | None = None
 
@@ -142,7 +143,11 @@ class ToolExecutor:
         self, tool: Tool, given: object, site: CallSite, perform: _Perform
     ) -> JsonValue:
         subject = CallSubject(
-            tool_id=tool.id, tool_name=tool.name, source=tool.source, owner=tool.owner
+            tool_id=tool.id,
+            tool_name=tool.name,
+            source=tool.source,
+            owner=tool.owner,
+            needs_approval=tool.needs_approval,
         )
 
         def check(changed: JsonObject) -> JsonObject:
@@ -207,7 +212,7 @@ class ToolExecutor:
     ) -> JsonObject:
         """The input to call with, once hooks, schema and, where it is asked, a person agree."""
         _refuse_if_aborted(subject, site)
-        if not self._hooks.has_hooks("before_tool_call"):
+        if not self._hooks.has_hooks("before_tool_call") and not subject.needs_approval:
             return check(given)
         event = BeforeToolCall(input=given, **self._identity(subject, site))
         decision = await self._hooks.before_tool_call(event)
@@ -215,9 +220,10 @@ class ToolExecutor:
             raise ToolDeniedError(decision.block, code="blocked_by_hook", tool_id=subject.tool_id)
         # Checked before a person is bothered, and again if the person edits it.
         checked = check(decision.input)
-        if decision.approval is None:
+        if decision.approval is None and not subject.needs_approval:
             return checked
-        return check(await self._approved(subject, checked, site, reason=decision.approval))
+        reason = "; ".join(filter(None, (subject.needs_approval, decision.approval)))
+        return check(await self._approved(subject, checked, site, reason=reason))
 
     async def _approved(
         self, subject: CallSubject, checked: JsonObject, site: CallSite, *, reason: str

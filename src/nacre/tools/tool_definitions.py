@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject
@@ -36,5 +36,6 @@ def definition(
                 {} if output_schema is None else {"outputSchema": deepcopy(output_schema)}
             )
             return {**shown, "inputSchema": schema, **output}
-        case _:
-            assert_never(format)
+        case _:  # pyright: ignore[reportUnnecessaryComparison]
+            allowed = ", ".join(get_args(DefinitionFormat))
+            raise ValueError(f"format is {format!r}; allowed: {allowed}")

@@ -253,3 +253,11 @@ def test_keys_without_effect_are_told(surroundings: Surroundings) -> None:
     _, _, err = surroundings.run("list")
 
     assert f"nacre: {surroundings.config}: `mcp.servers.one.comand` is not used" in err
+
+
+@pytest.mark.parametrize("header", ["Authorization: Bearer s3cr3t==", "s3cr3t", "a s3cr3t=b", "="])
+def test_add_does_not_show_a_header_that_is_none(surroundings: Surroundings, header: str) -> None:
+    status, out, err = surroundings.run("add", "x", "--url", "https://a.b/c", "--header", header)
+    assert status == 2
+    assert "--header NAME=VALUE" in err
+    assert "s3cr3t" not in out + err

@@ -98,6 +98,12 @@ class Plain:
     def tool_error(self, request: Json, given: Json) -> None:
         refuse(request, -32602, "no such city", {"city": "Atlantis"})
 
+    def tool_server_error(self, request: Json, given: Json) -> None:
+        refuse(request, -32000, given["message"], {"token": os.environ.get("TOKEN")})
+
+    def tool_leak(self, request: Json, given: Json) -> None:
+        refuse(request, -32602, f"bad argument {sys.argv[-1]}", {"args": [sys.argv[-1]]})
+
     def tool_is_error(self, request: Json, given: Json) -> None:
         answer(request, {**text("it did not work"), "isError": True})
 
@@ -127,6 +133,25 @@ class Plain:
     def tool_large(self, request: Json, given: Json) -> None:
         image = {"type": "image", "mimeType": "image/png", "data": "A" * given["characters"]}
         answer(request, {"content": [{"type": "text", "text": "here it is"}, image]})
+
+    def tool_parts(self, request: Json, given: Json) -> None:
+        """`of` over and over, as JSON or as the text of it."""
+        listed = ",".join([given["of"]] * given["count"])
+        value = json.dumps(listed) if given["is_text"] else f"[{listed}]"
+        send_line(f'{{"jsonrpc":"2.0","id":{request["id"]},"result":{{"a":{value}}}}}')
+
+    def tool_odd_id(self, request: Json, given: Json) -> None:
+        for odd_id in ("true", "false", "null", "1e999", "9" * 400, "[]", "{}", '"x"', "1.5"):
+            send_line(f'{{"jsonrpc":"2.0","id":{odd_id}}}')
+            send_line(f'{{"jsonrpc":"2.0","id":{odd_id},"result":{{}}}}')
+        answer(request, text("done"))
+
+    def tool_huge_progress(self, request: Json, given: Json) -> None:
+        token = request["params"]["_meta"]["progressToken"]
+        for progress in (10**400, -(10**400), 1):
+            params = {"progressToken": token, "progress": progress, "total": 10**400}
+            send({"method": "notifications/progress", "params": params})
+        answer(request, text("done"))
 
     def tool_flood_errors(self, request: Json, given: Json) -> None:
         for number in range(given["lines"]):
@@ -263,6 +288,31 @@ class Crooked(Plain):
         answer(request, text(json.dumps(given)))
 
 
+class Refusing(Plain):
+    """Refuses hands, or its list, with the code that the SDK has for a lost connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sys.stderr.write("just a warning\n")
+        sys.stderr.flush()
+
+    def handle(self, message: Json) -> None:
+        if message.get("method") in (sys.argv[2], "server/discover"):
+            return refuse(message, -32000, f"no licence for {sys.argv[-1]}")
+        return super().handle(message)
+
+
+class OldVersion(Plain):
+    """Speaks a version that nobody knows, and goes on running."""
+
+    def handle(self, message: Json) -> None:
+        if message.get("method") == "initialize":
+            sys.stderr.write("just a warning\n")
+            sys.stderr.flush()
+            return initialized(message, protocolVersion="1999-01-01")
+        return super().handle(message)
+
+
 class Modern(Plain):
     """Knows nothing of `initialize`; every request has to say who asks."""
 
@@ -302,6 +352,8 @@ BEHAVIOURS: dict[str, type[Plain]] = {
     "endless": Endless,
     "crooked": Crooked,
     "modern": Modern,
+    "refusing": Refusing,
+    "old": OldVersion,
 }
 
 

@@ -14,6 +14,7 @@ from nacre.tools.declarations.files import (
     mcp_server_file,
     tools_file,
 )
+from nacre.tools.declarations.text import comment_lines
 from tests.tools.declarations.test_types import HOSTILE, SCHEMAS, TREE
 from tests.tools.declarations.typescript_compiler import meaning_problems, syntax_problems
 
@@ -234,3 +235,32 @@ def test_whatever_a_server_says_its_file_parses() -> None:
 
     collect()
     assert syntax_problems(texts) == []
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "*/ evil(); /*",
+        "a\n*/ evil();\n/**",
+        "*\x00/ evil(); /*",
+        "a\u2028*/ evil()",
+        "\ud800*/",
+        "*",
+    ],
+)
+def test_the_name_of_a_property_cannot_leave_the_comment(key: str) -> None:
+    schema: JsonValue = {"properties": {key: {"type": "string", "description": "it */ evil()"}}}
+    nested: JsonValue = {"properties": {"outer": schema}}
+    texts = [
+        function_declaration("f", description="Two lines", parameters=parameters)
+        for parameters in (schema, nested)
+    ]
+    assert syntax_problems(texts) == []
+    comment, end, rest = texts[0].partition("*/")
+    assert end
+    assert "@param" in comment
+    assert rest.startswith("\nfunction f(")
+
+
+def test_a_comment_is_closed_by_nothing_but_its_end() -> None:
+    assert comment_lines(["a */ b\nc", "d\r\n*/"]) == "/**\n * a *\\/ b c\n * d *\\/\n */"

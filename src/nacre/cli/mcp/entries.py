@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Final
 
 from nacre.cli.exit_status import UsageProblem
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
 
 _PLACES_OF_SECRETS: Final = ("env", "headers")
+_NAMES: Final = {
+    "--env": re.compile(r"[^\s\0]+"),
+    # `Authorization: Bearer abc=` has a secret before its first `=`.
+    "--header": re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"),
+}
 
 
 def command_entry(command: Sequence[str], *, env: Sequence[str], cwd: str | None) -> JsonObject:
@@ -78,7 +84,7 @@ def plain_secrets(entry: Mapping[str, object]) -> list[str]:
 def _pairs(option: str, given: Sequence[str]) -> Iterator[tuple[str, str]]:
     for text in given:
         name, mark, value = text.partition("=")
-        if not name or not mark:
+        if not mark or not _NAMES[option].fullmatch(name):
             # What was given is not shown: it may be the secret alone.
             raise UsageProblem(f"a value of {option} has no name; write it as {option} NAME=VALUE")
         yield name, value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.tables import cell_text, write_table
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
     from nacre.tools.definition import Tool
 
+# As in programs, where this is the file of all servers.
+_TAKEN_NAMES: Final = ("index",)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ListedTool:
@@ -30,7 +33,7 @@ class ListedTool:
 
 def tool_list(surveys: Sequence[ServerSurvey], *, server_names: Sequence[str]) -> list[ListedTool]:
     """`server_names` are all that a program would see: a path depends on the names beside it."""
-    names = guest_names(server_names)
+    names = guest_names(server_names, taken=_TAKEN_NAMES)
     return [
         ListedTool(path=f"MCP.{names[survey.name]}.{path}", tool=tool)
         for survey in surveys

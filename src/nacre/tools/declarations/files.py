@@ -19,6 +19,7 @@ MAX_FILE_CHARACTERS: Final = 1_000_000
 
 _MAX_DESCRIPTION_CHARACTERS: Final = 4_000
 _MAX_SUMMARY_CHARACTERS: Final = 1_000
+_MAX_KEY_CHARACTERS: Final = 200
 
 ResultKind = Literal["mcp", "value"]
 """What a call resolves to: the native result of MCP, or the tool's value itself."""
@@ -172,7 +173,11 @@ def _declared(tool: DeclaredTool, result: ResultKind, names: TypeNames) -> Decla
     # A schema that says nothing still describes an object: tools take nothing else.
     input_text = "object" if taken.text == "unknown" else taken.text
     description = one_line(tool.description, most_characters=_MAX_DESCRIPTION_CHARACTERS)
-    parameters = [f"@param {key} {comment}" for key, comment in taken.comments if comment]
+    parameters = [
+        f"@param {one_line(key, most_characters=_MAX_KEY_CHARACTERS)} {comment}"
+        for key, comment in taken.comments
+        if comment
+    ]
     return Declared(
         name=tool.name,
         rest=f"(input{mark}: {input_text}): {_promise_of(given.text, result)}",

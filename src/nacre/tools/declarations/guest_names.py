@@ -57,6 +57,12 @@ def guest_names(names: Sequence[str], *, taken: Iterable[str] = ()) -> dict[str,
     return {name: found[name] for name in wanted}
 
 
+def possible_guest_names(name: str) -> tuple[str, str]:
+    """The identifiers that a name may get, alone and beside others that would get the same."""
+    identifier = _free(_camel_case(name), _RESERVED)
+    return identifier, f"{identifier}_{_hash(name)}"
+
+
 def _free(identifier: str, reserved: Set[str]) -> str:
     while identifier in reserved:
         identifier += "_"

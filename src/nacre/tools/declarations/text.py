@@ -27,6 +27,8 @@ _UNSEEN: Final = re.compile(
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
+_LINE_ENDS: Final = re.compile("[\r\n\u2028\u2029]+")
+
 
 @dataclass(frozen=True, slots=True)
 class TypeText:
@@ -64,12 +66,13 @@ def one_line(text: str, *, most_characters: int) -> str:
 
 
 def comment_lines(lines: Sequence[str]) -> str:
-    """A JSDoc comment of lines that `one_line` made; empty when there are none."""
+    """A JSDoc comment, which no line can end, whoever made it; empty when there are none."""
     if not lines:
         return ""
-    if len(lines) == 1:
-        return f"/** {lines[0]} */"
-    return "\n".join(["/**", *(f" * {line}" for line in lines), " */"])
+    safe = [_LINE_ENDS.sub(" ", line).replace("*/", "*\\/") for line in lines]
+    if len(safe) == 1:
+        return f"/** {safe[0]} */"
+    return "\n".join(["/**", *(f" * {line}" for line in safe), " */"])
 
 
 def indented(text: str) -> str:
@@ -160,7 +163,7 @@ def object_of(members: Sequence[Member]) -> TypeText:
     lines = ["{"]
     for member, text in zip(members, texts, strict=True):
         if member.comment:
-            lines.append(f"  /** {member.comment} */")
+            lines.append(indented(comment_lines([member.comment])))
         lines.append(f"{indented(text)};")
     return TypeText("\n".join([*lines, "}"]))
 

@@ -61,7 +61,7 @@ format: $(DEPENDENCIES)  ## format the Python code and apply the safe lint fixes
 	@$(BIN)/ruff format .
 
 .PHONY: bench
-bench: install  ## run the benchmarks
+bench: install $(PEERS)  ## run the benchmarks
 	@$(BIN)/python -m benchmarks
 
 .PHONY: build

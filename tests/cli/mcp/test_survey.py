@@ -178,6 +178,16 @@ def test_schemas_are_shown_when_asked_for(surroundings: Surroundings) -> None:
     assert (tool["name"], tool["title"], tool["inputSchema"]) == ("a", "A", schema)
 
 
+def test_a_server_called_index_has_the_name_that_programs_call_it_by(
+    surroundings: Surroundings,
+) -> None:
+    surroundings.configure({"index": small_server("a")})
+
+    _, out, _ = surroundings.run("tools")
+
+    assert "MCP.index_.a" in out
+
+
 def test_tools_of_a_broken_server_are_missed_aloud(surroundings: Surroundings) -> None:
     surroundings.configure({"one": small_server("a"), "exits": small_server("--exit")})
 

@@ -29,6 +29,8 @@ BENCHMARKS = (
     "mcp_bytes",
     "mcp_declarations",
     "mcp_neighbours",
+    "search_quality",
+    "search_cost",
     "soak",
 )
 

@@ -226,6 +226,142 @@ TARGETS: Final[dict[str, Target]] = {
         label="50 cells, 5 MCP servers, one hangs: others unfinished", unit="", at_most=0
     ),
     "mcp_neighbours_wall": Target(label="until the others were finished", unit="s"),
+    # search_quality: what to reach and the peers are over all queries, of which some are kept
+    # elsewhere; the lead is over the peers that ran on the same queries.
+    "search_lead": Target(label="search: least lead over a peer run here", unit="", at_least=0),
+    "search_recall_livemcpbench_queries": Target(
+        label="recall at 8, livemcpbench tasks",
+        unit="",
+        at_least=0.41,
+        peer="OpenClaw .394, BM25F .410, Codex .377, FastMCP .378",
+    ),
+    "search_mrr_livemcpbench_queries": Target(
+        label="MRR, livemcpbench tasks",
+        unit="",
+        at_least=0.48,
+        peer="OpenClaw .454, BM25F .480, Codex .422, FastMCP .427",
+    ),
+    "search_recall_livemcpbench_agent_queries": Target(
+        label="recall at 8, livemcpbench agents",
+        unit="",
+        at_least=0.688,
+        peer="OpenClaw .688, BM25F .687, Codex .652, FastMCP .659",
+    ),
+    "search_mrr_livemcpbench_agent_queries": Target(
+        label="MRR, livemcpbench agents",
+        unit="",
+        at_least=0.512,
+        peer="OpenClaw .484, BM25F .512, Codex .454, FastMCP .482",
+    ),
+    "search_recall_bfcl_queries": Target(
+        label="recall at 8, bfcl",
+        unit="",
+        at_least=0.859,
+        peer="OpenClaw .859, BM25F .856, Codex .741, FastMCP .802",
+    ),
+    "search_mrr_bfcl_queries": Target(
+        label="MRR, bfcl",
+        unit="",
+        at_least=0.667,
+        peer="OpenClaw .659, BM25F .667, Codex .571, FastMCP .623",
+    ),
+    "search_recall_metatool_queries": Target(
+        label="recall at 8, metatool",
+        unit="",
+        at_least=0.682,
+        peer="OpenClaw .682, BM25F .672, Codex .655, FastMCP .479",
+    ),
+    "search_mrr_metatool_queries": Target(
+        label="MRR, metatool",
+        unit="",
+        at_least=0.522,
+        peer="OpenClaw .518, BM25F .522, Codex .495, FastMCP .345",
+    ),
+    "search_recall_metatool_multi_queries": Target(
+        label="recall at 8, metatool, two tools",
+        unit="",
+        at_least=0.727,
+        peer="OpenClaw .727, BM25F .715, Codex .586, FastMCP .345",
+    ),
+    "search_mrr_metatool_multi_queries": Target(
+        label="MRR, metatool, two tools",
+        unit="",
+        at_least=0.648,
+        peer="OpenClaw .648, BM25F .617, Codex .502, FastMCP .315",
+    ),
+    "search_recall_sealtools_queries": Target(
+        label="recall at 8, sealtools",
+        unit="",
+        at_least=0.936,
+        peer="OpenClaw .916, BM25F .936, Codex .813, FastMCP .863",
+    ),
+    "search_mrr_sealtools_queries": Target(
+        label="MRR, sealtools",
+        unit="",
+        at_least=0.974,
+        peer="OpenClaw .972, BM25F .974, Codex .899, FastMCP .955",
+    ),
+    "search_recall_union_livemcpbench_queries": Target(
+        label="recall at 8 in 10,000, livemcpbench tasks",
+        unit="",
+        at_least=0.257,
+        peer="OpenClaw .257, BM25F .243, Codex .198, FastMCP .218",
+    ),
+    "search_mrr_union_livemcpbench_queries": Target(
+        label="MRR in 10,000, livemcpbench tasks", unit=""
+    ),
+    "search_recall_union_livemcpbench_agent_queries": Target(
+        label="recall at 8 in 10,000, livemcpbench agents",
+        unit="",
+        at_least=0.488,
+        peer="OpenClaw .417, BM25F .488, Codex .389, FastMCP .403",
+    ),
+    "search_mrr_union_livemcpbench_agent_queries": Target(
+        label="MRR in 10,000, livemcpbench agents", unit=""
+    ),
+    "search_recall_union_bfcl_queries": Target(
+        label="recall at 8 in 10,000, bfcl",
+        unit="",
+        at_least=0.769,
+        peer="OpenClaw .769, BM25F .748, Codex .632, FastMCP .711",
+    ),
+    "search_mrr_union_bfcl_queries": Target(label="MRR in 10,000, bfcl", unit=""),
+    "search_recall_union_metatool_queries": Target(
+        label="recall at 8 in 10,000, metatool",
+        unit="",
+        at_least=0.41,
+        peer="OpenClaw .397, BM25F .387, Codex .410, FastMCP .310",
+    ),
+    "search_mrr_union_metatool_queries": Target(label="MRR in 10,000, metatool", unit=""),
+    "search_recall_union_metatool_multi_queries": Target(
+        label="recall at 8 in 10,000, metatool, two tools",
+        unit="",
+        at_least=0.232,
+        peer="OpenClaw .232, BM25F .215, Codex .175, FastMCP .082",
+    ),
+    "search_mrr_union_metatool_multi_queries": Target(
+        label="MRR in 10,000, metatool, two tools", unit=""
+    ),
+    # search_cost
+    "search_build_10": Target(label="search index built, 10 tools, CPU", unit="ms"),
+    "search_query_10": Target(label="search, one query, 10 tools, p50", unit="ms"),
+    "search_memory_10": Target(label="search index, 10 tools, memory", unit="MB"),
+    "search_build_1k": Target(label="search index built, 1,000 tools, CPU", unit="ms"),
+    "search_query_1k": Target(label="search, one query, 1,000 tools, p50", unit="ms"),
+    "search_memory_1k": Target(label="search index, 1,000 tools, memory", unit="MB"),
+    "search_build_10k": Target(
+        label="search index built, 10,000 tools, CPU", unit="ms", at_most=2000
+    ),
+    "search_query_10k": Target(
+        label="search, one query, 10,000 tools, p50",
+        unit="ms",
+        at_most=1,
+        peer="FastMCP 80, OpenClaw 6",
+    ),
+    "search_memory_10k": Target(label="search index, 10,000 tools, memory", unit="MB"),
+    "search_change_10k": Target(
+        label="search index, one server of 100 in 10,000 tools changed", unit="ms", at_most=50
+    ),
     # soak
     "soak_growth": Target(label="soak: growth of memory", unit="MB", at_least=-20, at_most=20),
     "soak_surprises": Target(label="soak: cells that ended otherwise", unit="", at_most=0),

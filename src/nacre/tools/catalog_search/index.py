@@ -1,46 +1,66 @@
-"""Finds catalog entries for a query; the work is done once for all catalogs with the same texts."""
+"""Finds catalog entries for a query; what catalogs have in common is worked out once."""
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from dataclasses import dataclass
-from itertools import islice
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.catalog_search.ranking import Field, Ranking
+from nacre.tools.catalog_search.documents import document_of
+from nacre.tools.catalog_search.entry_texts import texts_of
+from nacre.tools.catalog_search.explanation import EXACT_SCORE, Explanation, explained
+from nacre.tools.catalog_search.layer import Layer
+from nacre.tools.catalog_search.ranking import GONE, Ranking
 from nacre.tools.catalog_search.terms import terms_of
+from nacre.tools.schema_digests import schema_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+    from typing import TypeAlias
 
-    from nacre.json_types import JsonObject, JsonValue
     from nacre.tools.catalog import Catalog, CatalogEntry
+    from nacre.tools.catalog_search.closer_look import Candidate
     from nacre.tools.definition import ToolSource
 
 GUEST_SOURCES: Final[tuple[ToolSource, ...]] = ("openclaw", "client")
 """What programs see as `ALL_TOOLS` and search with `tools.search`; MCP tools are behind `MCP`."""
 
-_FIELDS: Final = (
-    Field(weight=3.0, length_penalty=0.3),  # name
-    Field(weight=2.0, length_penalty=0.3),  # label
-    Field(weight=1.0, length_penalty=0.6),  # description
-    Field(weight=0.5, length_penalty=0.6),  # names of parameters
-    Field(weight=0.3, length_penalty=0.6),  # descriptions of parameters
-    Field(weight=0.4, length_penalty=0.3),  # owner
-)
-_MAX_QUERY_CHARACTERS: Final = 1_000
-# Who provides a tool may write without end; what it is for stands at the beginning.
-_MAX_FIELD_CHARACTERS: Final = 4_000
-_MAX_SCHEMA_NODES: Final = 400
+_MAX_QUERY_CHARACTERS: Final = 2_000
 _MAX_RANKINGS: Final = 8
+# Beyond this share of changed entries a whole new index is as cheap, and searched faster.
+_MAX_CHANGED_SHARE: Final = 0.25
+
+_Key: TypeAlias = "tuple[str, str | None, str, bytes]"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+class _IndexedTexts:
+    """The texts of some entries: as documents, by all that an entry says, by id and name."""
+
+    def __init__(self, entries: Sequence[CatalogEntry], keys: Sequence[_Key]) -> None:
+        self.slots = {key: slot for slot, key in enumerate(keys)}
+        self.layer = Layer([document_of(texts_of(entry)) for entry in entries])
+        self.slots_by_id_and_name: dict[str, list[int]] = {}
+        for slot, entry in enumerate(entries):
+            for text in {entry.id.casefold(), entry.name.casefold()}:
+                self.slots_by_id_and_name.setdefault(text, []).append(slot)
+
+
 class _RankedTexts:
     """What all catalogs with the same texts share. It outlives runs, so it holds no tool."""
 
-    ranking: Ranking
-    positions_by_id_and_name: Mapping[str, Sequence[int]]
+    def __init__(self, *parts: tuple[_IndexedTexts, Sequence[int]]) -> None:
+        self._parts = parts
+        self.base = parts[0][0]
+        self.ranking = Ranking(*((texts.layer, positions) for texts, positions in parts))
+
+    def positions_of(self, id_or_name: str) -> list[int]:
+        """Of the entries with just this id or name, in the order of the catalog."""
+        folded = id_or_name.casefold()
+        found = [
+            positions[slot]
+            for texts, positions in self._parts
+            for slot in texts.slots_by_id_and_name.get(folded, ())
+        ]
+        return sorted(position for position in found if position != GONE)
 
 
 # Threads may build indexes: each step on it is one that other threads see whole.
@@ -56,26 +76,44 @@ class CatalogIndex:
 
     def search(self, query: str, limit: int) -> list[CatalogEntry]:
         """The entries that fit best, best first; an entry with just this id or name leads."""
-        wanted = query[:_MAX_QUERY_CHARACTERS].strip()
-        if not wanted or limit < 1:
-            return []
-        exact = self._texts.positions_by_id_and_name.get(wanted.casefold(), ())
-        best = self._texts.ranking.best(terms_of(wanted), limit)
-        positions = list(dict.fromkeys((*exact, *best)))
+        exact, best = self._found(query, limit)
+        positions = list(dict.fromkeys((*exact, *(each.position for each in best))))
         return [self._entries[position] for position in positions[:limit]]
+
+    def explain(self, query: str, limit: int) -> list[Explanation]:
+        """The same entries, each with what its score is made of."""
+        exact, best = self._found(query, limit)
+        by_position = {each.position: each for each in best}
+        positions = list(dict.fromkeys((*exact, *by_position)))[:limit]
+        query_weights = self._texts.ranking.query_weights(terms_of(_wanted(query)))
+        return [
+            explained(
+                self._entries[position],
+                by_position.get(position),
+                query_weights,
+                exact_score=EXACT_SCORE if position in exact else 0.0,
+            )
+            for position in positions
+        ]
+
+    def _found(self, query: str, limit: int) -> tuple[list[int], list[Candidate]]:
+        wanted = _wanted(query)
+        if not wanted or limit < 1:
+            return [], []
+        exact = self._texts.positions_of(wanted)
+        return exact, self._texts.ranking.best(terms_of(wanted), limit)
 
 
 def index_of(catalog: Catalog, *, sources: tuple[ToolSource, ...] = GUEST_SOURCES) -> CatalogIndex:
     """The index of the catalog's entries from these sources.
 
-    Where no catalog with the same texts was indexed lately, this takes about 0.1 ms per tool; it
-    may be called in a thread.
+    A tool whose texts no catalog had lately takes about 0.15 ms; it may be called in a thread.
     """
     index = cached_index(catalog, sources=sources)
     if index is not None:
         return index
     entries = catalog.entries_from(sources)
-    texts = _ranked(entries)
+    texts = _ranked(entries, sources)
     _keep(catalog, sources, texts)
     return CatalogIndex(entries, texts)
 
@@ -91,6 +129,10 @@ def cached_index(
     return CatalogIndex(catalog.entries_from(sources), texts)
 
 
+def _wanted(query: str) -> str:
+    return query[:_MAX_QUERY_CHARACTERS].strip()
+
+
 def _keep(catalog: Catalog, sources: tuple[ToolSource, ...], texts: _RankedTexts) -> None:
     key = (catalog.search_digest, sources)
     # Taken out and put in again, it is the one used last.
@@ -100,57 +142,40 @@ def _keep(catalog: Catalog, sources: tuple[ToolSource, ...], texts: _RankedTexts
         _ranked_texts.popitem(last=False)
 
 
-def _ranked(entries: Sequence[CatalogEntry]) -> _RankedTexts:
-    positions: dict[str, list[int]] = {}
-    for position, entry in enumerate(entries):
-        for text in {entry.id.casefold(), entry.name.casefold()}:
-            positions.setdefault(text, []).append(position)
-    documents = [_terms_by_field(entry) for entry in entries]
-    return _RankedTexts(
-        ranking=Ranking(documents, fields=_FIELDS), positions_by_id_and_name=positions
-    )
+def _ranked(entries: Sequence[CatalogEntry], sources: tuple[ToolSource, ...]) -> _RankedTexts:
+    keys = [_key_of(entry) for entry in entries]
+    known = _most_alike(keys, sources)
+    if known is None:
+        return _RankedTexts((_IndexedTexts(entries, keys), range(len(entries))))
+    base, slots = known
+    # The base without what is gone, and what is new beside it.
+    kept = [GONE] * len(base.layer.documents)
+    new: list[int] = []
+    for position, slot in enumerate(slots):
+        if slot is None:
+            new.append(position)
+        else:
+            kept[slot] = position
+    added = _IndexedTexts([entries[position] for position in new], [keys[it] for it in new])
+    return _RankedTexts((base, kept), (added, new))
 
 
-def _terms_by_field(entry: CatalogEntry) -> list[list[str]]:
-    names, descriptions = _parameter_texts(entry.tool.parameters)
-    texts = (
-        entry.name,
-        entry.label or "",
-        entry.description,
-        " ".join(names),
-        " ".join(descriptions),
-        entry.source_name or "",
-    )
-    return [terms_of(text[:_MAX_FIELD_CHARACTERS]) for text in texts]
+def _most_alike(
+    keys: Sequence[_Key], sources: tuple[ToolSource, ...]
+) -> tuple[_IndexedTexts, list[int | None]] | None:
+    """The index of another catalog that has most of these texts, if any has, and where in it."""
+    bases = {id(it.base): it.base for (_, of), it in list(_ranked_texts.items()) if of == sources}
+    best: tuple[_IndexedTexts, list[int | None]] | None = None
+    least_changed = _MAX_CHANGED_SHARE * len(keys)
+    for base in bases.values():
+        slots = [base.slots.get(key) for key in keys]
+        added_count = slots.count(None)
+        gone_count = len(base.slots) - (len(keys) - added_count)
+        if added_count + gone_count < least_changed:
+            best, least_changed = (base, slots), added_count + gone_count
+    return best
 
 
-def _parameter_texts(schema: JsonObject) -> tuple[list[str], list[str]]:
-    """The names of the properties, and the descriptions, wherever they stand in the schema."""
-    names: list[str] = []
-    descriptions: list[str] = []
-    nodes: deque[JsonValue] = deque([schema])
-    for _ in range(_MAX_SCHEMA_NODES):
-        if not nodes:
-            break
-        node = nodes.popleft()
-        if isinstance(node, list):
-            nodes.extend(node[:_MAX_SCHEMA_NODES])
-        elif isinstance(node, dict):
-            _add_texts(node, names, descriptions, nodes)
-    return names, descriptions
-
-
-def _add_texts(
-    node: JsonObject, names: list[str], descriptions: list[str], nodes: deque[JsonValue]
-) -> None:
-    description = node.get("description")
-    if isinstance(description, str):
-        descriptions.append(description[:_MAX_FIELD_CHARACTERS])
-    properties = node.get("properties")
-    if isinstance(properties, dict):
-        some = list(islice(properties.items(), _MAX_SCHEMA_NODES))
-        names.extend(name for name, _ in some)
-        nodes.extend(part for _, part in some)
-    for place in ("items", "anyOf", "oneOf", "allOf"):
-        if place in node:
-            nodes.append(node[place])
+def _key_of(entry: CatalogEntry) -> _Key:
+    # The id says name and owner.
+    return entry.id, entry.label, entry.description, schema_digest(entry.tool)

@@ -1,4 +1,4 @@
-"""Ranks documents for a query: BM25F, with what each term adds to each document worked out ahead.
+"""Ranks documents for a query: BM25F finds the likeliest, then a closer look orders them.
 
 Knows terms and positions only, so that one ranking serves every catalog with the same texts.
 """
@@ -7,121 +7,151 @@ from __future__ import annotations
 
 import heapq
 import math
-from array import array
-from dataclasses import dataclass
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from nacre.tools.catalog_search.closer_look import Candidate, ordered
 from nacre.tools.catalog_search.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence, Set
 
-# How soon a repeated term adds no more.
-_SATURATION: Final = 1.2
+    from nacre.tools.catalog_search.layer import Layer
+
 # A query may be a long text; the terms that say most are enough, and bound what it costs.
-_MAX_QUERY_TERMS: Final = 48
+_MAX_QUERY_TERMS: Final = 96
 # Guesses are for a word or two; a text full of unknown words is not worth them.
 _MAX_GUESSED_TERMS: Final = 3
+# How much more a term counts that the query repeats: so much of the logarithm of how often.
+_REPETITION: Final = 0.75
+# What so many documents have tells little, and takes longest.
+_COMMON_SHARE: Final = 0.1
+_LEAST_COMMON: Final = 500
+# More would cost more and change the first places hardly ever.
+_CLOSELY_LOOKED_AT: Final = 24
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Field:
-    """A part of every document: how much its terms count, and how much its length takes away."""
-
-    weight: float
-    length_penalty: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Posting:
-    """The documents that have a term, by position, and what it adds to the score of each."""
-
-    positions: array[int]
-    gains: array[float]
-    most: float
+GONE: Final = -1
+"""The position of a document that its layer has and the catalog has no more."""
 
 
 class Ranking:
-    """The documents' terms, turned around: for each term the documents that have it."""
+    """Layers of documents, with the position of each document in the catalog.
 
-    def __init__(
-        self, documents: Sequence[Sequence[Sequence[str]]], *, fields: Sequence[Field]
-    ) -> None:
-        self._postings = {
-            term: _posting(found, document_count=len(documents))
-            for term, found in _documents_by_term(documents, fields).items()
-        }
-        self._vocabulary = Vocabulary(self._postings)
+    What is in two layers ranks just as it would in one.
+    """
 
-    def best(self, terms: Iterable[str], limit: int) -> list[int]:
-        """The positions of the documents that fit best; equal ones in their order."""
-        scores: dict[int, float] = {}
-        for posting, weight in self._matches(terms):
-            for position, gain in zip(posting.positions, posting.gains, strict=True):
-                scores[position] = scores.get(position, 0.0) + gain * weight
-        return _best_of(scores, limit)
+    def __init__(self, *layers: tuple[Layer, Sequence[int]]) -> None:
+        self._layers = layers
+        self._gone: Counter[str] = Counter()
+        self._document_count = 0
+        self._has_gone: list[bool] = []
+        for layer, positions in layers:
+            gone = [slot for slot, position in enumerate(positions) if position == GONE]
+            for slot in gone:
+                self._gone.update(layer.documents[slot].weights.keys())
+            self._document_count += len(positions) - len(gone)
+            self._has_gone.append(bool(gone))
+        self._rarities: dict[str, float] = {}
 
-    def _matches(self, terms: Iterable[str]) -> list[tuple[_Posting, float]]:
-        """The postings of the terms, or of what they may stand for, and how much each counts."""
+    def best(self, terms: Sequence[str], limit: int) -> list[Candidate]:
+        """The documents that fit best, best first; equal ones in the order of the catalog."""
+        weights = self.query_weights(terms)
+        # All that are looked at closely, so that a smaller limit only shortens the list.
+        likeliest = self._likeliest(weights, max(limit, _CLOSELY_LOOKED_AT))
+        close = ordered(likeliest[:_CLOSELY_LOOKED_AT], terms, weights, self, places=limit)
+        return [*close, *likeliest[_CLOSELY_LOOKED_AT:]][:limit]
+
+    @property
+    def greatest_rarity(self) -> float:
+        """Of a term that one document alone has."""
+        return self._rarity_of(1)
+
+    def rarity(self, term: str) -> float:
+        """How much a term tells; 0 for one that no document has."""
+        known = self._rarities.get(term)
+        if known is None:
+            known = self._rarity_of(self._count(term))
+            # Only terms of documents are kept, and those have an end.
+            if known:
+                self._rarities[term] = known
+        return known
+
+    def _rarity_of(self, count: int) -> float:
+        if not count:
+            return 0.0
+        return math.log(1 + (self._document_count - count + 0.5) / (count + 0.5))
+
+    def _count(self, term: str) -> int:
+        return sum(layer.count(term) for layer, _ in self._layers) - self._gone[term]
+
+    def query_weights(self, terms: Sequence[str]) -> dict[str, float]:
+        """The terms, or what they may stand for, with how much each counts; what tells most first.
+
+        How much a term tells is part of it.
+        """
         weights: dict[str, float] = {}
-        unknown: dict[str, None] = {}
-        for term in terms:
-            if term in self._postings:
-                weights[term] = 1.0
+        unknown: list[str] = []
+        for term, times in Counter(terms).items():
+            if rarity := self.rarity(term):
+                weights[term] = rarity * (1 + _REPETITION * math.log(times))
             else:
-                unknown[term] = None
-        for term in list(unknown)[:_MAX_GUESSED_TERMS]:
-            for guess, weight in self._vocabulary.guesses(term).items():
-                weights.setdefault(guess, weight)
-        matches = [(self._postings[term], weight) for term, weight in sorted(weights.items())]
-        matches.sort(key=lambda match: -match[0].most * match[1])
-        return matches[:_MAX_QUERY_TERMS]
+                unknown.append(term)
+        if unknown:
+            vocabulary = Vocabulary([layer.terms for layer, _ in self._layers], self._is_known)
+            for term in unknown[:_MAX_GUESSED_TERMS]:
+                for guess, weight in vocabulary.guesses(term).items():
+                    weights.setdefault(guess, weight * self.rarity(guess))
+        heaviest = sorted(weights.items(), key=lambda item: (-item[1], item[0]))
+        return dict(heaviest[:_MAX_QUERY_TERMS])
+
+    def _common(self, weights: Mapping[str, float]) -> Set[str]:
+        """Terms that are not worth finding documents for; they still count in those found."""
+        most = max(self._document_count * _COMMON_SHARE, _LEAST_COMMON)
+        common = {term for term in weights if self._count(term) > most}
+        return common if len(common) < len(weights) else frozenset()
+
+    def _is_known(self, term: str) -> bool:
+        return self._count(term) > 0
+
+    def _likeliest(self, weights: Mapping[str, float], limit: int) -> list[Candidate]:
+        common = self._common(weights)
+        found: list[Candidate] = []
+        for (layer, positions), has_gone in zip(self._layers, self._has_gone, strict=True):
+            scores = _scores(layer, weights, common)
+            if has_gone:
+                scores = {slot: it for slot, it in scores.items() if positions[slot] != GONE}
+            found += [
+                Candidate(position=positions[slot], document=layer.documents[slot], words=score)
+                for slot, score in _best_of(scores, positions, limit)
+            ]
+        found.sort(key=lambda each: (-each.words, each.position))
+        return found[:limit]
 
 
-def _documents_by_term(
-    documents: Sequence[Sequence[Sequence[str]]], fields: Sequence[Field]
-) -> dict[str, tuple[array[int], array[float]]]:
-    """For each term the positions of its documents and its weighted frequency in each."""
-    averages = [
-        max(1.0, sum(len(document[place]) for document in documents) / max(1, len(documents)))
-        for place in range(len(fields))
-    ]
-    by_term: dict[str, tuple[array[int], array[float]]] = {}
-    for position, document in enumerate(documents):
-        for term, frequency in _frequencies(document, fields, averages).items():
-            found = by_term.get(term)
-            if found is None:
-                found = by_term[term] = (array("L"), array("d"))
-            found[0].append(position)
-            found[1].append(frequency)
-    return by_term
+def _scores(layer: Layer, weights: Mapping[str, float], common: Set[str]) -> dict[int, float]:
+    scores: dict[int, float] = {}
+    score_of = scores.get
+    for term, weight in weights.items():
+        posting = layer.posting(term)
+        if posting is None:
+            continue
+        found = zip(posting.slots, posting.weights, strict=True)
+        if term in common:
+            for slot, each in found:
+                if slot in scores:
+                    scores[slot] += each * weight
+        else:
+            for slot, each in found:
+                scores[slot] = score_of(slot, 0.0) + each * weight
+    return scores
 
 
-def _frequencies(
-    document: Sequence[Sequence[str]], fields: Sequence[Field], averages: Sequence[float]
-) -> dict[str, float]:
-    frequencies: dict[str, float] = {}
-    for terms, field, average in zip(document, fields, averages, strict=True):
-        penalty = field.length_penalty
-        each = field.weight / (1 - penalty + penalty * len(terms) / average)
-        for term in terms:
-            frequencies[term] = frequencies.get(term, 0.0) + each
-    return frequencies
-
-
-def _posting(found: tuple[array[int], array[float]], *, document_count: int) -> _Posting:
-    positions, frequencies = found
-    rarity = math.log(1 + (document_count - len(positions) + 0.5) / (len(positions) + 0.5))
-    gains = array(
-        "d", (rarity * (_SATURATION + 1) * each / (_SATURATION + each) for each in frequencies)
-    )
-    return _Posting(positions=positions, gains=gains, most=max(gains))
-
-
-def _best_of(scores: dict[int, float], limit: int) -> list[int]:
+def _best_of(
+    scores: Mapping[int, float], positions: Sequence[int], limit: int
+) -> list[tuple[int, float]]:
     # The scores alone compare fast; of those that reach the last place, the order matters.
     if not scores:
         return []
     last = heapq.nlargest(limit, scores.values())[-1]
-    reached = [(-score, position) for position, score in scores.items() if score >= last]
-    return [position for _, position in sorted(reached)[:limit]]
+    reached = [(-score, positions[slot], slot) for slot, score in scores.items() if score >= last]
+    return [(slot, -score) for score, _, slot in sorted(reached)[:limit]]

@@ -29,6 +29,14 @@ without would yes you your yours
 """
 _STOP_WORDS: Final = frozenset(_STOP_WORD_LIST.split())
 
+# What the stemmer leaves of words that one root makes: translator and translate, analysis and
+# analyze. Where several fit, the first counts.
+_ENDINGS: Final = (
+    *("ysi", "yst", "yz", "ist", "iti", "ment", "or", "er", "ion", "ic", "al"),
+    *("ant", "ent", "anc", "enc", "ifi", "ativ", "at"),
+)
+_LEAST_ROOT: Final = 4
+
 _WORD: Final = re.compile(r"[A-Za-z0-9\u0080-\U0010ffff]+")
 _SHORT_FORM: Final = re.compile(r"['\u2019](?:s|t|d|m|ll|re|ve)\b", re.IGNORECASE)
 _PART: Final = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -97,11 +105,19 @@ def _terms_of_any_script(word: str) -> Iterator[str]:
 
 
 def _stemmed(word: str) -> tuple[str, ...]:
-    """The word's stem, or nothing for a stop word and for no word."""
+    """The word's root, or nothing for a stop word and for no word."""
     folded = word.casefold()[:_MAX_TERM_CHARACTERS]
     if not folded or folded in _STOP_WORDS:
         return ()
-    return (_stemmer().stemWord(folded),)
+    return (_root(_stemmer().stemWord(folded)),)
+
+
+def _root(stem: str) -> str:
+    for ending in _ENDINGS:
+        if stem.endswith(ending) and len(stem) - len(ending) >= _LEAST_ROOT:
+            root = stem.removesuffix(ending)
+            return f"{root}y" if ending[0] == "y" else root
+    return stem
 
 
 def _stemmer() -> _Stemmer:

@@ -1,0 +1,129 @@
+"""How well search finds the tools that real queries need, beside how others do on the same."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from benchmarks.one import Effort
+from benchmarks.report import Figure
+from benchmarks.search_peers import Search, peers
+from benchmarks.search_sets import (
+    LabelledQuery,
+    QuerySet,
+    SetsMissingError,
+    labelled_catalog,
+    query_sets,
+)
+from benchmarks.targets import TARGETS
+from nacre.tools import index_of
+from nacre.tools.catalog import Catalog
+
+_SHOWN: Final = 8
+# The first right tool may be further down than what is shown.
+_RANKED: Final = 50
+_OURS: Final = "nacre"
+_LEAD: Final = "search_lead"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quality:
+    """Of one query, or the mean of many."""
+
+    recall_1: float
+    recall_5: float
+    recall_8: float
+    mrr: float
+    ndcg_8: float
+
+    @classmethod
+    def of(cls, ranked: Sequence[str], relevant: frozenset[str]) -> Self:
+        hits = [each in relevant for each in ranked]
+        ideal = sum(_discount(place) for place in range(min(_SHOWN, len(relevant))))
+        gained = sum(_discount(place) for place, hit in enumerate(hits[:_SHOWN]) if hit)
+        return cls(
+            recall_1=sum(hits[:1]) / len(relevant),
+            recall_5=sum(hits[:5]) / len(relevant),
+            recall_8=sum(hits[:_SHOWN]) / len(relevant),
+            mrr=1 / (hits.index(True) + 1) if True in hits else 0.0,
+            ndcg_8=gained / ideal,
+        )
+
+    @classmethod
+    def mean(cls, each: Sequence[Self]) -> Self:
+        count = len(each)
+        return cls(
+            recall_1=sum(it.recall_1 for it in each) / count,
+            recall_5=sum(it.recall_5 for it in each) / count,
+            recall_8=sum(it.recall_8 for it in each) / count,
+            mrr=sum(it.mrr for it in each) / count,
+            ndcg_8=sum(it.ndcg_8 for it in each) / count,
+        )
+
+
+async def measure(effort: Effort) -> list[Figure]:
+    try:
+        sets = list(query_sets())
+    except SetsMissingError as missing:
+        names = [name for name in TARGETS if name.startswith(("search_recall_", "search_mrr_"))]
+        return [Figure(name=name, value=None, note=str(missing)) for name in (_LEAD, *names)]
+    searches: dict[str, dict[str, Search]] = {}
+    figures: list[Figure] = []
+    leads: dict[str, float] = {}
+    for each in sets:
+        if each.catalog_name not in searches:
+            searches[each.catalog_name] = _searches(labelled_catalog(each.catalog_name))
+        queries = each.queries[:: effort.times(1, quick=10)]
+        found = {
+            name: _quality(search, queries) for name, search in searches[each.catalog_name].items()
+        }
+        _say(effort, each, found)
+        figures += _figures(each.name, found)
+        leads |= _leads(each.name, found)
+    return [Figure(name=_LEAD, value=min(leads.values()), details=leads), *figures]
+
+
+def _searches(catalog: Catalog) -> dict[str, Search]:
+    index = index_of(catalog)
+
+    def search(query: str, limit: int) -> list[str]:
+        return [entry.id for entry in index.search(query, limit)]
+
+    return {_OURS: search, **peers(catalog.entries)}
+
+
+def _quality(search: Search, queries: Sequence[LabelledQuery]) -> Quality:
+    return Quality.mean([Quality.of(search(it.text, _RANKED), it.relevant) for it in queries])
+
+
+def _discount(place: int) -> float:
+    return 1 / math.log2(place + 2)
+
+
+def _figures(set_name: str, found: dict[str, Quality]) -> list[Figure]:
+    ours = found[_OURS]
+    recalls = {name: quality.recall_8 for name, quality in found.items() if name != _OURS}
+    ranks = {name: quality.mrr for name, quality in found.items() if name != _OURS}
+    of_recall = {"recallAt1": ours.recall_1, "recallAt5": ours.recall_5, **recalls}
+    of_rank = {"ndcgAt8": ours.ndcg_8, **ranks}
+    return [
+        Figure(name=f"search_recall_{set_name}", value=ours.recall_8, details=of_recall),
+        Figure(name=f"search_mrr_{set_name}", value=ours.mrr, details=of_rank),
+    ]
+
+
+def _leads(set_name: str, found: dict[str, Quality]) -> dict[str, float]:
+    """How far we are ahead of the best of the others that run here."""
+    ours = found[_OURS]
+    others = [quality for name, quality in found.items() if name != _OURS]
+    return {
+        f"recall {set_name}": ours.recall_8 - max(it.recall_8 for it in others),
+        f"mrr {set_name}": ours.mrr - max(it.mrr for it in others),
+    }
+
+
+def _say(effort: Effort, of: QuerySet, found: dict[str, Quality]) -> None:
+    effort.say(f"  {of.name}: recall at 1, 5, 8; MRR; nDCG at 8")
+    for name, it in found.items():
+        figures = (it.recall_1, it.recall_5, it.recall_8, it.mrr, it.ndcg_8)
+        effort.say(f"    {name:10}  " + "  ".join(f"{figure:.3f}" for figure in figures))

@@ -2,13 +2,14 @@
 
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from nacre.json_types import JsonObject
 from nacre.tools.catalog import Catalog, build_catalog
 from nacre.tools.catalog_search import cached_index, index, index_of
+from nacre.tools.catalog_search.documents import Document, FieldName
 from nacre.tools.definition import Tool, ToolCall, ToolSource
 
 
@@ -89,7 +90,7 @@ def test_a_query_finds_the_tool_that_does_it(query: str, first: str) -> None:
     assert found(query)[0] == first
 
 
-def test_a_name_counts_more_than_a_label_than_a_description_than_a_parameter_than_an_owner() -> (
+def test_a_name_counts_more_than_a_label_than_a_description_than_an_owner_than_a_parameter() -> (
     None
 ):
     parameters: JsonObject = {"type": "object", "properties": {"zebra": {}}}
@@ -101,7 +102,7 @@ def test_a_name_counts_more_than_a_label_than_a_description_than_a_parameter_tha
         tool("zebra_crossing"),
     ]
     catalog = build_catalog(tools)
-    expected = ["zebra_crossing", "by_label", "by_description", "by_parameter", "by_owner"]
+    expected = ["zebra_crossing", "by_label", "by_description", "by_owner", "by_parameter"]
     assert found("zebra", catalog=catalog) == expected
 
 
@@ -139,7 +140,7 @@ def test_a_limit_below_one_finds_nothing_and_any_other_is_kept() -> None:
 
 
 def test_only_the_beginning_of_an_endless_query_counts() -> None:
-    assert found("x " * 400 + "weather") == ["get_weather"]
+    assert found("x " * 900 + "weather") == ["get_weather"]
     assert found("x " * 100_000 + "weather") == []
 
 
@@ -172,24 +173,89 @@ def test_programs_search_all_but_mcp_tools_and_others_say_what_they_search() -> 
     }
 
 
-def test_an_index_is_built_once_for_catalogs_with_the_same_texts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    built: list[object] = []
-    real = index.Ranking
+@pytest.fixture
+def made_documents(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the tools whose texts were read, as often as they were."""
+    made: list[str] = []
+    real = index.document_of
 
-    def counted(*args: object, **named: object) -> object:
-        built.append(args)
-        return real(*args, **named)  # pyright: ignore[reportArgumentType]
+    def counted(texts: Mapping[FieldName, str]) -> Document:
+        made.append(texts["name"])
+        return real(texts)
 
-    monkeypatch.setattr(index, "Ranking", counted)
+    monkeypatch.setattr(index, "document_of", counted)
+    return made
+
+
+def test_an_index_is_built_once_for_catalogs_with_the_same_texts(made_documents: list[str]) -> None:
     assert cached_index(build_catalog(TOOLS)) is None
     index_of(build_catalog(TOOLS))
+    count = len(made_documents)
     index_of(build_catalog(reversed(TOOLS)))
     assert cached_index(build_catalog(TOOLS)) is not None
-    assert len(built) == 1
-    index_of(build_catalog(TOOLS[1:]))
-    assert len(built) == 2
+    assert len(made_documents) == count > 0
+
+
+def many_tools(*, revision_of: str = "", revision: str = "") -> list[Tool]:
+    return [
+        tool(f"{verb}_{noun}", f"To {verb} one {noun} {revision if owner == revision_of else ''}",
+             owner=owner)
+        for owner in ("mail", "chat", *(f"owner{number}" for number in range(10)))
+        for verb in ("read", "list", "send")
+        for noun in (f"{owner}_item", "draft", "letter")
+    ]  # fmt: skip
+
+
+def test_a_change_of_one_owner_reads_the_texts_of_that_owner_alone(
+    made_documents: list[str],
+) -> None:
+    index_of(build_catalog(many_tools()))
+    made_documents.clear()
+    index_of(build_catalog(many_tools(revision_of="mail", revision="zebra")))
+    assert len(made_documents) == 9
+
+
+@pytest.mark.parametrize("query", ["read a draft", "zebra", "send letter mail", "lsit items"])
+def test_a_changed_index_finds_what_a_new_one_finds(query: str) -> None:
+    index_of(build_catalog(many_tools()))
+    index_of(build_catalog(many_tools(revision_of="chat", revision="zebra draft")))
+    changed = build_catalog(many_tools(revision_of="mail", revision="zebra"))
+    layered = [(it.entry.id, it.score) for it in index_of(changed).explain(query, 30)]
+    index._ranked_texts.clear()  # pyright: ignore[reportPrivateUsage]
+    fresh = [(it.entry.id, it.score) for it in index_of(changed).explain(query, 30)]
+    assert layered == fresh
+    assert layered
+
+
+def test_what_left_the_catalog_is_not_found_by_name_either() -> None:
+    tools = many_tools()
+    index_of(build_catalog(tools))
+    without = build_catalog(tools[1:])
+    assert tools[0].id not in [it.id for it in index_of(without).search(tools[0].id, 9)]
+
+
+def test_an_explanation_lists_the_same_entries_and_its_parts_add_up() -> None:
+    whole = index_of(build_catalog(TOOLS))
+    for query in ("read a text file", "who reads files", "read_file", "send mail", ""):
+        explained = whole.explain(query, 5)
+        assert [it.entry for it in explained] == whole.search(query, 5)
+        for it in explained:
+            assert it.score == pytest.approx(sum(part.weight for part in it.parts))
+            assert it.score > 0
+
+
+def test_an_explanation_names_the_word_and_where_it_stands() -> None:
+    (first, *_) = index_of(build_catalog(TOOLS)).explain("weather", 3)
+    assert first.entry.name == "get_weather"
+    words = [(part.term, part.field) for part in first.parts if part.kind == "word"]
+    assert words == [("weath", "name")]
+    shown = first.to_json()
+    assert shown["score"] == pytest.approx(first.score, abs=0.001)
+
+
+def test_an_explanation_says_that_a_name_is_the_very_one() -> None:
+    (first, *_) = index_of(build_catalog(TOOLS)).explain("bing", 3)
+    assert first.parts[0].kind == "exact"
 
 
 def test_a_search_finds_the_tools_of_its_own_run_and_keeps_none_of_another() -> None:

@@ -73,7 +73,7 @@ build: install  ## build the wheel into dist/
 lock: $(DEPENDENCIES)  ## pin the dependencies anew (newest: make lock LOCK_FLAGS=--upgrade)
 	$(need_node)
 	$(call step,python lock,CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet \
-		--extra dev --generate-hashes --strip-extras --allow-unsafe \
+		--extra dev --extra gateway --extra postgres --generate-hashes --strip-extras --allow-unsafe \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 		$(LOCK_FLAGS) --output-file requirements/dev.txt pyproject.toml)
 	$(call step,tooling lock,npm install --package-lock-only --no-audit --no-fund --prefix tooling)

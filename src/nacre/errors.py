@@ -24,6 +24,10 @@
   x NamespaceError                 a namespace that cannot be registered or shown to a program
   x CodeModePayloadError           a model request that does not hold exactly code mode's tools
   x ApprovalError                  an answer to a question that is not open, or one that is none
+  x ProviderError                  a model gave no answer; says what the provider said
+  x StorageError                   sessions cannot be read or written
+  x SessionError                   a session or run that is not there, or is busy, or has ended
+  x PluginError                    a plugin that cannot be loaded; nothing of it stays behind
   x AbortedError                   raised by a tool that looks at its abort signal
 
 What a guest or a model may see is never one of these but a value (`nacre.sandbox.results`).
@@ -222,6 +226,36 @@ class CodeModePayloadError(NacreError):
 
 class ApprovalError(NacreError):
     """An answer to a question that is not open, or an answer that is none."""
+
+
+class ProviderError(NacreError):
+    """A model gave no answer. `status` is the HTTP status where there was one, else 0."""
+
+    def __init__(self, message: str, *, status: int = 0, is_retryable: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.is_retryable = is_retryable
+
+
+class StorageError(NacreError):
+    """The database cannot be opened, read or written; the message says which and why."""
+
+
+SessionErrorCode = Literal["not_found", "busy", "ended", "too_many", "invalid"]
+
+
+class SessionError(NacreError):
+    """What was asked of a session or a run cannot be done; `code` says of which kind that is."""
+
+    def __init__(self, message: str, *, code: SessionErrorCode) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code: SessionErrorCode = code
+
+
+class PluginError(NacreError):
+    """A plugin cannot be loaded or unloaded; the message names it and what to do."""
 
 
 class AbortedError(NacreError):

@@ -1,0 +1,1 @@
+"""Model providers behind one protocol; knows requests and streams, not agents and tools."""

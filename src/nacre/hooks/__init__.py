@@ -1,4 +1,4 @@
-"""Named points where somebody may observe, change or block a call; knows nothing of tools."""
+"""Named points where somebody may observe, change or block a run; knows nothing of tools."""
 
 from nacre.hooks.events import (
     HOOK_EVENTS,
@@ -12,21 +12,42 @@ from nacre.hooks.events import (
     ToolKind,
 )
 from nacre.hooks.registry import Hooks, RegisteredHook, hook
-from nacre.hooks.runner import Decision, HookRunner
+from nacre.hooks.runner import HookRunner
+from nacre.hooks.tool_call_hooks import Decision
+from nacre.hooks.turn_events import (
+    AfterCompaction,
+    AgentEnd,
+    BeforeAgentFinalize,
+    BeforeCompaction,
+    ChangeContent,
+    LlmInput,
+    LlmOutput,
+    Revise,
+    ToolResultPersist,
+)
 
 __all__ = [
     "HOOK_EVENTS",
+    "AfterCompaction",
     "AfterToolCall",
+    "AgentEnd",
     "AskApproval",
+    "BeforeAgentFinalize",
+    "BeforeCompaction",
     "BeforeToolCall",
     "Block",
+    "ChangeContent",
     "ChangeInput",
     "ChangeResult",
     "Decision",
     "HookEvent",
     "HookRunner",
     "Hooks",
+    "LlmInput",
+    "LlmOutput",
     "RegisteredHook",
+    "Revise",
     "ToolKind",
+    "ToolResultPersist",
     "hook",
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from nacre.errors import HookError
 from nacre.hooks.events import AskApproval, Block, ChangeInput, ChangeResult
+from nacre.hooks.turn_events import ChangeContent, Revise
 from nacre.json_types import NotJsonError, decode_json, encode_json
 
 if TYPE_CHECKING:
@@ -73,6 +74,50 @@ def changed_result_from(returned: object) -> ChangeResult | None:
                 f"it returned {_shown(returned)}; "
                 'allowed: None, ChangeResult, or {"result": ...} to change the result'
             )
+
+
+def changed_content_from(returned: object) -> ChangeContent | None:
+    """Read what a `tool_result_persist` hook returned; raises HookError."""
+    match returned:
+        case None:
+            return None
+        case ChangeContent(content=content):
+            return ChangeContent(_text(content, "the content of ChangeContent"))
+        case Mapping():
+            members = cast("Mapping[object, object]", returned)
+            _refuse_unknown_keys(members, ("content",))
+            return ChangeContent(_text(members["content"], "`content`")) if members else None
+        case _:
+            raise HookError(
+                f"it returned {_shown(returned)}; "
+                'allowed: None, ChangeContent, or {"content": "..."} to change what is kept'
+            )
+
+
+def revision_from(returned: object) -> Revise | None:
+    """Read what a `before_agent_finalize` hook returned; raises HookError."""
+    match returned:
+        case None:
+            return None
+        case Revise(reason=reason):
+            return Revise(_text(reason, "the reason of Revise") or _NO_REASON)
+        case Mapping():
+            return _revision_in(cast("Mapping[object, object]", returned))
+        case _:
+            raise HookError(
+                f"it returned {_shown(returned)}; allowed: None, Revise, or "
+                '{"action": "revise", "reason": "..."}'
+            )
+
+
+def _revision_in(members: Mapping[object, object]) -> Revise | None:
+    _refuse_unknown_keys(members, ("action", "reason"))
+    action = members.get("action", "finalize")
+    if action not in ("revise", "finalize"):
+        raise HookError(f"it returned `action` as {_shown(action)}; allowed: revise and finalize")
+    if action == "finalize":
+        return None
+    return Revise(_text(members.get("reason", ""), "`reason`") or _NO_REASON)
 
 
 def _before_answer_from_mapping(members: Mapping[object, object]) -> BeforeAnswer:

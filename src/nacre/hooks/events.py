@@ -1,4 +1,4 @@
-"""The points of a run where hooks are asked, what they are told there, and what they may decide."""
+"""The points where hooks are asked; what they are told about a tool call, and may decide of it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,21 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import RunContext
 
-HookEvent = Literal["before_tool_call", "after_tool_call"]
+HookEvent = Literal[
+    "before_tool_call",
+    "after_tool_call",
+    "tool_result_persist",
+    "llm_input",
+    "llm_output",
+    "before_agent_finalize",
+    "agent_end",
+    "before_compaction",
+    "after_compaction",
+]
 HOOK_EVENTS: Final[tuple[HookEvent, ...]] = get_args(HookEvent)
 
-ToolKind = Literal["tool", "code_mode_exec", "code_mode_wait"]
-"""Tells code mode's own `exec` and `wait` from tools that happen to have these names."""
+ToolKind = Literal["tool", "code_mode_exec", "code_mode_wait", "tool_search"]
+"""Tells the controls of a surface from tools that happen to have these names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -140,6 +140,7 @@ class ToolSearchRun:
         subject = CallSubject(
             tool_id=f"tool_search:{name}",
             tool_name=name,
+            kind="tool_search",
             input_kind="javascript" if name == CODE_NAME else None,
         )
         results: list[ToolSearchResult] = []

@@ -1,0 +1,255 @@
+"""The plugins of a process: which are loaded, what they brought, and why others are not there."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+import anyio
+
+from nacre.config.plugins import PluginEntry
+from nacre.errors import PluginError
+from nacre.foreign_calls import call_in_thread, described, passes_through
+from nacre.json_types import copy_json
+from nacre.plugins.api import PluginApi
+from nacre.plugins.modules import PluginModules
+from nacre.plugins.registration import Registration
+from nacre.plugins.sources import BrokenSource, PluginSource, find_sources
+from nacre.plugins.status import PluginStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Generator
+
+    from nacre.code_mode.namespaces import NamespaceRegistry
+    from nacre.config.plugins import PluginsConfig
+    from nacre.hooks import Hooks
+    from nacre.plugins.status import PluginState
+    from nacre.tools import Tool
+
+logger = logging.getLogger(__name__)
+
+_LOAD_SECONDS: Final = 30.0
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Loaded:
+    source: PluginSource
+    entry: PluginEntry
+    registration: Registration
+    modules: PluginModules
+
+
+class PluginHost:
+    """Loads and unloads plugins. An async context manager; at its end all are unloaded.
+
+    `reserved_ids` are owners of other tools, such as the names of MCP servers: rules that name one
+    of them must not mean a plugin as well.
+    """
+
+    def __init__(
+        self,
+        *,
+        hooks: Hooks,
+        namespaces: NamespaceRegistry,
+        reserved_ids: Collection[str] = (),
+    ) -> None:
+        self._hooks = hooks
+        self._namespaces = namespaces
+        self._reserved_ids = reserved_ids
+        self._loaded: dict[str, _Loaded] = {}
+        self._others: list[PluginStatus] = []
+        # One change at a time: two loads at once could both find a name free.
+        self._changing = anyio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        with anyio.CancelScope(shield=True):
+            for plugin_id in reversed(list(self._loaded)):
+                await self.unload(plugin_id)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """All tools of the plugins that are loaded now."""
+        return tuple(tool for it in self._loaded.values() for tool in it.registration.tools)
+
+    def status(self) -> list[PluginStatus]:
+        """Every plugin that was found, by id; those that failed say why."""
+        found = [*map(_status_of, self._loaded.values()), *self._others]
+        return sorted(found, key=lambda status: status.id)
+
+    async def apply(self, config: PluginsConfig) -> None:
+        """Load what the configuration names, and unload what it does not name any more. One whose
+        settings changed is loaded again; one that fails is reported, and the others go on."""
+        async with self._changing:
+            self._others = []
+            sources = await _in_time(partial(call_in_thread, partial(find_sources, config)))
+            wanted = {it.manifest.id: it for it in sources if isinstance(it, PluginSource)}
+            for plugin_id in reversed(list(self._loaded)):
+                if self._is_outdated(plugin_id, wanted.get(plugin_id), config):
+                    await self._unload(plugin_id)
+            for source in sources:
+                await self._bring_in(source, config)
+
+    async def load(self, source: PluginSource, entry: PluginEntry) -> None:
+        """Load one plugin; raises PluginError, and then nothing of it stays."""
+        async with self._changing:
+            await self._load(source, entry)
+
+    async def unload(self, plugin_id: str) -> bool:
+        """Take out everything that a plugin brought; False if none of that id is loaded."""
+        async with self._changing:
+            return await self._unload(plugin_id)
+
+    async def _bring_in(self, source: PluginSource | BrokenSource, config: PluginsConfig) -> None:
+        if isinstance(source, BrokenSource):
+            self._note_failure(source.name, source.origin, source.problem)
+            return
+        manifest = source.manifest
+        if manifest.id in self._loaded:
+            return
+        refusal = _refusal(manifest.id, config)
+        if refusal:
+            self._others.append(_status(source, state="disabled", problem=refusal))
+            return
+        try:
+            await self._load(source, _entry_of(manifest.id, config))
+        except PluginError as error:
+            self._note_failure(manifest.id, source.origin, str(error), source)
+
+    async def _load(self, source: PluginSource, entry: PluginEntry) -> None:
+        plugin_id = source.manifest.id
+        if plugin_id in self._loaded:
+            raise PluginError(f"the plugin {plugin_id} is loaded already; unload it first")
+        if plugin_id in self._reserved_ids:
+            raise PluginError(f"the id {plugin_id!r} is the name of an MCP server; rename one")
+        source.manifest.check_config(entry.config)
+        registration = Registration(plugin_id=plugin_id)
+        modules = PluginModules(source)
+        is_in = False
+        try:
+            api = PluginApi(registration, copy_json(entry.config))
+            with _faults_as_plugin_errors(plugin_id, "it does not import"):
+                register = await _in_time(partial(call_in_thread, modules.load_entry))
+            with _faults_as_plugin_errors(plugin_id, "`register` failed"):
+                await _register(register, api)
+            registration.put_in_force(self._hooks, self._namespaces)
+            is_in = True
+        finally:
+            if not is_in:
+                await self._roll_back(registration, modules)
+        self._loaded[plugin_id] = _Loaded(
+            source=source, entry=entry, registration=registration, modules=modules
+        )
+
+    async def _unload(self, plugin_id: str) -> bool:
+        loaded = self._loaded.pop(plugin_id, None)
+        if loaded is None:
+            return False
+        await self._roll_back(loaded.registration, loaded.modules)
+        return True
+
+    async def _roll_back(self, registration: Registration, modules: PluginModules) -> None:
+        registration.take_out(self._hooks, self._namespaces)
+        with anyio.CancelScope(shield=True):
+            await registration.run_callbacks()
+        modules.forget()
+
+    def _is_outdated(
+        self, plugin_id: str, source: PluginSource | None, config: PluginsConfig
+    ) -> bool:
+        loaded = self._loaded[plugin_id]
+        return (
+            source is None
+            or source != loaded.source
+            or bool(_refusal(plugin_id, config))
+            or _entry_of(plugin_id, config) != loaded.entry
+        )
+
+    def _note_failure(
+        self, name: str, origin: str, problem: str, source: PluginSource | None = None
+    ) -> None:
+        logger.error("the plugin %s (%s) is not loaded: %s", name, origin, problem)
+        if source is not None:
+            self._others.append(_status(source, state="failed", problem=problem))
+        else:
+            self._others.append(
+                PluginStatus(id=name, state="failed", origin=origin, problem=problem)
+            )
+
+
+async def _register(register: Callable[..., object], api: PluginApi) -> None:
+    """Call the plugin's own function, off the loop unless it is async."""
+    if inspect.iscoroutinefunction(register):
+        await _in_time(partial(register, api))
+        return
+    returned = await _in_time(partial(call_in_thread, partial(register, api)))
+    if inspect.isawaitable(returned):
+        await _in_time(lambda: returned)
+
+
+@contextmanager
+def _faults_as_plugin_errors(plugin_id: str, what: str) -> Generator[None]:
+    """Whatever a plugin's code raises; its traceback is for the log."""
+    task = asyncio.current_task()
+    try:
+        yield
+    except PluginError:
+        raise
+    except BaseException as error:
+        if passes_through(error, caller=task):
+            raise
+        logger.exception("the plugin %s: %s", plugin_id, what)
+        raise PluginError(f"{what}: {type(error).__name__}: {described(error)}") from error
+
+
+async def _in_time(step: Callable[[], Awaitable[_Result]]) -> _Result:
+    with anyio.move_on_after(_LOAD_SECONDS):
+        return await step()
+    raise PluginError(f"it took longer than {_LOAD_SECONDS:g} seconds to load")
+
+
+def _refusal(plugin_id: str, config: PluginsConfig) -> str:
+    """Why the configuration does not want it; empty if it does."""
+    if not _entry_of(plugin_id, config).is_enabled:
+        return f"`plugins.entries.{plugin_id}.enabled` is false"
+    for pattern in config.deny:
+        if fnmatchcase(plugin_id, pattern):
+            return f"`plugins.deny` has {pattern!r}"
+    if not any(fnmatchcase(plugin_id, pattern) for pattern in config.allow):
+        return "`plugins.allow` does not name it"
+    return ""
+
+
+def _entry_of(plugin_id: str, config: PluginsConfig) -> PluginEntry:
+    return config.entries.get(plugin_id, PluginEntry())
+
+
+def _status_of(loaded: _Loaded) -> PluginStatus:
+    registration = loaded.registration
+    return replace(
+        _status(loaded.source, state="loaded"),
+        tool_names=tuple(tool.name for tool in registration.tools),
+        hook_events=tuple(hook.event for hook in registration.hooks),
+        namespaces=tuple(namespace.global_name for namespace in registration.namespaces),
+    )
+
+
+def _status(source: PluginSource, *, state: PluginState, problem: str = "") -> PluginStatus:
+    return PluginStatus(
+        id=source.manifest.id,
+        state=state,
+        origin=source.origin,
+        version=source.manifest.version,
+        description=source.manifest.description,
+        problem=problem,
+    )

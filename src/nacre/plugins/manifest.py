@@ -1,0 +1,127 @@
+"""What a plugin says of itself before any of its code runs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from nacre.config.fields import Fields, member_path
+from nacre.config.json5_text import parse_json5
+from nacre.errors import ConfigError, PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    import jsonschema_rs
+
+    from nacre.json_types import JsonObject
+
+MANIFEST_NAME: Final = "nacre.plugin.json"
+DEFAULT_ENTRY: Final = "plugin:register"
+
+_MAX_PROBLEMS: Final = 10
+
+_KEYS: Final = ("id", "name", "version", "description", "entry", "configSchema")
+_ID = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+_ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+# Owners that mean something else wherever tools are named.
+_TAKEN_IDS: Final = frozenset(("core", "client", "code_mode", "tool_search", "bundle-mcp"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PluginManifest:
+    """Who a plugin is, where its code begins, and what it may be configured with."""
+
+    id: str
+    name: str
+    version: str = ""
+    description: str = ""
+    entry: str = DEFAULT_ENTRY
+    """`module:function`, from the plugin's folder."""
+    config_schema: JsonObject | None = None
+
+    def check_config(self, config: JsonObject) -> None:
+        """Raises PluginError that names every setting at fault."""
+        path = f"plugins.entries.{self.id}.config"
+        if self.config_schema is None:
+            if config:
+                raise PluginError(f"`{path}` has settings, but {self.id} takes none")
+            return
+        problems = [
+            f"`{_path_below(path, error.instance_path)}` {error.message}"
+            for error in _validator(self.config_schema).iter_errors(config)
+        ]
+        if problems:
+            raise PluginError("; ".join(problems[:_MAX_PROBLEMS]))
+
+
+def read_manifest(folder: Path) -> PluginManifest:
+    """The manifest in a plugin's folder; raises PluginError that names the file and the fault."""
+    file = folder / MANIFEST_NAME
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise PluginError(f"{file} cannot be read: {reason}") from error
+    try:
+        return _manifest_in(Fields(parse_json5(text, path=str(file)), str(file)))
+    except ConfigError as error:
+        raise PluginError(str(error)) from error
+
+
+def _manifest_in(fields: Fields) -> PluginManifest:
+    for key in fields.others((*_KEYS, "$schema")):
+        known = ", ".join(_KEYS)
+        raise ConfigError(fields.path, f"has the unknown key {key!r}; known: {known}")
+    plugin_id = fields.text("id")
+    if not _ID.fullmatch(plugin_id) or plugin_id in _TAKEN_IDS:
+        raise ConfigError(
+            fields.path_of("id"),
+            f"is {plugin_id[:80]!r}; allowed: a lower-case letter, then letters, digits, - and _, "
+            f"at most 64, and none of {', '.join(sorted(_TAKEN_IDS))}",
+        )
+    entry = fields.text("entry") or DEFAULT_ENTRY
+    if not _ENTRY.fullmatch(entry):
+        raise ConfigError(
+            fields.path_of("entry"),
+            f"is {entry[:80]!r}; allowed: module:function, such as {DEFAULT_ENTRY}",
+        )
+    return PluginManifest(
+        id=plugin_id,
+        name=fields.text("name") or plugin_id,
+        version=fields.text("version"),
+        description=fields.text("description"),
+        entry=entry,
+        config_schema=_schema_in(fields),
+    )
+
+
+def _schema_in(fields: Fields) -> JsonObject | None:
+    if not fields.has("configSchema"):
+        return None
+    schema = Fields(fields.get("configSchema"), fields.path_of("configSchema"))
+    described = cast("JsonObject", dict(schema.members))
+    # Here: a broken schema is the author's fault, not that of whoever configures the plugin.
+    if described.get("type", "object") != "object":
+        raise ConfigError(schema.path, "does not describe an object")
+    try:
+        _validator(described)
+    except ValueError as error:
+        raise ConfigError(schema.path, f"is not a JSON Schema: {error}") from error
+    return {"type": "object", **described}
+
+
+def _validator(schema: JsonObject) -> jsonschema_rs.Validator:
+    import jsonschema_rs
+
+    # Settings may hold secrets, so no message shows a value.
+    return jsonschema_rs.validator_for(schema, mask="its value")
+
+
+def _path_below(path: str, steps: Iterable[str | int]) -> str:
+    """The path of a setting inside of another."""
+    for step in steps:
+        path = f"{path}[{step}]" if isinstance(step, int) else member_path(path, step)
+    return path

@@ -1,0 +1,101 @@
+"""Where plugins are: in folders that the configuration names, and in installed packages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from nacre.errors import PluginError
+from nacre.plugins.manifest import MANIFEST_NAME, PluginManifest, read_manifest
+
+if TYPE_CHECKING:
+    from nacre.config.plugins import PluginsConfig
+
+ENTRY_POINT_GROUP: Final = "nacre.plugins"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PluginSource:
+    """A place with a plugin in it; nothing of it has been imported."""
+
+    manifest: PluginManifest
+    folder: Path
+    entry_point: EntryPoint | None = None
+    """Of an installed package, whose modules keep their own names."""
+
+    @property
+    def origin(self) -> str:
+        if self.entry_point is None:
+            return str(self.folder)
+        return f"{ENTRY_POINT_GROUP}: {self.entry_point.name} = {self.entry_point.value}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BrokenSource:
+    """A place that was named and has no plugin that can be loaded."""
+
+    name: str
+    origin: str
+    problem: str
+
+
+def find_sources(config: PluginsConfig) -> list[PluginSource | BrokenSource]:
+    """All that the configuration names, in its order, then the installed ones by name."""
+    if not config.is_enabled:
+        return []
+    found: list[PluginSource | BrokenSource] = [_in_folder(path) for path in config.paths]
+    if config.uses_entry_points:
+        installed = entry_points(group=ENTRY_POINT_GROUP)
+        found += [_of_entry_point(point) for point in sorted(installed, key=lambda it: it.name)]
+    return _without_repeats(found)
+
+
+def _in_folder(folder: Path) -> PluginSource | BrokenSource:
+    try:
+        return PluginSource(manifest=read_manifest(folder), folder=folder)
+    except PluginError as error:
+        return BrokenSource(name=folder.name, origin=str(folder), problem=str(error))
+
+
+def _of_entry_point(point: EntryPoint) -> PluginSource | BrokenSource:
+    origin = f"{ENTRY_POINT_GROUP}: {point.name} = {point.value}"
+    try:
+        folder = _folder_of_package(point.module.partition(".")[0])
+        manifest = read_manifest(folder)
+    except PluginError as error:
+        return BrokenSource(name=point.name, origin=origin, problem=str(error))
+    if manifest.id != point.name:
+        problem = f"it is named {point.name!r}, but its {MANIFEST_NAME} has the id {manifest.id!r}"
+        return BrokenSource(name=point.name, origin=origin, problem=problem)
+    return PluginSource(manifest=manifest, folder=folder, entry_point=point)
+
+
+def _folder_of_package(package: str) -> Path:
+    """Found without importing it: nothing of a plugin runs before it is to be loaded."""
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise PluginError(f"there is no package {package!r} with a {MANIFEST_NAME} in it")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _without_repeats(
+    found: list[PluginSource | BrokenSource],
+) -> list[PluginSource | BrokenSource]:
+    """The first plugin of an id is the one; a second one is said to be broken, not left out."""
+    kept: list[PluginSource | BrokenSource] = []
+    origins: dict[str, str] = {}
+    for source in found:
+        if isinstance(source, BrokenSource):
+            kept.append(source)
+        elif source.manifest.id in origins:
+            problem = f"the id {source.manifest.id!r} belongs to {origins[source.manifest.id]}"
+            kept.append(
+                BrokenSource(name=source.manifest.id, origin=source.origin, problem=problem)
+            )
+        else:
+            origins[source.manifest.id] = source.origin
+            kept.append(source)
+    return kept

@@ -1,0 +1,104 @@
+"""`nacre plugins`: what people and programs are told about plugins."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.mcp.setup import Surroundings
+from tests.plugins.plugin_folders import plugin_folder
+
+WEATHER = Path(__file__).parents[3] / "examples" / "weather_plugin" / "src" / "nacre_weather"
+
+
+@pytest.fixture
+def here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Surroundings:
+    return Surroundings(tmp_path, monkeypatch, capsys)
+
+
+def configure(here: Surroundings, *folders: Path, **more: Any) -> None:
+    paths = [str(folder) for folder in folders]
+    here.configure({}, plugins={"paths": paths, "entryPoints": False, **more})
+
+
+def test_the_list_names_loaded_disabled_and_failed_plugins(
+    here: Surroundings, tmp_path: Path
+) -> None:
+    folders = [
+        plugin_folder(tmp_path),
+        plugin_folder(tmp_path, "quiet"),
+        plugin_folder(tmp_path, "broken", "raise RuntimeError('no')"),
+    ]
+    configure(here, *folders, deny=["quiet"])
+    status, out, _ = here.nacre("plugins", "list", "--json")
+    listed = {
+        it["id"]: (it["state"], it["tools"], it["problem"]) for it in json.loads(out)["plugins"]
+    }
+    assert status == 1
+    assert listed == {
+        "broken": ("failed", [], "it does not import: RuntimeError: no"),
+        "greeter": ("loaded", ["greet"], ""),
+        "quiet": ("disabled", [], "`plugins.deny` has 'quiet'"),
+    }
+    status, out, _ = here.nacre("plugins", "list")
+    assert [line.split()[0] for line in out.splitlines()] == [
+        "plugin",
+        "broken",
+        "greeter",
+        "quiet",
+    ]
+
+
+def test_without_plugins_the_list_says_how_to_have_some(here: Surroundings) -> None:
+    status, out, err = here.nacre("plugins", "list")
+    assert (status, out) == (0, "")
+    assert "`plugins.paths` in the configuration names folders" in err
+
+
+def test_one_plugin_is_shown_with_all_that_it_brings(here: Surroundings) -> None:
+    configure(here, WEATHER)
+    status, out, _ = here.nacre("plugins", "inspect", "weather")
+    assert status == 0
+    assert out.splitlines()[0] == "weather 1.0.0: loaded"
+    assert "tool       openclaw:weather:weather_cities: The cities that have a forecast." in out
+    assert "hook       tool_result_persist\n" in out
+    assert "namespace  Weather\n" in out
+
+
+def test_a_plugin_that_is_not_there_is_answered_with_those_that_are(here: Surroundings) -> None:
+    configure(here, WEATHER)
+    status, _, err = here.nacre("plugins", "inspect", "wether")
+    assert status == 2
+    assert "there is no plugin 'wether'; there are: weather" in err
+
+
+def test_a_folder_is_tried_without_a_configuration(here: Surroundings) -> None:
+    status, out, _ = here.nacre(
+        "plugins", "validate", str(WEATHER), "--settings", "{unit: 'celsius'}"
+    )
+    assert (status, out.splitlines()[0]) == (0, "weather 1.0.0: loaded")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected_status", "problem"),
+    [
+        ("{unit: 'kelvin'}", 1, "`plugins.entries.weather.config.unit` "),
+        ("{unit:", 2, "--settings"),
+        ("[]", 2, "is a list; allowed: an object"),
+    ],
+)
+def test_settings_that_do_not_fit_are_explained(
+    here: Surroundings, settings: str, expected_status: int, problem: str
+) -> None:
+    status, out, err = here.nacre("plugins", "validate", str(WEATHER), "--settings", settings)
+    assert status == expected_status
+    assert problem in out + err
+
+
+def test_a_folder_that_is_no_plugin_is_said_to_be_none(here: Surroundings, tmp_path: Path) -> None:
+    status, _, err = here.nacre("plugins", "validate", str(tmp_path))
+    assert status == 2
+    assert "nacre.plugin.json cannot be read: No such file or directory" in err

@@ -1,0 +1,1 @@
+"""Plugins: manifests, sources, loading and unloading."""

@@ -1,0 +1,71 @@
+"""Manifests: what has to be in one, and what is said of one that will not do."""
+
+from pathlib import Path
+
+import pytest
+
+from nacre.errors import PluginError
+from nacre.plugins import MANIFEST_NAME, PluginManifest, read_manifest
+
+
+def manifest(folder: Path, text: str) -> PluginManifest:
+    (folder / MANIFEST_NAME).write_text(text, encoding="utf-8")
+    return read_manifest(folder)
+
+
+def test_an_id_is_enough(tmp_path: Path) -> None:
+    assert manifest(tmp_path, '{"id": "weather"}') == PluginManifest(id="weather", name="weather")
+
+
+def test_comments_are_allowed_as_in_the_configuration(tmp_path: Path) -> None:
+    text = "{ // mine\n id: 'a', version: '2', entry: 'code.main:start', }"
+    expected = PluginManifest(id="a", name="a", version="2", entry="code.main:start")
+    assert manifest(tmp_path, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{}", ".id` is ''; allowed"),
+        ('{"id": "Weather"}', "is 'Weather'; allowed"),
+        ('{"id": "core"}', "is 'core'; allowed"),
+        ('{"id": 7}', ".id` is a number; allowed: text"),
+        ('{"id": "a", "entry": "plugin"}', "is 'plugin'; allowed: module:function"),
+        ('{"id": "a", "entry": "../x:y"}', "is '../x:y'; allowed: module:function"),
+        ('{"id": "a", "tools": []}', "has the unknown key 'tools'; known: id, name"),
+        (
+            '{"id": "a", "configSchema": {"type": "array"}}',
+            "configSchema` does not describe an object",
+        ),
+        ('{"id": "a", "configSchema": {"properties": 3}}', "configSchema` is not a JSON Schema:"),
+        ("[]", "is a list; allowed: an object"),
+        ("{", "is not JSON"),
+    ],
+)
+def test_a_manifest_that_will_not_do_is_refused_with_the_reason(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    with pytest.raises(PluginError) as refused:
+        manifest(tmp_path, text)
+    assert str(tmp_path / MANIFEST_NAME) in str(refused.value)
+    assert problem in str(refused.value)
+
+
+def test_a_folder_without_a_manifest_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PluginError, match=r"nacre\.plugin\.json cannot be read: No such file"):
+        read_manifest(tmp_path)
+
+
+def test_settings_have_to_fit_the_schema() -> None:
+    plugin = PluginManifest(
+        id="a", name="a", config_schema={"properties": {"unit": {"enum": ["c", "f"]}}}
+    )
+    plugin.check_config({"unit": "c"})
+    with pytest.raises(PluginError, match=r"`plugins\.entries\.a\.config\.unit`") as refused:
+        plugin.check_config({"unit": "kelvin"})
+    assert "kelvin" not in str(refused.value)
+
+
+def test_a_plugin_without_a_schema_takes_no_settings() -> None:
+    with pytest.raises(PluginError, match="has settings, but a takes none"):
+        PluginManifest(id="a", name="a").check_config({"unit": "c"})

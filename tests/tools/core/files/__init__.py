@@ -1,0 +1,1 @@
+"""The file tools of a workspace."""

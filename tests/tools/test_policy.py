@@ -201,8 +201,9 @@ def test_rules_are_read() -> None:
         ({"deny": ["a", ""]}, '`x.deny[1]` is ""; allowed: a tool\'s name'),
         ({"deny": [" exec"]}, '`x.deny[0]` is " exec"; allowed: a tool\'s name'),
         (
-            {"deny": ["group:fs"]},
-            '`x.deny[0]` is "group:fs"; known groups: group:client, group:mcp, group:openclaw',
+            {"deny": ["group:files"]},
+            '`x.deny[0]` is "group:files"; known groups: group:client, group:fs, group:mcp, '
+            "group:messaging, group:openclaw, group:runtime, group:web",
         ),
     ],
 )
@@ -299,3 +300,23 @@ def test_a_server_is_ruled_out_when_no_tool_of_it_could_be_permitted(
 ) -> None:
     policy = ToolPolicy([("tools", tool_rules_from(rules, "tools"))])
     assert policy.may_permit_server("github") is is_possible
+
+
+@pytest.mark.parametrize(
+    ("group", "members"),
+    [
+        ("group:fs", ["read", "write", "edit", "list", "search"]),
+        ("group:runtime", ["exec", "process"]),
+        ("group:web", ["web_fetch"]),
+        ("group:messaging", ["message"]),
+    ],
+)
+def test_core_tools_are_grouped_by_what_they_touch(group: str, members: list[str]) -> None:
+    names = ["read", "write", "edit", "list", "search", "exec", "process", "web_fetch", "message"]
+    core = [named(name) for name in names]
+    foreign = [named(name, owner="evil") for name in names]
+    policy = ToolPolicy([("tools", ToolRules(allow=(group,)))])
+    assert [tool.name for tool in effective_tools([*foreign, *core], policy)] == members
+    policy = ToolPolicy([("tools", ToolRules(deny=(group,)))])
+    left = [tool.name for tool in effective_tools(core, policy)]
+    assert left == [name for name in names if name not in members]

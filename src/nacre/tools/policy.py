@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 from unicodedata import normalize
 
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
     from nacre.tools.definition import Tool, ToolSource
 
 _KEYS: Final = ("allow", "deny", "alsoAllow")
-_GROUPS: Final = frozenset(f"group:{source}" for source in SOURCES)
+# Core tools by what they touch; only theirs, since anybody may name a tool `read`.
+_CORE_GROUPS: Final = MappingProxyType(
+    {
+        "group:fs": frozenset(("read", "write", "edit", "list", "search")),
+        "group:runtime": frozenset(("exec", "process")),
+        "group:web": frozenset(("web_fetch",)),
+        "group:messaging": frozenset(("message",)),
+    }
+)
+_GROUPS: Final = frozenset((*(f"group:{source}" for source in SOURCES), *_CORE_GROUPS))
 # How configurations name all that comes from MCP servers, whichever server has it.
 _MCP_PLUGIN: Final = "bundle-mcp"
 
@@ -32,8 +42,9 @@ _Names: TypeAlias = "Mapping[_Named, Sequence[str]]"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolRules:
-    """One place's rules. A pattern names a tool, an id, an owner or `group:<source>`; `*` stands
-    for any text and `?` for one character, and case does not matter.
+    """One place's rules. A pattern names a tool, an id, an owner, or a group: `group:<source>`, or
+    one of the core tools such as `group:fs`; `*` stands for any text and `?` for one character, and
+    case does not matter.
 
     In `allow`, what begins with `group:` or a source is never taken for a tool's name, and the
     owner of a client tool counts only as a part of its id."""
@@ -168,10 +179,12 @@ def _names_of(tool: Tool) -> _Names:
 
 def _names(source: ToolSource, owner: str, name: str) -> _Names:
     tool_id = f"{source}:{owner}:{name}"
+    is_core = source == "openclaw" and owner == CORE_OWNER
     groups = [f"group:{source}", *([_MCP_PLUGIN] if source == "mcp" else [])]
+    if is_core:
+        groups += [group for group, members in _CORE_GROUPS.items() if name in members]
     # Who sends client tools chooses their owner as well; the others are named by the configuration.
     owners = [] if source == "client" else [owner]
-    is_core = source == "openclaw" and owner == CORE_OWNER
     return {
         "any": (name, tool_id, owner, *groups),
         "group": tuple(groups),

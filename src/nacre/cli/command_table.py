@@ -3,12 +3,15 @@
 import typer
 from typer.main import get_command
 
+from nacre.cli.config.command import config_app
 from nacre.cli.doctor_command import doctor_command
 from nacre.cli.exec_command import exec_command
 from nacre.cli.exit_status import ExitStatus, UsageProblem
 from nacre.cli.global_options import global_options
 from nacre.cli.mcp.command import mcp_app, with_mcp_default
+from nacre.cli.plugins.command import plugins_app
 from nacre.cli.terminal import warn
+from nacre.cli.tools.command import tools_app
 
 
 def run_command(arguments: list[str]) -> int:
@@ -40,6 +43,9 @@ def _app() -> typer.Typer:
     app.command("exec")(exec_command)
     app.command("doctor")(doctor_command)
     app.add_typer(mcp_app(), name="mcp")
+    app.add_typer(config_app(), name="config")
+    app.add_typer(tools_app(), name="tools")
+    app.add_typer(plugins_app(), name="plugins")
     return app
 
 

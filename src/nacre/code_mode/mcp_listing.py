@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _RESOURCES: Final = "resources"
 _PROMPTS: Final = "prompts"
+# The file of a server of this name would stand in the place of `mcp/index.d.ts`.
+_TAKEN_SERVER_NAMES: Final = ("index",)
 _OPERATION_STARTS: Final = tuple(f"{OPERATION_MARK}{group}." for group in (_RESOURCES, _PROMPTS))
 
 
@@ -57,6 +59,11 @@ class McpListing:
         return DeclaredServer(
             name=self.guest_name, description=self.description, tool_names=tuple(self.tools)
         )
+
+
+def server_guest_names(server_names: Sequence[str]) -> dict[str, str]:
+    """The names below `MCP` of all servers that a program sees: one depends on those beside it."""
+    return guest_names(server_names, taken=_TAKEN_SERVER_NAMES)
 
 
 def list_server(guest_name: str, description: str, tools: Sequence[Tool]) -> McpListing:

@@ -48,7 +48,7 @@ class McpRequests:
         """What fits, best first; behind it, the servers that could not be searched, and why."""
         started = await self.servers.start_all()
         listings = tuple(each for each in started.values() if isinstance(each, McpListing))
-        index = await self._index_of(listings).get()
+        best = await self._index_of(listings).search(query, limit)
         names = {
             tool.id: (listing, name) for listing in listings for name, tool in listing.tools.items()
         }
@@ -59,7 +59,7 @@ class McpRequests:
                 "server": names[entry.id][0].guest_name,
                 "file": names[entry.id][0].file_path,
             }
-            for entry in index.search(query, limit)
+            for entry in best
         ]
         problems: list[JsonValue] = [
             {"server": name, "problem": each.message}

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
-from nacre.code_mode.mcp_listing import McpListing, list_server
+from nacre.code_mode.mcp_listing import McpListing, list_server, server_guest_names
 from nacre.errors import CatalogError, ToolError, ToolServerError, UnknownToolError
-from nacre.tools.declarations import guest_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The file of a server of this name would stand in the place of `mcp/index.d.ts`.
-_TAKEN_NAMES: Final = ("index",)
 # Making names and declarations of more tools than these would hold up the event loop.
 _MOST_ON_THE_LOOP: Final = 20
 # How long a search waits for servers that are still starting.
@@ -42,7 +39,7 @@ class McpServers:
     def __init__(self, servers: Sequence[ToolServer], policy: ToolPolicy) -> None:
         self._policy = policy
         _refuse_equal_names(servers)
-        names = guest_names([server.name for server in servers], taken=_TAKEN_NAMES)
+        names = server_guest_names([server.name for server in servers])
         self._servers = {names[server.name]: server for server in servers}
         self._listings: dict[str, tuple[Sequence[Tool], McpListing]] = {}
 

@@ -81,7 +81,7 @@ def _from_envelope(tool: Tool, envelope: JsonObject) -> JsonValue:
     if structured is None:
         structured = envelope.get("details")
     parts = cast("list[JsonObject]", envelope["content"])
-    text = "\n".join(_text_of(part) for part in parts)
+    text = "\n".join(part_text(part) for part in parts)
     return _unwrapped(tool, structured, text, is_error=envelope.get("isError") is True)
 
 
@@ -110,7 +110,7 @@ def _message_in(structured: JsonValue) -> str:
     return structured if isinstance(structured, str) else encode_json(structured).decode()
 
 
-def _text_of(part: JsonObject) -> str:
+def part_text(part: JsonObject) -> str:
     """A part's text; what is not text is named, so that nobody takes it for absent."""
     match part:
         case {"type": "text", "text": str(text)}:

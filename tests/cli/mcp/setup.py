@@ -31,7 +31,11 @@ class Surroundings:
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """`nacre mcp` in this process: exit status, standard output, standard error."""
-        status = main(["mcp", *arguments])
+        return self.nacre("mcp", *arguments)
+
+    def nacre(self, *arguments: str) -> tuple[int, str, str]:
+        """Any command in this process."""
+        status = main(list(arguments))
         out, err = self._capsys.readouterr()
         return status, out, err
 

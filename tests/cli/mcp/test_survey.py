@@ -239,3 +239,13 @@ def test_savings_as_a_table_leave_out_what_cannot_be_counted(surroundings: Surro
     assert nacre[:3] == ["nacre", "mcp", "2"]
     assert "nacre: the tools of exits are not counted: " in err
     assert status == 1
+
+
+def test_wrong_settings_are_told_before_a_server_is_started(surroundings: Surroundings) -> None:
+    surroundings.configure({"one": small_server("--tell", "a")}, tools={"denny": ["x"]})
+
+    status, out, err = surroundings.run("savings")
+
+    assert (status, out) == (2, "")
+    assert err == 'nacre: `tools` has the unknown key "denny"; did you mean `deny`?\n'
+    assert not (surroundings.project / "started").exists()

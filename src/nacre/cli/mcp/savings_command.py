@@ -31,8 +31,9 @@ def savings_command(
     from nacre.cli.mcp.survey import ask_servers
 
     configured = configured_servers(config, servers or ())
+    # First, as it tells of wrong settings without starting a server.
+    shown = shown_tools(serve_options(configured, tools=()))
     found = ask_servers(configured, timeout_seconds=timeout_seconds)
     if isinstance(found, ExitStatus):
         return found
-    shown = shown_tools(serve_options(configured, tools=()))
     return write_savings(savings_from(found, shown), is_json=is_json)

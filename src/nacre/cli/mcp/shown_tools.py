@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import anyio
 
 from nacre.cli.mcp.serving import refusals_as_usage_problems
-from nacre.code_mode import Runtime
-from nacre.mcp_client import McpConnections
-from nacre.mcp_server.server import CodeModeMcpServer
-from nacre.mcp_server.sessions import same_servers
+from nacre.mcp_server.serving import open_server
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject
@@ -27,14 +25,10 @@ async def _listed(options: ServeOptions) -> list[JsonObject]:
     from mcp import Client
 
     async with (
-        Runtime(options.config, workers=1) as runtime,
-        McpConnections(options.servers) as own,
+        open_server(replace(options, workers=1)) as server,
+        Client(server.sdk_server, mode="legacy") as client,
     ):
-        server = CodeModeMcpServer(
-            runtime, servers=same_servers(own.servers()), tools=options.tools
-        )
-        async with Client(server.sdk_server, mode="legacy") as client:
-            listed = await client.list_tools()
+        listed = await client.list_tools()
     return [
         cast("JsonObject", tool.model_dump(mode="json", by_alias=True, exclude_none=True))
         for tool in listed.tools

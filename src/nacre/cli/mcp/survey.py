@@ -79,7 +79,7 @@ async def _ask_all(
     note: Callable[[ServerSurvey], None],
 ) -> None:
     async def ask(server: McpServer) -> None:
-        note(await _survey_of(server, timeout_seconds))
+        note(await survey_of(server, timeout_seconds))
 
     async with McpConnections(configs) as connections, anyio.create_task_group() as tasks:
         for server in connections.servers():
@@ -117,7 +117,8 @@ def _progress_text(survey: ServerSurvey) -> str:
     return f"{survey.name}: {count_text(len(survey.tools), 'tool')} after {seconds:.1f} s"
 
 
-async def _survey_of(server: McpServer, timeout_seconds: float) -> ServerSurvey:
+async def survey_of(server: McpServer, timeout_seconds: float) -> ServerSurvey:
+    """What one server answers; it is left running."""
     started = time.monotonic()
     tools: tuple[Tool, ...] = ()
     problem = silence = f"no answer within {timeout_seconds:g} seconds"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.tables import cell_text, write_table
 from nacre.cli.terminal import Printer, warn
-from nacre.code_mode.mcp_listing import list_server
-from nacre.tools.declarations import guest_names
+from nacre.code_mode.mcp_listing import list_server, server_guest_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from nacre.cli.mcp.survey import ServerSurvey
     from nacre.json_types import JsonObject
     from nacre.tools.definition import Tool
-
-# As in programs, where this is the file of all servers.
-_TAKEN_NAMES: Final = ("index",)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +29,7 @@ class ListedTool:
 
 def tool_list(surveys: Sequence[ServerSurvey], *, server_names: Sequence[str]) -> list[ListedTool]:
     """`server_names` are all that a program would see: a path depends on the names beside it."""
-    names = guest_names(server_names, taken=_TAKEN_NAMES)
+    names = server_guest_names(server_names)
     return [
         ListedTool(path=f"MCP.{names[survey.name]}.{path}", tool=tool)
         for survey in surveys

@@ -1,0 +1,1 @@
+"""`nacre tools`: find, read and call the tools of the configuration."""

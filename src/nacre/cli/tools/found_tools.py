@@ -1,0 +1,49 @@
+"""What a search found, in its order, with the reasons for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nacre.cli.mcp.tables import write_table
+from nacre.cli.tools.explanation_text import explanation_text
+from nacre.cli.tools.tool_tables import tool_row
+from nacre.tools import index_of
+from nacre.tools.definition import SOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nacre.cli.terminal import Printer
+    from nacre.cli.tools.open_catalog import OpenCatalog
+    from nacre.json_types import JsonObject
+    from nacre.tools.catalog_search import Explanation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundTool:
+    """One result; the best has rank 1."""
+
+    rank: int
+    explanation: Explanation
+
+    def to_json(self, *, is_explained: bool) -> JsonObject:
+        entry = self.explanation.entry.to_json()
+        if not is_explained:
+            return entry
+        explained = self.explanation.to_json()
+        return {**entry, "score": explained["score"], "parts": explained["parts"]}
+
+
+def find_tools(catalog: OpenCatalog, query: str, limit: int) -> list[FoundTool]:
+    """The engine, and so the order, is the one of every surface."""
+    explanations = index_of(catalog.listing.catalog, sources=SOURCES).explain(query, limit)
+    return [FoundTool(rank=rank, explanation=it) for rank, it in enumerate(explanations, 1)]
+
+
+def write_found(printer: Printer, found: Sequence[FoundTool], *, is_explained: bool) -> None:
+    if is_explained:
+        printer.write("\n".join(explanation_text(it.rank, it.explanation) for it in found))
+        return
+    rows = [(str(it.rank), *tool_row(it.explanation.entry)) for it in found]
+    write_table(printer, ("", "tool", "title", "description"), rows, right=("",))

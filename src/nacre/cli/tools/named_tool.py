@@ -1,0 +1,64 @@
+"""The tool that a person names: which servers have to be asked, and what a wrong name meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from nacre.errors import ToolDeniedError, ToolServerError, UnknownToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nacre.cli.tools.configured_tools import ConfiguredTools
+    from nacre.cli.tools.open_catalog import OpenCatalog
+    from nacre.errors import ToolError
+    from nacre.tools import CatalogEntry
+
+_MAX_SHOWN: Final = 120
+_MOST_OF_ONE_NAME: Final = 10
+
+
+def servers_to_ask(configured: ConfiguredTools, id_or_name: str) -> Sequence[str]:
+    """Without their tools it is not known which one is meant."""
+    if any(tool.id == id_or_name for tool in configured.own_tools):
+        return ()
+    owner = _owner_in(id_or_name)
+    if any(server.name == owner for server in configured.servers.servers):
+        return (owner,)
+    return configured.asked_server_names
+
+
+def named_tool(catalog: OpenCatalog, id_or_name: str) -> CatalogEntry:
+    """The tool; raises ToolError that says why there is none to use."""
+    owner = _owner_in(id_or_name)
+    if owner in catalog.problems:
+        problem = f"the tools of {owner} are missing: {catalog.problems[owner]}"
+        raise ToolServerError(problem, server=owner)
+    catalog.warn_of_problems()
+    entry = catalog.listing.resolve(id_or_name)
+    if entry is not None:
+        return entry
+    denied = catalog.live.denied(id_or_name)
+    if denied is not None:
+        refusal = catalog.configured.policy.refusal(denied) or ""
+        raise ToolDeniedError(refusal, code="denied_by_policy", tool_id=denied.id)
+    raise _unknown(catalog, id_or_name)
+
+
+def _unknown(catalog: OpenCatalog, id_or_name: str) -> ToolError:
+    shown = id_or_name if len(id_or_name) <= _MAX_SHOWN else f"{id_or_name[:_MAX_SHOWN]}…"
+    entries = catalog.listing.catalog.entries
+    same_name = [entry.id for entry in entries if entry.name == id_or_name]
+    if same_name:
+        ids = ", ".join(same_name[:_MOST_OF_ONE_NAME])
+        problem = f"{len(same_name)} tools are named {shown!r}; name one by its id: {ids}"
+        return UnknownToolError(problem, tool_id=shown, nearest=same_name[:_MOST_OF_ONE_NAME])
+    nearest = catalog.listing.nearest(id_or_name)
+    hint = f"nearest: {', '.join(nearest)}" if nearest else "`nacre tools search` finds what is"
+    return UnknownToolError(f"there is no tool {shown!r}; {hint}", tool_id=shown, nearest=nearest)
+
+
+def _owner_in(tool_id: str) -> str:
+    """The server that an id names; empty for what is no id of a server's tool."""
+    source, _, rest = tool_id.partition(":")
+    return rest.partition(":")[0] if source == "mcp" else ""

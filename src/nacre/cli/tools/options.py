@@ -1,0 +1,31 @@
+"""Options that the commands of `nacre tools` share, besides those of `nacre mcp`."""
+
+from typing import Annotated
+
+import typer
+
+ToolArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The tool's id, or its name if one tool alone has it.",
+        show_default=False,
+    ),
+]
+
+OwnToolsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tools",
+        "-t",
+        metavar="MODULE:ATTRIBUTE",
+        help="Tools of your own: a tool, a typed function, or a list of them. Repeatable.",
+    ),
+]
+
+AgentOption = Annotated[
+    str | None,
+    typer.Option(
+        "--agent", metavar="ID", help="Whose tools and policy. [default: main]", show_default=False
+    ),
+]

@@ -1,0 +1,99 @@
+"""What comes of a command about one tool: a value or a failure, for people and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from nacre.cli.exit_status import ExitStatus
+from nacre.cli.terminal import Printer, say
+from nacre.json_types import NotJsonError, decode_json
+from nacre.tool_search import Completed, Failed
+from nacre.tools.tool_result import part_text
+
+if TYPE_CHECKING:
+    from nacre.errors import ToolError
+    from nacre.json_types import JsonObject, JsonValue
+    from nacre.tool_search import ToolSearchResult
+    from nacre.tools import Tool
+
+# What has others is data, and shown as it is.
+_MCP_RESULT_KEYS: Final = frozenset({"content", "structuredContent", "isError", "_meta"})
+
+
+def outcome_of(tool: Tool, value: object) -> ToolSearchResult:
+    """The result of MCP says itself whether it is an error."""
+    match value:
+        case {"isError": True} if tool.source == "mcp":
+            result = cast("JsonObject", value)
+            error = _content_text(result) or f"{tool.name} reported an error without a message"
+            details: JsonObject = {"toolId": tool.id, "result": result}
+            return Failed(error=error, code="tool_failed", details=details)
+        case _:
+            return Completed(value=value)
+
+
+def failure_of(error: ToolError) -> Failed:
+    return Failed(
+        error=error.message, code=error.code, details={"toolId": error.tool_id, **error.details}
+    )
+
+
+def write_outcome(outcome: ToolSearchResult, *, is_json: bool) -> ExitStatus:
+    """Print it; the exit status says which of the two it is."""
+    printer = Printer()
+    if is_json:
+        printer.write_json(outcome.to_json(), is_indented=printer.is_terminal)
+    elif isinstance(outcome, Completed):
+        _write_value(printer, cast("JsonValue", outcome.value))
+    elif outcome.code != "aborted":
+        # Of an abort the command line says so itself.
+        say(f"failed: {outcome.error}\n  code {outcome.code}")
+    is_completed = isinstance(outcome, Completed)
+    return printer.problem or (ExitStatus.COMPLETED if is_completed else ExitStatus.FAILED)
+
+
+def _write_value(printer: Printer, value: JsonValue) -> None:
+    match value:
+        case None:
+            # As with a program that returns nothing.
+            pass
+        case str():
+            printer.write(_ended(value))
+        case {"content": list(parts)} if value.keys() <= _MCP_RESULT_KEYS and all(
+            isinstance(part, dict) for part in parts
+        ):
+            _write_mcp_result(printer, value)
+        case _:
+            printer.write_json(value, is_indented=True)
+
+
+def _write_mcp_result(printer: Printer, result: JsonObject) -> None:
+    """The words of a result, and its data unless that says the same."""
+    text, data = _content_text(result), result.get("structuredContent")
+    meanings = _meanings(text)
+    is_repeated = data is None or (
+        # How servers put a value that is no object.
+        isinstance(data, dict) and len(data) == 1 and next(iter(data.values())) in meanings
+    )
+    if text and (is_repeated or data not in meanings):
+        printer.write(_ended(text))
+    if not is_repeated:
+        printer.write_json(data, is_indented=True)
+
+
+def _content_text(result: JsonObject) -> str:
+    content = result.get("content")
+    parts = content if isinstance(content, list) else []
+    return "\n".join(part_text(part) for part in parts if isinstance(part, dict))
+
+
+def _meanings(text: str) -> list[JsonValue]:
+    """The text itself, and the value that it is the JSON of."""
+    try:
+        return [text, decode_json(text.encode(errors="replace"))]
+    except NotJsonError:
+        return [text]
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") else f"{text}\n"

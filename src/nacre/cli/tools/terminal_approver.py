@@ -1,0 +1,51 @@
+"""Asks the person at the terminal whether a call may be made."""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.to_thread
+
+from nacre.cli.mcp.tables import cell_text
+from nacre.cli.terminal import errors_are_on_terminal, say
+from nacre.mcp_server.shown_input import UnshowableInputError, shown_input
+from nacre.tools import AllowOnce, Deny
+
+if TYPE_CHECKING:
+    from nacre.tools import ApprovalAnswer, ApprovalRequest
+
+_YES: Final = ("y", "yes")
+_MOST_LINE_BYTES: Final = 4096
+
+
+async def ask_at_terminal(request: ApprovalRequest) -> ApprovalAnswer:
+    """Yes, or no: also where there is no terminal, or the input cannot be shown in full."""
+    if sys.stdin is None or not sys.stdin.isatty() or not errors_are_on_terminal():
+        return Deny(
+            "standard input and standard error are no terminal, so that nobody can be asked; "
+            "call it from a terminal"
+        )
+    try:
+        shown = shown_input(request.input)
+    except UnshowableInputError as error:
+        return Deny(str(error))
+    terminal = sys.stdin.fileno()
+    # What was typed before the question is no answer to it.
+    termios.tcflush(terminal, termios.TCIFLUSH)
+    say(f"{cell_text(request.tool_id)} needs your approval: {cell_text(request.reason)}")
+    say(f"input: {shown}")
+    say("make this call? [y/N]")
+    answer = await _line_from(terminal)
+    return AllowOnce() if answer.strip().lower() in _YES else Deny("you said no")
+
+
+async def _line_from(terminal: int) -> str:
+    """The next line; nothing at the end of the input."""
+    # A thread that reads could not be stopped by Ctrl-C.
+    await anyio.wait_readable(terminal)
+    line = await anyio.to_thread.run_sync(os.read, terminal, _MOST_LINE_BYTES)
+    return line.decode(errors="replace")

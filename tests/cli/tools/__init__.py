@@ -1,0 +1,1 @@
+"""`nacre tools` as a person uses it."""

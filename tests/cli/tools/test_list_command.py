@@ -1,0 +1,173 @@
+"""`nacre tools list`: what the configuration has and permits, and what is missing."""
+
+import json
+
+import pytest
+
+from tests.cli.mcp.setup import Surroundings, small_server
+from tests.cli.tools.setup import own_tools
+
+ESCAPE = "\x1b"
+
+
+def ids_of(document: str) -> list[str]:
+    return [tool["id"] for tool in json.loads(document)["tools"]]
+
+
+def test_tools_of_servers_and_of_ones_own_are_in_one_table(surroundings: Surroundings) -> None:
+    surroundings.configure({"two": small_server("b"), "one": small_server("a", "read_file")})
+    own = own_tools(surroundings, "listed_tools")
+
+    status, out, err = surroundings.nacre("tools", "list", "--tools", own)
+
+    heading, *rows, count = out.splitlines()
+    assert heading.split() == ["tool", "title", "description"]
+    assert rows[0].split(maxsplit=2) == ["openclaw:core:add", "add", "Add two numbers."]
+    assert [row.split()[0] for row in rows[4:]] == ["mcp:one:a", "mcp:one:read_file", "mcp:two:b"]
+    assert rows[4].split(maxsplit=2) == ["mcp:one:a", "A", "Does a. In two lines."]
+    assert rows[5].split(maxsplit=2)[2] == "Does read_file."
+    assert (status, count, err) == (0, "7 tools", "")
+    assert ESCAPE not in out
+
+
+def test_policy_of_the_document_and_of_the_agent_holds(surroundings: Surroundings) -> None:
+    surroundings.configure(
+        {"one": small_server("a", "b", "c")},
+        tools={"deny": ["mcp:one:a"]},
+        agents={"list": [{"id": "careful", "tools": {"deny": ["b"]}}]},
+    )
+
+    everybody = surroundings.nacre("tools", "list", "--json")
+    careful = surroundings.nacre("tools", "list", "--json", "--agent", "careful")
+
+    assert ids_of(everybody[1]) == ["mcp:one:b", "mcp:one:c"]
+    assert ids_of(careful[1]) == ["mcp:one:c"]
+
+
+def test_an_agent_that_is_not_configured_is_refused(surroundings: Surroundings) -> None:
+    surroundings.configure({}, agents={"list": [{"id": "careful"}]})
+
+    result = surroundings.nacre("tools", "list", "--agent", "carefull")
+
+    assert result[0] == 2
+    assert "`agents` has no agent 'carefull'" in result[2]
+
+
+def test_broken_server_is_named_and_the_rest_is_shown(surroundings: Surroundings) -> None:
+    surroundings.configure(
+        {
+            "one": small_server("a"),
+            "exits": small_server("--exit"),
+            "unset": {"command": "x", "env": {"A": "${NOT_SET_HERE}"}},
+        }
+    )
+
+    status, out, err = surroundings.nacre("tools", "list")
+    _, document, _ = surroundings.nacre("tools", "list", "--json")
+
+    assert (status, "mcp:one:a" in out) == (1, True)
+    assert "nacre: the tools of exits are missing: " in err
+    assert "no such database" in err
+    assert "nacre: the tools of unset are missing: " in err
+    assert set(json.loads(document)["problems"]) == {"exits", "unset"}
+    assert ids_of(document) == ["mcp:one:a"]
+
+
+def test_one_server_starts_no_other(surroundings: Surroundings) -> None:
+    surroundings.configure({"one": small_server("a"), "exits": small_server("--exit")})
+    own = own_tools(surroundings, "others_tools")
+
+    status, document, err = surroundings.nacre(
+        "tools", "list", "--server", "one", "--tools", own, "--json"
+    )
+
+    assert (status, ids_of(document), err) == (0, ["mcp:one:a"], "")
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"disabled": True}, "it is switched off in the configuration"),
+        ({}, "the configuration permits none of its tools"),
+    ],
+)
+def test_server_that_is_left_out_says_why_when_it_is_asked_for(
+    surroundings: Surroundings, more: dict[str, bool], reason: str
+) -> None:
+    entry = {**small_server("--exit"), **more}
+    surroundings.configure({"one": entry}, tools={"deny": ["one"]})
+
+    named = surroundings.nacre("tools", "list", "--server", "one")
+    everything = surroundings.nacre("tools", "list")
+
+    assert named[0] == 1
+    assert f"nacre: the tools of one are missing: {reason}" in named[2]
+    assert everything == (0, "0 tools\n", "")
+
+
+def test_other_sources_start_no_server(surroundings: Surroundings) -> None:
+    surroundings.configure({"exits": small_server("--exit")})
+    own = own_tools(surroundings, "sourced_tools")
+
+    ours = surroundings.nacre("tools", "list", "--source", "openclaw", "-t", own, "--json")
+    nobodys = surroundings.nacre("tools", "list", "--source", "client", "-t", own)
+
+    assert (ours[0], len(ids_of(ours[1])), ours[2]) == (0, 4, "")
+    assert nobodys == (0, "0 tools\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--source", "plugin"], "--source is 'plugin'; allowed: mcp, openclaw, client"),
+        (["--server", "one", "--source", "client"], "leave out --source client"),
+        (["--server", "on"], "there is no server 'on'; there are: one"),
+        (["--tools", "gone:x"], "--tools gone:x: No module named 'gone'"),
+    ],
+)
+def test_bad_usage_is_told(surroundings: Surroundings, arguments: list[str], problem: str) -> None:
+    surroundings.configure({"one": small_server("a")})
+
+    status, out, err = surroundings.nacre("tools", "list", *arguments)
+
+    assert (status, out) == (2, "")
+    assert problem in err
+
+
+def test_wrong_policy_is_told_by_its_path(surroundings: Surroundings) -> None:
+    surroundings.configure({"one": small_server("a")}, tools={"deny": "a"})
+
+    status, _, err = surroundings.nacre("tools", "list")
+
+    assert (status, err.startswith("nacre: `tools.deny` is ")) == (2, True)
+
+
+def test_nothing_configured_is_said(surroundings: Surroundings) -> None:
+    status, out, err = surroundings.nacre("tools", "list")
+
+    assert (status, out) == (0, "0 tools\n")
+    assert err.startswith("nacre: no MCP servers are configured")
+
+
+def test_tool_that_no_catalog_holds_is_named(surroundings: Surroundings) -> None:
+    module = surroundings.project / "direct_tools.py"
+    module.write_text(
+        "from nacre.tools import tool\n"
+        "@tool(catalog_mode='direct-only')\n"
+        "async def picture() -> None: ...\n",
+        encoding="utf-8",
+    )
+
+    status, out, err = surroundings.nacre("tools", "list", "-t", "direct_tools:picture")
+
+    assert (status, out) == (0, "0 tools\n")
+    assert err.startswith("nacre: openclaw:core:picture is left out: ")
+
+
+def test_two_tools_of_one_id_are_refused(surroundings: Surroundings) -> None:
+    own = own_tools(surroundings, "twice_tools")
+
+    status, _, err = surroundings.nacre("tools", "list", "-t", own, "-t", own)
+
+    assert status == 2
+    assert "these tools cannot be used together: two tools have the id" in err

@@ -114,6 +114,7 @@ PRINTED = {
     "docs/mcp.md": "['clock']\n['getCurrentTime', 'convertTime']\n",
     "docs/namespaces.md": "['open issue 1', 'open issue 2']\n",
     "docs/sandbox.md": "as it comes: not_found\ncompleted [3, 0]\n",
+    "docs/testing.md": "The mail is sent.\n[{'to': 'Ada'}] ('exec', 'wait')\n",
     "docs/tools.md": "openclaw:core:convert ['amount', 'to'] convert\n",
     "docs/trajectory.md": (
         "exec > openclaw:core:login {'user': 'ada', 'password': '[redacted]'} completed\n7 lines\n"

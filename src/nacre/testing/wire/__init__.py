@@ -1,0 +1,1 @@
+"""The wire formats of hosted models, seen from the server: what came in, and what goes out."""

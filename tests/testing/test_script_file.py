@@ -1,0 +1,48 @@
+"""Script files: every kind of part, and what is wrong with a file."""
+
+import pytest
+
+from nacre.json_types import JsonValue
+from nacre.testing import Call, Cut, End, Fail, Raw, Say, Stall, Think
+from nacre.testing.script import Part
+from nacre.testing.script_file import script_from_json
+
+PARTS: list[tuple[JsonValue, Part]] = [
+    ("plain", Say("plain")),
+    ({"say": "words"}, Say("words")),
+    ({"think": "hm"}, Think("hm")),
+    ({"call": "exec", "arguments": {"code": "1"}}, Call("exec", {"code": "1"})),
+    ({"call": "exec", "arguments": "{", "callId": "c"}, Call("exec", "{", "c")),
+    ({"call": "exec"}, Call("exec")),
+    ({"fail": 503}, Fail(503)),
+    (
+        {"fail": 429, "message": "slow", "retryAfter": 2, "code": "x"},
+        Fail(429, "slow", retry_after=2.0, code="x"),
+    ),
+    ({"cut": True}, Cut()),
+    ({"stall": True}, Stall()),
+    ({"raw": "data: x"}, Raw("data: x")),
+    ({"end": "length"}, End("length")),
+]
+
+
+@pytest.mark.parametrize(("written", "part"), PARTS, ids=str)
+def test_every_part_can_be_written(written: JsonValue, part: Part) -> None:
+    assert script_from_json([written, [written, "and"]]) == [part, [part, Say("and")]]
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        ({"say": "x"}, "a script is a list of turns"),
+        (["fine", 5], "turn 2: a part is text or an object with one of: say, think, call"),
+        ([["fine", {"sya": "x"}]], "turn 1: a part is text or an object"),
+        ([{"say": 5}], "turn 1: `say` is not text"),
+        ([{"call": "exec", "arguments": [1]}], "turn 1: `arguments` is neither"),
+        ([{"fail": "429"}], "turn 1: `fail` is not a whole number"),
+        ([{"end": "tired"}], "turn 1: `end` is 'tired'; allowed: stop, tool_calls, length"),
+    ],
+)
+def test_a_fault_is_named_with_its_turn(script: JsonValue, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        script_from_json(script)

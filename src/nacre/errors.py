@@ -2,6 +2,7 @@
 
 * NacreError
   x ConfigError                    a setting has a value that is not allowed
+    + MissingReferenceError        a setting names a variable or a file that is not here
   x SandboxError
     + RuntimeUnavailableError      the sandbox cannot be started here
       - ModuleNotLoadableError     the compiled engine in the cache is not for this machine
@@ -23,6 +24,7 @@
   x HookError                      a hook is not one, or returned what no hook may return
   x NamespaceError                 a namespace that cannot be registered or shown to a program
   x CodeModePayloadError           a model request that does not hold exactly code mode's tools
+  x ToolPayloadError               a model request that does not hold exactly the run's tools
   x ApprovalError                  an answer to a question that is not open, or one that is none
   x ProviderError                  a model gave no answer; says what the provider said
   x StorageError                   sessions cannot be read or written
@@ -55,6 +57,10 @@ class ConfigError(NacreError):
 
     def __str__(self) -> str:
         return f"`{self.path}` {self.problem}"
+
+
+class MissingReferenceError(ConfigError):
+    """A setting names a variable or a file that is not here; elsewhere it may be right."""
 
 
 class SandboxError(NacreError):
@@ -224,18 +230,35 @@ class CodeModePayloadError(NacreError):
     """A request to a model was about to show other tools than code mode's; it was not sent."""
 
 
+class ToolPayloadError(NacreError):
+    """A request to a model was about to show other tools than the run's; it was not sent."""
+
+
 class ApprovalError(NacreError):
     """An answer to a question that is not open, or an answer that is none."""
 
 
 class ProviderError(NacreError):
-    """A model gave no answer. `status` is the HTTP status where there was one, else 0."""
+    """A model gave no answer. `status` is the HTTP status where there was one, else 0.
 
-    def __init__(self, message: str, *, status: int = 0, is_retryable: bool = False) -> None:
+    `is_context_overflow`: the request holds more than the model can read; a shorter one may work.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        is_retryable: bool = False,
+        retry_after_seconds: float | None = None,
+        is_context_overflow: bool = False,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.status = status
         self.is_retryable = is_retryable
+        self.retry_after_seconds = retry_after_seconds
+        self.is_context_overflow = is_context_overflow
 
 
 class StorageError(NacreError):

@@ -1,0 +1,241 @@
+"""Our messages as pydantic-ai's, and its answers as ours."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import urlsplit
+
+from pydantic_ai import messages as theirs
+from pydantic_core import to_jsonable_python
+
+from nacre.errors import ProviderError
+from nacre.messages import (
+    AssistantMessage,
+    ImagePart,
+    SystemMessage,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from nacre.providers.stream_events import arguments_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from nacre.json_types import JsonObject, JsonValue
+    from nacre.messages import AssistantPart, FinishReason, Message, UserPart
+
+logger = logging.getLogger(__name__)
+
+_FINISH_REASONS: Final[dict[str, FinishReason]] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content_filter",
+    "tool_call": "tool_calls",
+    "error": "error",
+}
+_MAX_SHOWN_CHARACTERS: Final = 60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConversionRules:
+    """What differs from one model to another."""
+
+    model_id: str
+    system: str
+    """The provider, as pydantic-ai calls it."""
+    url: str
+    marks_errors: bool
+    """Whether the wire format can say that a result is an error; else its text says so alone."""
+    takes_back_thoughts: bool
+    """Otherwise they would be sent as if they had been said."""
+
+    @property
+    def provider(self) -> str:
+        return self.model_id.partition("/")[0]
+
+
+class MessageConversion:
+    """Converts for one model, both ways."""
+
+    def __init__(self, rules: ConversionRules) -> None:
+        self._rules = rules
+
+    def to_theirs(self, messages: Sequence[Message]) -> list[theirs.ModelMessage]:
+        """What is not an answer of a model and stands side by side becomes one request."""
+        converted: list[theirs.ModelMessage] = []
+        asked: list[theirs.ModelRequestPart] = []
+        for message in messages:
+            if isinstance(message, AssistantMessage):
+                if asked:
+                    converted.append(theirs.ModelRequest(parts=asked))
+                    asked = []
+                answer = self._answer_to_theirs(message)
+                # What is left of a foreign answer that was only thought is nothing.
+                if answer.parts:
+                    converted.append(answer)
+            else:
+                asked.append(self._request_part(message))
+        if asked:
+            converted.append(theirs.ModelRequest(parts=asked))
+        return converted
+
+    def from_theirs(self, response: theirs.ModelResponse) -> AssistantMessage:
+        parts = tuple(_assistant_parts(response.parts))
+        reason = _FINISH_REASONS.get(response.finish_reason or "stop", "stop")
+        has_calls = any(isinstance(part, ToolCallPart) for part in parts)
+        return AssistantMessage(
+            parts=parts,
+            model=self._rules.model_id,
+            usage=Usage(
+                input_tokens=response.usage.input_tokens,
+                output_tokens=response.usage.output_tokens,
+                cached_tokens=response.usage.cache_read_tokens,
+            ),
+            # Not every provider says that it stopped for its calls.
+            finish_reason="tool_calls" if has_calls and reason == "stop" else reason,
+        )
+
+    def _request_part(
+        self, message: SystemMessage | UserMessage | ToolMessage
+    ) -> theirs.ModelRequestPart:
+        match message:
+            case SystemMessage():
+                return theirs.SystemPromptPart(content=_sendable(message.text))
+            case UserMessage():
+                return theirs.UserPromptPart(content=_user_content(message.parts))
+            case ToolMessage():
+                is_marked = message.is_error and self._rules.marks_errors
+                return theirs.ToolReturnPart(
+                    tool_name=message.name,
+                    content=_sendable(message.content),
+                    tool_call_id=message.call_id,
+                    outcome="failed" if is_marked else "success",
+                )
+
+    def _answer_to_theirs(self, message: AssistantMessage) -> theirs.ModelResponse:
+        # Details are only good for the provider that they came from, and so are its thoughts.
+        provider, _, model = message.model.partition("/")
+        if provider != self._rules.provider:
+            return theirs.ModelResponse(
+                parts=[
+                    _response_part(part, details={})
+                    for part in message.parts
+                    if not isinstance(part, ThinkingPart)
+                ]
+            )
+        return theirs.ModelResponse(
+            parts=[
+                _response_part(part, details=part.details)
+                for part in message.parts
+                if self._rules.takes_back_thoughts or not isinstance(part, ThinkingPart)
+            ],
+            model_name=model,
+            provider_name=self._rules.system,
+            provider_url=self._rules.url,
+        )
+
+
+def _user_content(parts: Sequence[UserPart]) -> str | list[theirs.UserContent]:
+    if len(parts) == 1 and isinstance(parts[0], TextPart):
+        return _sendable(parts[0].text)
+    return [_sendable(part.text) if isinstance(part, TextPart) else _image(part) for part in parts]
+
+
+def _sendable(text: str) -> str:
+    """Half a surrogate pair has no UTF-8 form, and would break the session for good."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _image(part: ImagePart) -> theirs.BinaryContent | theirs.ImageUrl:
+    scheme = urlsplit(part.url[:_MAX_SHOWN_CHARACTERS]).scheme
+    if scheme == "https":
+        return theirs.ImageUrl(url=part.url)
+    try:
+        if scheme == "data":
+            return theirs.BinaryContent.from_data_uri(part.url)
+    except ValueError:
+        pass
+    raise ProviderError(
+        f"an image has the address {part.url[:_MAX_SHOWN_CHARACTERS]!r}; "
+        "allowed: `https:` addresses, and `data:` addresses with a media type and base64"
+    )
+
+
+def _response_part(part: AssistantPart, *, details: JsonObject) -> theirs.ModelResponsePart:
+    part_id, provider = _text(details, "id"), _text(details, "provider")
+    data = cast("dict[str, object] | None", details.get("data"))
+    match part:
+        case TextPart():
+            return theirs.TextPart(
+                content=_sendable(part.text),
+                id=part_id,
+                provider_name=provider,
+                provider_details=data,
+            )
+        case ThinkingPart():
+            return theirs.ThinkingPart(
+                content=_sendable(part.text),
+                id=part_id,
+                signature=_text(details, "signature"),
+                provider_name=provider,
+                provider_details=data,
+            )
+        case ToolCallPart():
+            return theirs.ToolCallPart(
+                tool_name=part.name,
+                args=_sendable(part.arguments),
+                tool_call_id=part.call_id,
+                id=part_id,
+                provider_name=provider,
+                provider_details=data,
+            )
+
+
+def _text(details: JsonObject, key: str) -> str | None:
+    value = details.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _assistant_parts(parts: Iterable[theirs.ModelResponsePart]) -> Iterable[AssistantPart]:
+    for part in parts:
+        match part:
+            case theirs.TextPart():
+                yield TextPart(text=part.content, details=_details(part))
+            case theirs.ThinkingPart():
+                yield ThinkingPart(
+                    text=part.content, details=_details(part, signature=part.signature)
+                )
+            case theirs.ToolCallPart():
+                yield ToolCallPart(
+                    call_id=part.tool_call_id,
+                    name=part.tool_name,
+                    arguments=arguments_text(part.args),
+                    details=_details(part),
+                )
+            case _:
+                # Such as a file; nothing that we ask for makes a model answer so.
+                logger.warning("a part of a model's answer is left out: %s", part.part_kind)
+
+
+def _details(
+    part: theirs.TextPart | theirs.ThinkingPart | theirs.ToolCallPart,
+    *,
+    signature: str | None = None,
+) -> JsonObject:
+    found: dict[str, JsonValue] = {
+        "id": part.id,
+        "provider": part.provider_name,
+        "signature": signature,
+        "data": cast("JsonValue", to_jsonable_python(part.provider_details)),
+    }
+    return {key: value for key, value in found.items() if value}

@@ -1,0 +1,294 @@
+"""Answers of models over the real wire formats: what is sent, streamed and understood."""
+
+import base64
+from typing import cast
+
+import pytest
+
+from nacre.config.models import ModelConfig, ProviderApi
+from nacre.errors import ProviderError
+from nacre.json_types import JsonObject, JsonValue
+from nacre.messages import (
+    AssistantMessage,
+    ImagePart,
+    SystemMessage,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolMessage,
+    Usage,
+    UserMessage,
+    user_message,
+)
+from nacre.providers.base import ModelSettings, TextDelta, ThinkingDelta, ToolCallDelta
+from nacre.testing import Call, End, Say, Think
+from tests.providers.asking import API_KEY, SCRIPTED_APIS, WEATHER, Scripted, scripted
+
+every_api = pytest.mark.parametrize("api", SCRIPTED_APIS)
+
+
+def deltas_of(scripted: Scripted, kind: type[TextDelta] | type[ThinkingDelta]) -> list[str]:
+    return [event.text for event in scripted.events if isinstance(event, kind)]
+
+
+def objects(value: JsonValue) -> list[JsonObject]:
+    return cast("list[JsonObject]", value)
+
+
+@every_api
+async def test_an_answer_is_streamed_word_by_word_and_given_whole_at_the_end(
+    api: ProviderApi,
+) -> None:
+    usage = Usage(input_tokens=100, output_tokens=7, cached_tokens=40)
+    async with scripted(api, [[Say("Good morning to you"), End(usage=usage)]]) as test:
+        answer = await test.ask()
+
+    assert deltas_of(test, TextDelta) == ["Good ", "morning ", "to ", "you"]
+    assert answer.text == "Good morning to you"
+    assert answer.model == "test/scripted"
+    assert answer.finish_reason == "stop"
+    assert answer.usage == usage
+
+
+@every_api
+async def test_the_key_the_instructions_and_the_settings_reach_the_provider(
+    api: ProviderApi,
+) -> None:
+    settings = ModelSettings(max_tokens=321, temperature=0.25, top_p=0.5, is_parallel=False)
+    async with scripted(api, [Say("yes")], headers={"x-org": "acme-org"}) as test:
+        await test.ask("hi", instructions="Be brief.", tools=[WEATHER], settings=settings)
+
+    request = test.server.requests[0]
+    assert API_KEY in f"{request.headers.get('authorization')} {request.headers.get('x-api-key')}"
+    assert request.headers["x-org"] == "acme-org"
+    assert request.body.get("temperature") == 0.25
+    assert request.body.get("top_p") == 0.5
+    limits = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+    assert [request.body[key] for key in limits if key in request.body] == [321]
+    choice = request.body.get("tool_choice")
+    serial = request.body.get("parallel_tool_calls") is False
+    assert serial or (isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True)
+
+
+async def test_the_configuration_limits_an_answer_that_nobody_else_limits() -> None:
+    models = {"scripted": ModelConfig(id="scripted", name="Scripted", max_output_tokens=77)}
+    async with scripted("anthropic-messages", [Say("a"), Say("b")], models=models) as test:
+        await test.ask()
+        await test.ask(settings=ModelSettings(max_tokens=5))
+
+    assert [request.body.get("max_tokens") for request in test.server.requests] == [77, 5]
+
+
+@every_api
+async def test_calls_made_at_once_are_told_apart(api: ProviderApi) -> None:
+    calls = [Call("weather", {"town": "Ulm"}, "one"), Call("weather", {"town": "Bonn"}, "two")]
+    async with scripted(api, [calls]) as test:
+        answer = await test.ask(tools=[WEATHER])
+
+    assert answer.finish_reason == "tool_calls"
+    assert [(call.call_id, call.name, call.arguments) for call in answer.tool_calls] == [
+        ("one", "weather", '{"town":"Ulm"}'),
+        ("two", "weather", '{"town":"Bonn"}'),
+    ]
+    streamed = {"one": "", "two": ""}
+    for event in test.events:
+        assert isinstance(event, ToolCallDelta)
+        assert event.name == "weather"
+        streamed[event.call_id] += event.arguments
+    assert streamed == {"one": '{"town":"Ulm"}', "two": '{"town":"Bonn"}'}
+
+
+@every_api
+async def test_broken_arguments_are_passed_on_as_the_model_wrote_them(api: ProviderApi) -> None:
+    async with scripted(api, [Call("weather", '{"town": '), Say("sorry")]) as test:
+        answer = await test.ask(tools=[WEATHER])
+        call = answer.tool_calls[0]
+        result = ToolMessage(call_id=call.call_id, name=call.name, content="what?", is_error=True)
+        again = await test.ask([user_message("hi"), answer, result], tools=[WEATHER])
+
+    assert call.arguments == '{"town": '
+    assert again.text == "sorry"
+
+
+@every_api
+async def test_a_schema_is_sent_as_it_is(api: ProviderApi) -> None:
+    async with scripted(api, [Say("ok")]) as test:
+        await test.ask(tools=[WEATHER])
+
+    tool = objects(test.server.requests[0].body["tools"])[0]
+    function = cast("JsonObject", tool.get("function", tool))
+    assert function.get("parameters", function.get("input_schema")) == WEATHER.parameters
+    assert not function.get("strict")
+
+
+@every_api
+async def test_results_and_errors_of_calls_are_sent_back(api: ProviderApi) -> None:
+    called = AssistantMessage(
+        parts=(
+            ToolCallPart(call_id="a", name="weather", arguments='{"town":"Ulm"}'),
+            ToolCallPart(call_id="b", name="weather", arguments=""),
+        ),
+        model="test/scripted",
+        finish_reason="tool_calls",
+    )
+    history = [
+        SystemMessage(text="Earlier, rain was discussed."),
+        user_message("weather?"),
+        called,
+        ToolMessage(call_id="a", name="weather", content='{"sun":true}'),
+        ToolMessage(call_id="b", name="weather", content='{"no":"town"}', is_error=True),
+        user_message("go on"),
+    ]
+    async with scripted(api, [Say("ok")]) as test:
+        await test.ask(history, instructions="Be brief.", tools=[WEATHER])
+
+    request = test.server.requests[0]
+    assert request.tool_results == ('{"sun":true}', '{"no":"town"}')
+    assert "Be brief." in request.instructions
+    assert "Earlier, rain was discussed." in request.instructions
+    assert request.prompt == "go on"
+
+
+async def test_anthropic_is_told_which_result_is_an_error() -> None:
+    called = AssistantMessage(
+        parts=(ToolCallPart(call_id="a", name="weather", arguments="{}"),), model="test/scripted"
+    )
+    result = ToolMessage(call_id="a", name="weather", content="no town", is_error=True)
+    async with scripted("anthropic-messages", [Say("ok")]) as test:
+        await test.ask([user_message("hi"), called, result], tools=[WEATHER])
+
+    last = objects(test.server.requests[0].body["messages"])[-1]
+    assert objects(last["content"])[0]["is_error"] is True
+
+
+@every_api
+async def test_thoughts_are_streamed_apart_from_what_is_said(api: ProviderApi) -> None:
+    async with scripted(api, [[Think("let me see"), Say("four")]]) as test:
+        answer = await test.ask("2 + 2?")
+
+    assert "".join(deltas_of(test, ThinkingDelta)) == "let me see"
+    assert deltas_of(test, TextDelta) == ["four"]
+    assert answer.text == "four"
+    thought = answer.parts[0]
+    assert isinstance(thought, ThinkingPart)
+    assert thought.text == "let me see"
+
+
+async def test_anthropic_gets_its_signed_thoughts_back() -> None:
+    turns = [[Think("hm", "signed-7"), Say("four")], Say("sure")]
+    async with scripted("anthropic-messages", turns) as test:
+        answer = await test.ask("2 + 2?")
+        await test.ask([user_message("2 + 2?"), answer, user_message("sure?")])
+
+    assistant = objects(test.server.requests[1].body["messages"])[1]
+    assert objects(assistant["content"])[0] == {
+        "type": "thinking",
+        "thinking": "hm",
+        "signature": "signed-7",
+    }
+
+
+async def test_openai_gets_its_encrypted_reasoning_back_and_stores_nothing() -> None:
+    turns = [[Think("hm", "sealed-7"), Say("four")], Say("sure")]
+    async with scripted("openai-responses", turns) as test:
+        reasoner = test.providers.get("test/gpt-5")
+        answer = await test.ask("2 + 2?", provider=reasoner)
+        history = [user_message("2 + 2?"), answer, user_message("sure?")]
+        await test.ask(history, provider=reasoner)
+
+    body = test.server.requests[1].body
+    reasoning = next(item for item in objects(body["input"]) if item.get("type") == "reasoning")
+    assert reasoning["encrypted_content"] == "sealed-7"
+    assert body["store"] is False
+
+
+async def test_a_model_that_takes_no_thoughts_back_is_not_told_that_they_were_said() -> None:
+    turns = [[Think("a secret plan"), Say("four")], Say("sure")]
+    async with scripted("openai-responses", turns) as test:
+        answer = await test.ask("2 + 2?")
+        await test.ask([user_message("2 + 2?"), answer, user_message("sure?")])
+
+    assert "a secret plan" not in str(test.server.requests[1].body)
+
+
+@every_api
+async def test_what_another_provider_thought_and_noted_stays_with_it(api: ProviderApi) -> None:
+    foreign = AssistantMessage(
+        parts=(
+            ThinkingPart(text="a foreign thought", details={"signature": "foreign-seal"}),
+            TextPart(text="four", details={"id": "foreign-id"}),
+        ),
+        model="elsewhere/model",
+    )
+    only_thought = AssistantMessage(
+        parts=(ThinkingPart(text="a foreign thought"),), model="elsewhere/model"
+    )
+    history = [user_message("2 + 2?"), foreign, user_message("?"), only_thought, user_message("!")]
+    async with scripted(api, [Say("ok")]) as test:
+        await test.ask(history)
+
+    sent = str(test.server.requests[0].body)
+    assert "four" in sent
+    assert "foreign" not in sent
+
+
+@every_api
+async def test_images_are_sent_with_the_words_around_them(api: ProviderApi) -> None:
+    pixel = base64.b64encode(b"not really a picture").decode()
+    message = UserMessage(
+        parts=(
+            TextPart(text="what is this?"),
+            ImagePart(url=f"data:image/png;base64,{pixel}"),
+            ImagePart(url="https://example.org/cat.png"),
+        )
+    )
+    async with scripted(api, [Say("a cat")]) as test:
+        await test.ask([message])
+
+    sent = str(test.server.requests[0].body)
+    assert pixel in sent
+    assert "https://example.org/cat.png" in sent
+    assert "what is this?" in sent
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "http://a.org/x.png", "data:nothing", "x"])
+async def test_an_image_with_another_address_is_refused(url: str) -> None:
+    async with scripted("openai-completions", [Say("never")]) as test:
+        with pytest.raises(ProviderError, match="an image has the address"):
+            await test.ask([UserMessage(parts=(ImagePart(url=url),))])
+
+    assert test.server.requests == []
+
+
+@every_api
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+async def test_the_reason_why_an_answer_ended_is_kept(api: ProviderApi, reason: str) -> None:
+    end = End("length" if reason == "length" else "content_filter")
+    async with scripted(api, [[Say("and then"), end]]) as test:
+        answer = await test.ask()
+
+    assert answer.finish_reason == reason
+    assert answer.text == "and then"
+
+
+@every_api
+async def test_text_that_is_no_unicode_does_not_break_a_session(api: ProviderApi) -> None:
+    half = chr(0xD83D)
+    called = AssistantMessage(
+        parts=(
+            TextPart(text=half),
+            ToolCallPart(call_id="a", name="weather", arguments=f'{{"town":"{half}"}}'),
+        ),
+        model="test/scripted",
+    )
+    history = [
+        SystemMessage(text=half),
+        user_message(f"a{half}b"),
+        called,
+        ToolMessage(call_id="a", name="weather", content=half),
+    ]
+    async with scripted(api, [Say("ok")]) as test:
+        answer = await test.ask(history, tools=[WEATHER])
+
+    assert answer.text == "ok"
+    assert test.server.requests[0].prompt == "a\ufffdb"

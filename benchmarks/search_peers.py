@@ -53,6 +53,8 @@ def peers(entries: Sequence[CatalogEntry]) -> dict[str, Search]:
         "pydanticAi": _overlap(entries, _PLAIN_WORD.findall),
         "bm25": _bm25(entries, lambda entry: [(1.0, _name_and_description(entry))], _plain_words),
         "codex": _bm25(entries, lambda entry: [(1.0, _codex_text(entry))], _whole_stems),
+        "fastMcp": _bm25(entries, lambda entry: [(1.0, _fast_mcp_text(entry))], _longer_words),
+        "openClaw": _bm25(entries, lambda entry: [(1.0, _open_claw_text(entry))], terms_of),
         "bm25f": _bm25(entries, _fields, terms_of),
     }
 
@@ -128,19 +130,32 @@ def _codex_text(entry: CatalogEntry) -> str:
     return " ".join([entry.name, spaced, entry.description, owner, *parameters])
 
 
+def _fast_mcp_text(entry: CatalogEntry) -> str:
+    parameters = _properties(entry.tool.parameters)
+    return " ".join([_name_and_description(entry), *parameters, *_described(parameters)])
+
+
+def _open_claw_text(entry: CatalogEntry) -> str:
+    """No parameters, as for MCP tools; its ten hand-written expansions of queries are left out."""
+    return f"{entry.name} {entry.description} {entry.source_name or ''}"
+
+
 def _fields(entry: CatalogEntry) -> list[tuple[float, str]]:
     parameters = _properties(entry.tool.parameters)
-    described = (
-        str(cast("Mapping[str, Any]", each).get("description", ""))
-        for each in parameters.values()
-        if isinstance(each, dict)
-    )
     return [
         (3.0, entry.name),
         (1.0, entry.description),
         (0.5, " ".join(parameters)),
-        (0.5, " ".join(described)),
+        (0.5, " ".join(_described(parameters))),
         (0.5, entry.source_name or ""),
+    ]
+
+
+def _described(parameters: Mapping[str, Any]) -> list[str]:
+    return [
+        str(cast("Mapping[str, Any]", each).get("description", ""))
+        for each in parameters.values()
+        if isinstance(each, dict)
     ]
 
 
@@ -155,6 +170,10 @@ def _content_words(text: str) -> list[str]:
 
 def _plain_words(text: str) -> list[str]:
     return _PLAIN_WORD.findall(text.lower())
+
+
+def _longer_words(text: str) -> list[str]:
+    return [word for word in _plain_words(text) if len(word) > 1]
 
 
 def _whole_stems(text: str) -> list[str]:

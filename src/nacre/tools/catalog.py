@@ -14,7 +14,7 @@ from nacre.tools.catalog_search import GUEST_SOURCES, cached_index, index_of
 from nacre.tools.definition import CORE_OWNER, SOURCES, Tool, ToolSource
 from nacre.tools.nearest_names import NearestNames
 from nacre.tools.safe_names import convenience_names
-from nacre.tools.schema_digests import schema_digest
+from nacre.tools.tool_digests import tool_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,11 +104,13 @@ class Catalog:
 
     @cached_property
     def search_digest(self) -> str:
-        """Equal where every search has equal results: schemas and MCP tools count as well."""
-        digest = hashlib.sha256(self.index_json)
-        digest.update(encode_json([entry.to_json() for entry in self.entries_from(("mcp",))]))
-        for entry in self.entries:
-            digest.update(schema_digest(entry.tool))
+        """Equal where every search has equal results: schemas and MCP tools count as well.
+
+        Made of the tools' own digests, so that it costs little when most tools stay.
+        """
+        # No id has a line end.
+        digest = hashlib.sha256("\n".join(entry.id for entry in self.entries).encode())
+        digest.update(b"".join(tool_digest(entry.tool) for entry in self.entries))
         return digest.hexdigest()
 
     def by_id(self, tool_id: str) -> CatalogEntry | None:
@@ -145,7 +147,7 @@ class Catalog:
     def _quick_search(self, query: str, limit: int) -> list[CatalogEntry]:
         is_small = len(self.guest_entries) <= _MAX_ENTRIES_INDEXED_AT_ONCE
         index = index_of(self) if is_small else cached_index(self)
-        return [] if index is None else index.search(query, limit)
+        return [] if index is None else index.search_words(query, limit)
 
     @cached_property
     def _guest_entries_by_name(self) -> dict[str, list[CatalogEntry]]:

@@ -34,3 +34,8 @@ def test_the_shares_of_fields_add_up_and_the_name_has_most() -> None:
 
 def test_no_text_is_a_document_without_terms() -> None:
     assert document_of({}).weights == {}
+
+
+def test_a_name_counts_the_same_however_its_words_are_joined() -> None:
+    joined, apart = document_of({"name": "sendMail"}), document_of({"name": "send_mail"})
+    assert joined.weights["mail"] == apart.weights["mail"]

@@ -102,3 +102,17 @@ def test_a_term_that_only_gone_documents_have_is_unknown() -> None:
     ranked = Ranking((layer, [GONE, 0]))
     assert best(ranked, "weather", 3) == []
     assert best(ranked, "weathe", 3) == []
+
+
+def test_a_synonym_finds_what_the_word_itself_does_not() -> None:
+    assert best(ranking(("", "show the movie"), ("", "zebra")), "film", 2) == [0]
+
+
+def test_a_synonym_counts_less_than_the_word_itself() -> None:
+    documents = ranking(("", "the movie"), ("", "the film"), ("", "zebra"))
+    assert best(documents, "film", 2) == [1, 0]
+
+
+def test_a_query_of_words_that_most_documents_have_still_finds_them() -> None:
+    documents = ranking(*[("", "film")] * 600, ("", "movie zebra"))
+    assert best(documents, "film", 2) == [0, 1]

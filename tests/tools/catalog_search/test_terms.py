@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.tools.catalog_search.terms import terms_of
+from nacre.tools.catalog_search.terms import terms_and_length_of, terms_of
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,11 @@ def test_threads_do_not_disturb_each_other() -> None:
     for thread in threads:
         thread.join()
     assert found == [alone] * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [("read_file", 2), ("readFile", 2), ("file", 1), ("s3", 1), ("the", 0), ("", 0)],
+)
+def test_a_whole_word_beside_its_parts_makes_a_text_no_longer(text: str, length: int) -> None:
+    assert terms_and_length_of(text)[1] == length

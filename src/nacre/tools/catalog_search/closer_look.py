@@ -94,19 +94,18 @@ def _add_pairs_and_coverage(
     weights: Mapping[str, float],
     statistics: TermStatistics,
 ) -> None:
-    known = {term: statistics.rarity(term) for term in weights}
-    total = sum(known.values())
+    total = sum(weights.values())
     pairs: dict[_Pair, float] = {
-        (one, other): _PAIR * (known[one] + known[other])
+        (one, other): _PAIR * (statistics.rarity(one) + statistics.rarity(other))
         for one, other in pairwise(terms)
-        if one != other and one in known and other in known
+        if one != other and one in weights and other in weights
     }
     for candidate in candidates:
         has = candidate.document.weights
         possible = {pair: gain for pair, gain in pairs.items() if pair[0] in has and pair[1] in has}
         if possible:
             candidate.pairs = _gain_of_pairs(candidate.document.prose, possible)
-        covered = sum(tells for term, tells in known.items() if term in has)
+        covered = sum(weight for term, weight in weights.items() if term in has)
         candidate.coverage = (candidate.words + candidate.pairs) * _COVERAGE * covered / total
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from nacre.tools.catalog_search.terms import terms_of
+from nacre.tools.catalog_search.terms import terms_and_length_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,24 +31,24 @@ class Field:
 
     weight: float
     length_penalty: float
-    usual_terms: float
+    usual_length: float
 
 
 # Lengths are compared with fixed ones, not with the catalog's own averages: see above. The figures
 # are plain ones from a wide plateau of `benchmarks/search_quality.py`.
 FIELDS: Final[Mapping[FieldName, Field]] = {
-    "name": Field(weight=5.0, length_penalty=0.5, usual_terms=3),
-    "label": Field(weight=3.0, length_penalty=0.5, usual_terms=3),
-    "summary": Field(weight=1.2, length_penalty=0.1, usual_terms=12),
-    "description": Field(weight=0.5, length_penalty=0.2, usual_terms=15),
-    "parameter": Field(weight=0.5, length_penalty=0.2, usual_terms=3),
-    "parameter description": Field(weight=0.3, length_penalty=0.2, usual_terms=12),
-    "choice": Field(weight=0.3, length_penalty=0.2, usual_terms=4),
-    "owner": Field(weight=0.9, length_penalty=0.3, usual_terms=2),
+    "name": Field(weight=5.0, length_penalty=0.7, usual_length=2),
+    "label": Field(weight=3.0, length_penalty=0.5, usual_length=3),
+    "summary": Field(weight=1.2, length_penalty=0.1, usual_length=12),
+    "description": Field(weight=0.5, length_penalty=0.2, usual_length=15),
+    "parameter": Field(weight=0.5, length_penalty=0.2, usual_length=3),
+    "parameter description": Field(weight=0.3, length_penalty=0.2, usual_length=12),
+    "choice": Field(weight=0.3, length_penalty=0.2, usual_length=4),
+    "owner": Field(weight=0.9, length_penalty=0.3, usual_length=2),
 }
 # A long text has many words by chance, in whichever fields.
 _LENGTH_PENALTY: Final = 0.2
-_USUAL_TERMS: Final = 30
+_USUAL_LENGTH: Final = 30
 # How soon a repeated term adds no more.
 _SATURATION: Final = 1.3
 # Words side by side mean something here; elsewhere they are lists.
@@ -64,17 +64,18 @@ class Document:
 
 
 def document_of(texts: Mapping[FieldName, str]) -> Document:
-    terms_by_field: dict[FieldName, list[str]] = {
-        name: terms_of(texts.get(name, "")) for name in FIELDS
+    by_field: dict[FieldName, tuple[list[str], int]] = {
+        name: terms_and_length_of(texts.get(name, "")) for name in FIELDS
     }
-    scale = _scale(sum(map(len, terms_by_field.values())), _LENGTH_PENALTY, _USUAL_TERMS)
+    total_length = sum(length for _, length in by_field.values())
+    scale = _scale(total_length, _LENGTH_PENALTY, _USUAL_LENGTH)
     frequencies: dict[str, float] = {}
-    for name, terms in terms_by_field.items():
-        each = scale * _weight_of_each(FIELDS[name], len(terms))
+    for name, (terms, length) in by_field.items():
+        each = scale * _weight_of_each(FIELDS[name], length)
         for term in terms:
             frequencies[term] = frequencies.get(term, 0.0) + each
     weights = {term: _saturated(frequency) for term, frequency in frequencies.items()}
-    prose = (term for name in _PROSE for term in (*terms_by_field[name], None))
+    prose = (term for name in _PROSE for term in (*by_field[name][0], None))
     return Document(weights=weights, prose=tuple(prose))
 
 
@@ -82,19 +83,19 @@ def shares_by_field(texts: Mapping[FieldName, str], term: str) -> dict[FieldName
     """Which fields a term's weight comes from; the shares add up to 1."""
     found: dict[FieldName, float] = {}
     for name, field in FIELDS.items():
-        terms = terms_of(texts.get(name, ""))
+        terms, length = terms_and_length_of(texts.get(name, ""))
         if count := terms.count(term):
-            found[name] = count * _weight_of_each(field, len(terms))
+            found[name] = count * _weight_of_each(field, length)
     total = sum(found.values())
     return {name: part / total for name, part in found.items()}
 
 
-def _weight_of_each(field: Field, term_count: int) -> float:
-    return field.weight * _scale(term_count, field.length_penalty, field.usual_terms)
+def _weight_of_each(field: Field, length: int) -> float:
+    return field.weight * _scale(length, field.length_penalty, field.usual_length)
 
 
-def _scale(term_count: int, penalty: float, usual_terms: float) -> float:
-    return 1 / (1 - penalty + penalty * term_count / usual_terms)
+def _scale(length: int, penalty: float, usual_length: float) -> float:
+    return 1 / (1 - penalty + penalty * length / usual_length)
 
 
 def _saturated(frequency: float) -> float:

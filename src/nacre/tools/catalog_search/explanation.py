@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from nacre.tools.catalog import CatalogEntry
     from nacre.tools.catalog_search.closer_look import Candidate
     from nacre.tools.catalog_search.documents import FieldName
+    from nacre.tools.catalog_search.semantic import Fused
 
 EXACT_SCORE: Final = 1_000.0
 """What just this id or name adds: more than any words."""
 
-PartKind = Literal["exact", "word", "pairs", "coverage", "related", "answered"]
+PartKind = Literal["exact", "word", "pairs", "coverage", "related", "answered", "meaning"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +29,7 @@ class ScorePart:
 
     `exact`: just this id or name. `pairs`: words side by side as in the query. `coverage`: how much
     of the query is in it. `related`: words that the best results have in common. `answered`: taken
-    away for words that results before it have.
+    away for words that results before it have. `meaning`: what it is about, in whichever words.
     """
 
     kind: PartKind
@@ -63,14 +64,16 @@ class Explanation:
 
 def explained(
     entry: CatalogEntry,
-    candidate: Candidate | None,
+    found: Fused | None,
     query_weights: Mapping[str, float],
     *,
     exact_score: float,
 ) -> Explanation:
-    """For an entry that was found by its words, by its very name, or both."""
+    """For an entry that was found by its words, its meaning, its very name, or several of them."""
     parts = [ScorePart(kind="exact", weight=exact_score)]
-    if candidate is not None:
+    if found is not None:
+        parts.append(ScorePart(kind="meaning", weight=found.meaning))
+    if found is not None and (candidate := found.candidate) is not None:
         parts += _words(entry, candidate, query_weights)
         parts += [
             ScorePart(kind="pairs", weight=candidate.pairs),

@@ -10,11 +10,18 @@ from nacre.tools.catalog_search.entry_texts import texts_of
 from nacre.tools.catalog_search.explanation import EXACT_SCORE, Explanation, explained
 from nacre.tools.catalog_search.layer import Layer
 from nacre.tools.catalog_search.ranking import GONE, Ranking
+from nacre.tools.catalog_search.semantic import (
+    WORD_CANDIDATES,
+    Fused,
+    Meanings,
+    fused,
+    meaning_text,
+)
 from nacre.tools.catalog_search.terms import terms_of
-from nacre.tools.schema_digests import schema_digest
+from nacre.tools.tool_digests import tool_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import TypeAlias
 
     from nacre.tools.catalog import Catalog, CatalogEntry
@@ -29,7 +36,7 @@ _MAX_RANKINGS: Final = 8
 # Beyond this share of changed entries a whole new index is as cheap, and searched faster.
 _MAX_CHANGED_SHARE: Final = 0.25
 
-_Key: TypeAlias = "tuple[str, str | None, str, bytes]"
+_Key: TypeAlias = "tuple[str, bytes]"
 
 
 class _IndexedTexts:
@@ -38,6 +45,7 @@ class _IndexedTexts:
     def __init__(self, entries: Sequence[CatalogEntry], keys: Sequence[_Key]) -> None:
         self.slots = {key: slot for slot, key in enumerate(keys)}
         self.layer = Layer([document_of(texts_of(entry)) for entry in entries])
+        self.meaning_texts = [meaning_text(entry) for entry in entries]
         self.slots_by_id_and_name: dict[str, list[int]] = {}
         for slot, entry in enumerate(entries):
             for text in {entry.id.casefold(), entry.name.casefold()}:
@@ -51,6 +59,14 @@ class _RankedTexts:
         self._parts = parts
         self.base = parts[0][0]
         self.ranking = Ranking(*((texts.layer, positions) for texts, positions in parts))
+        self.meanings = Meanings(
+            {
+                position: texts.meaning_texts[slot]
+                for texts, positions in parts
+                for slot, position in enumerate(positions)
+                if position != GONE
+            }
+        )
 
     def positions_of(self, id_or_name: str) -> list[int]:
         """Of the entries with just this id or name, in the order of the catalog."""
@@ -74,14 +90,30 @@ class CatalogIndex:
         self._entries = entries
         self._texts = texts
 
+    @property
+    def knows_meanings(self) -> bool:
+        """Whether a search takes some milliseconds, since it asks for more than words."""
+        return self._texts.meanings.is_known
+
+    def wait_for_meanings(self, timeout_seconds: float) -> bool:
+        """Whether what is made in the background is made, at last or after so long."""
+        return self._texts.meanings.wait(timeout_seconds)
+
     def search(self, query: str, limit: int) -> list[CatalogEntry]:
-        """The entries that fit best, best first; an entry with just this id or name leads."""
+        """The entries that fit best, best first; an entry with just this id or name leads.
+
+        By their words; where the extra `semantic` is installed and ready, by their meaning as well.
+        """
         exact, best = self._found(query, limit)
-        positions = list(dict.fromkeys((*exact, *(each.position for each in best))))
-        return [self._entries[position] for position in positions[:limit]]
+        return self._entries_at((*exact, *(each.position for each in best)), limit)
+
+    def search_words(self, query: str, limit: int) -> list[CatalogEntry]:
+        """The same by words alone: never more than a millisecond or two."""
+        exact, best = self._found_by_words(query, limit)
+        return self._entries_at((*exact, *(each.position for each in best)), limit)
 
     def explain(self, query: str, limit: int) -> list[Explanation]:
-        """The same entries, each with what its score is made of."""
+        """The entries that a search finds, each with what its score is made of."""
         exact, best = self._found(query, limit)
         by_position = {each.position: each for each in best}
         positions = list(dict.fromkeys((*exact, *by_position)))[:limit]
@@ -96,7 +128,18 @@ class CatalogIndex:
             for position in positions
         ]
 
-    def _found(self, query: str, limit: int) -> tuple[list[int], list[Candidate]]:
+    def _entries_at(self, positions: Iterable[int], limit: int) -> list[CatalogEntry]:
+        return [self._entries[position] for position in list(dict.fromkeys(positions))[:limit]]
+
+    def _found(self, query: str, limit: int) -> tuple[list[int], list[Fused]]:
+        likenesses = self._texts.meanings.likenesses(_wanted(query)) if limit > 0 else []
+        if not likenesses:
+            exact, best = self._found_by_words(query, limit)
+            return exact, [Fused(position=it.position, candidate=it) for it in best]
+        exact, best = self._found_by_words(query, max(limit, WORD_CANDIDATES))
+        return exact, fused(best, likenesses, limit)
+
+    def _found_by_words(self, query: str, limit: int) -> tuple[list[int], list[Candidate]]:
         wanted = _wanted(query)
         if not wanted or limit < 1:
             return [], []
@@ -177,5 +220,4 @@ def _most_alike(
 
 
 def _key_of(entry: CatalogEntry) -> _Key:
-    # The id says name and owner.
-    return entry.id, entry.label, entry.description, schema_digest(entry.tool)
+    return entry.id, tool_digest(entry.tool)

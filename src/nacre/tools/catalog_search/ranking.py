@@ -11,10 +11,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from nacre.tools.catalog_search.closer_look import Candidate, ordered
+from nacre.tools.catalog_search.synonyms import synonyms_of
 from nacre.tools.catalog_search.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
+    from collections.abc import Iterator, Mapping, Sequence, Set
 
     from nacre.tools.catalog_search.layer import Layer
 
@@ -24,9 +25,13 @@ _MAX_QUERY_TERMS: Final = 96
 _MAX_GUESSED_TERMS: Final = 3
 # How much more a term counts that the query repeats: so much of the logarithm of how often.
 _REPETITION: Final = 0.75
-# What so many documents have tells little, and takes longest.
+# How much a word counts that means about the same as one of the query.
+_SYNONYM: Final = 0.4
+# What so many documents have tells little, and takes longest; of words that the query does not
+# have, fewer are too many.
 _COMMON_SHARE: Final = 0.1
 _LEAST_COMMON: Final = 500
+_SHARE_OF_OTHERS: Final = 0.2
 # More would cost more and change the first places hardly ever.
 _CLOSELY_LOOKED_AT: Final = 24
 
@@ -57,7 +62,7 @@ class Ranking:
         """The documents that fit best, best first; equal ones in the order of the catalog."""
         weights = self.query_weights(terms)
         # All that are looked at closely, so that a smaller limit only shortens the list.
-        likeliest = self._likeliest(weights, max(limit, _CLOSELY_LOOKED_AT))
+        likeliest = self._likeliest(weights, set(terms), max(limit, _CLOSELY_LOOKED_AT))
         close = ordered(likeliest[:_CLOSELY_LOOKED_AT], terms, weights, self, places=limit)
         return [*close, *likeliest[_CLOSELY_LOOKED_AT:]][:limit]
 
@@ -89,32 +94,53 @@ class Ranking:
 
         How much a term tells is part of it.
         """
-        weights: dict[str, float] = {}
-        unknown: list[str] = []
-        for term, times in Counter(terms).items():
-            if rarity := self.rarity(term):
-                weights[term] = rarity * (1 + _REPETITION * math.log(times))
-            else:
-                unknown.append(term)
-        if unknown:
-            vocabulary = Vocabulary([layer.terms for layer, _ in self._layers], self._is_known)
-            for term in unknown[:_MAX_GUESSED_TERMS]:
-                for guess, weight in vocabulary.guesses(term).items():
-                    weights.setdefault(guess, weight * self.rarity(guess))
+        times = Counter(terms)
+        rarities = {term: self.rarity(term) for term in times}
+        weights = {
+            term: rarity * (1 + _REPETITION * math.log(times[term]))
+            for term, rarity in rarities.items()
+            if rarity
+        }
+        unknown = [term for term, rarity in rarities.items() if not rarity]
+        for other, weight in (*self._synonyms(rarities), *self._guesses(unknown)):
+            weights.setdefault(other, weight)
         heaviest = sorted(weights.items(), key=lambda item: (-item[1], item[0]))
         return dict(heaviest[:_MAX_QUERY_TERMS])
 
-    def _common(self, weights: Mapping[str, float]) -> Set[str]:
+    def _synonyms(self, rarities: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+        """No more than what the query's own word counts: that is the one that is meant."""
+        for term, rarity in rarities.items():
+            for synonym in synonyms_of(term):
+                if tells := self.rarity(synonym):
+                    yield synonym, _SYNONYM * min(tells, rarity or tells)
+
+    def _guesses(self, unknown: Sequence[str]) -> Iterator[tuple[str, float]]:
+        if not unknown:
+            return
+        vocabulary = Vocabulary([layer.terms for layer, _ in self._layers], self._is_known)
+        for term in unknown[:_MAX_GUESSED_TERMS]:
+            for guess, weight in vocabulary.guesses(term).items():
+                yield guess, weight * self.rarity(guess)
+
+    def _common(self, weights: Mapping[str, float], terms: Set[str]) -> Set[str]:
         """Terms that are not worth finding documents for; they still count in those found."""
+        own = weights.keys() & terms or weights.keys()
         most = max(self._document_count * _COMMON_SHARE, _LEAST_COMMON)
-        common = {term for term in weights if self._count(term) > most}
-        return common if len(common) < len(weights) else frozenset()
+        most_of_others = most * _SHARE_OF_OTHERS
+        common = {
+            term
+            for term in weights
+            if self._count(term) > (most if term in own else most_of_others)
+        }
+        return common - own if own <= common else common
 
     def _is_known(self, term: str) -> bool:
         return self._count(term) > 0
 
-    def _likeliest(self, weights: Mapping[str, float], limit: int) -> list[Candidate]:
-        common = self._common(weights)
+    def _likeliest(
+        self, weights: Mapping[str, float], terms: Set[str], limit: int
+    ) -> list[Candidate]:
+        common = self._common(weights, terms)
         found: list[Candidate] = []
         for (layer, positions), has_gone in zip(self._layers, self._has_gone, strict=True):
             scores = _scores(layer, weights, common)

@@ -11,10 +11,12 @@ import anyio.to_thread
 from nacre.tools.catalog_search.index import GUEST_SOURCES, index_of
 
 if TYPE_CHECKING:
-    from nacre.tools.catalog import Catalog
+    from nacre.tools.catalog import Catalog, CatalogEntry
     from nacre.tools.catalog_search.index import CatalogIndex
     from nacre.tools.definition import ToolSource
 
+# Of one run: more would only wait for each other's processor.
+_MOST_SEARCHES_IN_THREADS: Final = 2
 # Building takes about 0.1 ms per tool: more than these would hold up the event loop.
 _MOST_ON_THE_LOOP: Final = 50
 
@@ -29,12 +31,21 @@ class RunIndex:
         self._sources = sources
         self._index: CatalogIndex | None = None
         self._building = anyio.Lock()
+        # Their own, for tools may hold all threads that everybody shares.
+        self._threads = anyio.CapacityLimiter(_MOST_SEARCHES_IN_THREADS)
 
     async def get(self) -> CatalogIndex:
         if self._index is None:
             async with self._building:
                 self._index = self._index or await self._build()
         return self._index
+
+    async def search(self, query: str, limit: int) -> list[CatalogEntry]:
+        """The entries that fit best, best first, without holding up the event loop."""
+        index = await self.get()
+        if not index.knows_meanings:
+            return index.search(query, limit)
+        return await anyio.to_thread.run_sync(index.search, query, limit, limiter=self._threads)
 
     async def _build(self) -> CatalogIndex:
         build = partial(index_of, self._catalog, sources=self._sources)

@@ -52,18 +52,26 @@ class _Stemmer(Protocol):
     def stemWord(self, word: str) -> str: ...
 
 
-_known_words: dict[str, tuple[str, ...]] = {}
+# The terms of a word, and how many words it is.
+_known_words: dict[str, tuple[tuple[str, ...], int]] = {}
 # A stemmer keeps the word that it works on, and an index may be built in a thread.
 _of_thread = threading.local()
 
 
 def terms_of(text: str) -> list[str]:
     """The terms of a text in their order, repeated as they are."""
+    return terms_and_length_of(text)[0]
+
+
+def terms_and_length_of(text: str) -> tuple[list[str], int]:
+    """Also how many words these are: `readFile` has three terms, and is as long as `read_file`."""
     terms: list[str] = []
+    length = 0
     for word in _WORD.findall(_plain(text)):
-        known = _known_words.get(word)
-        terms.extend(_learned(word) if known is None else known)
-    return terms
+        of_word, word_count = _known_words.get(word) or _learned(word)
+        terms.extend(of_word)
+        length += word_count
+    return terms, length
 
 
 def _plain(text: str) -> str:
@@ -74,14 +82,21 @@ def _plain(text: str) -> str:
     return _SHORT_FORM.sub("", text) if "'" in text or "\u2019" in text else text
 
 
-def _learned(word: str) -> tuple[str, ...]:
-    terms = tuple(_terms_of_ascii(word) if word.isascii() else _terms_of_any_script(word))
+def _learned(word: str) -> tuple[tuple[str, ...], int]:
+    is_ascii = word.isascii()
+    terms = tuple(_terms_of_ascii(word) if is_ascii else _terms_of_any_script(word))
+    known = terms, _length_of_ascii(terms) if is_ascii else len(terms)
     # Hostile texts have no end of words, and long ones.
     if len(word) <= _MAX_TERM_CHARACTERS:
         if len(_known_words) >= _MAX_KNOWN_WORDS:
             _known_words.clear()
-        _known_words[word] = terms
-    return terms
+        _known_words[word] = known
+    return known
+
+
+def _length_of_ascii(terms: tuple[str, ...]) -> int:
+    # Of several terms the last is the whole word, which its parts have said already.
+    return max(len(terms) - 1, 1) if terms else 0
 
 
 def _terms_of_ascii(word: str) -> Iterator[str]:

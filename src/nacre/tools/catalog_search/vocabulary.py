@@ -15,7 +15,7 @@ _MAX_CORRECTIONS: Final = 3
 # How much a guess counts beside a term that is meant for sure.
 _CONTINUATION_WEIGHT: Final = 0.6
 _CORRECTION_WEIGHT: Final = 0.6
-_HALVES_WEIGHT: Final = 0.8
+_HALVES_WEIGHT: Final = 0.4
 
 
 class SortedTerms:

@@ -1,4 +1,4 @@
-"""A fingerprint of each tool's schema, taken once: tools outlive the runs that catalog them."""
+"""A fingerprint of what each tool says, taken once: tools outlive the runs that catalog them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 _DIGESTS: Final[dict[int, tuple[weakref.ref[Tool], bytes]]] = {}
 
 
-def schema_digest(tool: Tool) -> bytes:
-    """Equal for tools whose parameters are written alike."""
+def tool_digest(tool: Tool) -> bytes:
+    """Equal for tools whose names, texts and parameters are written alike."""
     key = id(tool)
     known = _DIGESTS.get(key)
     if known is not None and known[0]() is tool:
         return known[1]
-    digest = hashlib.sha256(encode_json(tool.parameters)).digest()
+    told = [tool.id, tool.label, tool.description, tool.parameters]
+    digest = hashlib.sha256(encode_json(told)).digest()
     _DIGESTS[key] = (weakref.ref(tool, lambda _: _DIGESTS.pop(key, None)), digest)
     return digest

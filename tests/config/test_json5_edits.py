@@ -2,6 +2,7 @@
 
 import json
 from textwrap import dedent
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -219,3 +220,78 @@ def test_whatever_the_layout_an_edit_changes_the_member_and_keeps_the_comments(
     again = with_member(removed, keys, value, path="f")
     assert parse_json5(again, path="f") == parse_json5(changed, path="f")
     assert again.count("#") == removed.count("#")
+
+
+# Items of lists
+
+LISTED = dedent("""\
+    {
+      agents: {list: [
+        {id: "a", model: 'x'}, // first
+        // second
+        {id: "b"}
+      ]},
+      paths: ["p", "q"],
+    }
+    """)
+
+
+def set_at(text: str, keys: tuple[str | int, ...], value: JsonValue) -> str:
+    return with_member(text, keys, value, path="nacre.json5")
+
+
+def test_a_member_of_an_item_gets_a_new_value_in_its_place() -> None:
+    changed = set_at(LISTED, ("agents", "list", 0, "model"), "y")
+    assert changed == LISTED.replace("'x'", '"y"')
+
+
+def test_a_new_item_is_the_last_one() -> None:
+    changed = set_at(LISTED, ("agents", "list", 2), {"id": "c"})
+    assert changed == LISTED.replace(
+        '    {id: "b"}\n', '    {id: "b"},\n    {\n      "id": "c"\n    }\n'
+    )
+
+
+def test_a_list_is_made_where_there_is_none() -> None:
+    changed = set_at("{}", ("agents", "list", 0, "id"), "a")
+    assert parse_json5(changed, path="x") == {"agents": {"list": [{"id": "a"}]}}
+
+
+def test_an_item_can_be_replaced_and_removed() -> None:
+    changed = set_at(LISTED, ("paths", 0), "r")
+    assert changed == LISTED.replace('"p"', '"r"')
+    removed = without_member(LISTED, ("paths", 1), path="nacre.json5")
+    assert removed == LISTED.replace('["p", "q"]', '["p"]')
+    assert without_member(LISTED, ("paths", 2), path="nacre.json5") is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        (("paths", 3), "has a list of 2 there, so [3] would leave a gap"),
+        (("agents", "list", "x"), "has no object at `agents.list`; change it by hand"),
+        (("agents", 0), "has no list at `agents`; change it by hand"),
+        (("paths", 0, "x"), "has no object at `paths[0]`; change it by hand"),
+        ((0,), "has no list in it; change it by hand"),
+    ],
+)
+def test_keys_that_lead_through_something_else_are_refused(
+    keys: tuple[str | int, ...], problem: str
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        set_at(LISTED, keys, 1)
+    assert problem in str(refusal.value)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.one_of(st.integers(), st.text(), st.lists(st.integers()))), st.data())
+def test_any_item_can_be_set_and_removed(items: list[Any], data: st.DataObject) -> None:
+    text = f"{{a: {json.dumps(items, ensure_ascii=False)}}}"
+    index = data.draw(st.integers(0, len(items)))
+    changed = parse_json5(set_at(text, ("a", index), "new"), path="x")
+    assert changed == {"a": [*items[:index], "new", *items[index + 1 :]]}
+    removed = without_member(text, ("a", index), path="x")
+    if index == len(items):
+        assert removed is None
+    else:
+        assert parse_json5(removed or "", path="x") == {"a": items[:index] + items[index + 1 :]}

@@ -94,7 +94,11 @@ def test_every_number_is_in_the_table_above() -> None:
         ),
         (
             {"searchLimit": 5},
-            f'`tools.toolSearch` has the unknown key "searchLimit"; known: {", ".join(KEYS)}',
+            '`tools.toolSearch` has the unknown key "searchLimit"; did you mean `maxSearchLimit`?',
+        ),
+        (
+            {"x": 5},
+            f'`tools.toolSearch` has the unknown key "x"; known: {", ".join(KEYS)}',
         ),
     ],
 )

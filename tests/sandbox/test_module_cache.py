@@ -21,6 +21,7 @@ import pytest
 import wasmtime
 
 import nacre
+from nacre.config import cache_directory
 from nacre.errors import RuntimeUnavailableError
 from nacre.sandbox import module_cache
 from nacre.sandbox.module_cache import CachedModule, ModuleCache
@@ -353,7 +354,7 @@ def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def owner(info: os.stat_result) -> int:
         return NOBODY if info.st_ino == given else info.st_uid
 
-    monkeypatch.setattr(module_cache, "_owner", owner)
+    monkeypatch.setattr(cache_directory, "_owner", owner)
 
 
 def test_a_file_too_large_to_be_a_module_is_not_even_read(

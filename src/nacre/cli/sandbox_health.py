@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import nacre
+from nacre.config.cache_directory import default_cache_directory
 from nacre.config.code_mode import Language
 from nacre.errors import SandboxError
 from nacre.json_types import JsonObject
 from nacre.sandbox.hardening import Measure
-from nacre.sandbox.module_cache import (
-    default_directory as default_cache_directory,
-)
 from nacre.sandbox.results import Completed, Failed
 from nacre.sandbox.sandbox import Sandbox, SandboxOptions, SandboxReport
 from nacre.sandbox.worker.wasm_runtime import WasmError, library_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from nacre.config.code_mode import CodeModeConfig, code_mode_config_from
-from nacre.config.documents import agent_tools, object_at
+from nacre.config.documents import tool_settings
 from nacre.tools.catalog import is_control_tool
 
 if TYPE_CHECKING:
@@ -36,10 +36,9 @@ def code_mode_config_for(config: Mapping[str, object], agent_id: str) -> CodeMod
     An agent is an entry of `agents.list` by its `id`, or a member of `agents` by its name. A
     boolean only switches code mode on or off. Raises ConfigError with the path of the setting.
     """
-    tools = object_at(config.get("tools"), "tools")
-    merged = _settings(tools.get("codeMode"), "tools.codeMode")
-    for path, own in agent_tools(config, agent_id):
-        merged.update(_settings(own.get("codeMode"), f"{path}.codeMode"))
+    merged: dict[str, object] = {}
+    for path, value in tool_settings(config, agent_id, "codeMode"):
+        merged.update(_settings(value, path))
     return code_mode_config_from(merged)
 
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeVar, cast, get_args
 
 from nacre.config.documents import shown
+from nacre.config.nearest_keys import unknown_key
 from nacre.errors import ConfigError
 
 Language = Literal["javascript", "typescript"]
@@ -116,7 +117,7 @@ def code_mode_config_from(value: object, *, path: str = "tools.codeMode") -> Cod
     settings = cast("Mapping[object, object]", value)
     for key in settings:
         if key not in FIELDS:
-            raise _unknown_key(path, key)
+            raise unknown_key(path, key, FIELDS)
     numbers = {
         name: _read_number(settings.get(limit.key, limit.default), limit, f"{path}.{limit.key}")
         for name, limit in LIMITS.items()
@@ -168,13 +169,3 @@ def _read_number(value: object, limit: NumberLimit, path: str) -> int:
 
 def _refused(path: str, value: object, allowed: str) -> ConfigError:
     return ConfigError(path, f"is {shown(value)}; allowed: {allowed}")
-
-
-def _unknown_key(path: str, key: object) -> ConfigError:
-    # Only on the way to an error, so that a sound config does not pay for the import.
-    from difflib import get_close_matches
-
-    by_lower_case = {known.lower(): known for known in FIELDS}
-    near = get_close_matches(str(key).lower(), by_lower_case, n=1)
-    hint = f"did you mean `{by_lower_case[near[0]]}`?" if near else f"known: {', '.join(FIELDS)}"
-    return ConfigError(path, f"has the unknown key {shown(key)}; {hint}")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from nacre.config.expansion import home_folder
 from nacre.config.fields import object_without_showing
+from nacre.config.folders import user_folder
 from nacre.config.json5_edits import with_member, without_member
 from nacre.config.json5_text import parse_json5
 from nacre.errors import ConfigError
@@ -19,6 +19,7 @@ from nacre.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
+    from nacre.config.json5_edits import Key
     from nacre.json_types import JsonValue
 
 Origin = Literal["option", "environment", "project", "user"]
@@ -47,22 +48,13 @@ def find_config_file(
         return ConfigFile(path=named, origin="option")
     if environment.get(VARIABLE):
         return ConfigFile(path=Path(environment[VARIABLE]), origin="environment")
-    here, home = project or Path.cwd(), user_config_folder(environment)
+    here, home = project or Path.cwd(), user_folder("config", environment)
     places: tuple[tuple[Path, Origin], ...] = ((here, "project"), (home, "user"))
     for folder, origin in places:
         for name in _NAMES:
             if (folder / name).is_file():
                 return ConfigFile(path=folder / name, origin=origin)
     return ConfigFile(path=home / _NAMES[0], origin="user")
-
-
-def user_config_folder(environment: Mapping[str, str]) -> Path:
-    """Where the user's own configuration lies; the folder may not be there yet."""
-    for variable in ("XDG_CONFIG_HOME", "APPDATA") if os.name == "nt" else ("XDG_CONFIG_HOME",):
-        folder = Path(environment.get(variable, ""))
-        if folder.is_absolute():
-            return folder / "nacre"
-    return home_folder(environment) / ".config" / "nacre"
 
 
 def read_config_file(file: ConfigFile) -> Mapping[str, object]:
@@ -77,19 +69,23 @@ def read_config_file(file: ConfigFile) -> Mapping[str, object]:
     return object_without_showing(parse_json5(text, path=str(file.path)), str(file.path))
 
 
-def set_config_member(path: Path, keys: Sequence[str], value: JsonValue) -> None:
+def set_config_member(path: Path, keys: Sequence[Key], value: JsonValue) -> None:
     """Write one member; the file and its folder are made where needed. Raises ConfigError."""
-    _change(path, lambda text: with_member(text, keys, value, path=str(path)))
+    change_config_text(path, lambda text: with_member(text, keys, value, path=str(path)))
 
 
-def remove_config_member(path: Path, keys: Sequence[str]) -> bool:
+def remove_config_member(path: Path, keys: Sequence[Key]) -> bool:
     """Remove one member; false if there is none, or no file. Raises ConfigError."""
     if not path.exists():
         return False
-    return _change(path, lambda text: without_member(text, keys, path=str(path)))
+    return change_config_text(path, lambda text: without_member(text, keys, path=str(path)))
 
 
-def _change(path: Path, change: Callable[[str], str | None]) -> bool:
+def change_config_text(path: Path, change: Callable[[str], str | None]) -> bool:
+    """Write what `change` makes of the text, empty where there is no file; false if it gives None.
+
+    The file and its folder are made where needed. Nothing is written if it raises.
+    """
     # The file that a link leads to is written, so that the link stays one.
     target = Path(os.path.realpath(path))
     try:

@@ -44,6 +44,16 @@ def agent_tools(
             yield path, object_at(object_at(item, f"agents.{key}").get("tools"), path)
 
 
+def tool_settings(
+    document: Mapping[str, object], agent_id: str, key: str
+) -> Iterator[tuple[str, object]]:
+    """What `tools` and every `tools` section of the agent have under the key, with its path: the
+    later ones go over the earlier. Raises ConfigError."""
+    yield f"tools.{key}", object_at(document.get("tools"), "tools").get(key)
+    for path, own in agent_tools(document, agent_id):
+        yield f"{path}.{key}", own.get(key)
+
+
 def shown(value: object) -> str:
     """A value in a message: its JSON, shortened."""
     try:

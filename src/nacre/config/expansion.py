@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from nacre.errors import ConfigError
+from nacre.config.folders import home_folder
+from nacre.errors import ConfigError, MissingReferenceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,7 +99,7 @@ class Expander:
             # As in a shell: an empty variable counts as none here.
             return value or default
         if value is None:
-            raise ConfigError(
+            raise MissingReferenceError(
                 path,
                 f"uses the environment variable {name}, which is not set; set it, "
                 f"or write ${{{name}:-default}}",
@@ -110,7 +111,7 @@ class Expander:
         name = f"INPUT_{_NOT_IN_A_VARIABLE.sub('_', input_id).upper()}"
         value = self.environment.get(name)
         if value is None:
-            raise ConfigError(
+            raise MissingReferenceError(
                 path,
                 f"uses ${{input:{input_id}}}, which only VS Code can ask for; "
                 f"set the environment variable {name} instead",
@@ -131,7 +132,9 @@ def read_secret_text(file: Path, *, path: str) -> str:
             data = stream.read(_MAX_SECRET_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "that is no file name"
-        raise ConfigError(path, f"uses the file {file}, which cannot be read: {reason}") from None
+        raise MissingReferenceError(
+            path, f"uses the file {file}, which cannot be read: {reason}"
+        ) from None
     if len(data) > _MAX_SECRET_BYTES:
         raise ConfigError(
             path, f"uses the file {file}, which has more than {_MAX_SECRET_BYTES} bytes"
@@ -140,9 +143,3 @@ def read_secret_text(file: Path, *, path: str) -> str:
         return data.decode()
     except UnicodeDecodeError:
         raise ConfigError(path, f"uses the file {file}, which is not UTF-8 text") from None
-
-
-def home_folder(environment: Mapping[str, str]) -> Path:
-    """The user's own folder, as the environment has it."""
-    named = environment.get("HOME") or environment.get("USERPROFILE")
-    return Path(named) if named else Path.home()

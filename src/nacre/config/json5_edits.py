@@ -1,24 +1,30 @@
-"""Set or remove one member in the text of a JSON5 document; all else, comments too, stays."""
+"""Set or remove a member or item in the text of a JSON5 document; all else, comments too, stays."""
 
 from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from nacre.config.fields import member_path
-from nacre.config.json5_spans import object_span
+from nacre.config.json5_spans import container_span
 from nacre.config.json5_text import parse_json5
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.config.json5_spans import MemberSpan, ObjectSpan
+    from nacre.config.json5_spans import ContainerSpan, MemberSpan
     from nacre.json_types import JsonValue
+
+Key: TypeAlias = str | int
+"""Of a member of an object, or of an item of a list by its place, from 0."""
 
 _Edit: TypeAlias = tuple[int, int, str]
 """What stands from here to there becomes this."""
+
+_Container: TypeAlias = dict[str, object] | list[object]
 
 _DEFAULT_INDENT: Final = "  "
 _BLANKS: Final = " \t\ufeff"
@@ -26,43 +32,73 @@ _NOTHING: Final = object()
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
-def with_member(text: str, keys: Sequence[str], value: JsonValue, *, path: str) -> str:
-    """The text in which the member at `keys` has the value; objects on the way to it are made.
+def with_member(text: str, keys: Sequence[Key], value: JsonValue, *, path: str) -> str:
+    """The text in which the member at `keys` has the value; what is missing on the way is made.
 
-    Raises ConfigError for `path`, the file, if it is not JSON5 or something else is in the way.
+    A list can grow by one item, at its end. Raises ConfigError for `path`, the file, if it is not
+    JSON5 or something else is in the way.
     """
     before = text if text.strip() else "{}\n"
     expected = parse_json5(before, path=path)
-    parent = _parent(expected, keys, path)
-    parent[keys[-1]] = value
+    _set(_parent(expected, keys, path), keys[-1], value, path)
     return _checked(_edited(before, _setting(before, keys, value)), expected, path)
 
 
-def without_member(text: str, keys: Sequence[str], *, path: str) -> str | None:
+def without_member(text: str, keys: Sequence[Key], *, path: str) -> str | None:
     """The text without the member at `keys`; None if it has no such member. Raises ConfigError."""
     if not text.strip():
         return None
     expected = parse_json5(text, path=path)
-    parent = _parent(expected, keys, path)
-    if parent.pop(keys[-1], _NOTHING) is _NOTHING:
+    if not _remove(_parent(expected, keys, path), keys[-1]):
         return None
     return _checked(_edited(text, _removing(text, keys)), expected, path)
 
 
-def _parent(document: object, keys: Sequence[str], path: str) -> dict[str, object]:
-    """The object that the last key stands in, or would; made where there is none."""
-    here, way = document, ""
-    for key in keys[:-1]:
-        parent = _object_for_change(here, way, path)
-        here, way = parent.setdefault(key, {}), member_path(way, key)
-    return _object_for_change(here, way, path)
+def _parent(document: object, keys: Sequence[Key], path: str) -> _Container:
+    """What the last key stands in, or would; made where there is none."""
+    here, way = _container_for(document, keys[0], "", path), ""
+    for key, next_key in pairwise(keys):
+        found = _get(here, key)
+        if found is _NOTHING:
+            made: _Container = {} if isinstance(next_key, str) else []
+            _set(here, key, made, path)
+            found = made
+        way = f"{way}[{key}]" if isinstance(key, int) else member_path(way, key)
+        here = _container_for(found, next_key, way, path)
+    return here
 
 
-def _object_for_change(value: object, way: str, path: str) -> dict[str, object]:
-    if not isinstance(value, dict):
-        place = f"at `{way}`" if way else "in it"
-        raise ConfigError(path, f"has no object {place}; change it by hand")
-    return cast("dict[str, object]", value)
+def _container_for(value: object, key: Key, way: str, path: str) -> _Container:
+    if isinstance(value, dict if isinstance(key, str) else list):
+        return cast("_Container", value)
+    kind, place = "object" if isinstance(key, str) else "list", f"at `{way}`" if way else "in it"
+    raise ConfigError(path, f"has no {kind} {place}; change it by hand")
+
+
+def _get(here: _Container, key: Key) -> object:
+    if isinstance(here, dict):
+        return here.get(str(key), _NOTHING)
+    return here[int(key)] if int(key) < len(here) else _NOTHING
+
+
+def _set(here: _Container, key: Key, value: object, path: str) -> None:
+    if isinstance(here, dict):
+        here[str(key)] = value
+    elif int(key) < len(here):
+        here[int(key)] = value
+    elif int(key) == len(here):
+        here.append(value)
+    else:
+        raise ConfigError(path, f"has a list of {len(here)} there, so [{key}] would leave a gap")
+
+
+def _remove(here: _Container, key: Key) -> bool:
+    if isinstance(here, dict):
+        return here.pop(str(key), _NOTHING) is not _NOTHING
+    if int(key) >= len(here):
+        return False
+    del here[int(key)]
+    return True
 
 
 def _checked(text: str, expected: object, path: str) -> str:
@@ -82,36 +118,40 @@ def _edited(text: str, edits: Sequence[_Edit]) -> str:
     return "".join((*pieces, text[done:]))
 
 
-def _setting(text: str, keys: Sequence[str], value: JsonValue) -> list[_Edit]:
+def _setting(text: str, keys: Sequence[Key], value: JsonValue) -> list[_Edit]:
     here, member, missing = _deepest(text, keys)
     indent = _indent_of(text)
     if member is not None:
         written = _written(value, _margin_at(text, member.start), indent)
         return [(member.value_start, member.end, written)]
     for key in reversed(missing[1:]):
-        value = {key: value}
+        value = {key: value} if isinstance(key, str) else [value]
     return _inserting(text, here, missing[0], value, indent)
 
 
-def _deepest(text: str, keys: Sequence[str]) -> tuple[ObjectSpan, MemberSpan | None, Sequence[str]]:
-    """The last object on the way that is there, the member if it is, and the keys that are not."""
-    here = _object_at(text, 0)
+def _deepest(
+    text: str, keys: Sequence[Key]
+) -> tuple[ContainerSpan, MemberSpan | None, Sequence[Key]]:
+    """What of the way is there: the last object or list, the member if it is, the other keys."""
+    here = _container_at(text, 0)
     for depth, key in enumerate(keys):
         member = here.member(key)
         if member is None or depth == len(keys) - 1:
             return here, member, keys[depth:]
-        here = _object_at(text, member.value_start)
+        here = _container_at(text, member.value_start)
     raise ValueError("a member has at least one key")
 
 
-def _object_at(text: str, start: int) -> ObjectSpan:
-    found = object_span(text, start)
+def _container_at(text: str, start: int) -> ContainerSpan:
+    found = container_span(text, start)
     if found is None:
-        raise ValueError("no object begins here")
+        raise ValueError("no object or list begins here")
     return found
 
 
-def _inserting(text: str, here: ObjectSpan, key: str, value: JsonValue, indent: str) -> list[_Edit]:
+def _inserting(
+    text: str, here: ContainerSpan, key: Key, value: JsonValue, indent: str
+) -> list[_Edit]:
     """Add a member as the last one, after the comments that follow the one before."""
     margin = _margin_at(text, here.start)
     last = here.members[-1] if here.members else None
@@ -125,14 +165,15 @@ def _inserting(text: str, here: ObjectSpan, key: str, value: JsonValue, indent: 
         if not has_comma:
             edits.append((last.end, last.end, ","))
     is_brace_on_own_line = _LINE_END.search(text, place, here.end - 1) is not None
-    line = f"\n{inner}{json.dumps(key, ensure_ascii=False)}: {_written(value, inner, indent)}"
+    name = f"{json.dumps(key, ensure_ascii=False)}: " if isinstance(key, str) else ""
+    line = f"\n{inner}{name}{_written(value, inner, indent)}"
     edits.append((place, place, f"{line}{',' if has_comma else ''}"))
     if not is_brace_on_own_line:
         edits.append((place, here.end - 1, f"\n{margin}"))
     return edits
 
 
-def _removing(text: str, keys: Sequence[str]) -> list[_Edit]:
+def _removing(text: str, keys: Sequence[Key]) -> list[_Edit]:
     here, member, _ = _deepest(text, keys)
     if member is None:
         raise ValueError("no such member")
@@ -152,7 +193,7 @@ def _with_blanks(text: str, start: int, end: int) -> tuple[int, int]:
     line_end = _LINE_END.match(text, after)
     if _begins_line(text, start) and line_end:
         return _line_start(text, start), line_end.end()
-    if text[after] == "}":
+    if text[after] in "}]":
         return len(text[:start].rstrip(_BLANKS)), end
     return start, after
 
@@ -164,7 +205,7 @@ def _written(value: JsonValue, margin: str, indent: str) -> str:
 
 def _indent_of(text: str) -> str:
     """By how much the first member of the document is indented."""
-    members = _object_at(text, 0).members
+    members = _container_at(text, 0).members
     is_on_own_line = bool(members) and _begins_line(text, members[0].start)
     return _margin_at(text, members[0].start) if is_on_own_line else _DEFAULT_INDENT
 

@@ -1,10 +1,10 @@
-"""Where the members of an object stand in the text of a JSON5 document."""
+"""Where the members of an object, or the items of a list, stand in the text of a document."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from nacre.config.fields import object_without_showing
 from nacre.config.json5_text import parse_json5
@@ -22,15 +22,19 @@ _TOKEN = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
+_Token: TypeAlias = tuple[str, int, int]
 _OPENING = ("{", "[")
 _CLOSING = ("}", "]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemberSpan:
-    """A member: from its key to the end of its value, and past its comma if it has one."""
+    """A member: from its key to the end of its value, and past its comma if it has one.
 
-    key: str
+    An item of a list has its place in it as its key, and begins with its value.
+    """
+
+    key: str | int
     start: int
     value_start: int
     end: int
@@ -38,52 +42,57 @@ class MemberSpan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ObjectSpan:
-    """An object: from its brace to the other, and what stands between."""
+class ContainerSpan:
+    """An object or a list: from its brace or bracket to the other, and what stands between."""
 
     start: int
     end: int
     members: tuple[MemberSpan, ...]
 
-    def member(self, key: str) -> MemberSpan | None:
+    def member(self, key: str | int) -> MemberSpan | None:
         return next((member for member in self.members if member.key == key), None)
 
 
-def object_span(text: str, start: int = 0) -> ObjectSpan | None:
-    """The object that begins at or after `start`; None where another value does."""
+def container_span(text: str, start: int = 0) -> ContainerSpan | None:
+    """The object or list that begins at or after `start`; None where another value does."""
     tokens = _tokens(text, start)
-    kind, opening, _ = next(tokens)
-    if kind != "{":
+    mark, opening, _ = next(tokens)
+    if mark not in _OPENING:
         return None
     members: list[MemberSpan] = []
-    for kind, begin, end in tokens:
-        if kind == "}":
-            return ObjectSpan(start=opening, end=end, members=tuple(members))
-        key = _key(text[begin:end])
-        next(tokens)
-        value_start, value_end = _value(tokens)
+    for token in tokens:
+        kind, begin, end = token
+        if kind in _CLOSING:
+            return ContainerSpan(start=opening, end=end, members=tuple(members))
+        if mark == "{":
+            key = _key(text[begin:end])
+            next(tokens)
+            token = next(tokens)
+        else:
+            key = len(members)
+        value_end = _end_of_value(token, tokens)
         kind, _, mark_end = next(tokens)
         comma_end = mark_end if kind == "," else None
         members.append(
             MemberSpan(
-                key=key, start=begin, value_start=value_start, end=value_end, comma_end=comma_end
+                key=key, start=begin, value_start=token[1], end=value_end, comma_end=comma_end
             )
         )
         if comma_end is None:
-            return ObjectSpan(start=opening, end=mark_end, members=tuple(members))
-    raise ValueError("the object has no end")
+            return ContainerSpan(start=opening, end=mark_end, members=tuple(members))
+    raise ValueError("it has no end")
 
 
-def _value(tokens: Iterator[tuple[str, int, int]]) -> tuple[int, int]:
-    kind, start, end = next(tokens)
+def _end_of_value(first: _Token, tokens: Iterator[_Token]) -> int:
+    kind, _, end = first
     depth = 1 if kind in _OPENING else 0
     while depth:
         kind, _, end = next(tokens)
         depth += 1 if kind in _OPENING else -1 if kind in _CLOSING else 0
-    return start, end
+    return end
 
 
-def _tokens(text: str, start: int) -> Iterator[tuple[str, int, int]]:
+def _tokens(text: str, start: int) -> Iterator[_Token]:
     """What is not space: a mark by itself, else `text` or `word`, with its ends."""
     for found in _TOKEN.finditer(text, start):
         if found.lastgroup != "space":

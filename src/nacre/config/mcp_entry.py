@@ -15,6 +15,7 @@ from nacre.config.mcp_server_config import (
     DEFAULT_TIMEOUT_SECONDS,
     McpServerConfig,
 )
+from nacre.config.nearest_keys import nearest_key
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -164,12 +165,8 @@ def _note_keys_without_effect(fields: Fields, transport: Transport, notes: list[
 
 
 def _nearest_key(key: str) -> str:
-    # Only where there is a key to explain, so that others do not pay for the import.
-    from difflib import get_close_matches
-
-    by_lower_case = {known.lower(): known for known in _KNOWN_KEYS}
-    near = get_close_matches(key.lower(), by_lower_case, n=1, cutoff=0.8)
-    return f"did you mean `{by_lower_case[near[0]]}`?" if near else ""
+    near = nearest_key(key, _KNOWN_KEYS, least_similarity=0.8)
+    return f"did you mean `{near}`?" if near else ""
 
 
 def _is_disabled(fields: Fields, notes: list[str]) -> bool:

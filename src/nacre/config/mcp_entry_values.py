@@ -58,7 +58,7 @@ class EntryValues:
         key = self._fields.one_of("url", "serverUrl")
         path = self._fields.path_of(key)
         url = self._expanded(self._fields.text(key), path)
-        if self._expander is not None and not _is_web_address(url):
+        if self._expander is not None and not is_web_address(url):
             raise ConfigError(path, "is no address of a server; allowed: http:// and https:// URLs")
         return url
 
@@ -107,7 +107,8 @@ class EntryValues:
         return self._expander.expand(text, path=path, looked_up=self.looked_up)
 
 
-def _is_web_address(url: str) -> bool:
+def is_web_address(url: str) -> bool:
+    """Whether it is a URL of a server that speaks HTTP."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable()

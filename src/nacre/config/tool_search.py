@@ -9,6 +9,7 @@ from typing import Final, Literal, cast, get_args
 
 from nacre.config.code_mode import NumberLimit
 from nacre.config.documents import shown
+from nacre.config.nearest_keys import unknown_key
 from nacre.errors import ConfigError
 
 Mode = Literal["code", "tools"]
@@ -71,8 +72,7 @@ def tool_search_config_from(value: object, *, path: str = "tools.toolSearch") ->
     settings = cast("Mapping[object, object]", value)
     for key in settings:
         if key not in KEYS:
-            known = ", ".join(KEYS)
-            raise ConfigError(path, f"has the unknown key {shown(key)}; known: {known}")
+            raise unknown_key(path, key, KEYS)
     numbers = {
         name: _read_number(settings.get(limit.key, limit.default), limit, f"{path}.{limit.key}")
         for name, limit in LIMITS.items()

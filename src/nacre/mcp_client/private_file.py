@@ -6,17 +6,17 @@ import os
 import sys
 import tempfile
 from contextlib import suppress
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nacre.config.folders import user_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def state_directory() -> Path:
     """Where what is to be remembered lies."""
-    # The XDG specification has relative paths ignored.
-    if (base := os.environ.get("XDG_STATE_HOME")) and os.path.isabs(base):
-        return Path(base, "nacre")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "nacre"
-    return Path.home() / ".local" / "state" / "nacre"
+    return user_folder("state", os.environ)
 
 
 def read_private(path: Path) -> bytes | None:

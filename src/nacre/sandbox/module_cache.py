@@ -33,6 +33,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from nacre.config.cache_directory import (
+    NotPrivateError,
+    check_private,
+    private_cache_directory,
+)
 from nacre.errors import RuntimeUnavailableError
 
 if sys.platform != "win32":
@@ -61,7 +66,6 @@ _ARTEFACT_NAME = re.compile(r"[0-9a-f]{1,128}\.cwasm")
 _WORKSPACE_NAME = re.compile(r"\.build-([0-9]{1,10})-([0-9a-f]{16})-\w+")
 _LOCK_NAME = ".lock"
 
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 # Not through a symbolic link, and without waiting for the writer of a pipe.
 _SAFE_FLAGS = (
@@ -70,10 +74,6 @@ _SAFE_FLAGS = (
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
 )
-
-
-class _NotTrustedError(Exception):
-    """A file or directory must not be used; the message says why."""
 
 
 class _NotWritableError(Exception):
@@ -175,8 +175,8 @@ class ModuleCache:
         if self._fallback is not None:
             return self._fall_back(f"{self._fallback} is gone")
         try:
-            return _prepare_directory(self._wanted or default_directory().absolute())
-        except (OSError, RuntimeError, _NotTrustedError) as error:
+            return private_cache_directory(self._wanted)
+        except (OSError, RuntimeError, NotPrivateError) as error:
             return self._fall_back(str(error))
 
     def _fall_back(self, reason: str) -> Path:
@@ -219,48 +219,6 @@ class _Record:
         return json.dumps(fields).encode() + b"\n"
 
 
-def default_directory() -> Path:
-    """Raises RuntimeError if one is needed in the home directory and there is none."""
-    if named := os.environ.get("NACRE_CACHE_DIR"):
-        return Path(named)
-    # The XDG specification has relative paths ignored.
-    if (base := os.environ.get("XDG_CACHE_HOME")) and os.path.isabs(base):
-        return Path(base, "nacre")
-    home = Path.home()
-    if not home.is_dir():
-        raise RuntimeError(f"the home directory {home} does not exist")
-    caches = ("Library", "Caches") if sys.platform == "darwin" else (".cache",)
-    return home.joinpath(*caches, "nacre")
-
-
-def _prepare_directory(directory: Path) -> Path:
-    """Return where the directory really is, created if missing and private in any case."""
-    missing = [path for path in (directory, *directory.parents) if not path.exists()]
-    for path in reversed(missing):
-        path.mkdir(mode=0o700, exist_ok=True)
-    place = directory.resolve(strict=True)
-    info = place.stat()
-    if not stat.S_ISDIR(info.st_mode):
-        raise _NotTrustedError(f"{place} is not a directory")
-    _check_private(place, info)
-    return place
-
-
-def _check_private(path: Path, info: os.stat_result) -> None:
-    """Raise unless the file or directory is ours, and only ours to write."""
-    if sys.platform == "win32":
-        return
-    if (owner := _owner(info)) != os.geteuid():
-        raise _NotTrustedError(f"{path} belongs to user {owner}, not to user {os.geteuid()}")
-    if info.st_mode & _OTHERS_WRITE:
-        mode = stat.S_IMODE(info.st_mode)
-        raise _NotTrustedError(f"{path} can be written by others (mode {mode:04o}; chmod go-w)")
-
-
-def _owner(info: os.stat_result) -> int:
-    return info.st_uid
-
-
 def _open_or_build(directory: Path, key: str, build: Callable[[Path], None]) -> CachedModule:
     path = directory / f"{key}.cwasm"
     # Without the lock a mismatch can be a publication in progress: no reason to complain yet.
@@ -283,7 +241,7 @@ def _open_published(path: Path, key: str, *, complaint_level: int) -> int | None
             fd = _open_file(path)
             undo.callback(os.close, fd)
             if _read_sidecar(path) != _measure(fd, path, key).encode():
-                raise _NotTrustedError(f"{path} is not the file that its sidecar describes")
+                raise NotPrivateError(f"{path} is not the file that its sidecar describes")
             # On a read-only file system nothing is pruned either.
             with suppress(OSError):
                 os.utime(fd if os.utime in os.supports_fd else path)
@@ -291,7 +249,7 @@ def _open_published(path: Path, key: str, *, complaint_level: int) -> int | None
             return fd
     except FileNotFoundError:
         return None
-    except (OSError, _NotTrustedError) as error:
+    except (OSError, NotPrivateError) as error:
         logger.log(complaint_level, "a cached compiled module is not used: %s", error)
         return None
 
@@ -303,13 +261,13 @@ def _open_file(path: Path, *, make_private: bool = False) -> int:
         undo.callback(os.close, fd)
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
-            raise _NotTrustedError(f"{path} is not a regular file")
+            raise NotPrivateError(f"{path} is not a regular file")
         if info.st_nlink > 1:
-            raise _NotTrustedError(f"{path} is a hard link to a file that has other names")
+            raise NotPrivateError(f"{path} is a hard link to a file that has other names")
         if make_private and sys.platform != "win32":
             os.fchmod(fd, 0o600)
             info = os.fstat(fd)
-        _check_private(path, info)
+        check_private(path, info)
         undo.pop_all()
         return fd
 
@@ -326,7 +284,7 @@ def _measure(fd: int, path: Path, key: str) -> _Record:
     """Return the record of an open artefact, and leave the descriptor at its beginning."""
     size = os.fstat(fd).st_size
     if not 0 < size <= _MAX_ARTEFACT_BYTES:
-        raise _NotTrustedError(f"{path} has {size} bytes, which no compiled module has")
+        raise NotPrivateError(f"{path} has {size} bytes, which no compiled module has")
     with os.fdopen(fd, "rb", buffering=0, closefd=False) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(0)
@@ -373,7 +331,7 @@ def _build(path: Path, key: str, build: Callable[[Path], None]) -> int:
         artefact = workspace / path.name
         build(artefact)
         return _publish(artefact, path, key)
-    except (OSError, _NotTrustedError) as error:
+    except (OSError, NotPrivateError) as error:
         raise RuntimeUnavailableError(
             f"the compiled module could not be written to {path}: {error}."
             " Make room there, or set NACRE_CACHE_DIR to another directory"
@@ -409,7 +367,7 @@ def _publish(artefact: Path, path: Path, key: str) -> int:
             fd = _open_file(path)
             descriptor.callback(os.close, fd)
             if _measure(fd, path, key) != record:
-                raise _NotTrustedError(f"{path} was changed while it was published")
+                raise NotPrivateError(f"{path} was changed while it was published")
         undo.pop_all()
         return fd
 

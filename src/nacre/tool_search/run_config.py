@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from nacre.config.code_mode import code_mode_config_from
-from nacre.config.documents import agent_tools, object_at
+from nacre.config.documents import tool_settings
 from nacre.config.tool_search import ToolSearchConfig, tool_search_config_from
 from nacre.errors import ConfigError
 from nacre.tools.policy import ToolPolicy, policy_from_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from nacre.run_context import RunContext
 
@@ -67,7 +67,7 @@ def tool_search_config_for(document: Mapping[str, object], agent_id: str) -> Too
     A boolean only switches it on or off. Raises ConfigError with the path of the setting.
     """
     merged: dict[str, object] = {"enabled": False}
-    for path, value in _sections(document, agent_id, "toolSearch"):
+    for path, value in tool_settings(document, agent_id, "toolSearch"):
         merged.update(_settings(value, path, tool_search_config_from, is_on_as_object=True))
     return tool_search_config_from(merged)
 
@@ -75,17 +75,9 @@ def tool_search_config_for(document: Mapping[str, object], agent_id: str) -> Too
 def is_code_mode_on(document: Mapping[str, object], agent_id: str) -> bool:
     """Whether code mode, which goes before Tool Search, is on for the agent; raises ConfigError."""
     merged: dict[str, object] = {}
-    for path, value in _sections(document, agent_id, "codeMode"):
+    for path, value in tool_settings(document, agent_id, "codeMode"):
         merged.update(_settings(value, path, code_mode_config_from, is_on_as_object=False))
     return merged.get("enabled") is True
-
-
-def _sections(
-    document: Mapping[str, object], agent_id: str, key: str
-) -> Iterator[tuple[str, object]]:
-    yield f"tools.{key}", object_at(document.get("tools"), "tools").get(key)
-    for path, own in agent_tools(document, agent_id):
-        yield f"{path}.{key}", own.get(key)
 
 
 def _settings(

@@ -1,0 +1,1 @@
+"""`nacre config`: read, change and check the configuration as a whole."""

@@ -1,0 +1,52 @@
+"""All that is wrong with a configuration, asked of every part that reads it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nacre.config.system import read_system
+from nacre.errors import ConfigError
+from nacre.run_context import RunContext
+from nacre.tools.policy import policy_from_config
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from nacre.config.reading import Setting
+    from nacre.config.system import SystemReading
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checked:
+    """What was found in a document."""
+
+    problems: tuple[ConfigError, ...]
+    warnings: tuple[str, ...]
+    settings: Mapping[str, Setting]
+
+
+def check(document: Mapping[str, object], file: Path) -> Checked:
+    """Read the document of this file as the gateway would."""
+    found = read_system(document, environment=os.environ, folder=file.absolute().parent)
+    problems = {problem.path: problem for problem in _problems_of_rules(document, found)}
+    for problem in found.problems:
+        # Rules with a fault are told of by both.
+        problems.pop(problem.path, None)
+    return Checked(
+        problems=(*found.problems, *problems.values()),
+        warnings=found.warnings,
+        settings=found.settings,
+    )
+
+
+def _problems_of_rules(document: Mapping[str, object], found: SystemReading) -> list[ConfigError]:
+    problems: list[ConfigError] = []
+    for agent_id in found.config.agents.ids:
+        try:
+            policy_from_config(document, RunContext(agent_id=agent_id))
+        except ConfigError as problem:
+            problems.append(problem)
+    return problems

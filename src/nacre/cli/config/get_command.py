@@ -1,0 +1,41 @@
+"""`config get`: one setting."""
+
+from typing import TYPE_CHECKING, cast
+
+from nacre.cli.config.options import PathArgument
+from nacre.cli.exit_status import ExitStatus
+from nacre.cli.mcp.options import ConfigOption, JsonOption
+from nacre.cli.terminal import Printer, say
+
+if TYPE_CHECKING:
+    from nacre.json_types import JsonValue
+
+
+def get_command(
+    path: PathArgument, config: ConfigOption = None, is_json: JsonOption = False
+) -> int:
+    """Print one setting, or a part of the configuration.
+
+    Text is printed as it is, all else as JSON. A setting that is not there has its default. Secrets
+    are shown as ***, references such as ${NAME} as they are.
+    """
+    from nacre.cli.config.checks import check
+    from nacre.cli.config.document import keys_of, not_there, read_document
+    from nacre.cli.config.hidden_secrets import without_plain_secrets
+    from nacre.config.paths import MISSING, path_from_keys, value_at
+
+    keys, document = keys_of(path), read_document(config)
+    value = value_at(without_plain_secrets(document.members), keys)
+    if value is MISSING:
+        settings = check(document.members, document.file.path).settings
+        setting = settings.get(path_from_keys(keys))
+        if setting is None:
+            raise not_there(path, document, settings)
+        say(f"{path} is not set in {document.file.path}; this is its default")
+        value = setting.default
+    printer = Printer()
+    if isinstance(value, str) and not is_json:
+        printer.write(f"{value}\n")
+    else:
+        printer.write_json(cast("JsonValue", value), is_indented=not is_json or printer.is_terminal)
+    return printer.problem or ExitStatus.COMPLETED

@@ -1,0 +1,98 @@
+"""A configuration as it may be shown: what is or may be a secret is `***`, references stay."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, cast
+
+from nacre.config.fields import is_object
+from nacre.telemetry.secret_keys import is_amount, is_secret_key
+from nacre.telemetry.secret_text import REDACTED, without_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nacre.json_types import JsonValue
+
+HIDDEN: Final = "***"
+
+# Whatever they are called, values in these are given to whoever is to be let in.
+_SECRET_OBJECTS: Final = ("env", "headers")
+_MAX_DEPTH: Final = 64
+
+# Not `${NAME:-default}`: the default may be the secret.
+_REFERENCE = re.compile(r"\$\{(?:(?:env|file|input):)?[^}:]*\}")
+_SCHEME = re.compile(r"\s*(?:bearer|basic|token)?\s*", re.IGNORECASE)
+_PASSWORD_IN_URL = re.compile(r"(://[^/?#@:\s]*:)[^/?#@\s]+@")
+_QUERY_VALUE = re.compile(r"([?&][^=&#\s]*=)[^&#\s]+")
+_ADDRESS = re.compile(r"(https?://[^/?#\s]+)[/?#].+")
+_FLAG_WITH_VALUE = re.compile(r"(-[^=\s]*=).+", re.DOTALL)
+
+
+def without_plain_secrets(document: Mapping[str, object]) -> dict[str, JsonValue]:
+    """A copy of the document to show."""
+    return {key: _member(key, value, 0) for key, value in document.items()}
+
+
+def is_plain_secret(key: str, value: object) -> bool:
+    """Whether a setting of this name is a secret that stands there in plain text."""
+    return is_secret_key(key) and isinstance(value, str) and not _is_reference(value)
+
+
+def _member(key: str, value: object, depth: int) -> JsonValue:
+    if key in _SECRET_OBJECTS and is_object(value):
+        return {name: _hidden(name, item) for name, item in value.items()}
+    if is_secret_key(key) and not is_object(value):
+        return _hidden(key, value)
+    if key == "args" and isinstance(value, list):
+        return _arguments(cast("list[object]", value), depth)
+    if key in ("url", "serverUrl") and isinstance(value, str):
+        # The rest of a server's address is often its key.
+        return _ADDRESS.sub(rf"\1/{HIDDEN}", _text(value))
+    return _value(value, depth + 1)
+
+
+def _value(value: object, depth: int) -> JsonValue:
+    if isinstance(value, str):
+        return _text(value)
+    if depth > _MAX_DEPTH:
+        return HIDDEN
+    if is_object(value):
+        return {key: _member(key, member, depth) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_value(item, depth + 1) for item in cast("list[object]", value)]
+    return cast("JsonValue", value)
+
+
+def _text(text: str) -> str:
+    text = _PASSWORD_IN_URL.sub(rf"\1{HIDDEN}@", text)
+    if "://" in text:
+        text = _QUERY_VALUE.sub(rf"\1{HIDDEN}", text)
+    return without_secrets(text).replace(REDACTED, HIDDEN)
+
+
+def _hidden(key: str, value: object) -> JsonValue:
+    """Whether there is one is no secret."""
+    if value is None or isinstance(value, bool) or is_amount(key, value):
+        return cast("JsonValue", value)
+    return value if isinstance(value, str) and _is_reference(value) else HIDDEN
+
+
+def _is_reference(text: str) -> bool:
+    return not text or ("${" in text and _SCHEME.fullmatch(_REFERENCE.sub("", text)) is not None)
+
+
+def _arguments(items: Sequence[object], depth: int) -> JsonValue:
+    """Arguments of a program: what follows a flag such as `--api-key` is hidden."""
+    shown: list[JsonValue] = []
+    is_after_secret_flag = False
+    for item in items:
+        flag = item.partition("=")[0] if isinstance(item, str) and item.startswith("-") else ""
+        if is_after_secret_flag and not flag:
+            shown.append(_hidden("", item))
+        elif flag and is_secret_key(flag) and isinstance(item, str):
+            shown.append(_FLAG_WITH_VALUE.sub(rf"\1{HIDDEN}", item))
+        else:
+            shown.append(_value(item, depth + 1))
+        is_after_secret_flag = bool(flag) and flag == item and is_secret_key(flag)
+    return shown

@@ -1,0 +1,25 @@
+"""`config unset`: one setting less."""
+
+from nacre.cli.config.options import PathArgument
+from nacre.cli.exit_status import ExitStatus
+from nacre.cli.mcp.options import ConfigOption
+from nacre.cli.terminal import say
+
+
+def unset_command(path: PathArgument, config: ConfigOption = None) -> int:
+    """Remove one setting, so that its default holds.
+
+    Comments and all else in the file stay. If the rest would be wrong without it, it stays, too.
+    """
+    from nacre.cli.config.changes import change_file
+    from nacre.cli.config.document import keys_of, not_there, read_document
+    from nacre.config.json5_edits import without_member
+    from nacre.config.paths import MISSING, value_at
+
+    keys, document = keys_of(path), read_document(config)
+    file = document.file.path
+    if value_at(document.members, keys) is MISSING:
+        raise not_there(path, document, ())
+    change_file(file, lambda text: without_member(text, keys, path=str(file)))
+    say(f"removed {path} from {file}")
+    return ExitStatus.COMPLETED

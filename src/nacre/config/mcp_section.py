@@ -1,0 +1,49 @@
+"""The MCP servers of a whole document: each read by itself, wherever the document has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from nacre.config.fields import member_path, object_without_showing
+from nacre.config.mcp import mcp_servers_from
+from nacre.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.reading import Reading
+    from nacre.config.section import Found, Section
+
+_SERVERS: Final = "an object of MCP servers by name"
+
+
+def read_mcp_servers(top: Section) -> tuple[McpServerConfig, ...]:
+    """Read `mcp.servers`, or `mcpServers` as files of other clients have it; faults are noted."""
+    places = (
+        top.section("mcp").find("servers", default={}, allowed=_SERVERS),
+        top.find("mcpServers", default={}, allowed=_SERVERS),
+    )
+    used = [place for place in places if place is not None and place.value != {}]
+    if len(used) > 1:
+        top.refuse("mcpServers", "stands beside `mcp.servers`; keep the servers in one of the two")
+    return tuple(server for place in used[:1] for server in _servers_at(place, top.reading))
+
+
+def _servers_at(place: Found, reading: Reading) -> list[McpServerConfig]:
+    found: dict[str, McpServerConfig] = {}
+    entries = reading.attempt(lambda: object_without_showing(place.value, place.path), {})
+    for key, entry in entries.items():
+        # One by one, so that a fault in one does not hide those of the others.
+        for server in reading.attempt(
+            lambda key=key, entry=entry: _server(key, entry, place.path, reading), []
+        ):
+            if server.name in found:
+                problem = f"would be called {server.name!r} as another server is"
+                reading.note(ConfigError(member_path(place.path, key), problem))
+            found.setdefault(server.name, server)
+    return list(found.values())
+
+
+def _server(key: str, entry: object, path: str, reading: Reading) -> list[McpServerConfig]:
+    return mcp_servers_from(
+        {key: entry}, path=path, environment=reading.environment, warnings=reading.warnings
+    )

@@ -1,0 +1,39 @@
+"""Keys that no setting has: the error for one, which names the key that was meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from nacre.config.documents import shown
+from nacre.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# What `difflib` takes for near by itself.
+_LEAST_SIMILARITY: Final = 0.6
+_MAX_CHARACTERS: Final = 100
+
+
+def nearest_key(
+    key: str, known: Iterable[str], *, least_similarity: float = _LEAST_SIMILARITY
+) -> str | None:
+    """The known key that is most like this one, whatever the case; None if none is."""
+    # Only on the way to an error, so that a sound config does not pay for the import.
+    from difflib import get_close_matches
+
+    by_lower_case = {name.lower(): name for name in known}
+    near = get_close_matches(
+        key[:_MAX_CHARACTERS].lower(), by_lower_case, n=1, cutoff=least_similarity
+    )
+    return by_lower_case[near[0]] if near else None
+
+
+def unknown_key(path: str, key: object, known: Iterable[str]) -> ConfigError:
+    """The error for a key of the object at `path`; an empty path is the document itself."""
+    names = tuple(known)
+    near = nearest_key(str(key), names)
+    hint = f"did you mean `{near}`?" if near else f"known: {', '.join(names)}"
+    if not path:
+        return ConfigError(str(key)[:_MAX_CHARACTERS], f"is no section of a configuration; {hint}")
+    return ConfigError(path, f"has the unknown key {shown(key)}; {hint}")

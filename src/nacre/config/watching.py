@@ -1,0 +1,145 @@
+"""A config file that changes while it is in use: noticed, read, checked, and passed on."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import anyio
+from anyio import to_thread
+
+from nacre.config.config_file import read_config_file
+from nacre.config.system import SECTIONS, system_config_from
+from nacre.errors import ConfigError, NacreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from pathlib import Path
+
+    from nacre.config.config_file import ConfigFile
+    from nacre.config.system import SystemConfig
+
+logger = logging.getLogger(__name__)
+
+_LOOK_EVERY_SECONDS: Final = 1.0
+
+_Look: TypeAlias = tuple[int, int, int, int] | None
+"""By what a change is seen; None for no file."""
+# They are read from the document where they are used, rules and code mode among them.
+_READ_LATER: Final = ("agents", "tools")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConfigChange:
+    """A sound configuration in the place of another one."""
+
+    old: SystemConfig
+    new: SystemConfig
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        return changed_sections(self.old, self.new)
+
+    @property
+    def needs_restart(self) -> tuple[str, ...]:
+        """The settings that changed and take effect at the next start only."""
+        settings = {
+            "gateway.host": (self.old.gateway.host, self.new.gateway.host),
+            "gateway.port": (self.old.gateway.port, self.new.gateway.port),
+            "storage.url": (self.old.storage.url, self.new.storage.url),
+        }
+        return tuple(path for path, (old, new) in settings.items() if old != new)
+
+
+class ConfigWatcher:
+    """Looks at the file once a second, in a thread. A change counts once it has held still.
+
+    A broken file leaves the configuration as it was; so does one that is gone, and one that
+    `on_change` refuses by raising a NacreError. Each problem is logged once.
+    """
+
+    def __init__(
+        self,
+        file: ConfigFile,
+        on_change: Callable[[ConfigChange], Awaitable[None]],
+        *,
+        current: SystemConfig,
+        environment: Mapping[str, str],
+        look_every_seconds: float = _LOOK_EVERY_SECONDS,
+    ) -> None:
+        self.current = current
+        """What is in force."""
+        self._file = file
+        self._on_change = on_change
+        self._environment = environment
+        self._look_every_seconds = look_every_seconds
+        # The file may have changed since it was read for `current`, so it is read once more.
+        self._handled: _Look | Literal["not yet"] = "not yet"
+        self._unsettled: _Look | Literal["not yet"] = "not yet"
+        self._told = ""
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            await anyio.sleep(self._look_every_seconds)
+            await self.look()
+
+    async def look(self) -> None:
+        """Look once. A change is passed on when a second look finds it as the first did."""
+        seen = await to_thread.run_sync(_look_at, self._file.path)
+        has_settled, self._unsettled = seen == self._unsettled, seen
+        if seen == self._handled or not has_settled:
+            return
+        was_there, self._handled = self._handled not in ("not yet", None), seen
+        try:
+            if seen is not None:
+                await self._take_over()
+            elif was_there:
+                raise ConfigError(str(self._file.path), "is gone")
+        except NacreError as problem:
+            self._tell(problem)
+
+    async def _take_over(self) -> None:
+        new = await to_thread.run_sync(self._read)
+        change = ConfigChange(old=self.current, new=new)
+        if change.sections:
+            await self._on_change(change)
+        self.current, self._told = new, ""
+
+    def _read(self) -> SystemConfig:
+        return system_config_from(
+            read_config_file(self._file),
+            environment=self._environment,
+            folder=self._file.path.absolute().parent,
+        )
+
+    def _tell(self, problem: NacreError) -> None:
+        text = str(problem)
+        if text != self._told:
+            logger.error("the configuration stays as it was: %s", text)
+        self._told = text
+
+
+def changed_sections(old: SystemConfig, new: SystemConfig) -> tuple[str, ...]:
+    """The sections of the document whose settings differ, in whatever way they are written."""
+    typed = {
+        "models": old.models != new.models,
+        "agents": old.agents != new.agents,
+        "mcp": old.mcp_servers != new.mcp_servers,
+        "plugins": old.plugins != new.plugins,
+        "messages": old.queue != new.queue,
+        "gateway": old.gateway != new.gateway,
+        "storage": old.storage != new.storage,
+    }
+    written = {name: old.document.get(name) != new.document.get(name) for name in _READ_LATER}
+    return tuple(name for name in SECTIONS if typed.get(name, False) or written.get(name, False))
+
+
+def _look_at(path: Path) -> _Look:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev

@@ -1,0 +1,304 @@
+"""`nacre config`: reading, changing and checking the configuration."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nacre.cli.config.command import config_app
+from tests.cli.mcp.setup import Surroundings
+
+COMMENTED = """\
+// mine
+{
+  gateway: {port: 1234}, // free
+  agents: {list: [
+    {id: "main", maxSteps: 3}, // first
+  ]},
+}
+"""
+
+
+@pytest.fixture
+def written(surroundings: Surroundings) -> Surroundings:
+    surroundings.config.write_text(COMMENTED, encoding="utf-8")
+    return surroundings
+
+
+def text_of(surroundings: Surroundings) -> str:
+    return surroundings.config.read_text(encoding="utf-8")
+
+
+def test_exec_does_not_import_what_only_the_gateway_needs() -> None:
+    program = (
+        "import sys; from nacre.cli.main import main; main(['exec', '-e', 'return 1']);"
+        "print([name for name in sys.modules if name.startswith('nacre.config.') and "
+        "name.split('.')[-1] in ('system', 'reading', 'section', 'models', 'watching')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1\n[]\n"
+
+
+def test_every_command_is_on_the_page_about_configuration() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"nacre config ([a-z]+)", page))
+    assert {command.name for command in config_app().registered_commands} == told
+
+
+# get
+
+
+def test_get_prints_text_as_it_is_and_all_else_as_json(written: Surroundings) -> None:
+    assert written.nacre("config", "get", "agents.list[0].id") == (0, "main\n", "")
+    assert written.nacre("config", "get", "agents.list[0].id", "--json") == (0, '"main"\n', "")
+    assert written.nacre("config", "get", "gateway") == (0, '{\n  "port": 1234\n}\n', "")
+    assert written.nacre("config", "get", "gateway", "--json") == (0, '{"port":1234}\n', "")
+
+
+def test_get_gives_the_default_of_a_setting_that_is_not_there(written: Surroundings) -> None:
+    status, out, err = written.nacre("config", "get", "gateway.host")
+    assert (status, out) == (0, "127.0.0.1\n")
+    assert err == f"gateway.host is not set in {written.config}; this is its default\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "nearest"),
+    [
+        ("gatway.port", "gateway.port"),
+        ("agents.list[1].id", "agents.list[0].id"),
+        ("storage.uri", "storage.url"),
+    ],
+)
+def test_get_names_the_nearest_path_to_one_that_is_not_there(
+    written: Surroundings, path: str, nearest: str
+) -> None:
+    status, out, err = written.nacre("config", "get", path)
+    assert (status, out) == (2, "")
+    assert err == f"nacre: {written.config} has no `{path}`; did you mean `{nearest}`?\n"
+
+
+def test_get_refuses_what_is_no_path(written: Surroundings) -> None:
+    status, _, err = written.nacre("config", "get", "a..b")
+    assert status == 2
+    assert "`a..b` is no path of a setting; write it like gateway.port" in err
+
+
+# set
+
+
+def test_set_keeps_comments(written: Surroundings) -> None:
+    status, out, err = written.nacre("config", "set", "gateway.port", "4321")
+    assert (status, out, err) == (0, "", f"set gateway.port in {written.config}\n")
+    assert text_of(written) == COMMENTED.replace("1234", "4321")
+
+
+def test_set_changes_an_item_of_a_list(written: Surroundings) -> None:
+    assert written.nacre("config", "set", "agents.list[0].maxSteps", "9")[0] == 0
+    assert text_of(written) == COMMENTED.replace("maxSteps: 3", "maxSteps: 9")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ("gateway.host", "127.0.0.1", "127.0.0.1"),
+        ("gateway.corsOrigins", "['*']", ["*"]),
+        ("agents.defaults.model", "demo/demo", "demo/demo"),
+        ("agents.defaults.temperature", "null", None),
+        ("agents.defaults.instructions", '"007"', "007"),
+        ("agents.list[1]", '{id: "b", maxSteps: 1}', {"id": "b", "maxSteps": 1}),
+    ],
+)
+def test_a_value_is_json5_or_else_text(
+    written: Surroundings, path: str, value: str, expected: object
+) -> None:
+    assert written.nacre("config", "set", path, value)[0] == 0
+    assert json.loads(written.nacre("config", "get", path, "--json")[1]) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        ("gateway.port", "99999", "`gateway.port` is 99999; allowed: whole numbers"),
+        ("gateway.prt", "1", '`gateway` has the unknown key "prt"; did you mean `port`?'),
+        ("gatway.port", "1", "`gatway` is no section of a configuration; did you mean"),
+        ("tools.allow", '["group:all"]', '`tools.allow[0]` is "group:all"; known groups'),
+        ("agents.list[0].tools.deny", "3", "`agents.list[0].tools.deny` is 3; allowed: a list"),
+        ("agents.list[3].id", "x", "has a list of 1 there, so [3] would leave a gap"),
+        ("agents.list.id", "x", "has no object at `agents.list`; change it by hand"),
+        ("[0]", "1", "[0] begins with a number; a configuration is no list"),
+    ],
+)
+def test_what_would_be_wrong_is_not_written(
+    written: Surroundings, path: str, value: str, problem: str
+) -> None:
+    status, _, err = written.nacre("config", "set", path, value)
+    assert status == 2
+    assert problem in err
+    assert text_of(written) == COMMENTED
+
+
+def test_set_makes_the_users_file(surroundings: Surroundings) -> None:
+    assert surroundings.nacre("config", "set", "tools.codeMode", "true")[0] == 0
+    assert json.loads(text_of(surroundings)) == {"tools": {"codeMode": True}}
+
+
+def test_set_writes_the_file_that_is_named(surroundings: Surroundings) -> None:
+    file = surroundings.project / "own.json5"
+    status, _, _ = surroundings.nacre("config", "set", "gateway.port", "1", "--config", str(file))
+    assert status == 0
+    assert json.loads(file.read_text(encoding="utf-8")) == {"gateway": {"port": 1}}
+
+
+def test_a_variable_that_is_not_set_here_is_only_warned_of(written: Surroundings) -> None:
+    path = "models.providers.openai.apiKey"
+    status, _, err = written.nacre("config", "set", path, "${NO_SUCH_VARIABLE}")
+    assert status == 0
+    assert f"nacre: `{path}` uses the environment variable NO_SUCH_VARIABLE, which is not" in err
+    assert "${NO_SUCH_VARIABLE}" in text_of(written)
+
+
+def test_a_secret_in_plain_text_is_warned_of(written: Surroundings) -> None:
+    status, _, err = written.nacre("config", "set", "gateway.auth.token", "sesame")
+    assert status == 0
+    assert "the value of gateway.auth.token now stands in" in err
+    assert "sesame" not in err
+
+
+def test_a_file_with_several_faults_is_repaired_one_by_one(surroundings: Surroundings) -> None:
+    surroundings.config.write_text("{gateway: {port: -1, maxBodyBytes: -2}}", encoding="utf-8")
+
+    status, _, err = surroundings.nacre("config", "set", "gateway.port", "1")
+    assert status == 0
+    assert "nacre: `gateway.maxBodyBytes` is -2" in err
+    # This repairs nothing.
+    status, _, err = surroundings.nacre("config", "set", "gateway.host", "localhost")
+    assert (status, "nothing was written" in err) == (2, True)
+    assert surroundings.nacre("config", "unset", "gateway.maxBodyBytes")[0] == 0
+    assert surroundings.nacre("config", "validate")[0] == 0
+
+
+# unset
+
+
+def test_unset_removes_one_setting(written: Surroundings) -> None:
+    status, out, err = written.nacre("config", "unset", "agents.list[0].maxSteps")
+    assert (status, out) == (0, "")
+    assert err == f"removed agents.list[0].maxSteps from {written.config}\n"
+    assert text_of(written) == COMMENTED.replace(", maxSteps: 3", "")
+
+
+def test_unset_keeps_what_the_rest_needs(written: Surroundings) -> None:
+    status, _, err = written.nacre("config", "unset", "agents.list[0].id")
+    assert status == 2
+    assert "`agents.list[0].id` is missing" in err
+    assert text_of(written) == COMMENTED
+
+
+def test_unset_names_the_nearest_path(written: Surroundings) -> None:
+    status, _, err = written.nacre("config", "unset", "gateway.prt")
+    assert (status, err) == (
+        2,
+        f"nacre: {written.config} has no `gateway.prt`; did you mean `gateway.port`?\n",
+    )
+
+
+# validate
+
+
+def test_validate_says_that_a_file_is_sound(written: Surroundings) -> None:
+    assert written.nacre("config", "validate") == (0, "", f"{written.config}: sound\n")
+
+
+def test_validate_prints_every_problem(surroundings: Surroundings) -> None:
+    surroundings.config.write_text(
+        "{gateway: {port: -1}, tools: {allow: ['a b'], codeMode: 3}}", encoding="utf-8"
+    )
+    status, out, err = surroundings.nacre("config", "validate")
+    assert status == 1
+    assert out.splitlines() == [
+        "`tools.codeMode` is 3; allowed: true, false and an object",
+        "`gateway.port` is -1; allowed: whole numbers from 0 to 65535",
+        '`tools.allow[0]` is "a b"; allowed: a tool\'s name, id or owner, without spaces; '
+        "`*` and `?` are wildcards",
+    ]
+    assert err == f"{surroundings.config}: 3 problems\n"
+
+
+def test_validate_for_programs(surroundings: Surroundings) -> None:
+    surroundings.config.write_text("{gateway: {port: -1}}", encoding="utf-8")
+    status, out, err = surroundings.nacre("config", "validate", "--json")
+    assert (status, err) == (1, "")
+    assert json.loads(out) == {
+        "file": str(surroundings.config),
+        "valid": False,
+        "problems": [
+            {
+                "path": "gateway.port",
+                "problem": "is -1; allowed: whole numbers from 0 to 65535",
+            }
+        ],
+        "warnings": [],
+    }
+
+
+def test_validate_tells_where_a_file_is_no_json5(surroundings: Surroundings) -> None:
+    surroundings.config.write_text("{gateway: {port: }}", encoding="utf-8")
+    status, out, _ = surroundings.nacre("config", "validate")
+    assert status == 1
+    assert "is not JSON5: line 1, column" in out
+
+
+def test_without_a_file_the_defaults_hold(surroundings: Surroundings) -> None:
+    status, out, err = surroundings.nacre("config", "validate")
+    assert (status, out) == (0, "")
+    assert err == f"{surroundings.config}: not there; defaults hold\n"
+
+
+# show and path
+
+
+def test_show_hides_secrets_and_says_where_the_file_is(surroundings: Surroundings) -> None:
+    surroundings.config.write_text(
+        "{gateway: {auth: {token: 'sesame'}}, models: {providers: {openai: {apiKey: '${K}'}}}}",
+        encoding="utf-8",
+    )
+    status, out, err = surroundings.nacre("config", "show")
+    assert status == 0
+    assert json.loads(out) == {
+        "gateway": {"auth": {"token": "***"}},
+        "models": {"providers": {"openai": {"apiKey": "${K}"}}},
+    }
+    assert err == f"{surroundings.config}, in your config directory\n"
+    assert surroundings.nacre("config", "get", "gateway.auth.token")[1] == "***\n"
+
+
+def test_show_for_programs(written: Surroundings) -> None:
+    _, out, _ = written.nacre("config", "show", "--json")
+    shown = json.loads(out)
+    assert shown["config"]["gateway"] == {"port": 1234}
+    assert (shown["file"], shown["origin"], shown["exists"]) == (str(written.config), "user", True)
+
+
+def test_path_prints_the_file_whether_it_is_there_or_not(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert surroundings.nacre("config", "path") == (
+        0,
+        f"{surroundings.config}\n",
+        f"{surroundings.config}, in your config directory; it is not there\n",
+    )
+    monkeypatch.setenv("NACRE_CONFIG", "/none.json5")
+    assert surroundings.nacre("config", "path")[1] == "/none.json5\n"
+    assert surroundings.nacre("config", "path", "--config", "x")[2] == (
+        "x, named by --config; it is not there\n"
+    )
+
+
+def test_show_refuses_a_file_that_is_named_and_not_there(surroundings: Surroundings) -> None:
+    status, _, err = surroundings.nacre("config", "show", "--config", "none.json5")
+    assert (status, "is not there, but --config names it" in err) == (2, True)

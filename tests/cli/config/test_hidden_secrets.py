@@ -1,0 +1,73 @@
+"""What of a configuration may be shown."""
+
+import pytest
+
+from nacre.cli.config.hidden_secrets import without_plain_secrets
+from nacre.json_types import JsonValue
+
+
+def shown(value: JsonValue) -> JsonValue:
+    return without_plain_secrets({"x": value})["x"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "${NAME}",
+        "Bearer ${NAME}",
+        "${env:NAME}",
+        "${file:/run/secrets/key}",
+        "",
+        None,
+    ],
+)
+def test_references_are_shown_as_they_are(value: JsonValue) -> None:
+    assert shown({"apiKey": value}) == {"apiKey": value}
+    assert shown({"env": {"A": value}}) == {"env": {"A": value}}
+
+
+@pytest.mark.parametrize(
+    "value", ["plain", "${NAME:-plain}", "plain${NAME}", "Bearer plain", "$${NAME}", 1234, ["a"]]
+)
+def test_anything_else_under_the_name_of_a_secret_is_hidden(value: JsonValue) -> None:
+    assert shown({"apiKey": value}) == {"apiKey": "***"}
+    assert shown({"headers": {"X-Team": value}}) == {"headers": {"X-Team": "***"}}
+
+
+def test_numbers_of_tokens_and_files_with_secrets_are_no_secrets() -> None:
+    settings: JsonValue = {
+        "maxTokens": 5,
+        "maxOutputTokens": 7,
+        "tokenFile": "/t",
+        "apiKeyFile": "k",
+    }
+    assert shown(settings) == settings
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("url", "https://x.example/mcp/abc?k=v", "https://x.example/***"),
+        ("url", "https://x.example", "https://x.example"),
+        ("baseUrl", "https://x.example/v1?key=abc", "https://x.example/v1?key=***"),
+        ("baseUrl", "http://ada:abc@x.example/v1", "http://ada:***@x.example/v1"),
+        ("url", "postgresql://ada:abc@db/nacre", "postgresql://ada:***@db/nacre"),
+        ("url", "sqlite:////var/nacre.db", "sqlite:////var/nacre.db"),
+        ("instructions", "Use sk-abcdefghijklmnopqrstuv.", "Use ***."),
+    ],
+)
+def test_secrets_inside_of_texts_are_hidden(key: str, value: str, expected: str) -> None:
+    assert shown({key: value}) == {key: expected}
+
+
+def test_what_follows_a_secrets_flag_is_hidden() -> None:
+    args: JsonValue = ["-y", "--api-key", "abc", "--token=abc", "--token", "${T}", "--port", "1"]
+    hidden = ["-y", "--api-key", "***", "--token=***", "--token", "${T}", "--port", "1"]
+    assert shown({"args": args}) == {"args": hidden}
+
+
+def test_secrets_are_found_at_any_depth() -> None:
+    deep: JsonValue = {"password": "abc"}
+    for _ in range(30):
+        deep = [{"a": deep}]
+    assert "abc" not in str(shown(deep))

@@ -1,0 +1,192 @@
+"""A configuration that changes while it is in use."""
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from nacre.config.config_file import ConfigFile
+from nacre.config.system import SystemConfig, system_config_from
+from nacre.config.watching import ConfigChange, ConfigWatcher, changed_sections
+from nacre.errors import NacreError, PluginError
+
+ENVIRONMENT = {"HOME": "/home/ada"}
+
+
+class Watched:
+    """A file with a watcher, and the changes that it has passed on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "nacre.json5"
+        self.changes: list[ConfigChange] = []
+        self.refusal: NacreError | None = None
+        self.has_changed = anyio.Event()
+        self.watcher = ConfigWatcher(
+            ConfigFile(path=self.path, origin="user"),
+            self._on_change,
+            current=config_from(),
+            environment=ENVIRONMENT,
+            look_every_seconds=0.01,
+        )
+
+    def write(self, text: str) -> None:
+        self.path.write_text(text, encoding="utf-8")
+
+    async def look_twice(self) -> None:
+        await self.watcher.look()
+        await self.watcher.look()
+
+    async def _on_change(self, change: ConfigChange) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.changes.append(change)
+        self.has_changed.set()
+
+
+def config_from(**document: Any) -> SystemConfig:
+    return system_config_from(document, environment=ENVIRONMENT, folder=Path("/etc"))
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path)
+
+
+async def test_a_change_is_passed_on_with_what_was_before(watched: Watched) -> None:
+    watched.write("{gateway: {port: 1}, messages: {queue: {cap: 3}}}")
+    await watched.look_twice()
+
+    (change,) = watched.changes
+    assert (change.old.gateway.port, change.new.gateway.port) == (18789, 1)
+    assert change.sections == ("messages", "gateway")
+    assert change.needs_restart == ("gateway.port",)
+    assert watched.watcher.current is change.new
+
+
+async def test_it_is_passed_on_once(watched: Watched) -> None:
+    watched.write("{gateway: {port: 1}}")
+    for _ in range(3):
+        await watched.look_twice()
+    assert len(watched.changes) == 1
+
+
+async def test_a_file_that_still_changes_is_left_alone_until_it_holds_still(
+    watched: Watched,
+) -> None:
+    for port in range(3):
+        # Longer each time: two writes may fall into one tick of the file system's clock.
+        watched.write(f"{{gateway: {{port: {port}}}}}{' ' * port}")
+        await watched.watcher.look()
+    assert watched.changes == []
+    await watched.watcher.look()
+    assert [change.new.gateway.port for change in watched.changes] == [2]
+
+
+async def test_a_file_of_the_same_size_and_time_in_the_place_of_another_is_seen(
+    watched: Watched,
+) -> None:
+    watched.write("{gateway: {port: 1}}")
+    await watched.look_twice()
+    other = watched.path.with_name("other")
+    other.write_text("{gateway: {port: 2}}", encoding="utf-8")
+    info = watched.path.stat()
+    os.utime(other, ns=(info.st_atime_ns, info.st_mtime_ns))
+    other.replace(watched.path)
+    await watched.look_twice()
+    assert [change.new.gateway.port for change in watched.changes] == [1, 2]
+
+
+async def test_another_way_to_write_the_same_is_no_change(watched: Watched) -> None:
+    watched.write("{gateway: {port: 18789}} // as it was")
+    await watched.look_twice()
+    assert watched.changes == []
+
+
+async def test_a_broken_file_changes_nothing_and_is_told_once(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        for blanks in range(3):
+            watched.write("{gateway: {port: -1}}" + " " * blanks)
+            await watched.look_twice()
+    assert watched.changes == []
+    assert watched.watcher.current.gateway.port == 18789
+    assert [record.getMessage() for record in caplog.records] == [
+        "the configuration stays as it was: `gateway.port` is -1; "
+        "allowed: whole numbers from 0 to 65535"
+    ]
+
+
+async def test_a_file_that_was_broken_is_taken_over_once_it_is_repaired(watched: Watched) -> None:
+    for text in ("{gateway: {port: 7", "{gateway: {port: 7}}"):
+        watched.write(text)
+        await watched.look_twice()
+    assert [change.new.gateway.port for change in watched.changes] == [7]
+
+
+async def test_a_file_that_is_gone_changes_nothing(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.write("{gateway: {port: 7}}")
+    await watched.look_twice()
+    watched.path.unlink()
+    await watched.look_twice()
+    assert watched.watcher.current.gateway.port == 7
+    assert "is gone" in caplog.text
+
+
+async def test_no_file_at_the_start_is_nothing_to_tell(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    await watched.look_twice()
+    await watched.look_twice()
+    assert caplog.records == []
+
+
+async def test_whoever_is_told_may_refuse_the_change(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.refusal = PluginError("weather cannot be loaded")
+    watched.write("{gateway: {port: 7}}")
+    await watched.look_twice()
+    assert watched.watcher.current.gateway.port == 18789
+    assert "stays as it was: weather cannot be loaded" in caplog.text
+
+
+async def test_it_looks_by_itself(watched: Watched) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watched.watcher.run)
+        watched.write("{gateway: {port: 7}}")
+        with anyio.fail_after(5):
+            await watched.has_changed.wait()
+        tasks.cancel_scope.cancel()
+    assert watched.watcher.current.gateway.port == 7
+
+
+def test_the_sections_that_differ_are_named() -> None:
+    old = config_from()
+    assert changed_sections(old, config_from()) == ()
+    assert changed_sections(old, config_from(tools={"deny": ["x"]})) == ("tools",)
+    assert changed_sections(old, config_from(tools={"fs": {"enabled": False}})) == (
+        "agents",
+        "tools",
+    )
+    agents = {"list": [{"id": "main", "tools": {"codeMode": True}}]}
+    assert changed_sections(old, config_from(agents=agents)) == ("agents",)
+    servers = {"a": {"command": "x"}}
+    # However it is written.
+    assert (
+        changed_sections(config_from(mcp={"servers": servers}), config_from(mcpServers=servers))
+        == ()
+    )
+    assert changed_sections(
+        old,
+        config_from(
+            models={"providers": {"openai": {"maxRetries": 1}}},
+            plugins={"enabled": False},
+            storage={"url": "sqlite:////a.db"},
+        ),
+    ) == ("models", "plugins", "storage")

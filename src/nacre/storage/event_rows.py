@@ -1,0 +1,63 @@
+"""Events of trajectories in the database, in the order in which they came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import insert, select
+
+from nacre.storage.json_columns import json_object, json_text
+from nacre.storage.records import StoredEvent
+from nacre.storage.tables import events
+from nacre.storage.text_rules import is_storable, storable_id, storable_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy.engine import Connection
+
+    from nacre.json_types import JsonObject
+    from nacre.storage.database import Database
+
+
+class EventRows:
+    """Append-only."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, run_id: str, session_id: str, added: Sequence[JsonObject]) -> None:
+        storable_id(run_id, "the run id")
+        storable_key(session_id, "the session id")
+        what = f"an event of {run_id}"
+        rows = [
+            {"run_id": run_id, "session_id": session_id, "event": json_text(event, what)}
+            for event in added
+        ]
+        if rows:
+            await self._database.write(lambda it: it.execute(insert(events), rows))
+
+    async def find(
+        self, *, run_id: str | None, session_id: str | None, after: int, limit: int
+    ) -> list[StoredEvent]:
+        if not is_storable(run_id or "") or not is_storable(session_id or ""):
+            return []
+        query = select(events).where(events.c.number > after)
+        if run_id is not None:
+            query = query.where(events.c.run_id == run_id)
+        if session_id is not None:
+            query = query.where(events.c.session_id == session_id)
+        query = query.order_by(events.c.number).limit(limit)
+
+        def work(connection: Connection) -> list[StoredEvent]:
+            return [
+                StoredEvent(
+                    number=row.number,
+                    run_id=row.run_id,
+                    session_id=row.session_id,
+                    event=json_object(row.event, f"the event {row.number}"),
+                )
+                for row in connection.execute(query)
+            ]
+
+        return await self._database.read(work)

@@ -1,0 +1,141 @@
+"""The schema's versions: steps that are applied in order, all of them or none.
+
+A step is never edited once released; a change of the tables is a new step at the end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from nacre.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy.engine import Connection
+
+Step: TypeAlias = tuple[str, ...]
+"""The statements that lead from one version to the next, for both kinds of database."""
+
+# What counts up by itself is written differently by the two.
+_COUNTING: Final = "{counting}"
+_COUNTING_IN: Final = {
+    "sqlite": "INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT",
+    "postgresql": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+}
+
+_FIRST: Final[Step] = (
+    """
+    CREATE TABLE nacre_sessions (
+        id TEXT NOT NULL PRIMARY KEY,
+        agent_id TEXT NOT NULL,
+        key TEXT NOT NULL,
+        channel TEXT NOT NULL,
+        sender TEXT NOT NULL,
+        title TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        updated DOUBLE PRECISION NOT NULL,
+        turn_count BIGINT NOT NULL,
+        message_count BIGINT NOT NULL
+    )
+    """,
+    "CREATE UNIQUE INDEX nacre_sessions_by_key ON nacre_sessions (agent_id, key) WHERE key <> ''",
+    "CREATE INDEX nacre_sessions_by_use ON nacre_sessions (updated, id)",
+    "CREATE INDEX nacre_sessions_of_agent ON nacre_sessions (agent_id, updated, id)",
+    """
+    CREATE TABLE nacre_turns (
+        run_id TEXT NOT NULL PRIMARY KEY,
+        session_id TEXT NOT NULL REFERENCES nacre_sessions (id) ON DELETE CASCADE,
+        number BIGINT NOT NULL,
+        status TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        prompt TEXT NOT NULL,
+        model TEXT NOT NULL,
+        surface TEXT NOT NULL,
+        input_tokens BIGINT NOT NULL,
+        output_tokens BIGINT NOT NULL,
+        cached_tokens BIGINT NOT NULL,
+        error TEXT NOT NULL,
+        data TEXT NOT NULL,
+        started DOUBLE PRECISION NOT NULL,
+        ended DOUBLE PRECISION,
+        UNIQUE (session_id, number)
+    )
+    """,
+    "CREATE INDEX nacre_turns_running ON nacre_turns (session_id) WHERE status = 'running'",
+    """
+    CREATE TABLE nacre_messages (
+        session_id TEXT NOT NULL REFERENCES nacre_sessions (id) ON DELETE CASCADE,
+        sequence BIGINT NOT NULL,
+        run_id TEXT NOT NULL REFERENCES nacre_turns (run_id) ON DELETE CASCADE,
+        content TEXT NOT NULL,
+        PRIMARY KEY (session_id, sequence)
+    )
+    """,
+    "CREATE INDEX nacre_messages_of_turn ON nacre_messages (run_id)",
+    """
+    CREATE TABLE nacre_compactions (
+        session_id TEXT NOT NULL REFERENCES nacre_sessions (id) ON DELETE CASCADE,
+        up_to_sequence BIGINT NOT NULL,
+        summary TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (session_id, up_to_sequence)
+    )
+    """,
+    f"""
+    CREATE TABLE nacre_events (
+        number {_COUNTING},
+        run_id TEXT NOT NULL,
+        session_id TEXT NOT NULL,
+        event TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX nacre_events_of_run ON nacre_events (run_id, number)",
+    "CREATE INDEX nacre_events_of_session ON nacre_events (session_id, number)",
+    """
+    CREATE TABLE nacre_approvals (
+        id TEXT NOT NULL PRIMARY KEY,
+        session_id TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        tool_id TEXT NOT NULL,
+        tool_name TEXT NOT NULL,
+        input TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        parent_id TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        expires DOUBLE PRECISION NOT NULL,
+        state TEXT NOT NULL,
+        answer TEXT NOT NULL,
+        answered_by TEXT NOT NULL,
+        answered DOUBLE PRECISION
+    )
+    """,
+    "CREATE INDEX nacre_approvals_by_time ON nacre_approvals (created, id)",
+    "CREATE INDEX nacre_approvals_of_session ON nacre_approvals (session_id, created, id)",
+)
+
+STEPS: Final[tuple[Step, ...]] = (_FIRST,)
+
+
+def migrate(connection: Connection, shown_place: str, steps: Sequence[Step] = STEPS) -> None:
+    """Bring the schema to the newest version, within the caller's transaction.
+
+    The caller holds a lock that keeps other processes from doing so too. Raises StorageError for
+    a database that a newer Nacre has made.
+    """
+    execute = connection.exec_driver_sql
+    execute("CREATE TABLE IF NOT EXISTS nacre_schema (version INTEGER NOT NULL)")
+    version = (execute("SELECT max(version) FROM nacre_schema")).scalar() or 0
+    if version > len(steps):
+        raise StorageError(
+            f"{shown_place} has a schema of version {version}, and this Nacre knows versions up to "
+            f"{len(steps)}; "
+            "use the newer Nacre that wrote it, or another `storage.url`"
+        )
+    if version == len(steps):
+        return
+    for statement in (statement for step in steps[version:] for statement in step):
+        execute(statement.replace(_COUNTING, _COUNTING_IN[connection.dialect.name]))
+    execute("DELETE FROM nacre_schema")
+    execute(f"INSERT INTO nacre_schema (version) VALUES ({len(steps)})")

@@ -1,0 +1,171 @@
+"""SQLite: a private file in WAL mode, used from threads.
+
+A transaction is one visit to a thread. An async driver would make a visit of every statement,
+cursor and fetch: some seventeen where this makes one.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import anyio
+import anyio.to_thread
+from sqlalchemy import URL, create_engine, event
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.pool import StaticPool
+
+from nacre.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from sqlalchemy.engine import Connection, Engine
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+
+_Result = TypeVar("_Result")
+
+# One writes, the others read.
+_CONNECTIONS: Final = 4
+_RETRY_SECONDS: Final = 0.05
+_BEGIN_OPTION: Final = "nacre_begin"
+_CONNECTION_SETTINGS: Final = (
+    "PRAGMA foreign_keys = ON",
+    # In WAL mode a killed process loses nothing by it; what a power cut may: docs/sessions.md.
+    "PRAGMA synchronous = NORMAL",
+)
+
+
+class SqliteTransactions:
+    """One writer at a time; readers go on meanwhile, each in a thread."""
+
+    def __init__(self, engine: Engine, *, is_shared: bool) -> None:
+        self._reader = engine
+        # The lock is taken at the beginning: a transaction that reads first and then wants to
+        # write may find that another process was quicker, and can only give up.
+        self._writer = engine.execution_options(**{_BEGIN_OPTION: "BEGIN IMMEDIATE"})
+        self._write_turn = anyio.Lock()
+        # A connection that all share has one transaction at a time.
+        self._read_turn = self._write_turn if is_shared else nullcontext()
+        self._threads = anyio.CapacityLimiter(_CONNECTIONS)
+
+    async def read(self, work: Callable[[Connection], _Result]) -> _Result:
+        async with self._read_turn:
+            return await self._in_thread(lambda: _in_transaction(self._reader, work))
+
+    async def write(self, work: Callable[[Connection], _Result]) -> _Result:
+        async with self._write_turn:
+            return await self._in_thread(lambda: _in_transaction(self._writer, work))
+
+    async def _in_thread(self, function: Callable[[], _Result]) -> _Result:
+        # Waits for the thread, also when it is cancelled.
+        return await anyio.to_thread.run_sync(function, limiter=self._threads)
+
+    async def close(self) -> None:
+        """Closing the last connection brings the log into the file."""
+        await anyio.to_thread.run_sync(self._reader.dispose)
+
+
+def memory_engine() -> Engine:
+    return _listened(
+        create_engine(
+            "sqlite:///:memory:",
+            connect_args={"isolation_level": None, "check_same_thread": False},
+            hide_parameters=True,
+            poolclass=StaticPool,
+        )
+    )
+
+
+def file_engine(path: Path, *, lock_seconds: float) -> Engine:
+    return _listened(
+        create_engine(
+            URL.create("sqlite", database=str(path)),
+            # Transactions are begun by us, see `_begin`.
+            connect_args={"isolation_level": None, "timeout": lock_seconds},
+            hide_parameters=True,
+            pool_size=_CONNECTIONS,
+            max_overflow=0,
+        )
+    )
+
+
+def make_private_file(path: Path) -> None:
+    """Make the file and its folder, for their owner alone, where they are missing. Blocks."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise StorageError(
+            f"the database {path} cannot be made or opened: {error.strerror} "
+            f"({error.filename}); check the path in `storage.url` and who may write there"
+        ) from error
+
+
+def use_wal(engine: Engine, path: Path, *, lock_seconds: float) -> None:
+    """With a write-ahead log readers go on while one writes, and no commit waits for a disk.
+
+    Blocks. The file remembers it. Of two processes that switch at once one is told "locked".
+    """
+    deadline = time.monotonic() + lock_seconds
+    while (mode := _wal_mode(engine, deadline)) is None:
+        time.sleep(_RETRY_SECONDS)
+    if mode != "wal":
+        raise StorageError(
+            f"the database {path} is on a file system without what SQLite's WAL mode needs, such "
+            "as a network drive; put it on a local disk, or use PostgreSQL"
+        )
+
+
+def refuse_foreign_file(connection: Connection, path: Path) -> None:
+    """Raises StorageError for the database of another program: ours would be lost in it."""
+    names = connection.exec_driver_sql(
+        r"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'nacre\_%' "
+        r"ESCAPE '\' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' LIMIT 1"
+    )
+    if (name := names.scalar()) is not None:
+        raise StorageError(
+            f"the database {path} belongs to another program: it has a table {name!r}; "
+            "choose another file in `storage.url`"
+        )
+
+
+def _in_transaction(engine: Engine, work: Callable[[Connection], _Result]) -> _Result:
+    with engine.begin() as connection:
+        return work(connection)
+
+
+def _wal_mode(engine: Engine, deadline: float) -> str | None:
+    """The mode after the switch; None if another process is in the way, until the deadline."""
+    try:
+        with engine.connect().execution_options(**{_BEGIN_OPTION: ""}) as connection:
+            return connection.exec_driver_sql("PRAGMA journal_mode = WAL").scalar_one()
+    except OperationalError as error:
+        is_locked = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+        if not is_locked or time.monotonic() > deadline:
+            raise
+    return None
+
+
+def _listened(engine: Engine) -> Engine:
+    event.listen(engine, "connect", _set_up)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _set_up(connection: DBAPIConnection, record: object) -> None:
+    del record
+    cursor = connection.cursor()
+    for setting in _CONNECTION_SETTINGS:
+        cursor.execute(setting)
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    # Left to itself the driver begins at the first INSERT: what was read before may be outdated.
+    if statement := connection.get_execution_options().get(_BEGIN_OPTION, "BEGIN"):
+        connection.exec_driver_sql(statement)

@@ -1,0 +1,179 @@
+"""Stores of every kind: in memory, in a file, and on a PostgreSQL server that the tests start."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from nacre.storage import Store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+
+    from blockbuster import BlockBuster
+
+PASSWORD: Final = "tr@de:winds/100%"
+PASSWORD_IN_URL: Final = "tr%40de%3Awinds%2F100%25"
+_START_SECONDS: Final = 30
+
+
+@dataclass
+class PostgresServer:
+    """A server of the tests' own, on a socket for all and on a port for who has a password."""
+
+    folder: Path
+    programs: Path
+    port: int
+    user: str | None
+
+    def run(self, *command: str) -> str:
+        """What a program of PostgreSQL prints."""
+        return subprocess.run(
+            [self.programs / command[0], *command[1:]],
+            cwd="/",
+            user=self.user,
+            check=True,
+            capture_output=True,
+            text=True,
+            env={"LC_ALL": "C", "PATH": os.environ["PATH"]},
+        ).stdout
+
+    def sql(self, statement: str) -> str:
+        at = ("-h", str(self.folder), "-p", str(self.port), "-U", "nacre", "-d", "postgres")
+        return self.run("psql", *at, "-XqAtc", statement).strip()
+
+    def make_empty(self) -> None:
+        """Ten times quicker than a new database for each test."""
+        self.sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://nacre@/{database}?host={self.folder}&port={self.port}"
+
+    def url_with_password(self, password: str = PASSWORD_IN_URL) -> str:
+        return f"postgresql://nacre:{password}@127.0.0.1:{self.port}/postgres"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Generator[PostgresServer]:
+    programs = _programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed: no initdb in PATH or in /usr/lib/postgresql")
+    # A socket's path must be short, and the server refuses to run as root.
+    with tempfile.TemporaryDirectory(prefix="nacre-pg-", dir="/tmp") as name:
+        folder = Path(name)
+        user = "postgres" if os.geteuid() == 0 else None
+        if user:
+            shutil.chown(folder, user)
+        server = PostgresServer(folder=folder, programs=programs, port=_free_port(), user=user)
+        yield from _running(server)
+
+
+def _running(server: PostgresServer) -> Generator[PostgresServer]:
+    data, secret = server.folder / "data", server.folder / "secret"
+    secret.write_text(PASSWORD, encoding="utf-8")
+    secret.chmod(0o644)
+    server.run(
+        "initdb",
+        *("-D", str(data), "-U", "nacre", f"--pwfile={secret}", "--no-sync"),
+        *("--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8"),
+    )
+    settings = (
+        f"-k{server.folder}",
+        f"-p{server.port}",
+        "-h127.0.0.1",
+        "-F",
+        "-cmax_connections=60",
+    )
+    with (server.folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [server.programs / "postgres", "-D", data, *settings],
+            cwd="/",
+            user=server.user,
+            stdout=log,
+            stderr=log,
+            env={"LC_ALL": "C"},
+        )
+    try:
+        _wait_until_ready(server, process)
+        yield server
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=_START_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_ready(server: PostgresServer, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            server.sql("SELECT 1")
+            return
+        except subprocess.CalledProcessError:
+            time.sleep(0.05)
+    log = (server.folder / "log").read_text(encoding="utf-8", errors="replace")
+    raise AssertionError(f"PostgreSQL did not start: {log}")
+
+
+def _programs() -> Path | None:
+    folders = [*Path("/usr/lib/postgresql").glob("*/bin"), *map(Path, os.get_exec_path())]
+    found = (it for it in folders if (it / "initdb").exists() and (it / "psql").exists())
+    return next(found, None)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def postgres(postgres_server: PostgresServer) -> PostgresServer:
+    """The server with an empty database."""
+    postgres_server.make_empty()
+    return postgres_server
+
+
+@pytest.fixture(autouse=True)
+def asyncpg_looks_for_files(no_blocking_in_the_event_loop: BlockBuster) -> None:
+    """For passwords and certificates, small ones, when it connects."""
+    for function in no_blocking_in_the_event_loop.functions.values():
+        function.can_block_in("asyncpg/connect_utils.py", "_parse_connect_arguments")
+
+
+@pytest.fixture(params=["memory", "file", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    match request.param:
+        case "memory":
+            return "sqlite:///:memory:"
+        case "file":
+            return f"sqlite:///{tmp_path}/nacre.db"
+        case _:
+            server: PostgresServer = request.getfixturevalue("postgres")
+            return server.url()
+
+
+@pytest.fixture(params=["file", "postgres"])
+def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database that several stores can have open."""
+    if request.param == "file":
+        return f"sqlite:///{tmp_path}/nacre[*].db"
+    return request.getfixturevalue("postgres").url()
+
+
+@pytest.fixture
+async def store(store_url: str) -> AsyncGenerator[Store]:
+    async with Store.open(store_url) as opened:
+        yield opened

@@ -1,0 +1,127 @@
+"""Messages as JSON and back."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nacre.errors import StorageError
+from nacre.json_types import decode_json, encode_json
+from nacre.messages import (
+    FINISH_REASONS,
+    AssistantMessage,
+    ImagePart,
+    Message,
+    SystemMessage,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolMessage,
+    Usage,
+    UserMessage,
+    user_message,
+)
+from nacre.storage import Store
+from nacre.storage.message_codec import MessageFormatError, message_from_json, message_to_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nacre.json_types import JsonValue
+
+MESSAGES: list[Message] = [
+    SystemMessage(text="a summary"),
+    UserMessage(parts=()),
+    UserMessage(
+        parts=(
+            TextPart(text="look", details={"cache": True}),
+            ImagePart(url="data:image/png;base64,AAAA"),
+        )
+    ),
+    AssistantMessage(
+        parts=(
+            ThinkingPart(text="hm", details={"signature": "abc", "nested": {"__proto__": [1]}}),
+            TextPart(text="so", details={"id": "t1"}),
+            ToolCallPart(
+                call_id="c", name="exec", arguments="not JSON", details={"item": ["x", None, 1.5]}
+            ),
+        ),
+        model="openai/gpt-6",
+        usage=Usage(input_tokens=10**12, output_tokens=2, cached_tokens=1),
+        finish_reason="tool_calls",
+    ),
+    *(AssistantMessage(parts=(), finish_reason=reason) for reason in FINISH_REASONS),
+    ToolMessage(call_id="c", name="exec", content="\0 and \x1b", is_error=True),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_a_message_comes_back_as_it_was(message: Message) -> None:
+    assert message_from_json(decode_json(encode_json(message_to_json(message)))) == message
+
+
+def test_the_form_on_disk_is_what_older_versions_wrote() -> None:
+    call = ToolCallPart(call_id="c", name="exec", arguments="{}")
+    assert message_to_json(AssistantMessage(parts=(call,), model="m")) == {
+        "version": 1,
+        "role": "assistant",
+        "parts": [{"type": "toolCall", "callId": "c", "name": "exec", "arguments": "{}"}],
+        "model": "m",
+        "usage": {"inputTokens": 0, "outputTokens": 0, "cachedTokens": 0},
+        "finishReason": "stop",
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"version": 2, "role": "user", "parts": []}, "message version 2; this Nacre reads 1"),
+        ({"version": "x" * 500, "role": "user"}, "message version 'xxx"),
+        ({"role": "user", "parts": []}, "is not a message"),
+        ({"version": 1, "role": "wizard"}, "is not a message"),
+        ({"version": 1, "role": "system", "text": 5}, "is not a message"),
+        ({"version": 1, "role": "user", "parts": [{"type": "video"}]}, "unknown kind: 'video'"),
+        ({"version": 1, "role": "user", "parts": [7]}, "unknown kind: 7"),
+        ({"version": 1, "role": "assistant", "parts": []}, "is not an answer of a model"),
+        (
+            {"version": 1, "role": "user", "parts": [{"type": "text", "text": "", "details": 1}]},
+            "`details` that are no object",
+        ),
+        ([], "is not a message"),
+        (None, "is not a message"),
+    ],
+)
+def test_what_is_no_message_is_refused(value: JsonValue, problem: str) -> None:
+    with pytest.raises(MessageFormatError, match=problem) as caught:
+        message_from_json(value)
+
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ('{"version": 9, "role": "user"}', "it has the message version 9; this Nacre reads 1"),
+        ('{"version": 1', r"\$ is not JSON"),
+    ],
+)
+async def test_a_row_that_cannot_be_read_is_named(
+    tmp_path: Path, content: str, problem: str
+) -> None:
+    path = tmp_path / "nacre.db"
+    async with Store.open(f"sqlite:///{path}") as store:
+        await store.add_session(id="s", agent_id="main")
+        await store.begin_turn(run_id="r", session_id="s", prompt=None, model="", surface="")
+        said = [user_message("hi"), user_message("there")]
+        await store.end_turn("r", status="completed", messages=said, usage=Usage())
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(
+                "UPDATE nacre_messages SET content = ? WHERE sequence = 1", [content]
+            )
+            connection.commit()
+
+        with pytest.raises(StorageError, match=f"the message 1 of session 's' cannot .*{problem}"):
+            await store.messages("s")

@@ -1,0 +1,53 @@
+"""URLs of databases, and what is shown of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nacre.errors import StorageError
+from nacre.storage.place import FilePlace, MemoryPlace, ServerPlace, place_from
+
+
+def test_paths_and_memory_are_told_apart() -> None:
+    assert place_from("sqlite:///:memory:") == MemoryPlace()
+    assert place_from("sqlite:////var/nacre.db") == FilePlace(path=Path("/var/nacre.db"))
+    assert place_from("sqlite:///nacre.db") == FilePlace(path=Path.cwd() / "nacre.db")
+    assert place_from("sqlite:///~/n.db") == FilePlace(path=Path.home() / "n.db")
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite://", "sqlite:///", "sqlite:nacre.db", "sqlite:///a?mode=ro", "sqlite:///a\0b"]
+)
+def test_a_url_of_sqlite_without_a_path_is_refused(url: str) -> None:
+    with pytest.raises(StorageError, match=r"`storage\.url` is .*; allowed: sqlite:///<path>"):
+        place_from(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "mysql://ada:hunter2@reef/db", "nacre.db", "ada:hunter2@reef/db"]
+)
+def test_another_kind_of_database_is_refused_without_the_password(url: str) -> None:
+    with pytest.raises(StorageError, match=r"`storage\.url` begins with .*; allowed:") as caught:
+        place_from(url)
+
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["postgresql://ada:hunter2@reef:port/db", "postgresql:hunter2"])
+def test_a_url_that_cannot_be_read_is_refused_without_the_password(url: str) -> None:
+    with pytest.raises(StorageError, match=r"`storage\.url` cannot be read") as caught:
+        place_from(url)
+
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_a_server_is_shown_without_the_password() -> None:
+    place = place_from("postgresql://ada:p%40ss%2Fword@reef:5433/db?sslmode=require")
+
+    assert isinstance(place, ServerPlace)
+    assert place.shown == "the database postgresql://ada:***@reef:5433/db"
+    assert "p@ss" not in repr(place)
+    assert place.blank("no p@ss/word, no p%40ss%2Fword, no p%40ss/word") == "no ***, no ***, no ***"

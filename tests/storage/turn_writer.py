@@ -1,0 +1,46 @@
+"""A process that writes turns until it is killed; started by test_killed_writer.py.
+
+Each line on standard input is a session: a fork writes turns into it and prints the run id of each
+that has ended. Forking spares the test twenty imports of SQLAlchemy.
+"""
+
+import os
+import sys
+
+import anyio
+
+from nacre.messages import AssistantMessage, TextPart, Usage, user_message
+from nacre.storage import Store, opening, rows
+
+# Loaded before the fork, so that none of them pays for it.
+LOADED = (opening, rows)
+
+
+async def write_turns(url: str, session_id: str) -> None:
+    async with Store.open(url) as store:
+        await store.add_session(id=session_id, agent_id="main")
+        for number in range(1_000_000):
+            run_id = f"{session_id}-{number}"
+            prompt = user_message(f"{run_id} asks")
+            answer = AssistantMessage(parts=(TextPart(text=f"{run_id} says " + "x" * 5_000),))
+            await store.begin_turn(
+                run_id=run_id, session_id=session_id, prompt=prompt, model="m", surface="direct"
+            )
+            await store.end_turn(
+                run_id, status="completed", messages=[prompt, answer], usage=Usage()
+            )
+            os.write(1, f"{run_id}\n".encode())
+
+
+def main() -> None:
+    url = sys.argv[1]
+    for line in sys.stdin:
+        if (child := os.fork()) == 0:
+            anyio.run(write_turns, url, line.strip())
+        os.write(1, f"{child}\n".encode())
+        os.waitpid(child, 0)
+        os.write(1, b"gone\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -362,6 +362,133 @@ TARGETS: Final[dict[str, Target]] = {
     "search_change_10k": Target(
         label="search index, one server of 100 in 10,000 tools changed", unit="ms", at_most=50
     ),
+    # search_semantic: what to reach is BM25F and MiniLM fused by rank, over all queries, of which
+    # some are kept elsewhere; the lead is over the same fusion on the same queries.
+    "search_semantic_build": Target(label="semantic search, vectors of a new tool", unit="ms"),
+    "search_semantic_query_10k": Target(
+        label="semantic search, one query, 10,000 tools, p50", unit="ms", at_most=15
+    ),
+    "search_semantic_mean_recall": Target(
+        label="semantic search, mean recall at 8 of the sets", unit="", at_least=0.76
+    ),
+    "search_semantic_lead": Target(
+        label="semantic search: least lead over rank fusion run here", unit="", at_least=0
+    ),
+    "search_semantic_recall_livemcpbench_queries": Target(
+        label="semantic recall at 8, livemcpbench tasks",
+        unit="",
+        at_least=0.447,
+        peer="rank fusion .447",
+    ),
+    "search_semantic_mrr_livemcpbench_queries": Target(
+        label="semantic MRR, livemcpbench tasks",
+        unit="",
+        at_least=0.508,
+        peer="rank fusion .508",
+    ),
+    "search_semantic_recall_livemcpbench_agent_queries": Target(
+        label="semantic recall at 8, livemcpbench agents",
+        unit="",
+        at_least=0.78,
+        peer="rank fusion .780",
+    ),
+    "search_semantic_mrr_livemcpbench_agent_queries": Target(
+        label="semantic MRR, livemcpbench agents",
+        unit="",
+        at_least=0.583,
+        peer="rank fusion .583",
+    ),
+    "search_semantic_recall_bfcl_queries": Target(
+        label="semantic recall at 8, bfcl",
+        unit="",
+        at_least=0.877,
+        peer="rank fusion .877",
+    ),
+    "search_semantic_mrr_bfcl_queries": Target(
+        label="semantic MRR, bfcl",
+        unit="",
+        at_least=0.671,
+        peer="rank fusion .671",
+    ),
+    "search_semantic_recall_metatool_queries": Target(
+        label="semantic recall at 8, metatool",
+        unit="",
+        at_least=0.781,
+        peer="rank fusion .781",
+    ),
+    "search_semantic_mrr_metatool_queries": Target(
+        label="semantic MRR, metatool",
+        unit="",
+        at_least=0.618,
+        peer="rank fusion .618",
+    ),
+    "search_semantic_recall_metatool_multi_queries": Target(
+        label="semantic recall at 8, metatool, two tools",
+        unit="",
+        at_least=0.769,
+        peer="rank fusion .769",
+    ),
+    "search_semantic_mrr_metatool_multi_queries": Target(
+        label="semantic MRR, metatool, two tools",
+        unit="",
+        at_least=0.701,
+        peer="rank fusion .701",
+    ),
+    "search_semantic_recall_sealtools_queries": Target(
+        label="semantic recall at 8, sealtools",
+        unit="",
+        at_least=0.818,
+        peer="rank fusion .818",
+    ),
+    "search_semantic_mrr_sealtools_queries": Target(
+        label="semantic MRR, sealtools",
+        unit="",
+        at_least=0.935,
+        peer="rank fusion .935",
+    ),
+    "search_semantic_recall_union_livemcpbench_queries": Target(
+        label="semantic recall at 8 in 10,000, livemcpbench tasks",
+        unit="",
+        at_least=0.303,
+        peer="rank fusion .303",
+    ),
+    "search_semantic_mrr_union_livemcpbench_queries": Target(
+        label="semantic MRR in 10,000, livemcpbench tasks", unit=""
+    ),
+    "search_semantic_recall_union_livemcpbench_agent_queries": Target(
+        label="semantic recall at 8 in 10,000, livemcpbench agents",
+        unit="",
+        at_least=0.551,
+        peer="rank fusion .551",
+    ),
+    "search_semantic_mrr_union_livemcpbench_agent_queries": Target(
+        label="semantic MRR in 10,000, livemcpbench agents", unit=""
+    ),
+    "search_semantic_recall_union_bfcl_queries": Target(
+        label="semantic recall at 8 in 10,000, bfcl",
+        unit="",
+        at_least=0.802,
+        peer="rank fusion .802",
+    ),
+    "search_semantic_mrr_union_bfcl_queries": Target(label="semantic MRR in 10,000, bfcl", unit=""),
+    "search_semantic_recall_union_metatool_queries": Target(
+        label="semantic recall at 8 in 10,000, metatool",
+        unit="",
+        at_least=0.493,
+        peer="rank fusion .493",
+    ),
+    "search_semantic_mrr_union_metatool_queries": Target(
+        label="semantic MRR in 10,000, metatool", unit=""
+    ),
+    "search_semantic_recall_union_metatool_multi_queries": Target(
+        label="semantic recall at 8 in 10,000, metatool, two tools",
+        unit="",
+        at_least=0.227,
+        peer="rank fusion .227",
+    ),
+    "search_semantic_mrr_union_metatool_multi_queries": Target(
+        label="semantic MRR in 10,000, metatool, two tools", unit=""
+    ),
     # soak
     "soak_growth": Target(label="soak: growth of memory", unit="MB", at_least=-20, at_most=20),
     "soak_surprises": Target(label="soak: cells that ended otherwise", unit="", at_most=0),

@@ -17,3 +17,9 @@ def no_blocking_in_the_event_loop() -> Iterator[BlockBuster]:
     """Fail a test when code of the package blocks the event loop."""
     with blockbuster_ctx("nacre") as blockbuster:
         yield blockbuster
+
+
+@pytest.fixture(autouse=True)
+def search_by_words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not the extra is installed; its own tests switch it on."""
+    monkeypatch.setenv("NACRE_SEMANTIC_SEARCH", "off")

@@ -7,7 +7,9 @@ tool is found only in the catalog of the run.
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio.lowlevel
@@ -16,7 +18,7 @@ from nacre.errors import HostRequestError, ToolError, UnknownToolError
 from nacre.tools import CallSite
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from nacre.code_mode.api_files import ApiFiles
     from nacre.code_mode.mcp_requests import McpRequests
@@ -68,6 +70,7 @@ class CellBridge:
         self._tools = tools
         self._exec_call_id = exec_call_id
         self._suggestions_left = _MOST_SUGGESTIONS
+        self._with_clients: set[int] = set()
         self.span: Span | None = None
         """The cell's: its calls are shown below it."""
 
@@ -93,6 +96,10 @@ class CellBridge:
     def call_id_of(self, request_id: int) -> str:
         """The id of the nested call that a request stands for."""
         return f"{self._exec_call_id}.{request_id}"
+
+    def is_with_client(self, request_id: int) -> bool:
+        """Whether the request waits for the client whose tool it calls."""
+        return request_id in self._with_clients
 
     def tool_id_of(self, request: PendingRequest) -> str:
         """Which tool a request is for, as far as it can be told before it is served."""
@@ -127,8 +134,8 @@ class CellBridge:
         query, limit = self._query_in(payload)
         # Many searches at once must leave the event loop some air.
         await anyio.lowlevel.checkpoint()
-        index = await self._tools.index.get()
-        return [entry.to_json() for entry in index.search(query, limit)]
+        found = await self._tools.index.search(query, limit)
+        return [entry.to_json() for entry in found]
 
     def _query_in(self, payload: JsonObject) -> tuple[str, int]:
         query = payload.get("query")
@@ -185,9 +192,20 @@ class CellBridge:
             parent_id=self._exec_call_id,
             abort=request.abort,
             asking_person=request.asking_person,
+            away=partial(self._away, request),
             parent_span=self.span,
         )
         return await self._tools.executor.call(tool, given, site=site)
+
+    @contextmanager
+    def _away(self, request: HostRequest) -> Generator[None]:
+        """For the program's clock a client is a person; only the model is told which it is."""
+        self._with_clients.add(request.id)
+        try:
+            with request.asking_person():
+                yield
+        finally:
+            self._with_clients.discard(request.id)
 
     def _entry_of(self, tool_id: JsonValue) -> CatalogEntry:
         if not isinstance(tool_id, str):

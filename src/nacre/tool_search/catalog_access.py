@@ -73,8 +73,7 @@ class CatalogAccess:
         await anyio.lowlevel.checkpoint()
         listing, problems = await self._tools.catalog.started_listing()
         self._note_problems(problems)
-        index = await listing.index.get()
-        return [_compact(entry) for entry in index.search(query, most)]
+        return [_compact(entry) for entry in await listing.index.search(query, most)]
 
     async def describe(self, tool_id: JsonValue) -> JsonObject:
         """All there is to know of one tool, its input schema included."""

@@ -1,0 +1,76 @@
+"""What words found and what meanings found, as one order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nacre.tools.catalog_search.closer_look import Candidate
+    from nacre.tools.catalog_search.semantic.libraries import Vector
+
+WORD_CANDIDATES: Final = 200
+"""So many of what words found take part; beyond them meaning alone decides."""
+
+# Plain figures from a wide plateau of `benchmarks/search_quality.py`.
+# What is less alike than this is hardly meant, so it is not stretched to a whole point.
+_LEAST_BEST: Final = 0.35
+# What has no word of the query must be so alike to be shown at all.
+_LEAST_ALONE: Final = 0.2
+# The best score of words, where they found nothing.
+_NO_WORDS: Final = 10.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Likeness:
+    """How alike each text is to the query, by one model, and how much that counts."""
+
+    weight: float
+    cosines: Vector
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fused:
+    """A position in the catalog: what words say for it, if they found it, and what meaning adds."""
+
+    position: int
+    candidate: Candidate | None
+    meaning: float = 0.0
+
+    @property
+    def score(self) -> float:
+        return self.meaning + (0.0 if self.candidate is None else self.candidate.score)
+
+
+def fused(
+    candidates: Sequence[Candidate], likenesses: Sequence[Likeness], limit: int
+) -> list[Fused]:
+    """The best of both, best first; of equal ones, those first that are first in the catalog.
+
+    The best score of words counts as one whole, and so does the most alike text of a model that
+    has the weight 1. Squares, since likeness means something only near the top.
+    """
+    import numpy as np
+
+    best = max((each.score for each in candidates), default=0.0) or _NO_WORDS
+    meanings = np.sum([_meaning(each) for each in likenesses], axis=0) * best
+    words = np.zeros(len(meanings))
+    found = {each.position: each for each in candidates}
+    words[list(found)] = [each.score for each in found.values()]
+    is_shown = np.max([each.cosines for each in likenesses], axis=0) >= _LEAST_ALONE
+    is_shown[list(found)] = True
+    shown = np.flatnonzero(is_shown)
+    scores = (words + meanings)[shown]
+    first = np.lexsort((shown, -scores))[:limit]
+    return [
+        Fused(position=position, candidate=found.get(position), meaning=float(meanings[position]))
+        for position in shown[first].tolist()
+    ]
+
+
+def _meaning(likeness: Likeness) -> Vector:
+    cosines = likeness.cosines.clip(min=0)
+    best = cosines.dtype.type(max(cosines.max(), _LEAST_BEST))
+    return (cosines / best) ** 2 * likeness.weight

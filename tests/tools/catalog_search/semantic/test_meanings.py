@@ -1,0 +1,135 @@
+"""The meanings of a catalog's texts: made behind the back of whoever searches."""
+
+import gc
+import threading
+
+import pytest
+
+from nacre.tools.catalog_search.semantic import meanings
+from nacre.tools.catalog_search.semantic.libraries import Vector
+from nacre.tools.catalog_search.semantic.meanings import Meanings
+from tests.tools.catalog_search.semantic.fake_model import FakeModel
+
+SECONDS = 5
+
+
+def meanings_of(*texts: str) -> Meanings:
+    made = Meanings(dict(enumerate(texts)))
+    assert made.wait(SECONDS)
+    return made
+
+
+def likest(made: Meanings, query: str) -> list[float]:
+    (likeness,) = made.likenesses(query)
+    return likeness.cosines.tolist()
+
+
+def test_a_query_is_alike_to_what_means_the_same(fake_model: FakeModel) -> None:
+    made = meanings_of("a calendar", "a polaroid", "a shell")
+    assert made.is_known
+    assert likest(made, "arrange a meeting") == [1.0, 0.0, 0.0]
+    assert likest(made, "take a selfie") == [0.0, 1.0, 0.0]
+
+
+def test_before_they_are_made_there_are_none(
+    fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_embed = threading.Event()
+    vector = fake_model.vector
+
+    def held(text: str) -> Vector:
+        assert may_embed.wait(SECONDS)
+        return vector(text)
+
+    monkeypatch.setattr(fake_model, "vector", held)
+    made = Meanings({0: "a calendar"})
+    assert not made.is_known
+    assert made.likenesses("meeting") == []
+    assert not made.wait(0)
+    may_embed.set()
+    assert made.wait(SECONDS)
+    assert made.is_known
+
+
+def test_identifiers_are_read_as_words(fake_model: FakeModel) -> None:
+    made = meanings_of("makeCalendar", "make_polaroid", "HTTPSelfie")
+    assert fake_model.embedded == ["make Calendar", "make polaroid", "HTTP Selfie"]
+    assert likest(made, "newPolaroid") == [0.0, 1.0, 1.0]
+
+
+def test_an_unchanged_text_is_embedded_once_for_all_catalogs_and_processes(
+    fake_model: FakeModel,
+) -> None:
+    first = meanings_of("a calendar", "a polaroid", "a polaroid")
+    second = meanings_of("a polaroid", "a shell", "a calendar")
+    assert fake_model.embedded == ["a calendar", "a polaroid", "a shell"]
+    assert likest(first, "polaroid") == [0.0, 1.0, 1.0]
+    assert likest(second, "polaroid") == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("query", ["会議を予定する", "встреча calendar в календаре", "123 !?", ""])
+def test_a_query_in_letters_that_the_models_do_not_read_is_left_to_words(
+    query: str, fake_model: FakeModel
+) -> None:
+    assert meanings_of("a calendar").likenesses(query) == []
+
+
+def test_accents_are_latin_letters(fake_model: FakeModel) -> None:
+    assert likest(meanings_of("a calendar"), "où est le calendar été") == [1.0]
+
+
+def test_a_long_query_is_cut(fake_model: FakeModel) -> None:
+    meanings_of("a calendar").likenesses("word " * 1_000_000)
+    assert len(fake_model.embedded[-1]) == 1_000
+
+
+def test_without_a_model_the_work_is_over_and_nothing_is_known(
+    fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meanings, "_models", list)
+    assert not meanings_of("a calendar").is_known
+
+
+def test_switched_off_nothing_is_started(
+    fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NACRE_SEMANTIC_SEARCH", "off")
+    assert not meanings_of("a calendar").is_known
+    assert "test-semantic-search" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_no_texts_need_no_work(fake_model: FakeModel) -> None:
+    assert Meanings({}).wait(0)
+
+
+def test_a_model_that_fails_leaves_search_to_words(
+    fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(text: str) -> Vector:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(fake_model, "vector", failing)
+    assert not meanings_of("a calendar").is_known
+    assert "search goes without fake: it failed" in caplog.text
+
+
+def test_work_for_a_catalog_that_was_dropped_ends_early(
+    fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_started, may_go_on = threading.Event(), threading.Event()
+    vector = fake_model.vector
+
+    def held(text: str) -> Vector:
+        is_started.set()
+        assert may_go_on.wait(SECONDS)
+        return vector(text)
+
+    monkeypatch.setattr(fake_model, "vector", held)
+    dropped = Meanings({number: f"text {number}" for number in range(1_000)})
+    assert is_started.wait(SECONDS)
+    del dropped
+    gc.collect()
+    may_go_on.set()
+    meanings_of("a calendar")
+    meanings_of("a polaroid")
+    assert len(fake_model.embedded) < 100

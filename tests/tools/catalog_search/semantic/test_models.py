@@ -1,0 +1,105 @@
+"""The models themselves, where the extra is installed: what their vectors are good for."""
+
+import logging
+import sys
+
+import numpy as np
+import pytest
+
+from nacre.tools.catalog_search.semantic import text_models
+from nacre.tools.catalog_search.semantic.libraries import Vector
+from nacre.tools.catalog_search.semantic.sentence_model import SentenceModel
+from nacre.tools.catalog_search.semantic.text_models import (
+    TextModel,
+    installed_models,
+    is_switched_off,
+)
+from nacre.tools.catalog_search.semantic.word_model import WordModel
+
+LIBRARIES = ("numpy", "safetensors", "tokenizers", "onnxruntime")
+
+
+@pytest.fixture(scope="module", params=[SentenceModel, WordModel])
+def model(request: pytest.FixtureRequest) -> TextModel:
+    try:
+        return request.param()
+    except ImportError as missing:
+        pytest.skip(str(missing))
+
+
+def test_what_means_the_same_is_more_alike_than_what_does_not(model: TextModel) -> None:
+    query = model.vector("remove a calendar appointment")
+    wanted = model.vector("delete event: cancel a meeting in the diary")
+    other = model.vector("convert image: change a picture to another format")
+    assert query @ wanted > query @ other + 0.1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x",
+        "word " * 100_000,
+        "日本語のテキスト",
+        "\U0001f600" * 50,
+        "a\x00b\u202ec",
+        "é\u0301" * 300,
+    ],
+)
+def test_any_text_has_a_vector_of_length_one(model: TextModel, text: str) -> None:
+    vector = model.vector(text)
+    assert vector.shape == (model.size,)
+    assert float(np.linalg.norm(vector)) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_an_empty_text_has_a_vector_too(model: TextModel) -> None:
+    assert np.isfinite(model.vector("")).all()
+
+
+def test_a_text_has_one_vector_whatever_came_before(model: TextModel) -> None:
+    first = model.vector("open a ticket")
+    model.vector("something else, and longer than that")
+    assert (model.vector("open a ticket") == first).all()
+
+
+@pytest.mark.parametrize("library", LIBRARIES[1:3])
+def test_without_a_library_there_is_no_model_and_no_complaint(
+    library: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in (library, f"{library}.numpy"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with caplog.at_level(logging.INFO):
+        assert installed_models() == []
+    assert caplog.records == []
+
+
+def test_without_onnxruntime_words_alone_have_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert "SentenceModel" not in [type(model).__name__ for model in installed_models()]
+
+
+def test_a_model_that_does_not_load_is_reported_and_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class BrokenModel:
+        name, weight, size = "broken", 1.0, 1
+
+        def __init__(self) -> None:
+            raise ValueError("the header is too large")
+
+        def vector(self, text: str) -> Vector:
+            raise NotImplementedError
+
+    monkeypatch.setattr(text_models, "SentenceModel", BrokenModel)
+    monkeypatch.setattr(text_models, "WordModel", BrokenModel)
+    assert installed_models() == []
+    assert [record.getMessage() for record in caplog.records] == [
+        "search goes without BrokenModel: it cannot be loaded"
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("value", "is_off"), [("off", True), (" OFF ", True), ("0", True), ("on", False), ("", False)]
+)
+def test_the_switch(value: str, is_off: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NACRE_SEMANTIC_SEARCH", value)
+    assert is_switched_off() is is_off

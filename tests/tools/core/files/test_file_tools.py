@@ -100,6 +100,16 @@ async def test_a_file_that_is_replaced_keeps_its_mode_and_leaves_nothing_beside_
     assert sorted(os.listdir(files.root)) == ["notes.txt", "run.sh"]
 
 
+async def test_a_workspace_that_is_missing_is_made(tmp_path: Path) -> None:
+    assert (await Files(tmp_path / "deep" / "new").call("list"))["entries"] == []
+
+
+async def test_a_workspace_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    problem = await Files(tmp_path / "file" / "new").problem("list")
+    assert problem == "a part of the workspace is not a folder"
+
+
 async def test_a_folder_is_not_overwritten(files: Files) -> None:
     (files.root / "folder").mkdir()
     problem = await files.problem("write", path="folder", content="x")

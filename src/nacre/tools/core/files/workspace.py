@@ -72,7 +72,9 @@ class Workspace:
 
     @cached_property
     def root(self) -> str:
-        """Links followed; found out when it is first needed, since that takes looking."""
+        """Links followed. Made where it is missing, when it is first needed."""
+        with problems_of("the workspace"):
+            os.makedirs(self._root, exist_ok=True)
         return os.path.realpath(self._root)
 
     @contextmanager

@@ -1,0 +1,1 @@
+"""The system as a whole, built from a configuration."""

@@ -1,0 +1,151 @@
+"""Every part put together: turns with core, plugin and MCP tools, and changes of configuration."""
+
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio import to_thread
+
+from nacre.agent import RunResult, TurnRequest
+from nacre.bootstrap import System, open_system
+from nacre.config.system import SystemConfig, system_config_from
+from nacre.errors import StorageError
+from nacre.testing import Call, Say, ScriptedProvider
+from tests.plugins.plugin_folders import plugin_folder
+
+SMALL_SERVER = Path(__file__).parents[1] / "cli" / "mcp" / "small_mcp_server.py"
+
+
+def configuration(folder: Path, document: Mapping[str, Any]) -> SystemConfig:
+    defaults = {"storage": {"url": f"sqlite:///{folder / 'nacre.db'}"}}
+    agents = {"defaults": {"workspace": str(folder / "workspace")}}
+    whole = {**defaults, "agents": agents, **document}
+    return system_config_from(whole, environment={"HOME": str(folder)}, folder=folder)
+
+
+@asynccontextmanager
+async def opened(folder: Path, **document: Any) -> AsyncGenerator[System]:
+    config = await to_thread.run_sync(configuration, folder, document)
+    async with open_system(config, workers=1) as system:
+        yield system
+
+
+async def said(system: System, text: str, **more: Any) -> RunResult:
+    with anyio.fail_after(30):
+        run = await system.agents.start(TurnRequest(message=text, **more))
+        return await run.wait()
+
+
+def models(provider: ScriptedProvider) -> dict[str, Any]:
+    return {
+        "models": {
+            "providers": {
+                "scripted": {
+                    "api": "openai-completions",
+                    "baseUrl": provider.openai_url,
+                    "apiKey": "none",
+                }
+            }
+        }
+    }
+
+
+def agents(folder: Path) -> dict[str, Any]:
+    return {"defaults": {"model": "scripted/one", "workspace": str(folder / "workspace")}}
+
+
+async def test_without_any_configuration_the_demonstration_answers(tmp_path: Path) -> None:
+    async with opened(tmp_path) as system:
+        result = await said(system, "hello")
+    assert result.error == ""
+    assert "demonstration" in result.text
+
+
+async def test_a_program_reaches_core_plugin_and_mcp_tools(tmp_path: Path) -> None:
+    program = """
+        await tools.write({ path: "notes.txt", content: "kept" });
+        const { text } = await tools.call("openclaw:core:read", { path: "notes.txt" });
+        const hello = await tools.greet({ name: "Ada" });
+        const listed = await API.list("mcp");
+        return { text, hello, listed };
+    """
+    script = [Call("exec", {"code": program}), Say("done")]
+    async with ScriptedProvider(script) as provider:
+        async with opened(
+            tmp_path,
+            **models(provider),
+            agents=agents(tmp_path),
+            tools={"codeMode": True, "fs": {"ask": "never"}},
+            plugins={"paths": [str(plugin_folder(tmp_path))], "entryPoints": False},
+            mcp={
+                "servers": {"small": {"command": sys.executable, "args": [str(SMALL_SERVER), "a"]}}
+            },
+        ) as system:
+            result = await said(system, "go")
+        assert (result.text, result.error) == ("done", "")
+        assert provider.requests[0].tool_names == ("exec", "wait")
+        result_seen: dict[str, Any] = provider.requests[1].last_object
+    assert result_seen["status"] == "completed", result_seen
+    value = result_seen["value"]
+    assert value["text"] == "kept"
+    assert value["hello"] == "hello Ada"
+    assert "mcp/small.d.ts" in [file["path"] for file in value["listed"]]
+    assert (tmp_path / "workspace" / "notes.txt").read_text(encoding="utf-8") == "kept"
+
+
+async def test_an_empty_document_has_code_mode_off(tmp_path: Path) -> None:
+    async with ScriptedProvider([Say("hi")]) as provider:
+        async with opened(tmp_path, **models(provider), agents=agents(tmp_path)) as system:
+            await said(system, "hello")
+        assert "read" in provider.requests[0].tool_names
+
+
+async def test_a_changed_configuration_holds_for_the_next_turn(tmp_path: Path) -> None:
+    folder = plugin_folder(tmp_path)
+    async with ScriptedProvider([Say("one"), Say("two"), Say("three")]) as provider:
+        first: dict[str, Any] = {**models(provider), "agents": agents(tmp_path)}
+        async with opened(tmp_path, **first) as system:
+            await said(system, "hello")
+            second = {**first, "plugins": {"paths": [str(folder)], "entryPoints": False}}
+            await system.apply(await to_thread.run_sync(configuration, tmp_path, second))
+            await said(system, "hello")
+            third = {**second, "tools": {"codeMode": True}}
+            await system.apply(await to_thread.run_sync(configuration, tmp_path, third))
+            await said(system, "hello")
+        names = [request.tool_names for request in provider.requests]
+    assert "greet" not in names[0]
+    assert "greet" in names[1]
+    assert names[2] == ("exec", "wait")
+
+
+async def test_a_broken_plugin_keeps_nothing_else_from_working(tmp_path: Path) -> None:
+    broken = plugin_folder(tmp_path, "broken", "raise RuntimeError('no')")
+    plugins = {"paths": [str(broken)], "entryPoints": False}
+    async with opened(tmp_path, plugins=plugins) as system:
+        assert [status.state for status in system.plugins.status()] == ["failed"]
+        assert (await said(system, "hello")).error == ""
+
+
+async def test_a_database_that_cannot_be_opened_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "nacre.db").write_text("not a database" * 100, encoding="utf-8")
+    with pytest.raises(StorageError, match=r"nacre\.db"):
+        async with opened(tmp_path):
+            pass
+
+
+async def test_sessions_go_on_after_a_restart(tmp_path: Path) -> None:
+    async with ScriptedProvider([Say("I am Ada"), Say("as I said")]) as provider:
+        document: dict[str, Any] = {**models(provider), "agents": agents(tmp_path)}
+        async with opened(tmp_path, **document) as system:
+            await said(system, "who are you?", session_key="s")
+        async with opened(tmp_path, **document) as system:
+            await said(system, "again?", session_key="s")
+        assert [message.role for message in provider.requests[1].messages][-3:] == [
+            "user",
+            "assistant",
+            "user",
+        ]

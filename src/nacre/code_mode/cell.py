@@ -57,6 +57,8 @@ class CellInfo:
     snapshot_bytes: int
     pending: tuple[PendingToolCall, ...]
     context: RunContext
+    call_id: str
+    """The call of `exec` that started it."""
 
 
 class CodeModeCell:
@@ -149,6 +151,7 @@ class CodeModeCell:
             snapshot_bytes=len(self._cell.snapshot or b""),
             pending=self._pending(self._cell.pending),
             context=self.context,
+            call_id=self.call_id,
         )
 
     def to_result(
@@ -165,6 +168,7 @@ class CodeModeCell:
                     reason=result.reason,
                     yield_reason=result.yield_reason,
                     pending=self._pending(result.pending),
+                    has_timer=result.has_timer,
                     output=result.output,
                     telemetry=known,
                 )
@@ -184,7 +188,9 @@ class CodeModeCell:
             PendingToolCall(
                 id=self._bridge.call_id_of(request.id),
                 tool_id=self._bridge.tool_id_of(request),
-                is_awaiting_approval=request.is_with_person,
+                is_awaiting_approval=request.is_with_person
+                and not self._bridge.is_with_client(request.id),
+                is_awaiting_client=self._bridge.is_with_client(request.id),
             )
             for request in requests
         )

@@ -33,11 +33,19 @@ class PendingToolCall:
     id: str
     tool_id: str
     is_awaiting_approval: bool = False
+    is_awaiting_client: bool = False
+
+    @property
+    def is_awaiting_somebody(self) -> bool:
+        """Whether it goes on only when a person or a client has answered."""
+        return self.is_awaiting_approval or self.is_awaiting_client
 
     def to_json(self) -> JsonObject:
         wire: JsonObject = {"id": self.id, "toolId": self.tool_id}
         if self.is_awaiting_approval:
             wire["awaitingApproval"] = True
+        if self.is_awaiting_client:
+            wire["awaitingClient"] = True
         return wire
 
 
@@ -103,6 +111,8 @@ class Waiting:
     reason: Literal["pending_tools", "yield"]
     yield_reason: str = ""
     pending: tuple[PendingToolCall, ...] = ()
+    has_timer: bool = False
+    """Whether it would go on by itself after a while, were it resumed; not told to the model."""
     output: tuple[Output, ...] = ()
     telemetry: Telemetry = field(default_factory=Telemetry)
 

@@ -10,7 +10,7 @@ from nacre.code_mode.api_files import ApiFiles
 from nacre.code_mode.bridge import RunTools
 from nacre.code_mode.exec_tool import InvalidInput, exec_input_from
 from nacre.code_mode.mcp_requests import McpRequests
-from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME
+from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME, verify_payload
 from nacre.code_mode.results import CodeModeResult, DirectResult, Failed
 from nacre.code_mode.suspended_runs import RunRefused
 from nacre.code_mode.wait_tool import wait_input_from
@@ -20,11 +20,12 @@ from nacre.json_types import NotJsonError, decode_json
 from nacre.tools import CallSite, CallSubject
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from nacre.code_mode.cell import CellInfo
     from nacre.code_mode.mcp_servers import McpServers
     from nacre.code_mode.model_surface import ModelSurface
+    from nacre.code_mode.results import PendingToolCall, Telemetry
     from nacre.code_mode.run_cells import RunCells
     from nacre.code_mode.run_namespaces import RunNamespaces
     from nacre.code_mode.run_telemetry import RunTelemetry
@@ -96,6 +97,15 @@ class CodeModeRun:
             mcp_servers=self._mcp.servers.names,
         )
 
+    def verify_payload(self, tool_names: Sequence[str]) -> None:
+        """Raises CodeModePayloadError unless a request to the model holds exactly code mode's
+        tools; nothing to check where it is not active."""
+        verify_payload(tool_names, self._surface)
+
+    def telemetry(self) -> Telemetry:
+        """What the catalog holds and how it was used so far."""
+        return self._telemetry.report()
+
     # What the model calls.
 
     async def call(
@@ -137,6 +147,12 @@ class CodeModeRun:
     def cells(self) -> list[CellInfo]:
         """The cells that run, wait, or left calls behind that still run."""
         return self._cells.infos()
+
+    def waits_for_somebody(self, pending: Sequence[PendingToolCall]) -> bool:
+        """Whether a cell with these calls goes on only when a person or a client has answered."""
+        awaited = sum(call.is_awaiting_somebody for call in pending)
+        # The others wait for their turn, and the turns are taken by those that wait for somebody.
+        return 0 < awaited == min(len(pending), self._config.max_pending_tool_calls)
 
     async def abort(self, reason: str = "the run was aborted") -> None:
         """End the run: its cells, wherever they are, and their calls. It takes no more calls."""

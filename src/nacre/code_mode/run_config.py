@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
 
-ConfigInput: TypeAlias = CodeModeConfig | Mapping[str, object] | bool | None
+ConfigInput: TypeAlias = "RunConfig | CodeModeConfig | Mapping[str, object] | bool | None"
 
 # A mapping with one of these is a config document; any other holds settings of code mode.
 _DOCUMENT_KEYS: Final = frozenset(
@@ -48,6 +48,8 @@ def run_config_from(config: ConfigInput) -> RunConfig:
     """In a document code mode is off unless it says `enabled: true`, as the contract has it. Who
     gives settings alone, or nothing, asks for code mode by making a runtime: it is on unless they
     say `enabled: false`."""
+    if isinstance(config, RunConfig):
+        return config
     if config is None:
         return RunConfig(settings=CodeModeConfig(enabled=True))
     if isinstance(config, CodeModeConfig):

@@ -84,6 +84,23 @@ class Runtime:
         self.namespaces = NamespaceRegistry()
         """Where loaders register the namespaces of their plugins."""
 
+    @property
+    def sandbox(self) -> Sandbox:
+        """For surfaces beside code mode, which run their programs in the same workers."""
+        return self._sandbox
+
+    @property
+    def validators(self) -> InputValidators:
+        return self._validators
+
+    def approvals(self, approver: Approver | ApprovalQueue | None) -> Approvals:
+        """Asks with the memory and the patience of this runtime's own runs."""
+        return Approvals(approver, ttl_seconds=self._approval_seconds, memory=self._approval_memory)
+
+    def configure(self, config: ConfigInput) -> None:
+        """Use another configuration for the runs to come; those that have begun keep theirs."""
+        self._config = run_config_from(config)
+
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._sandbox)
         tasks = await self._stack.enter_async_context(anyio.create_task_group())
@@ -143,9 +160,7 @@ class Runtime:
                 context=context,
                 policy=policy,
                 hooks=HookRunner(hooks if isinstance(hooks, Hooks) else Hooks(hooks)),
-                approvals=Approvals(
-                    approvals, ttl_seconds=self._approval_seconds, memory=self._approval_memory
-                ),
+                approvals=self.approvals(approvals),
                 recorder=trajectory,
                 validators=self._validators,
             ),

@@ -427,6 +427,7 @@ class Cell:
             reason=reason,
             yield_reason=self._yields[0].reason if self._yields else "",
             pending=self._requests.pending,
+            has_timer=self._timer_due is not None,
         )
 
     # What workers say. None of it is trusted.

@@ -162,6 +162,8 @@ class Waiting:
     yield_reason: str = ""
     """What the program gave as its reason to `yield_control`."""
     pending: tuple[PendingRequest, ...] = ()
+    has_timer: bool = False
+    """Whether it would go on by itself after a while, were it resumed."""
     output: tuple[Output, ...] = ()
     usage: Usage = field(default_factory=Usage)
 

@@ -91,11 +91,14 @@ class CodeBridge:
                 raise InvalidInput("openclaw.tools has search, describe and call")
 
     def _site(self, request: HostRequest) -> CallSite:
+        # For the program's clock a client is a person.
+        asking = partial(self._clock.asking_person, request.asking_person)
         return CallSite(
             call_id=f"{self._call_id}.{request.id}",
             parent_id=self._call_id,
             abort=request.abort,
-            asking_person=partial(self._clock.asking_person, request.asking_person),
+            asking_person=asking,
+            away=asking,
             parent_span=self._span,
         )
 

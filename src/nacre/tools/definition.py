@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
 from nacre.errors import ToolDefinitionError
@@ -39,6 +41,8 @@ class ToolCall:
     abort: AbortSignal
     update: Callable[[JsonValue], None]
     """Report progress: shown to whoever follows the run, not part of the result."""
+    away: Callable[[], AbstractContextManager[None]] = nullcontext
+    """To be entered while the tool waits for a client: that time is not the program's."""
 
 
 Execute: TypeAlias = Callable[[dict[str, Any], ToolCall], Awaitable[object]]
@@ -85,7 +89,7 @@ class Tool:
         if self.output_schema is not None:
             self._check_schema("output_schema", self.output_schema)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """`<source>:<owner>:<name>`, stable across equal sets of tools."""
         return f"{self.source}:{self.owner}:{self.name}"

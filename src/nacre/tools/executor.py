@@ -48,6 +48,8 @@ class CallSite:
     abort: AbortSignal = field(default_factory=AbortSignal)
     asking_person: Callable[[], AbstractContextManager[None]] = nullcontext
     """Entered while a person is asked, for callers whose clock should stand still then."""
+    away: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered while the tool waits for a client, for the same reason."""
     parent_span: Span | None = None
     """Where the call is shown in a trace, if not below whatever its task is inside of."""
 
@@ -199,6 +201,7 @@ class ToolExecutor:
             context=self._context,
             abort=site.abort,
             update=lambda update: self._record("call.updated", site, {"update": update}),
+            away=site.away,
         )
 
     # What has to agree before a call is made.

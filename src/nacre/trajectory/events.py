@@ -21,6 +21,9 @@ EventKind = Literal[
     "cell.suspended",
     "cell.resumed",
     "cell.ended",
+    "model.requested",
+    "model.answered",
+    "turn.ended",
 ]
 EVENT_KINDS: Final[tuple[EventKind, ...]] = get_args(EventKind)
 

@@ -118,3 +118,34 @@ async def test_a_change_wakes_who_waits_for_it() -> None:
             await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
     assert changes == [1, 0]
+
+
+async def test_a_listener_is_told_at_once_of_every_question_and_its_end() -> None:
+    queue = ApprovalQueue()
+    told: list[tuple[str, object, bool]] = []
+    stop = queue.listen(lambda asked, decided, is_open: told.append((asked.id, decided, is_open)))
+    with queue.asking(request("a")):
+        queue.answer("a", "allow-once")
+    with queue.asking(request("b")):
+        pass
+    stop()
+    with queue.asking(request("c")):
+        pass
+    assert told == [
+        ("a", None, True),
+        ("a", AllowOnce(), False),
+        ("b", None, True),
+        ("b", None, False),
+    ]
+
+
+async def test_a_listener_that_fails_holds_up_nobody() -> None:
+    queue = ApprovalQueue()
+
+    def fail(*_told: object) -> None:
+        raise ValueError("a bug")
+
+    queue.listen(fail)
+    with queue.asking(request("a")) as question:
+        queue.answer("a", "allow-once")
+    assert question.decided == AllowOnce()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import anyio
 
@@ -13,14 +14,20 @@ from nacre.errors import ApprovalError
 from nacre.tools.approvals.requests import decided_from
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from nacre.tools.approvals.requests import ApprovalAnswer, ApprovalRequest, Decided
+
+logger = logging.getLogger(__name__)
 
 _MAX_CLOSED_REMEMBERED: Final = 1024
 _MAX_SHOWN_ID: Final = 80
 
 _Ending = Literal["was answered already", "has expired, or its call was given up"]
+
+QuestionListener: TypeAlias = "Callable[[ApprovalRequest, Decided | None, bool], None]"
+"""Told of a question as it is opened and as it is closed: the request, the answer if there is one,
+and whether it is open."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -45,6 +52,15 @@ class ApprovalQueue:
         self._closed: OrderedDict[str, _Ending] = OrderedDict()
         self._asked_count = 0
         self._change = anyio.Event()
+        self._listeners: dict[QuestionListener, None] = {}
+
+    def listen(self, listener: QuestionListener) -> Callable[[], None]:
+        """Have every question told at once as it opens and closes; call what is returned to stop.
+
+        For records that may miss none: a reader of the queue does not see a question that was
+        answered before it looked."""
+        self._listeners[listener] = None
+        return lambda: self._listeners.pop(listener, None)
 
     @property
     def pending(self) -> tuple[ApprovalRequest, ...]:
@@ -65,12 +81,17 @@ class ApprovalQueue:
         self._close(question, "was answered already")
         question.is_answered.set()
 
+    def was_closed(self, request_id: str) -> bool:
+        """Whether this question was asked and is over; of long ago nothing is known."""
+        return request_id in self._closed
+
     @contextmanager
     def asking(self, request: ApprovalRequest) -> Generator[OpenQuestion]:
         """Keep a question open meanwhile; for `Approvals`."""
         self._asked_count += 1
         question = OpenQuestion(request=request, number=self._asked_count)
         self._open[request.id] = question
+        self._tell(question, is_open=True)
         self._tell_change()
         try:
             yield question
@@ -90,7 +111,15 @@ class ApprovalQueue:
         self._closed[question.request.id] = ending
         if len(self._closed) > _MAX_CLOSED_REMEMBERED:
             self._closed.popitem(last=False)
+        self._tell(question, is_open=False)
         self._tell_change()
+
+    def _tell(self, question: OpenQuestion, *, is_open: bool) -> None:
+        for listener in list(self._listeners):
+            try:
+                listener(question.request, question.decided, is_open)
+            except Exception:
+                logger.exception("a listener of the approvals failed")
 
     def _tell_change(self) -> None:
         change, self._change = self._change, anyio.Event()

@@ -1,0 +1,26 @@
+"""Sessions, turns and the loop between a model and its tools; knows no HTTP and no plugins."""
+
+from nacre.agent.client_tools import ClientTool, PendingClientCall
+from nacre.agent.model_step import ProviderSource
+from nacre.agent.run import AgentRun, RunEnding, RunResult, RunState
+from nacre.agent.run_feed import RUN_EVENT_KINDS, RunEvent, RunEventKind, RunFeed
+from nacre.agent.service import AgentService
+from nacre.agent.turn_parts import ToolSource
+from nacre.agent.turn_request import TurnRequest
+
+__all__ = [
+    "RUN_EVENT_KINDS",
+    "AgentRun",
+    "AgentService",
+    "ClientTool",
+    "PendingClientCall",
+    "ProviderSource",
+    "RunEnding",
+    "RunEvent",
+    "RunEventKind",
+    "RunFeed",
+    "RunResult",
+    "RunState",
+    "ToolSource",
+    "TurnRequest",
+]

@@ -1,0 +1,135 @@
+"""Questions to people: told to the run that they are about, and kept in the store."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from typing import TYPE_CHECKING, assert_never
+
+import anyio
+
+from nacre.errors import StorageError
+from nacre.storage import ApprovalRecord
+from nacre.telemetry import Redaction
+from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nacre.agent.run import AgentRun
+    from nacre.json_types import JsonObject
+    from nacre.storage import ApprovalState, Store
+    from nacre.tools import ApprovalQueue, ApprovalRequest
+
+logger = logging.getLogger(__name__)
+
+_SHOWN = Redaction()
+
+
+class ApprovalLog:
+    """Listens to the queue for as long as it is open; the store is written to in the background."""
+
+    def __init__(
+        self, queue: ApprovalQueue, *, store: Store, run_of: Callable[[str], AgentRun | None]
+    ) -> None:
+        self._store = store
+        self._run_of = run_of
+        self._send, self._receive = anyio.create_memory_object_stream[ApprovalRecord](math.inf)
+        self._stop_listening = queue.listen(self._told)
+
+    async def write(self) -> None:
+        """Keep what was asked and answered, in its order; ends after `close`."""
+        # Cancelling the service withdraws questions, and that is to be kept as well.
+        with anyio.CancelScope(shield=True):
+            async with self._receive:
+                async for record in self._receive:
+                    await self._keep(record)
+
+    async def _keep(self, record: ApprovalRecord) -> None:
+        try:
+            await self._store.put_approval(record)
+        except StorageError as error:
+            logger.error("the approval %s is not kept: %s", record.id, error)
+
+    def close(self) -> None:
+        self._stop_listening()
+        self._send.close()
+
+    def _told(
+        self,
+        request: ApprovalRequest,
+        decided: AllowOnce | AllowAlways | AllowEdited | Deny | None,
+        is_open: bool,
+    ) -> None:
+        run = self._run_of(request.context.run_id)
+        if run is None:
+            return
+        if is_open:
+            run.approval_opened(request)
+            state, answer = "open", {}
+        else:
+            state, answer = _ending(request, decided)
+            run.approval_closed(request, answer)
+        if run.is_stored:
+            self._send.send_nowait(_record(request, state, answer))
+
+
+def asked_to_json(request: ApprovalRequest) -> JsonObject:
+    """A question as whoever follows the run sees it; secrets in the input are blanked out."""
+    asked: JsonObject = {
+        "approvalId": request.id,
+        "toolCallId": request.call_id,
+        "toolId": request.tool_id,
+        "toolName": request.tool_name,
+        "input": _SHOWN.value(request.input),
+        "reason": request.reason,
+        "expires": request.expires,
+    }
+    return {**asked, "parentToolCallId": request.parent_id} if request.parent_id else asked
+
+
+def _ending(
+    request: ApprovalRequest, decided: AllowOnce | AllowAlways | AllowEdited | Deny | None
+) -> tuple[ApprovalState, JsonObject]:
+    match decided:
+        case None:
+            is_late = time.time() >= request.expires
+            return (
+                ("expired", {"answer": "expired"})
+                if is_late
+                else (
+                    "given_up",
+                    {"answer": "withdrawn"},
+                )
+            )
+        case AllowOnce():
+            return "allowed", {"answer": "allow", "how": "once"}
+        case AllowAlways():
+            return "allowed", {"answer": "allow", "how": "always"}
+        case AllowEdited():
+            shown = _SHOWN.value(decided.input)
+            return "allowed", {"answer": "allow", "how": "edited", "input": shown}
+        case Deny():
+            return "denied", {"answer": "deny", "reason": decided.reason}
+        case _:
+            assert_never(decided)
+
+
+def _record(request: ApprovalRequest, state: ApprovalState, answer: JsonObject) -> ApprovalRecord:
+    return ApprovalRecord(
+        id=request.id,
+        session_id=request.context.session_id,
+        run_id=request.context.run_id,
+        tool_id=request.tool_id,
+        tool_name=request.tool_name,
+        input=request.input,
+        reason=request.reason,
+        call_id=request.call_id,
+        parent_id=request.parent_id,
+        created=request.created,
+        expires=request.expires,
+        state=state,
+        answer=answer,
+        answered=None if state == "open" else time.time(),
+    )

@@ -1,0 +1,119 @@
+"""Code mode as the turn loop uses it; continues cells that only waited for people or clients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from nacre.agent.call_results import (
+    CallResult,
+    arguments_in,
+    capped,
+    result_of_error,
+    result_of_value,
+    unknown_tool,
+)
+from nacre.agent.shown_tools import specs_from
+from nacre.code_mode import DirectResult, Failed, Waiting
+from nacre.json_types import encode_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence, Set
+
+    from nacre.agent.outside_waits import OutsideWaits
+    from nacre.agent.tool_surface import SurfaceKind
+    from nacre.code_mode import CellInfo, CodeModeResult, CodeModeRun
+    from nacre.json_types import JsonObject
+    from nacre.messages import ToolCallPart
+    from nacre.providers.base import SentPayload, ToolSpec
+    from nacre.trajectory import TrajectoryRecorder
+
+# A suspended cell is touched well before it would expire, for as long as somebody may answer.
+_TOUCH_SHARE: Final = 0.5
+
+
+class CodeModeSurface:
+    """`exec`, `wait` and the direct-only tools of one run."""
+
+    def __init__(
+        self, run: CodeModeRun, *, outside: OutsideWaits, snapshot_ttl_seconds: float
+    ) -> None:
+        self.kind: SurfaceKind = "code_mode"
+        self._run = run
+        self._outside = outside
+        self._touch_seconds = snapshot_ttl_seconds * _TOUCH_SHARE
+        self.specs: Sequence[ToolSpec] = specs_from(run.definitions("anthropic"))
+
+    @property
+    def trajectory(self) -> TrajectoryRecorder:
+        return self._run.trajectory
+
+    def verify(self, sent: SentPayload) -> None:
+        self._run.verify_payload(sent.tool_names)
+
+    async def call(self, call: ToolCallPart) -> CallResult:
+        if call.name not in self._run.visible_names:
+            return unknown_tool(call.name, self._run.visible_names)
+        arguments = arguments_in(call.arguments)
+        if isinstance(arguments, CallResult):
+            return arguments
+        result = await self._run.call(call.name, arguments, call_id=call.call_id)
+        if isinstance(result, DirectResult):
+            return _of_direct(result)
+        return _of_code_mode(await self._continued(result))
+
+    def is_held(self, call: ToolCallPart, *, open_ids: Set[str]) -> bool:
+        if call.call_id in open_ids:
+            return True
+        cells = [info for info in self._run.cells() if _is_of(info, call)]
+        return bool(cells) and all(self._is_cell_held(info, open_ids) for info in cells)
+
+    async def abort(self, reason: str) -> None:
+        await self._run.abort(reason)
+
+    def telemetry(self) -> JsonObject:
+        return self._run.telemetry().to_json()
+
+    async def _continued(self, result: CodeModeResult) -> CodeModeResult:
+        """Where only people or clients held it up, the model need not even know."""
+        output = result.output
+        while self._is_only_outside(result):
+            assert isinstance(result, Waiting)
+            # The program's own clock goes on only while it is resumed.
+            if not result.has_timer:
+                ids = {call.id for call in result.pending if call.is_awaiting_somebody}
+                with anyio.move_on_after(self._touch_seconds):
+                    await self._outside.any_closed(ids)
+            result = await self._run.wait(result.run_id)
+            # Of all its legs: the model is shown one result.
+            output = (*output, *result.output)
+        return replace(result, output=output)
+
+    def _is_only_outside(self, result: CodeModeResult) -> bool:
+        return (
+            isinstance(result, Waiting)
+            and result.reason == "pending_tools"
+            and self._run.waits_for_somebody(result.pending)
+        )
+
+    def _is_cell_held(self, info: CellInfo, open_ids: Set[str]) -> bool:
+        awaited = {call.id for call in info.pending if call.is_awaiting_somebody}
+        return self._run.waits_for_somebody(info.pending) and awaited <= open_ids
+
+
+def _is_of(info: CellInfo, call: ToolCallPart) -> bool:
+    """Whether the call started the cell, or continues it; its arguments hold the cell's id then."""
+    return info.call_id == call.call_id or info.run_id in call.arguments
+
+
+def _of_direct(result: DirectResult) -> CallResult:
+    if result.is_error:
+        return result_of_error(result.error)
+    return result_of_value(result.to_json()["value"])
+
+
+def _of_code_mode(result: CodeModeResult) -> CallResult:
+    text = encode_json(result.to_json()).decode()
+    return CallResult(content=capped(text), is_error=isinstance(result, Failed))

@@ -1,0 +1,244 @@
+"""One model call: asked, followed as it answers, and asked of another model where it fails."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Protocol, assert_never
+
+from nacre.errors import ProviderError, ToolPayloadError
+from nacre.hooks import LlmInput, LlmOutput
+from nacre.messages import AssistantMessage, TextPart, ToolCallPart
+from nacre.providers.base import (
+    Answered,
+    ModelRequest,
+    Retrying,
+    SentPayload,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+)
+from nacre.storage.message_codec import message_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nacre.agent.run_feed import RunFeed
+    from nacre.agent.tool_surface import ToolSurface
+    from nacre.hooks import HookRunner
+    from nacre.json_types import JsonObject
+    from nacre.messages import AssistantPart, Message
+    from nacre.providers.base import ModelEvent, ModelSettings, Provider
+    from nacre.run_context import RunContext
+
+_MAX_SHOWN_PROBLEM: Final = 500
+_CALL_ID_BYTES: Final = 8
+
+
+class ProviderSource(Protocol):
+    """Where models come from."""
+
+    def get(self, model_id: str, /) -> Provider:
+        """The model `<provider>/<model>`; raises ConfigError for one that is not configured."""
+        ...
+
+
+class ModelStep:
+    """Asks the models of one run, the first of them that answers."""
+
+    def __init__(
+        self,
+        models: Sequence[str],
+        *,
+        providers: ProviderSource,
+        surface: ToolSurface,
+        feed: RunFeed,
+        hooks: HookRunner,
+        context: RunContext,
+        instructions: str,
+        settings: ModelSettings,
+    ) -> None:
+        self._models = tuple(models)
+        self._providers = providers
+        self._surface = surface
+        self._feed = feed
+        self._hooks = hooks
+        self._context = context
+        self._instructions = instructions
+        self._settings = settings
+        self._has_told = False
+        self._partial: list[str] = []
+        self.sent = SentPayload(tool_names=(), tool_bytes=0, payload_bytes=0)
+        """What went to providers so far, all requests together."""
+        self.request_count = 0
+
+    @property
+    def first_model(self) -> str:
+        return self._models[0]
+
+    @property
+    def partial_text(self) -> str:
+        """What the model had said of an answer that never came to its end."""
+        return "".join(self._partial)
+
+    async def ask(self, messages: Sequence[Message]) -> AssistantMessage:
+        """The answer; raises ProviderError when no model gives one, and what the check raises."""
+        for model, next_model in zip(self._models, (*self._models[1:], ""), strict=True):
+            try:
+                return await self._asked(self._providers.get(model), messages)
+            except ProviderError as error:
+                # What was passed on cannot be taken back, and what is too much for one model is
+                # not for its stand-in to find out.
+                if not next_model or self._has_told or error.is_context_overflow:
+                    raise
+                problem = error.message[:_MAX_SHOWN_PROBLEM]
+                self._feed.add(
+                    "retry", {"model": next_model, "failedModel": model, "problem": problem}
+                )
+        raise AssertionError("there is at least one model")
+
+    async def _asked(self, provider: Provider, messages: Sequence[Message]) -> AssistantMessage:
+        self._has_told = False
+        self._partial = []
+        is_first_payload = True
+
+        def check(sent: SentPayload) -> None:
+            nonlocal is_first_payload
+            self._surface.verify(sent)
+            self._note_sent(sent, provider.model_id, is_told=is_first_payload)
+            is_first_payload = False
+
+        request = ModelRequest(
+            instructions=self._instructions,
+            messages=messages,
+            tools=self._surface.specs,
+            settings=self._settings,
+            check=check,
+        )
+        await self._tell_input(provider.model_id, messages)
+        answer = _with_own_ids(await self._followed(provider, request))
+        if is_first_payload:
+            raise ToolPayloadError(
+                f"{provider.model_id} answered without having its request checked; "
+                "the provider is at fault, and the answer is not used"
+            )
+        self._partial = []
+        self._tell_answer(answer, provider.model_id)
+        await self._tell_output(answer, provider.model_id)
+        return answer
+
+    async def _followed(self, provider: Provider, request: ModelRequest) -> AssistantMessage:
+        answer: AssistantMessage | None = None
+        async with provider.stream(request) as events:
+            async for event in events:
+                answer = self._take(event) or answer
+        if answer is None:
+            raise ProviderError(f"{provider.model_id} ended its stream without an answer")
+        return answer if answer.model else replace(answer, model=provider.model_id)
+
+    def _take(self, event: ModelEvent) -> AssistantMessage | None:
+        match event:
+            case TextDelta():
+                self._has_told = True
+                self._partial.append(event.text)
+                self._feed.add("text.delta", {"text": event.text})
+            case ThinkingDelta():
+                self._has_told = True
+                self._feed.add("thinking.delta", {"text": event.text})
+            case ToolCallDelta():
+                # Nobody is told of half a call; it is in the answer.
+                pass
+            case Retrying():
+                self._feed.add(
+                    "retry",
+                    {
+                        "attempt": event.attempt,
+                        "delaySeconds": event.delay_seconds,
+                        "problem": event.problem[:_MAX_SHOWN_PROBLEM],
+                    },
+                )
+            case Answered():
+                return event.message
+            case _:
+                assert_never(event)
+        return None
+
+    def _note_sent(self, sent: SentPayload, model: str, *, is_told: bool) -> None:
+        self.request_count += 1
+        self.sent = SentPayload(
+            tool_names=sent.tool_names,
+            tool_bytes=self.sent.tool_bytes + sent.tool_bytes,
+            payload_bytes=self.sent.payload_bytes + sent.payload_bytes,
+        )
+        if not is_told:
+            return
+        data: JsonObject = {
+            "model": model,
+            "toolNames": [*sent.tool_names],
+            "toolBytes": sent.tool_bytes,
+            "payloadBytes": sent.payload_bytes,
+        }
+        self._feed.add("model.started", data)
+        self._surface.trajectory.record("model.requested", data=data)
+
+    def _tell_answer(self, answer: AssistantMessage, model: str) -> None:
+        said: JsonObject = {
+            "model": model,
+            "text": answer.text,
+            "finishReason": answer.finish_reason,
+            "usage": answer.usage.to_json(),
+        }
+        calls: list[JsonObject] = [
+            {"callId": call.call_id, "name": call.name, "arguments": call.arguments}
+            for call in answer.tool_calls
+        ]
+        self._feed.add("message.completed", {**said, "toolCalls": [*calls]})
+        called = [call.name for call in answer.tool_calls]
+        self._surface.trajectory.record("model.answered", data={**said, "calledNames": [*called]})
+
+    async def _tell_input(self, model: str, messages: Sequence[Message]) -> None:
+        if self._hooks.has_hooks("llm_input"):
+            await self._hooks.llm_input(
+                LlmInput(
+                    context=self._context,
+                    model=model,
+                    instructions=self._instructions,
+                    messages=[message_to_json(message) for message in messages],
+                    tool_names=tuple(spec.name for spec in self._surface.specs),
+                )
+            )
+
+    async def _tell_output(self, answer: AssistantMessage, model: str) -> None:
+        if self._hooks.has_hooks("llm_output"):
+            await self._hooks.llm_output(
+                LlmOutput(
+                    context=self._context,
+                    model=model,
+                    text=answer.text,
+                    called_names=tuple(call.name for call in answer.tool_calls),
+                    usage=answer.usage.to_json(),
+                    finish_reason=answer.finish_reason,
+                )
+            )
+
+
+def partial_answer(text: str, model: str) -> AssistantMessage:
+    """What is kept of an answer that was cut off: the words that somebody may have read."""
+    return AssistantMessage(parts=(TextPart(text=text),), model=model, finish_reason="error")
+
+
+def _with_own_ids(answer: AssistantMessage) -> AssistantMessage:
+    """Every call needs an id of its own: its result is found by it."""
+    calls = answer.tool_calls
+    ids = {call.call_id for call in calls}
+    if len(ids) == len(calls) and "" not in ids:
+        return answer
+    taken: set[str] = set()
+    parts: list[AssistantPart] = []
+    for part in answer.parts:
+        if isinstance(part, ToolCallPart):
+            if not part.call_id or part.call_id in taken:
+                part = replace(part, call_id=f"call_{os.urandom(_CALL_ID_BYTES).hex()}")
+            taken.add(part.call_id)
+        parts.append(part)
+    return replace(answer, parts=tuple(parts))

@@ -1,0 +1,239 @@
+"""One run of an agent, as its caller sees it.
+
+queued -> running <-> waiting -> completed | failed | aborted
+queued -> aborted | failed
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+import anyio
+
+from nacre.agent.approval_log import asked_to_json
+from nacre.agent.client_tools import ClientCalls, PendingClientCall
+from nacre.agent.history import message_size
+from nacre.agent.run_feed import RunFeed
+from nacre.errors import SessionError
+from nacre.messages import Usage
+from nacre.run_context import AbortController
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nacre.errors import NacreError
+    from nacre.json_types import JsonObject, JsonValue
+    from nacre.messages import FinishReason, Message
+    from nacre.run_context import AbortSignal
+    from nacre.tools import ApprovalRequest
+
+RunState = Literal["queued", "running", "waiting", "completed", "failed", "aborted"]
+RunEnding = Literal["completed", "failed", "aborted"]
+
+CLIENT_CALL_SECONDS: Final = 900.0
+
+_MOVES: Final[dict[RunState, frozenset[RunState]]] = {
+    "queued": frozenset(("running", "failed", "aborted")),
+    "running": frozenset(("waiting", "completed", "failed", "aborted")),
+    "waiting": frozenset(("running", "completed", "failed", "aborted")),
+    "completed": frozenset(),
+    "failed": frozenset(),
+    "aborted": frozenset(),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunResult:
+    """What came of a run."""
+
+    text: str = ""
+    """The last answer; of a run that was cut off, as far as the model had come."""
+    messages: tuple[Message, ...] = ()
+    """What the turn added to its session, its own message first."""
+    usage: Usage = field(default_factory=Usage)
+    finish_reason: FinishReason = "stop"
+    error: str = ""
+    """Why it failed or was aborted; empty if it completed."""
+    model: str = ""
+    """Which model gave the last answer."""
+    cause: NacreError | None = None
+    """What was raised, where it failed so; for callers that tell kinds of failures apart."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds."""
+        return len(self.text) + sum(map(message_size, self.messages))
+
+    def to_json(self) -> JsonObject:
+        wire: JsonObject = {
+            "text": self.text,
+            "finishReason": self.finish_reason,
+            "usage": self.usage.to_json(),
+            "model": self.model,
+        }
+        return {**wire, "error": self.error} if self.error else wire
+
+
+class AgentRun:
+    """Made by `AgentService.start`. Safe to hold after the end, and by many at once."""
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        session_id: str,
+        agent_id: str,
+        session_key: str = "",
+        is_stored: bool = True,
+        client_call_seconds: float = CLIENT_CALL_SECONDS,
+    ) -> None:
+        self.id = id
+        self.session_id = session_id
+        self.agent_id = agent_id
+        self.session_key = session_key
+        self.is_stored = is_stored
+        """Whether its session is kept."""
+        self.events = RunFeed()
+        self.result: RunResult | None = None
+        """None until it has ended."""
+        self.on_change: Callable[[], None] | None = None
+        """Told when a question to a person or a client opens or closes; for the turn that runs."""
+        self.client_calls = ClientCalls(
+            expiry_seconds=client_call_seconds,
+            on_opened=self._client_call_opened,
+            on_closed=self._client_call_closed,
+        )
+        self._approvals: dict[str, ApprovalRequest] = {}
+        self._state: RunState = "queued"
+        self._abort = AbortController()
+        self._ended = anyio.Event()
+        self._state_change = anyio.Event()
+
+    # What callers look at.
+
+    @property
+    def state(self) -> RunState:
+        return self._state
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ended.is_set()
+
+    @property
+    def pending_client_calls(self) -> tuple[PendingClientCall, ...]:
+        """Calls whose results the client owes, oldest first."""
+        return self.client_calls.pending
+
+    @property
+    def pending_approvals(self) -> tuple[ApprovalRequest, ...]:
+        """What people are asked, oldest first; answered in the approval queue."""
+        return tuple(self._approvals.values())
+
+    @property
+    def bytes_held(self) -> int:
+        """What it takes to keep it, roughly."""
+        return self.events.bytes_held + (self.result.size if self.result else 0)
+
+    async def wait(self) -> RunResult:
+        """Return when it has ended."""
+        await self._ended.wait()
+        assert self.result is not None
+        return self.result
+
+    async def waiting_or_ended(self) -> RunState:
+        """Return when it can go on only with an answer from outside, or has ended."""
+        while self._state not in ("waiting", "completed", "failed", "aborted"):
+            await self._state_change.wait()
+        return self._state
+
+    # What callers do.
+
+    async def abort(self, reason: str = "the run was aborted") -> bool:
+        """End it, with all that it does, and return when it has ended; False if it had already."""
+        if self.has_ended:
+            return False
+        self.request_abort(reason)
+        await self._ended.wait()
+        return True
+
+    def request_abort(self, reason: str = "the run was aborted") -> None:
+        """Have it end, without waiting for that."""
+        self._abort.abort(reason)
+
+    def deliver(self, call_id: str, content: JsonValue, is_error: bool = False) -> None:
+        """The result of a client call. Raises SessionError when it is not open (any more)."""
+        if self.has_ended:
+            raise SessionError(
+                f"the run {self.id} is over ({self._state}); the result was not taken",
+                code="ended",
+            )
+        self.client_calls.deliver(call_id, content, is_error=is_error)
+
+    # What the service does.
+
+    @property
+    def abort_signal(self) -> AbortSignal:
+        """Set when somebody wants the run to end."""
+        return self._abort.signal
+
+    def begin(self, data: JsonObject) -> None:
+        """It has its turn."""
+        self._move_to("running")
+        self.events.add("run.started", data)
+
+    def set_waiting(self, is_waiting: bool) -> None:
+        """Whether nothing of it moves until a person or a client answers."""
+        if is_waiting and self._state == "running":
+            self._move_to("waiting")
+            self.events.add("run.waiting")
+        elif not is_waiting and self._state == "waiting":
+            self._move_to("running")
+            self.events.add("run.resumed")
+
+    def end(self, ending: RunEnding, result: RunResult) -> None:
+        """It is over; nothing can be told about it after this."""
+        self._move_to(ending)
+        self.result = result
+        match ending:
+            case "completed":
+                self.events.add("run.completed", result.to_json())
+            case "failed":
+                self.events.add("run.failed", result.to_json())
+            case "aborted":
+                self.events.add("run.aborted", result.to_json())
+        self.events.close()
+        self._ended.set()
+
+    def approval_opened(self, request: ApprovalRequest) -> None:
+        """A person is asked about a call of the run."""
+        self._approvals[request.id] = request
+        self.events.add("approval.requested", asked_to_json(request))
+        self._tell_change()
+
+    def approval_closed(self, request: ApprovalRequest, answer: JsonObject) -> None:
+        """The question was answered, has expired, or was withdrawn."""
+        self._approvals.pop(request.id, None)
+        told: JsonObject = {"approvalId": request.id, "toolCallId": request.call_id, **answer}
+        self.events.add("approval.answered", told)
+        self._tell_change()
+
+    def _move_to(self, state: RunState) -> None:
+        """The one place that changes the state."""
+        if state not in _MOVES[self._state]:
+            raise RuntimeError(f"a run cannot go from {self._state} to {state}")
+        self._state = state
+        change, self._state_change = self._state_change, anyio.Event()
+        change.set()
+
+    def _client_call_opened(self, call: PendingClientCall) -> None:
+        self.events.add("client_call.requested", call.to_json())
+        self._tell_change()
+
+    def _client_call_closed(self, call: PendingClientCall, ending: str) -> None:
+        self.events.add("client_call.answered", {"callId": call.call_id, "how": ending})
+        self._tell_change()
+
+    def _tell_change(self) -> None:
+        if self.on_change is not None:
+            self.on_change()

@@ -1,0 +1,148 @@
+"""Which surface a run has: code mode, else Tool Search, else its tools as they are."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import anyio
+
+from nacre.agent.code_mode_surface import CodeModeSurface
+from nacre.agent.direct_surface import DirectSurface
+from nacre.agent.tool_search_surface import ToolSearchSurface
+from nacre.code_mode.activation import code_mode_config_for
+from nacre.errors import ToolServerError
+from nacre.tool_search import start_run, tool_search_config_for
+from nacre.tools import ToolExecutor, effective_tools
+from nacre.tools.policy import policy_from_config
+from nacre.tools.tool_servers import OPERATION_MARK
+from nacre.trajectory import TrajectoryRecorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from nacre.agent.outside_waits import OutsideWaits
+    from nacre.agent.tool_surface import SurfaceKind, ToolSurface
+    from nacre.code_mode import Runtime
+    from nacre.hooks import HookRunner, Hooks
+    from nacre.run_context import RunContext
+    from nacre.tools import ApprovalQueue, Tool, ToolPolicy
+    from nacre.tools.tool_servers import ToolServer
+
+logger = logging.getLogger(__name__)
+
+
+class SurfaceChoice:
+    """Opens the surfaces of a service's runs."""
+
+    def __init__(
+        self, *, runtime: Runtime, hooks: Hooks, hook_runner: HookRunner, approvals: ApprovalQueue
+    ) -> None:
+        self._runtime = runtime
+        self._hooks = hooks
+        self._hook_runner = hook_runner
+        self._approvals = approvals
+
+    async def open(
+        self,
+        document: Mapping[str, object],
+        *,
+        tools: Sequence[Tool],
+        servers: Sequence[ToolServer],
+        context: RunContext,
+        outside: OutsideWaits,
+        instructions: str,
+        tools_disabled: bool,
+        on_unavailable: Callable[[str, str], None],
+    ) -> ToolSurface:
+        """Raises CatalogError for tools that cannot be together, and ConfigError.
+
+        `on_unavailable` is told of servers whose tools the model does not see, and why.
+        """
+        policy = policy_from_config(document, context)
+        servers = [server for server in servers if policy.may_permit_server(server.name)]
+        code_mode = code_mode_config_for(document, context.agent_id)
+        if tools_disabled:
+            return self._direct([], policy, context)
+        if code_mode.enabled:
+            run = self._runtime.run(
+                tools=tools,
+                context=context,
+                hooks=self._hooks,
+                approvals=self._approvals,
+                mcp=servers,
+            )
+            if not run.is_code_mode:
+                # Nothing is left that could be hidden.
+                return self._direct(tools, policy, context)
+            return CodeModeSurface(
+                run, outside=outside, snapshot_ttl_seconds=code_mode.snapshot_ttl_seconds
+            )
+        tool_search = tool_search_config_for(document, context.agent_id)
+        if tool_search.enabled:
+            searching = await start_run(
+                tools=tools,
+                servers=servers,
+                sandbox=self._runtime.sandbox,
+                config=tool_search,
+                policy=policy,
+                context=context,
+                hooks=self._hook_runner,
+                approvals=self._runtime.approvals(self._approvals),
+                validators=self._runtime.validators,
+            )
+            return ToolSearchSurface(searching, instructions=instructions)
+        listed = await _tools_of(servers, on_unavailable)
+        return self._direct([*tools, *listed], policy, context)
+
+    def _direct(
+        self, tools: Sequence[Tool], policy: ToolPolicy, context: RunContext
+    ) -> DirectSurface:
+        trajectory = TrajectoryRecorder(context)
+        executor = ToolExecutor(
+            context=context,
+            policy=policy,
+            hooks=self._hook_runner,
+            approvals=self._runtime.approvals(self._approvals),
+            recorder=trajectory,
+            validators=self._runtime.validators,
+        )
+        allowed = effective_tools(tools, policy)
+        return DirectSurface(allowed, executor=executor, trajectory=trajectory)
+
+
+def planned_surface(
+    document: Mapping[str, object], agent_id: str, *, tools_disabled: bool = False
+) -> SurfaceKind:
+    """The surface that the configuration asks for; raises ConfigError."""
+    if tools_disabled:
+        return "direct"
+    if code_mode_config_for(document, agent_id).enabled:
+        return "code_mode"
+    return "tool_search" if tool_search_config_for(document, agent_id).enabled else "direct"
+
+
+async def _tools_of(
+    servers: Sequence[ToolServer], on_unavailable: Callable[[str, str], None]
+) -> list[Tool]:
+    """What the servers offer, all asked at once; one that does not answer has none for this run."""
+    found: dict[str, Sequence[Tool]] = {server.name: () for server in servers}
+
+    async def ask(server: ToolServer) -> None:
+        try:
+            known = server.known_tools
+            found[server.name] = await server.tools() if known is None else known
+        except ToolServerError as error:
+            logger.warning("the tools of %s are not shown: %s", server.name, error)
+            on_unavailable(server.name, error.message)
+
+    async with anyio.create_task_group() as tasks:
+        for server in servers:
+            tasks.start_soon(ask, server)
+    # What a server offers besides tools has no name that a provider would take.
+    return [
+        tool
+        for listed in found.values()
+        for tool in listed
+        if not tool.name.startswith(OPERATION_MARK)
+    ]

@@ -1,0 +1,101 @@
+"""The calls of one answer: at the same time where that is allowed, results in their order."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from nacre.agent.call_results import CallResult, result_of_error
+from nacre.hooks import ToolResultPersist
+from nacre.messages import ToolMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nacre.agent.outside_waits import OutsideWaits
+    from nacre.agent.tool_surface import ToolSurface
+    from nacre.hooks import HookRunner
+    from nacre.messages import ToolCallPart
+    from nacre.run_context import RunContext
+
+logger = logging.getLogger(__name__)
+
+_MOST_AT_ONCE: Final = 1_000
+
+
+class ToolCalls:
+    """Makes the calls of a run. What came of each can be taken also after a cancellation."""
+
+    def __init__(
+        self,
+        surface: ToolSurface,
+        *,
+        outside: OutsideWaits,
+        hooks: HookRunner,
+        context: RunContext,
+        is_parallel: bool,
+    ) -> None:
+        self._surface = surface
+        self._outside = outside
+        self._hooks = hooks
+        self._context = context
+        self._at_once = _MOST_AT_ONCE if is_parallel else 1
+        self._limiter = anyio.CapacityLimiter(self._at_once)
+        self._finished: dict[str, ToolMessage] = {}
+        self._order: tuple[str, ...] = ()
+
+    def take_finished(self) -> list[ToolMessage]:
+        """The results of the last answer's calls, in the order of the calls; each once.
+
+        All of them after `make` has returned; those that had come when it was cancelled.
+        """
+        finished, self._finished = self._finished, {}
+        return [finished[call_id] for call_id in self._order if call_id in finished]
+
+    async def make(self, calls: Sequence[ToolCallPart]) -> None:
+        """Make the calls; each has a result afterwards."""
+        self._order = tuple(call.call_id for call in calls)
+        for call in calls[: self._at_once]:
+            # All that run at once, before the first does: it is not to look as if they waited.
+            self._outside.begin(call)
+        try:
+            async with anyio.create_task_group() as tasks:
+                for call in calls:
+                    tasks.start_soon(self._make_one, call)
+        finally:
+            for call in calls:
+                self._outside.end(call)
+
+    async def _make_one(self, call: ToolCallPart) -> None:
+        async with self._limiter:
+            self._outside.begin(call)
+            result = await self._result_of(call)
+            content = await self._kept(call, result)
+        self._finished[call.call_id] = ToolMessage(
+            call_id=call.call_id, name=call.name, content=content, is_error=result.is_error
+        )
+        self._outside.end(call)
+
+    async def _result_of(self, call: ToolCallPart) -> CallResult:
+        try:
+            return await self._surface.call(call)
+        except Exception:
+            # Ours: tools and hooks that fail have results. The turn can go on all the same.
+            logger.exception("a call of %s failed inside of Nacre", call.name)
+            return result_of_error(f"the call of {call.name} failed inside of Nacre; see its log")
+
+    async def _kept(self, call: ToolCallPart, result: CallResult) -> str:
+        """What becomes part of the session, and what the model reads: the same."""
+        if not self._hooks.has_hooks("tool_result_persist"):
+            return result.content
+        return await self._hooks.tool_result_persist(
+            ToolResultPersist(
+                context=self._context,
+                tool_name=call.name,
+                call_id=call.call_id,
+                content=result.content,
+                is_error=result.is_error,
+            )
+        )

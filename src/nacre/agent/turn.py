@@ -1,0 +1,248 @@
+"""One turn from its beginning to its record: who may end it early, and what is kept of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from nacre.agent.budgets import RunBudget
+from nacre.agent.history import replayable
+from nacre.agent.outside_waits import OutsideWaits
+from nacre.agent.run import RunEnding, RunResult
+from nacre.agent.session_turns import SessionTurns, TurnEnd
+from nacre.agent.turn_loop import TurnLoop
+from nacre.errors import AbortedError, NacreError, ProviderError
+from nacre.foreign_calls import described
+from nacre.hooks import AgentEnd
+from nacre.run_context import AbortController, RunContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyio.abc import TaskGroup
+
+    from nacre.agent.steering import QueuedTurn, SessionLane
+    from nacre.agent.turn_parts import TurnParts
+    from nacre.config.agents import AgentConfig
+    from nacre.json_types import JsonObject
+    from nacre.messages import UserMessage
+
+logger = logging.getLogger(__name__)
+
+# An abort is confirmed within 200 ms: what does not end by itself until then is cancelled.
+_CALLS_END_SECONDS: Final = 0.08
+_LOOP_ENDS_SECONDS: Final = 0.04
+_CLEAN_UP_SECONDS: Final = 5.0
+_KEEP_SECONDS: Final = 15.0
+
+
+class Turn:
+    """Runs once. However it ends, its run has ended afterwards, and its session holds it whole."""
+
+    def __init__(
+        self,
+        queued: QueuedTurn,
+        *,
+        agent: AgentConfig,
+        parts: TurnParts,
+        lane: SessionLane,
+        continue_as: Callable[[list[UserMessage]], str],
+    ) -> None:
+        """`continue_as` gives messages that this turn did not take a turn of their own, and says
+        its run's id."""
+        self._run = queued.run
+        self._request = queued.request
+        self._agent = agent
+        self._parts = parts
+        self._lane = lane
+        self._continue_as = continue_as
+        self._stop = AbortController()
+        # What is left where nobody says otherwise: the whole service was cancelled.
+        self._ending: RunEnding = "aborted"
+        self._error = ""
+        self._cause: NacreError | None = None
+        self._loop_ended = anyio.Event()
+        self._budget = RunBudget(agent)
+        self._context = RunContext(
+            agent_id=agent.id,
+            session_id=self._run.session_id,
+            session_key=self._run.session_key,
+            run_id=self._run.id,
+            sender=self._request.sender,
+            channel=self._request.channel,
+        )
+        store = parts.store if self._run.is_stored else None
+        self._session = SessionTurns(
+            store,
+            session_id=self._run.session_id,
+            run_id=self._run.id,
+            given_history=self._request.history,
+        )
+        self._outside = OutsideWaits(self._run, self._set_waiting)
+        self._loop = TurnLoop(
+            self._run,
+            self._request,
+            agent=agent,
+            context=self._context,
+            parts=parts,
+            session=self._session,
+            outside=self._outside,
+            budget=self._budget,
+            stop=self._stop.signal,
+            lane=lane,
+        )
+
+    async def run(self) -> None:
+        """Never raises for what goes wrong in the turn; that is the run's result."""
+        self._run.begin(
+            {
+                "runId": self._run.id,
+                "sessionId": self._run.session_id,
+                "agentId": self._agent.id,
+                "model": self._loop.model,
+            }
+        )
+        self._run.on_change = self._outside.look
+        self._budget.set_running(True)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._watch_abort, tasks.cancel_scope)
+                tasks.start_soon(self._watch_time, tasks.cancel_scope)
+                await self._worked(tasks)
+                tasks.cancel_scope.cancel()
+        finally:
+            # Also where the whole service is cancelled: what was done is kept.
+            with anyio.CancelScope(shield=True):
+                await self._finish()
+
+    # Ending early.
+
+    async def _watch_abort(self, scope: anyio.CancelScope) -> None:
+        await self._run.abort_signal.wait()
+        await self._end_early("aborted", self._run.abort_signal.reason, scope)
+
+    async def _watch_time(self, scope: anyio.CancelScope) -> None:
+        await self._end_early("failed", await self._budget.time_is_up(), scope)
+
+    async def _end_early(self, ending: RunEnding, reason: str, scope: anyio.CancelScope) -> None:
+        if self._stop.signal.is_aborted:
+            return
+        self._ending, self._error = ending, reason
+        self._stop.abort(reason)
+        with anyio.move_on_after(_CALLS_END_SECONDS):
+            await self._loop.abort(reason)
+        with anyio.move_on_after(_LOOP_ENDS_SECONDS):
+            await self._loop_ended.wait()
+        scope.cancel()
+
+    async def _worked(self, tasks: TaskGroup) -> None:
+        try:
+            await self._session.begin(
+                prompt=self._request.user_message,
+                model=self._loop.model,
+                surface=self._loop.planned_surface,
+            )
+            await self._loop.work(tasks)
+            if not self._stop.signal.is_aborted:
+                self._ending, self._error = self._loop.ending, self._loop.error
+        except AbortedError:
+            # Whoever aborted has said how it ends.
+            pass
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self._loop_ended.set()
+
+    def _fail(self, error: Exception) -> None:
+        if self._stop.signal.is_aborted:
+            return
+        self._ending = "failed"
+        self._cause = error if isinstance(error, NacreError) else None
+        if isinstance(error, ProviderError):
+            self._error = error.message
+        elif isinstance(error, NacreError):
+            self._error = str(error)
+        else:
+            logger.exception("the run %s failed", self._run.id, exc_info=error)
+            kind = type(error).__name__
+            self._error = (
+                f"the run failed inside of Nacre ({kind}: {described(error)}); see the log"
+            )
+
+    # The end.
+
+    async def _finish(self) -> None:
+        self._lane.stop_steering()
+        self._run.on_change = None
+        self._error = self._error or ("" if self._ending == "completed" else "the run was cut off")
+        with anyio.move_on_after(_CLEAN_UP_SECONDS):
+            await self._loop.close(self._error or "the turn has ended; `wait` works within a turn")
+        self._take_leftovers()
+        messages = replayable(self._loop.messages, missing=self._missing_result())
+        end = TurnEnd(
+            status=self._ending,
+            messages=messages,
+            usage=self._budget.usage,
+            error=self._error,
+            data=self._turn_data(),
+        )
+        await self._keep(end)
+        result = RunResult(
+            text=self._loop.text,
+            messages=tuple(messages),
+            usage=self._budget.usage,
+            finish_reason=self._loop.finish_reason if self._ending == "completed" else "error",
+            error=self._error,
+            model=self._loop.answering_model,
+            cause=self._cause,
+        )
+        self._run.end(self._ending, result)
+        if self._parts.hooks.has_hooks("agent_end"):
+            await self._parts.hooks.agent_end(
+                AgentEnd(
+                    context=self._context,
+                    status=self._ending,
+                    text=result.text,
+                    error=self._error,
+                    usage=result.usage.to_json(),
+                )
+            )
+
+    async def _keep(self, end: TurnEnd) -> None:
+        """The turn as a whole; where that fails, the run has failed, whatever it did."""
+        problem = "the store did not answer in time"
+        with anyio.move_on_after(_KEEP_SECONDS):
+            try:
+                await self._session.end(end)
+                await self._loop.flush_trajectory(end)
+                return
+            except NacreError as error:
+                problem = str(error)
+        logger.error("the turn %s is not kept: %s", self._run.id, problem)
+        self._ending, self._error = "failed", f"the turn is not kept: {problem}"
+
+    def _take_leftovers(self) -> None:
+        """Messages that came too late for the last model call."""
+        leftovers = self._lane.take_steered()
+        if not leftovers:
+            return
+        if self._ending == "aborted":
+            # Whoever stopped the agent does not want it to start again; the words are kept.
+            self._loop.messages.extend(leftovers)
+        else:
+            run_id = self._continue_as(leftovers)
+            self._run.events.add("steered", {"followupRunId": run_id})
+
+    def _missing_result(self) -> str:
+        return f"[aborted: {self._error}]" if self._error else "[no result]"
+
+    def _turn_data(self) -> JsonObject:
+        return {"steps": self._budget.steps, **self._loop.telemetry()}
+
+    def _set_waiting(self, is_waiting: bool) -> None:
+        if self._run.has_ended or is_waiting == (self._run.state == "waiting"):
+            return
+        self._run.set_waiting(is_waiting)
+        self._budget.set_running(not is_waiting)

@@ -1,0 +1,41 @@
+"""What every turn of a service is made with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nacre.agent.model_step import ProviderSource
+    from nacre.agent.surface_choice import SurfaceChoice
+    from nacre.config.agents import AgentConfig
+    from nacre.config.system import SystemConfig
+    from nacre.hooks import HookRunner
+    from nacre.run_context import RunContext
+    from nacre.storage import Store
+    from nacre.tools import Tool
+    from nacre.tools.tool_servers import ToolServer
+
+
+class ToolSource(Protocol):
+    """Where an agent's own tools come from: core tools and those of plugins."""
+
+    def tools(self, agent: AgentConfig, context: RunContext, /) -> Sequence[Tool]:
+        """What there is for this run, before policy."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnParts:
+    """Shared by all turns."""
+
+    config: SystemConfig
+    store: Store
+    providers: ProviderSource
+    tools: ToolSource
+    servers: Callable[[str], Sequence[ToolServer]]
+    """The MCP servers as a session sees them, by its id."""
+    surfaces: SurfaceChoice
+    hooks: HookRunner

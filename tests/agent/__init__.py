@@ -1,0 +1,1 @@
+"""Tests of the agent: turns, sessions, steering, aborts."""

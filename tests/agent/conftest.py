@@ -1,0 +1,29 @@
+"""A whole agent service on a store of the test's own, with models that play a script."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacre.storage import Store
+from tests.agent.worlds import World, open_world
+
+OpenWorld = Callable[..., AbstractAsyncContextManager[World]]
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    async with Store.open(f"sqlite:///{tmp_path}/nacre.db") as store:
+        yield store
+
+
+@pytest.fixture
+def open_service(store: Store, tmp_path: Path) -> OpenWorld:
+    """`async with open_service(tools=[...], document={...}) as world`."""
+
+    def opened(**options: Any) -> AbstractAsyncContextManager[World]:
+        return open_world(store=store, folder=tmp_path, **options)
+
+    return opened

@@ -1,0 +1,251 @@
+"""A run can be ended in any state; what it did is kept, and can be replayed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from nacre.agent import AgentRun
+from nacre.errors import SessionError
+from nacre.messages import AssistantMessage, Message, ToolMessage, UserMessage, user_message
+from nacre.providers.base import ModelRequest
+from nacre.storage import Store
+from nacre.tools import Tool, ToolCall
+from tests.agent.conftest import OpenWorld
+from tests.agent.fake_models import HeldAnswer, call, calls, say
+from tests.agent.tools import HeldTool, echo_tool
+from tests.agent.worlds import CODE_MODE, event_of, events_of
+
+
+async def aborted(run: AgentRun, reason: str = "enough") -> None:
+    with anyio.fail_after(5):
+        assert await run.abort(reason)
+    assert run.state == "aborted"
+
+
+def shapes(messages: list[Message]) -> list[str]:
+    return [type(message).__name__ for message in messages]
+
+
+async def test_an_abort_closes_the_stream_of_the_model(open_service: OpenWorld) -> None:
+    held = HeldAnswer(say("never"))
+    async with open_service() as world:
+        world.model.will(held, say("back"))
+        run = await world.start("hello")
+        with anyio.fail_after(5):
+            await held.asked.wait()
+        await aborted(run)
+        assert world.model.open_streams == 0
+        assert run.result is not None
+        assert run.result.error == "enough"
+        turn = await world.store.turn(run.id)
+        assert turn is not None
+        assert (turn.status, turn.error) == ("aborted", "enough")
+        again = await world.turn("again", session_id=run.session_id)
+        assert again.state == "completed"
+        assert list(world.model.requests[1].messages) == [
+            user_message("hello"),
+            user_message("again"),
+        ]
+
+
+async def test_an_abort_cancels_calls_and_gives_each_a_result(open_service: OpenWorld) -> None:
+    held = HeldTool()
+    async with open_service(tools=[held.tool, echo_tool()]) as world:
+        world.model.will(calls(("a", "held", {}), ("b", "echo", {"text": "hi"})), say("back"))
+        run = await world.start()
+        with anyio.fail_after(5):
+            await held.started.wait()
+            while len(events_of(run, "call.ended")) < 1:
+                await anyio.lowlevel.checkpoint()
+        await aborted(run)
+        assert held.was_cancelled
+        kept = await world.kept(run.session_id)
+        assert shapes(kept) == ["UserMessage", "AssistantMessage", "ToolMessage", "ToolMessage"]
+        cut_off, done = kept[2], kept[3]
+        assert isinstance(cut_off, ToolMessage)
+        assert isinstance(done, ToolMessage)
+        assert (cut_off.call_id, cut_off.is_error, cut_off.content) == ("a", True, "enough")
+        assert (done.call_id, done.content) == ("b", "echo: hi")
+        await world.turn("again", session_id=run.session_id)
+        assert len(world.model.requests[1].messages) == 5
+
+
+async def test_a_tool_that_does_not_listen_cannot_hold_up_an_abort(
+    open_service: OpenWorld,
+) -> None:
+    started, release = anyio.Event(), anyio.Event()
+
+    async def stubborn(given: dict[str, Any], call: ToolCall) -> object:
+        started.set()
+        for _ in range(3):
+            try:
+                await release.wait()
+            except anyio.get_cancelled_exc_class():
+                continue
+        return "finally"
+
+    async with open_service(tools=[Tool(name="stubborn", execute=stubborn)]) as world:
+        world.model.will(call("stubborn"))
+        run = await world.start()
+        with anyio.fail_after(5):
+            await started.wait()
+        await aborted(run)
+        kept = await world.kept(run.session_id)
+        assert isinstance(kept[-1], ToolMessage)
+
+
+async def test_an_abort_ends_cells_and_their_calls(open_service: OpenWorld) -> None:
+    held = HeldTool()
+    async with open_service(tools=[held.tool], document=CODE_MODE) as world:
+        world.model.will(call("exec", {"code": "return await tools.held({})"}))
+        run = await world.start()
+        with anyio.fail_after(5):
+            await held.started.wait()
+        await aborted(run)
+        assert held.was_cancelled
+        assert world.runtime.cells() == []
+        kept = await world.kept(run.session_id)
+        assert shapes(kept) == ["UserMessage", "AssistantMessage", "ToolMessage"]
+
+
+async def test_an_abort_withdraws_approvals(open_service: OpenWorld) -> None:
+    tool = echo_tool(needs_approval="it speaks")
+    async with open_service(tools=[tool], document=CODE_MODE) as world:
+        world.model.will(call("exec", {"code": "return await tools.echo({})"}))
+        run = await world.start()
+        await event_of(run, "cell.suspended")
+        assert len(world.approvals.pending) == 1
+        await aborted(run)
+        assert world.approvals.pending == ()
+        (answered,) = events_of(run, "approval.answered")
+        assert answered.data["answer"] == "withdrawn"
+
+
+async def test_words_of_an_answer_that_was_cut_off_are_kept(open_service: OpenWorld) -> None:
+    told = anyio.Event()
+    async with open_service() as world:
+        world.model.will(say("half an answer"))
+        world.model.holds_after_text = told
+        run = await world.start()
+        await event_of(run, "text.delta")
+        await aborted(run)
+        kept = await world.kept(run.session_id)
+        assert isinstance(kept[1], AssistantMessage)
+        assert kept[1].text == "half an answer"
+        assert run.result is not None
+        assert run.result.text == "half an answer"
+
+
+async def test_a_run_can_be_aborted_before_it_has_done_anything(open_service: OpenWorld) -> None:
+    async with open_service(tools=[echo_tool()], document=CODE_MODE) as world:
+        run = await world.start("hello")
+        await aborted(run)
+        assert world.model.requests == []
+        assert await world.kept(run.session_id) == [user_message("hello")]
+        turn = await world.store.turn(run.id)
+        assert turn is not None
+        assert turn.status == "aborted"
+
+
+async def test_a_run_can_be_aborted_while_a_server_starts(open_service: OpenWorld) -> None:
+    starting = anyio.Event()
+
+    class SlowServer:
+        name = "slow"
+        description = ""
+        known_tools: Sequence[Tool] | None = None
+
+        async def tools(self) -> Sequence[Tool]:
+            starting.set()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    async with open_service(servers=[SlowServer()]) as world:
+        run = await world.start("hello")
+        with anyio.fail_after(5):
+            await starting.wait()
+        await aborted(run)
+        assert run.result is not None
+        assert run.result.finish_reason == "error"
+        assert await world.kept(run.session_id) == [user_message("hello")]
+
+
+async def test_a_run_can_be_aborted_while_its_session_is_summed_up(
+    open_service: OpenWorld,
+) -> None:
+    held = HeldAnswer(say("never"))
+    settings = {"compaction": {"keepTurns": 0, "thresholdShare": 0.1}}
+    async with open_service(agent=settings, context_tokens=100) as world:
+        world.model.will(say("one", tokens=50), held)
+        await world.turn("first", session_key="chat")
+        run = await world.start("second", session_key="chat")
+        with anyio.fail_after(5):
+            await held.asked.wait()
+        await aborted(run)
+        assert world.model.open_streams == 0
+        assert len(await world.kept(run.session_id)) == 3
+
+
+async def test_a_run_that_has_ended_cannot_be_aborted(open_service: OpenWorld) -> None:
+    async with open_service() as world:
+        world.model.will(say("done"))
+        run = await world.turn()
+        assert not await run.abort()
+        assert not await world.service.abort(run.id)
+        assert run.state == "completed"
+
+
+async def test_closing_the_service_aborts_what_runs_and_keeps_it(open_service: OpenWorld) -> None:
+    held = HeldAnswer(say("never"))
+    async with open_service() as world:
+        world.model.will(held)
+        run = await world.start("hello", session_key="chat")
+        with anyio.fail_after(5):
+            await held.asked.wait()
+        waiting = await world.start("and this", session_key="chat", queue_mode="followup")
+        with anyio.fail_after(5):
+            await world.service.aclose()
+        assert (run.state, waiting.state) == ("aborted", "aborted")
+        kept = await world.kept(run.session_id)
+        assert [each.text for each in kept if isinstance(each, UserMessage)] == [
+            "hello",
+            "and this",
+        ]
+        with pytest.raises(SessionError, match="shutting down"):
+            await world.start()
+
+
+async def test_closing_with_grace_lets_turns_finish(open_service: OpenWorld) -> None:
+    held = HeldAnswer(say("in time"))
+    async with open_service() as world:
+        world.model.will(held)
+        run = await world.start()
+        with anyio.fail_after(5):
+            await held.asked.wait()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(world.service.aclose, 5)
+                held.release.set()
+                await run.wait()
+        assert run.state == "completed"
+
+
+async def test_cancelling_whoever_holds_the_service_keeps_the_turns(
+    open_service: OpenWorld, store: Store
+) -> None:
+    async def never(request: ModelRequest) -> AssistantMessage:
+        scope.cancel()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    runs: list[AgentRun] = []
+    with anyio.CancelScope() as scope:
+        async with open_service() as world:
+            world.model.will(never)
+            runs.append(await world.start("hello"))
+            await runs[0].wait()
+    assert runs[0].state == "aborted"
+    kept = await store.messages(runs[0].session_id)
+    assert [stored.message for stored in kept] == [user_message("hello")]

@@ -1,0 +1,185 @@
+"""Tools that the client has: their calls wait for the client, inside of cells and outside."""
+
+import json
+
+import anyio
+import pytest
+
+from nacre.agent import ClientTool
+from nacre.errors import SessionError
+from nacre.messages import ToolMessage
+from tests.agent.conftest import OpenWorld
+from tests.agent.fake_models import call, calls, say
+from tests.agent.tools import HeldTool
+from tests.agent.worlds import CODE_MODE, AgentRun, event_of, events_of
+
+WEATHER = ClientTool(
+    name="weather",
+    description="The weather.",
+    parameters={"type": "object", "properties": {"city": {"type": "string"}}},
+)
+
+
+def last_result(run: AgentRun) -> ToolMessage:
+    assert run.result is not None
+    return [message for message in run.result.messages if isinstance(message, ToolMessage)][-1]
+
+
+async def waits(run: AgentRun) -> None:
+    with anyio.fail_after(5):
+        assert await run.waiting_or_ended() == "waiting"
+
+
+async def ends(run: AgentRun) -> None:
+    with anyio.fail_after(5):
+        await run.wait()
+
+
+async def test_a_direct_client_call_waits_for_its_result(open_service: OpenWorld) -> None:
+    async with open_service() as world:
+        world.model.will(call("weather", {"city": "Oslo"}), say("it rains"))
+        run = await world.start(client_tools=[WEATHER])
+        await waits(run)
+        (pending,) = run.pending_client_calls
+        assert pending.to_json() == {
+            "callId": "call_1",
+            "name": "weather",
+            "arguments": {"city": "Oslo"},
+        }
+        run.deliver("call_1", "rain")
+        assert run.state == "running"
+        await ends(run)
+        assert last_result(run) == ToolMessage(call_id="call_1", name="weather", content="rain")
+
+
+async def test_a_client_call_inside_of_a_cell_suspends_and_resumes_the_cell(
+    open_service: OpenWorld,
+) -> None:
+    program = "const said = await tools.weather({city: 'Oslo'}); return said.degrees + 1"
+    async with open_service(document=CODE_MODE) as world:
+        world.model.will(call("exec", {"code": program}), say("done"))
+        run = await world.start(client_tools=[WEATHER])
+        asked = await event_of(run, "client_call.requested")
+        assert asked.data["parentToolCallId"] == "call_1"
+        await event_of(run, "cell.suspended")
+        assert run.state == "waiting"
+        run.deliver(str(asked.data["callId"]), {"degrees": 4})
+        await ends(run)
+        assert json.loads(last_result(run).content)["value"] == 5
+        assert len(world.model.requests) == 2
+
+
+async def test_all_client_calls_of_a_cell_are_open_when_the_run_waits(
+    open_service: OpenWorld,
+) -> None:
+    program = (
+        "return await Promise.all(['Oslo', 'Rome', 'Bern'].map(city => tools.weather({city})))"
+    )
+    async with open_service(document=CODE_MODE) as world:
+        world.model.will(call("exec", {"code": program}), say("done"))
+        run = await world.start(client_tools=[WEATHER])
+        await waits(run)
+        assert [each.arguments["city"] for each in run.pending_client_calls] == [
+            "Oslo",
+            "Rome",
+            "Bern",
+        ]
+        for each in run.pending_client_calls:
+            run.deliver(each.call_id, f"{each.arguments['city']} is fine")
+        await ends(run)
+        assert json.loads(last_result(run).content)["value"] == [
+            "Oslo is fine",
+            "Rome is fine",
+            "Bern is fine",
+        ]
+
+
+async def test_a_model_is_told_of_a_cell_that_waits_for_a_client_and_a_slow_tool(
+    open_service: OpenWorld,
+) -> None:
+    document = {"tools": {"codeMode": {"enabled": True, "timeoutMs": 200}}}
+    program = "return await Promise.all([tools.weather({city: 'Oslo'}), tools.held({})])"
+    async with open_service(document=document, tools=[HeldTool().tool]) as world:
+        world.model.will(call("exec", {"code": program}), say("later"))
+        run = await world.turn(client_tools=[WEATHER])
+        result = json.loads(last_result(run).content)
+        assert result["status"] == "waiting"
+        asked, slow = result["pendingToolCalls"]
+        assert asked["awaitingClient"] is True
+        assert "awaitingApproval" not in asked
+        assert "awaitingClient" not in slow
+
+
+async def test_the_timers_of_a_program_that_waits_for_a_client_still_fire(
+    open_service: OpenWorld,
+) -> None:
+    document = {"tools": {"codeMode": {"enabled": True, "timeoutMs": 200}}}
+    program = (
+        "const late = new Promise(done => setTimeout(() => done('too late'), 600));"
+        "return await Promise.race([tools.weather({}), late])"
+    )
+    async with open_service(document=document) as world:
+        world.model.will(call("exec", {"code": program}), say("done"))
+        run = await world.turn(client_tools=[WEATHER])
+        assert json.loads(last_result(run).content)["value"] == "too late"
+        assert len(world.model.requests) == 2
+
+
+async def test_an_error_of_the_client_is_an_error_of_the_call(open_service: OpenWorld) -> None:
+    async with open_service() as world:
+        world.model.will(call("weather"), say("sorry"))
+        run = await world.start(client_tools=[WEATHER])
+        await waits(run)
+        run.deliver("call_1", "no network", is_error=True)
+        await ends(run)
+        assert (last_result(run).content, last_result(run).is_error) == ("no network", True)
+
+
+async def test_a_result_is_taken_once(open_service: OpenWorld) -> None:
+    async with open_service() as world:
+        world.model.will(calls(("a", "weather", {}), ("b", "weather", {})), say("done"))
+        run = await world.start(client_tools=[WEATHER])
+        await waits(run)
+        run.deliver("a", "rain")
+        with pytest.raises(SessionError, match="'a' is over: it was answered") as twice:
+            run.deliver("a", "sun")
+        assert twice.value.code == "ended"
+        with pytest.raises(SessionError, match="no open client call 'c'; open: b") as unknown:
+            run.deliver("c", "sun")
+        assert unknown.value.code == "not_found"
+        run.deliver("b", "sun")
+        await ends(run)
+        with pytest.raises(SessionError, match=r"is over \(completed\)"):
+            run.deliver("b", "late")
+
+
+async def test_a_call_that_the_client_never_answers_fails_and_the_run_goes_on(
+    open_service: OpenWorld,
+) -> None:
+    document = {"tools": {"codeMode": {"enabled": False, "snapshotTtlSeconds": 1}}}
+    async with open_service(document=document) as world:
+        world.model.will(call("weather"), say("no weather today"))
+        run = await world.turn(client_tools=[WEATHER])
+        assert run.state == "completed"
+        assert last_result(run).content == "the client gave no result within 1 seconds"
+        (closed,) = events_of(run, "client_call.answered")
+        assert closed.data["how"] == "expired"
+
+
+async def test_input_that_does_not_fit_never_reaches_the_client(open_service: OpenWorld) -> None:
+    async with open_service() as world:
+        world.model.will(call("weather", {"city": 7}), say("sorry"))
+        run = await world.turn(client_tools=[WEATHER])
+        assert last_result(run).is_error
+        assert events_of(run, "client_call.requested") == []
+
+
+async def test_an_abort_withdraws_client_calls(open_service: OpenWorld) -> None:
+    async with open_service() as world:
+        world.model.will(call("weather"))
+        run = await world.start(client_tools=[WEATHER])
+        await waits(run)
+        with anyio.fail_after(5):
+            assert await run.abort("enough")
+        assert run.pending_client_calls == ()
+        assert (run.state, last_result(run).is_error) == ("aborted", True)

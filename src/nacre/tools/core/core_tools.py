@@ -1,0 +1,45 @@
+"""The core tools of one agent, and the lifetime of what they start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nacre.tools.core.files import file_tools
+from nacre.tools.core.message import message_tool
+from nacre.tools.core.shell import Processes, shell_tools
+from nacre.tools.core.web import web_tools
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from nacre.config.core_tools import CoreToolsConfig
+    from nacre.tools.core.message import MessageSink
+    from nacre.tools.definition import Tool
+
+
+class CoreTools:
+    """The tools that the configuration switches on. Nothing is started before a tool is called, so
+    there is nothing to enter; leaving ends what was started."""
+
+    def __init__(
+        self, config: CoreToolsConfig, *, workspace: Path, messages: MessageSink | None = None
+    ) -> None:
+        self._processes = Processes()
+        self.tools: tuple[Tool, ...] = (
+            *file_tools(config.fs, workspace),
+            *shell_tools(config.exec, workspace, self._processes),
+            *web_tools(config.web_fetch),
+            message_tool(messages),
+        )
+
+    async def __aenter__(self) -> CoreTools:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._processes.aclose()

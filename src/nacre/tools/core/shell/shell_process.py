@@ -1,0 +1,226 @@
+"""One command in a session of its own: what it writes, how it ends, and the end of its children.
+
+It is watched by callbacks of the event loop, not by a task: a command in the background outlives
+the call that started it, and no task group is there that could hold such a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from nacre.tools.core.shell.kept_output import KeptOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_CHUNK_BYTES: Final = 65_536
+# What nobody will see is still read, or the command would stand still; but not at full speed.
+_FLOOD_PAUSE_SECONDS: Final = 0.001
+# A pipe holds at most a mebibyte; what comes after that, a child writes that has not ended.
+_MOST_LAST_CHUNKS: Final = 16
+_KILL_SECONDS: Final = 2.0
+_POLL_SECONDS: Final = 0.01
+_MAX_TOLD_CHARACTERS: Final = 200
+
+
+class ShellProblem(Exception):
+    """A command cannot be run, or a process not be found; the message is for the model."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """What is run, and where."""
+
+    argv: Sequence[str]
+    folder: str
+    environment: Mapping[str, str]
+    most_output_bytes: int
+
+
+class ShellProcess(asyncio.SubprocessProtocol):
+    """A command that was started. When it ends, its children are ended as well."""
+
+    def __init__(self, command: Command, *, reading_end: int) -> None:
+        self.command_line = _told(" ".join(command.argv))
+        self.output = KeptOutput(command.most_output_bytes)
+        self.exited = anyio.Event()
+        self.started = time.monotonic()
+        self.exit_status: int | None = None
+        """As `subprocess` has it: a signal is negative. None while it runs."""
+        self.left_children = False
+        """Whether children were still there when it ended by itself."""
+        self._news = anyio.Event()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._reading_end = reading_end
+        self._resumption: asyncio.TimerHandle | None = None
+        self._is_being_ended = False
+
+    @classmethod
+    async def start(cls, command: Command) -> ShellProcess:
+        """Raises ShellProblem for what cannot be started. Its input is empty."""
+        reading_end, writing_end = os.pipe()
+        os.set_blocking(reading_end, False)
+        process = cls(command, reading_end=reading_end)
+        try:
+            # Shielded: what has been started has to be known, or nobody could end it.
+            with anyio.CancelScope(shield=True):
+                await asyncio.get_running_loop().subprocess_exec(
+                    lambda: process,
+                    *command.argv,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=writing_end,
+                    stderr=asyncio.subprocess.STDOUT,
+                    cwd=command.folder,
+                    env=command.environment,
+                    start_new_session=True,
+                )
+        except BaseException as error:
+            process._stop_reading()
+            if isinstance(error, (OSError, ValueError)):
+                raise ShellProblem(_why_not_started(command, error)) from error
+            raise
+        finally:
+            os.close(writing_end)
+        process._read_on()
+        return process
+
+    @property
+    def is_running(self) -> bool:
+        return not self.exited.is_set()
+
+    @property
+    def signal_name(self) -> str:
+        """The signal that ended it; empty if none did."""
+        if self.exit_status is None or self.exit_status >= 0:
+            return ""
+        with suppress(ValueError):
+            return signal.Signals(-self.exit_status).name
+        return f"signal {-self.exit_status}"
+
+    async def wait_for_news(self) -> None:
+        """Return when it writes more, or ends; at once if it has ended."""
+        if self._news.is_set():
+            self._news = anyio.Event()
+        if self.is_running:
+            await self._news.wait()
+
+    async def end(self, *, grace_seconds: float) -> None:
+        """End it and its children: asked first, then killed; nothing happens if it has ended.
+
+        Not interrupted by a cancellation: it takes a moment longer than the grace at most.
+        """
+        if not self.is_running:
+            # Its number may be somebody else's by now.
+            return
+        self._is_being_ended = True
+        with anyio.CancelScope(shield=True):
+            self._signal(signal.SIGTERM)
+            with anyio.move_on_after(grace_seconds):
+                await self._wait_for_all()
+            self._signal(signal.SIGKILL)
+            with anyio.move_on_after(_KILL_SECONDS):
+                await self.exited.wait()
+            self._close()
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # The loop may be another implementation than asyncio's own, so the type is not checked.
+        self._transport = transport  # pyright: ignore[reportAttributeAccessIssue]
+
+    def process_exited(self) -> None:
+        assert self._transport is not None
+        self.exit_status = self._transport.get_returncode()
+        if not self._is_being_ended:
+            self.left_children = self._signal(signal.SIGKILL)
+            self._close()
+        self.exited.set()
+        self._news.set()
+
+    def _take_in(self) -> None:
+        if not self._read_chunk():
+            return
+        self._news.set()
+        if self.output.is_full:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._reading_end)
+            self._resumption = loop.call_later(_FLOOD_PAUSE_SECONDS, self._read_on)
+
+    # The pipe.
+
+    def _read_on(self) -> None:
+        self._resumption = None
+        if self._reading_end >= 0:
+            asyncio.get_running_loop().add_reader(self._reading_end, self._take_in)
+
+    def _read_chunk(self) -> bool:
+        """Whether something was there."""
+        if self._reading_end < 0:
+            return False
+        try:
+            data = os.read(self._reading_end, _CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._stop_reading()
+        self.output.add(data)
+        return bool(data)
+
+    def _stop_reading(self) -> None:
+        if self._reading_end < 0:
+            return
+        if self._resumption is not None:
+            self._resumption.cancel()
+            self._resumption = None
+        asyncio.get_running_loop().remove_reader(self._reading_end)
+        os.close(self._reading_end)
+        self._reading_end = -1
+
+    def _close(self) -> None:
+        for _ in range(_MOST_LAST_CHUNKS):
+            if not self._read_chunk():
+                break
+        self._stop_reading()
+        if self._transport is not None:
+            self._transport.close()
+
+    # The group.
+
+    async def _wait_for_all(self) -> None:
+        await self.exited.wait()
+        # Nothing tells when the last of a group has ended. That nobody can write any more is a
+        # sign: where nobody collects the dead, they stay in the group for ever.
+        while self._reading_end >= 0 and self._signal(0):  # noqa: ASYNC110
+            await anyio.sleep(_POLL_SECONDS)
+
+    def _signal(self, number: int) -> bool:
+        """Whether there was anybody to signal."""
+        assert self._transport is not None
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._transport.get_pid(), number)
+            return True
+        return False
+
+
+def _why_not_started(command: Command, error: OSError | ValueError) -> str:
+    program = _told(command.argv[0])
+    if isinstance(error, OSError) and error.filename == command.folder:
+        return f"the command cannot be run in {command.folder}: {error.strerror}"
+    if isinstance(error, FileNotFoundError):
+        return f"there is no program {program!r} here"
+    if isinstance(error, PermissionError):
+        return f"{program!r} may not be run: permission denied"
+    said = error.strerror if isinstance(error, OSError) else None
+    return f"the command cannot be started: {said or error}"
+
+
+def _told(text: str) -> str:
+    return text if len(text) <= _MAX_TOLD_CHARACTERS else f"{text[:_MAX_TOLD_CHARACTERS]}…"

@@ -1,0 +1,181 @@
+"""Fetching a page: every step of the way is checked, and no more is read than is allowed.
+
+Takes long to import, so it is imported by whoever fetches the first page.
+"""
+
+from __future__ import annotations
+
+import zlib
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import anyio.lowlevel
+import httpx2
+
+from nacre.tools.core.web.hosts import WebProblem
+from nacre.tools.core.web.packing import Unpacking
+from nacre.tools.core.web.text_decoding import ContentType
+
+if TYPE_CHECKING:
+    import ssl
+
+    from nacre.tools.core.web.hosts import AllowedHosts
+    from nacre.tools.core.web.resolving import Resolve
+
+_MOST_REDIRECTS: Final = 10
+_REDIRECTS: Final = frozenset((301, 302, 303, 307, 308))
+_CONNECT_SECONDS: Final = 5.0
+_MAX_URL_CHARACTERS: Final = 8_192
+_MAX_TOLD_CHARACTERS: Final = 300
+_MAX_PORT: Final = 65_535
+_HEADERS: Final = {
+    "user-agent": "nacre",
+    "accept": "text/html, text/*;q=0.9, application/json;q=0.9, */*;q=0.5",
+    # One that can be undone within a bound.
+    "accept-encoding": "gzip",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fetched:
+    """A page as it came."""
+
+    url: str
+    """Where it was in the end."""
+    status: int
+    content_type: ContentType
+    data: bytes
+    is_cut: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fetcher:
+    """Fetches pages of hosts that are allowed."""
+
+    hosts: AllowedHosts
+    most_bytes: int
+    resolve: Resolve
+    tls: ssl.SSLContext
+
+    async def fetch(self, url: str) -> Fetched:
+        """Raises WebProblem for what may not or cannot be fetched."""
+        async with httpx2.AsyncClient(
+            verify=self.tls,
+            # A proxy would connect to an address that nobody looked at.
+            trust_env=False,
+            # There is a limit for all of it, around this; but of several addresses one may be dead.
+            timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
+            headers=_HEADERS,
+        ) as client:
+            there = _parsed(url)
+            for _ in range(_MOST_REDIRECTS + 1):
+                found = await self._step(client, there)
+                if isinstance(found, Fetched):
+                    return found
+                there = found
+        raise WebProblem(f"{_told(url)} leads through more than {_MOST_REDIRECTS} redirects")
+
+    async def _step(self, client: httpx2.AsyncClient, url: httpx2.URL) -> Fetched | httpx2.URL:
+        """The page, or where it is instead."""
+        response = await self._answer(client, url)
+        try:
+            location = response.headers.get("location")
+            if response.status_code in _REDIRECTS and location:
+                return _parsed(location, base=url)
+            content_type = ContentType.parse(response.headers.get("content-type", ""))
+            if not content_type.is_text:
+                raise WebProblem(f"{_told(url)} is {content_type.media_type}, not text")
+            data, is_cut = await self._body(response, url)
+        finally:
+            await response.aclose()
+        if content_type.is_contradicted_by(data):
+            raise WebProblem(f"{_told(url)} is binary data, not text")
+        return Fetched(
+            url=str(url),
+            status=response.status_code,
+            content_type=content_type,
+            data=data,
+            is_cut=is_cut,
+        )
+
+    async def _answer(self, client: httpx2.AsyncClient, url: httpx2.URL) -> httpx2.Response:
+        host = _host_of(url)
+        self.hosts.refuse_host(host)
+        problem = ""
+        for address in self.hosts.reachable(host, await self._addresses(host, url)):
+            # They are kept by address, and another host may have the same one.
+            client.cookies.clear()
+            request = client.build_request(
+                "GET",
+                url.copy_with(host=address, fragment=None),
+                headers={"host": url.netloc.decode("ascii")},
+                extensions={"sni_hostname": host},
+            )
+            try:
+                return await client.send(request, stream=True)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                problem = _said(error)
+            except httpx2.HTTPError as error:
+                raise WebProblem(f"{_told(url)} gave no answer: {_said(error)}") from error
+        raise WebProblem(f"{_told(host)} cannot be reached: {problem}")
+
+    async def _addresses(self, host: str, url: httpx2.URL) -> list[str]:
+        port = url.port or (443 if url.scheme == "https" else 80)
+        try:
+            return await self.resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            raise WebProblem(f"there is no host {_told(host)}: {error}") from error
+
+    async def _body(self, response: httpx2.Response, url: httpx2.URL) -> tuple[bytes, bool]:
+        """As much as is allowed, and whether there is more."""
+        unpacking = Unpacking.named(response.headers.get("content-encoding", ""))
+        data = bytearray()
+        try:
+            async with aclosing(response.aiter_raw()) as chunks:
+                async for chunk in chunks:
+                    for piece in unpacking.pieces(chunk):
+                        data += piece
+                        if len(data) > self.most_bytes:
+                            return bytes(data[: self.most_bytes]), True
+                        await anyio.lowlevel.checkpoint()
+            unpacking.finish()
+        except (httpx2.HTTPError, zlib.error) as error:
+            raise WebProblem(f"{_told(url)} broke off: {_said(error)}") from error
+        return bytes(data), False
+
+
+@cache
+def tls_context() -> ssl.SSLContext:
+    """Whom to trust. Blocks: it is read from files, once."""
+    return httpx2.create_ssl_context()
+
+
+def _parsed(url: str, *, base: httpx2.URL | None = None) -> httpx2.URL:
+    """Raises WebProblem for anything but a web address without a password."""
+    try:
+        if len(url) > _MAX_URL_CHARACTERS:
+            raise httpx2.InvalidURL(f"it has {len(url)} characters")
+        parsed = httpx2.URL(url) if base is None else base.join(url)
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise WebProblem(f"{_told(url)!r} is no URL: {error}") from error
+    is_port = parsed.port is None or 0 < parsed.port <= _MAX_PORT
+    if parsed.scheme not in ("http", "https") or not _host_of(parsed) or not is_port:
+        raise WebProblem(f"{_told(url)!r} is no web address, such as https://example.org/page")
+    if parsed.userinfo:
+        raise WebProblem("a URL with a user name or a password in it is not fetched")
+    return parsed
+
+
+def _host_of(url: httpx2.URL) -> str:
+    return url.raw_host.decode("ascii").lower().rstrip(".")
+
+
+def _said(error: Exception) -> str:
+    return _told(str(error) or type(error).__name__)
+
+
+def _told(text: object) -> str:
+    told = str(text)
+    return told if len(told) <= _MAX_TOLD_CHARACTERS else f"{told[:_MAX_TOLD_CHARACTERS]}…"

@@ -1,0 +1,92 @@
+"""`web_fetch`: a page of the web as a tool."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from nacre.foreign_calls import call_in_thread
+from nacre.tools.core.web.hosts import AllowedHosts, WebProblem
+from nacre.tools.core.web.page_text import page_text
+from nacre.tools.core.web.resolving import system_resolve
+from nacre.tools.core.web.text_decoding import decoded
+from nacre.tools.definition import Tool
+
+if TYPE_CHECKING:
+    from nacre.config.core_tools import WebFetchConfig
+    from nacre.json_types import JsonObject
+    from nacre.tools.core.web.fetching import Fetched, Fetcher
+    from nacre.tools.core.web.resolving import Resolve
+    from nacre.tools.definition import ToolCall
+
+_DEFAULT_CHARACTERS: Final = 50_000
+_MOST_CHARACTERS: Final = 2_000_000
+
+
+def web_tools(config: WebFetchConfig, *, resolve: Resolve = system_resolve) -> list[Tool]:
+    """The tool; none where it is switched off, or no host is allowed."""
+    if not config.is_enabled or not config.allow:
+        return []
+    hosts = AllowedHosts(config.allow)
+
+    def fetcher() -> Fetcher:
+        from nacre.tools.core.web.fetching import Fetcher, tls_context
+
+        return Fetcher(hosts=hosts, most_bytes=config.max_bytes, resolve=resolve, tls=tls_context())
+
+    async def execute(given: dict[str, Any], _call: ToolCall) -> JsonObject:
+        try:
+            with anyio.fail_after(config.timeout_seconds):
+                fetched = await (await call_in_thread(fetcher)).fetch(given["url"])
+        except TimeoutError as error:
+            raise WebProblem(f"the page took longer than {config.timeout_seconds:g} s") from error
+        most = given.get("maxCharacters", _DEFAULT_CHARACTERS)
+        return await call_in_thread(partial(_result, fetched, most))
+
+    return [
+        Tool(
+            name="web_fetch",
+            description=f"Read a web page as text. Allowed hosts: {hosts.shown}.",
+            parameters=_INPUT,
+            execute=execute,
+            needs_approval="it reads a page of the web" if config.ask == "always" else "",
+        )
+    ]
+
+
+def _result(fetched: Fetched, most_characters: int) -> JsonObject:
+    text = decoded(fetched.data, fetched.content_type)
+    result: JsonObject = {
+        "url": fetched.url,
+        "status": fetched.status,
+        "contentType": fetched.content_type.media_type,
+    }
+    if fetched.content_type.is_html:
+        page = page_text(text, url=fetched.url)
+        result["title"], text = page.title, page.text
+    result["text"] = text[:most_characters]
+    if fetched.is_cut:
+        result["incomplete"] = f"only the first {len(fetched.data)} bytes of the page were read"
+    elif len(text) > most_characters:
+        result["incomplete"] = (
+            f"the text has {len(text)} characters; set maxCharacters to see more of it"
+        )
+    return result
+
+
+_INPUT: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "url": {"type": "string", "description": "Such as https://example.org/page"},
+        "maxCharacters": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": _MOST_CHARACTERS,
+            "description": f"How much of the text; default {_DEFAULT_CHARACTERS}",
+        },
+    },
+    "required": ["url"],
+    "additionalProperties": False,
+}

@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from nacre.plugins import PluginHost
     from nacre.run_context import RunContext
     from nacre.tools import Tool
+    from nacre.tools.core.message import MessageSink
 
 
 class AgentTools:
     """Core tools are made when an agent first runs, and again when its settings change."""
 
-    def __init__(self, plugins: PluginHost, stack: AsyncExitStack) -> None:
+    def __init__(
+        self, plugins: PluginHost, stack: AsyncExitStack, *, messages: MessageSink
+    ) -> None:
         self._plugins = plugins
+        self._messages = messages
         self._stack = stack
         self._core: dict[tuple[str, Path, CoreToolsConfig], CoreTools] = {}
 
@@ -31,6 +35,8 @@ class AgentTools:
         key = (agent.id, agent.workspace, agent.core_tools)
         core = self._core.get(key)
         if core is None:
-            core = self._core[key] = CoreTools(agent.core_tools, workspace=agent.workspace)
+            core = self._core[key] = CoreTools(
+                agent.core_tools, workspace=agent.workspace, messages=self._messages
+            )
             self._stack.push_async_exit(core)
         return (*core.tools, *self._plugins.tools)

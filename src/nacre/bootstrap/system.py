@@ -106,6 +106,7 @@ async def open_system(
         )
         await plugins.apply(config.plugins)
         tools = AgentTools(plugins, stack)
+        messages = RunMessages(lambda run_id: agents.run(run_id))
         agents = await stack.enter_async_context(
             AgentService(
                 config=config,

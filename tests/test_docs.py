@@ -105,6 +105,7 @@ def test_every_module_of_the_sandbox_has_a_line_in_the_architecture() -> None:
 
 
 PRINTED = {
+    "docs/sessions.md": "s1 Pearls 0\n",
     "README.md": "['2 customers'] [3, 0]\n",
     "docs/approvals_and_hooks.md": (
         "pay {'to': 'Ada', 'amount': 500}: a large amount\n"

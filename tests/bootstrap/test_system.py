@@ -149,3 +149,15 @@ async def test_sessions_go_on_after_a_restart(tmp_path: Path) -> None:
             "assistant",
             "user",
         ]
+
+
+async def test_the_message_tool_speaks_to_whoever_follows_the_run(tmp_path: Path) -> None:
+    script = [Call("message", {"text": "half way"}), Say("done")]
+    async with ScriptedProvider(script) as provider:
+        document: dict[str, Any] = {**models(provider), "agents": agents(tmp_path)}
+        async with opened(tmp_path, **document) as system:
+            run = await system.agents.start(TurnRequest(message="go"))
+            with anyio.fail_after(30):
+                await run.wait()
+    told = [event.data for event in run.events.events if event.kind == "message.sent"]
+    assert told == [{"text": "half way"}]

@@ -27,6 +27,7 @@ RunEventKind = Literal[
     "text.delta",
     "thinking.delta",
     "message.completed",
+    "message.sent",
     "call.started",
     "call.updated",
     "call.changed",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nacre.agent import AgentService
 from nacre.bootstrap.agent_tools import AgentTools
 from nacre.bootstrap.live_connections import LiveMcp, LiveProviders
+from nacre.bootstrap.run_messages import RunMessages
 from nacre.code_mode import Runtime
 from nacre.code_mode.run_config import RunConfig
 from nacre.config.watching import changed_sections
@@ -105,8 +106,8 @@ async def open_system(
             )
         )
         await plugins.apply(config.plugins)
-        tools = AgentTools(plugins, stack)
         messages = RunMessages(lambda run_id: agents.run(run_id))
+        tools = AgentTools(plugins, stack, messages=messages)
         agents = await stack.enter_async_context(
             AgentService(
                 config=config,

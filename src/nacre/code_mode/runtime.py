@@ -8,6 +8,7 @@ from weakref import WeakSet
 
 import anyio
 
+from nacre.code_mode.debug_lines import log_if_asked
 from nacre.code_mode.live_cells import LiveCells
 from nacre.code_mode.mcp_servers import McpServers
 from nacre.code_mode.model_surface import visible_tools
@@ -187,6 +188,7 @@ class Runtime:
             abort=abort,
         )
         self._runs.add(run)
+        log_if_asked(run)
         return run
 
     def cells(self) -> list[CellInfo]:

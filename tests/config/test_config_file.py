@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nacre.config import config_file
 from nacre.config.config_file import (
     ConfigFile,
     find_config_file,
@@ -174,3 +175,31 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
         thread.join(20)
     servers = json.loads(path.read_text(encoding="utf-8"))["mcp"]["servers"]
     assert sorted(servers) == [f"s{number}" for number in range(8)]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
+def test_what_is_no_plain_file_is_not_replaced_by_one(tmp_path: Path) -> None:
+    pipe = tmp_path / "nacre.json5"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match="is no plain file, and cannot be changed"):
+        set_config_member(pipe, ["gateway", "port"], 1)
+    assert pipe.is_fifo()
+
+
+def test_a_file_without_end_is_not_read_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_file, "_MAX_BYTES", 100)
+    path = write(tmp_path / "nacre.json5", "{}" + " " * 98)
+    file = ConfigFile(path=path, origin="option")
+    assert read_config_file(file) == {}
+    write(path, "{}" + " " * 99)
+    assert "has more than 100 bytes" in refusal_of(file)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root can give files away")
+def test_a_change_by_root_leaves_the_file_to_its_owner(tmp_path: Path) -> None:
+    path = write(tmp_path / "nacre.json5")
+    os.chown(path, 12345, 23456)
+    set_config_member(path, ["gateway", "port"], 1)
+    assert (path.stat().st_uid, path.stat().st_gid) == (12345, 23456)

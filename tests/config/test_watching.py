@@ -2,12 +2,15 @@
 
 import logging
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from anyio import to_thread
 
+from nacre.config import watching
 from nacre.config.config_file import ConfigFile
 from nacre.config.system import SystemConfig, system_config_from
 from nacre.config.watching import ConfigChange, ConfigWatcher, changed_sections
@@ -164,6 +167,28 @@ async def test_it_looks_by_itself(watched: Watched) -> None:
             await watched.has_changed.wait()
         tasks.cancel_scope.cancel()
     assert watched.watcher.current.gateway.port == 7
+
+
+async def test_a_file_that_takes_for_ever_to_read_does_not_keep_the_watcher(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_reading, may_end, has_ended = threading.Event(), threading.Event(), threading.Event()
+
+    def read_slowly(file: ConfigFile) -> dict[str, object]:
+        is_reading.set()
+        may_end.wait(5)
+        has_ended.set()
+        return {}
+
+    monkeypatch.setattr(watching, "read_config_file", read_slowly)
+    watched.write("{}")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watched.look_twice)
+        assert await to_thread.run_sync(is_reading.wait, 5)
+        tasks.cancel_scope.cancel()
+
+    assert not has_ended.is_set()
+    may_end.set()
 
 
 def test_the_sections_that_differ_are_named() -> None:

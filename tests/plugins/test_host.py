@@ -145,6 +145,7 @@ async def test_a_namespace_that_another_plugin_has_rolls_back_the_whole_load(
         ),
         ("def register(api): api.add_tool(7)", "`register` failed:"),
         ("def register(api): raise SystemExit(1)", "`register` failed: SystemExit: 1"),
+        ("def register(api): api.add_namespace('x')", "what it adds cannot be used:"),
     ],
 )
 async def test_faulty_code_is_reported_and_the_others_load(
@@ -152,6 +153,15 @@ async def test_faulty_code_is_reported_and_the_others_load(
 ) -> None:
     await plugins.apply(plugin_folder(tmp_path, "faulty", code), plugin_folder(tmp_path))
     assert problem in plugins.problems["faulty"]
+    assert plugins.tool_ids == ["openclaw:greeter:greet"]
+
+
+@pytest.mark.parametrize("name", ["nul\0", "half\ud800"])
+async def test_a_path_that_no_file_can_have_is_reported_and_the_others_load(
+    plugins: Plugins, tmp_path: Path, name: str
+) -> None:
+    await plugins.apply(tmp_path / name, plugin_folder(tmp_path))
+    assert "cannot be read: that is no file name" in plugins.problems[name]
     assert plugins.tool_ids == ["openclaw:greeter:greet"]
 
 
@@ -296,20 +306,26 @@ async def test_a_folder_that_is_not_there_is_reported(plugins: Plugins, tmp_path
     assert "cannot be read: No such file" in plugins.problems["nowhere"]
 
 
+@pytest.mark.parametrize(
+    "fault", ["RuntimeError('broken')", "SystemExit(3)", "asyncio.CancelledError()"]
+)
+@pytest.mark.parametrize("function", ["def", "async def"])
 async def test_an_unload_callback_that_fails_does_not_keep_the_others(
-    plugins: Plugins, tmp_path: Path
+    plugins: Plugins, tmp_path: Path, function: str, fault: str
 ) -> None:
     mark = tmp_path / "mark"
     code = (
+        "import asyncio\n"
         "from pathlib import Path\n"
         "def register(api):\n"
         f"    api.on_unload(lambda: Path({str(mark)!r}).write_text('told'))\n"
-        "    def fails(): raise RuntimeError('broken')\n"
+        f"    {function} fails(): raise {fault}\n"
         "    api.on_unload(fails)\n"
     )
     await plugins.apply(plugin_folder(tmp_path, "noisy", code))
     await plugins.host.unload("noisy")
     assert mark.read_text(encoding="utf-8") == "told"
+    assert plugin_modules() == []
 
 
 async def test_nothing_can_be_added_later(plugins: Plugins, tmp_path: Path) -> None:
@@ -327,3 +343,14 @@ async def test_the_end_of_the_host_unloads_every_plugin(plugins: Plugins, tmp_pa
     async with plugins.host:
         await plugins.apply(plugin_folder(tmp_path))
     assert (plugins.tool_ids, plugin_modules()) == ([], [])
+
+
+async def test_a_plugin_goes_when_an_mcp_server_gets_its_name(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    folder = plugin_folder(tmp_path)
+    await plugins.apply(folder)
+    plugins.host.reserved_ids = ["greeter"]
+    await plugins.apply(folder)
+    assert plugins.tool_ids == []
+    assert "is the name of an MCP server" in plugins.problems["greeter"]

@@ -38,6 +38,10 @@ def test_comments_are_allowed_as_in_the_configuration(tmp_path: Path) -> None:
             "configSchema` does not describe an object",
         ),
         ('{"id": "a", "configSchema": {"properties": 3}}', "configSchema` is not a JSON Schema:"),
+        (
+            '{"id": "a", "configSchema": {"$ref": "http://127.0.0.1:9/schema"}}',
+            "configSchema` is not a JSON Schema: Resource 'http://127.0.0.1:9/schema' is not",
+        ),
         ("[]", "is a list; allowed: an object"),
         ("{", "is not JSON"),
     ],

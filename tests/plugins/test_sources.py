@@ -15,7 +15,13 @@ from tests.plugins.plugin_folders import GREETING, Plugins
 INSTALLED = PluginsConfig()
 
 
-def install(folder: Path, *, name: str = "greeter", manifest_id: str = "greeter") -> None:
+def install(
+    folder: Path,
+    *,
+    name: str = "greeter",
+    manifest_id: str = "greeter",
+    value: str = "greeting_package.main:register",
+) -> None:
     """A package as pip leaves it: its files, and what its metadata says of it."""
     package = folder / "greeting_package"
     package.mkdir()
@@ -25,7 +31,7 @@ def install(folder: Path, *, name: str = "greeter", manifest_id: str = "greeter"
     metadata = folder / "greeting-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Name: greeting\nVersion: 1.0\n", encoding="utf-8")
-    points = f"[nacre.plugins]\n{name} = greeting_package.main:register\n"
+    points = f"[nacre.plugins]\n{name} = {value}\n"
     (metadata / "entry_points.txt").write_text(points, encoding="utf-8")
 
 
@@ -72,6 +78,22 @@ def test_a_package_without_a_manifest_is_reported(tmp_path: Path) -> None:
     (source,) = find_sources(INSTALLED)
     assert isinstance(source, BrokenSource)
     assert "nacre.plugin.json cannot be read" in source.problem
+
+
+@pytest.mark.parametrize("value", ["!!", ":register", "a b", ".main:register"])
+def test_an_entry_point_that_is_none_is_reported(tmp_path: Path, value: str) -> None:
+    install(tmp_path, value=value)
+    (source,) = find_sources(INSTALLED)
+    assert isinstance(source, BrokenSource)
+    assert source.problem == "its entry point is not of the form package.module:function"
+
+
+async def test_an_entry_point_may_name_extras(tmp_path: Path) -> None:
+    install(tmp_path, value="greeting_package.main:register [more]")
+    plugins = Plugins()
+    async with plugins.host:
+        await plugins.host.apply(INSTALLED)
+        assert plugins.tool_ids == ["openclaw:greeter:greet"]
 
 
 def test_entry_points_can_be_left_alone(tmp_path: Path) -> None:

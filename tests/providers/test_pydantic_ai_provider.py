@@ -99,6 +99,24 @@ async def test_calls_made_at_once_are_told_apart(api: ProviderApi) -> None:
 
 
 @every_api
+async def test_calls_of_one_id_get_an_id_each(api: ProviderApi) -> None:
+    turn = [Call("weather", {"town": town}, call_id="same") for town in ("Bern", "Rome", "Oslo")]
+    async with scripted(api, [turn]) as test:
+        answer = await test.ask(tools=[WEATHER])
+
+    assert [call.call_id for call in answer.tool_calls] == ["same", "same-2", "same-3"]
+
+
+@every_api
+async def test_tokens_that_nobody_could_count_are_not_believed(api: ProviderApi) -> None:
+    claimed = Usage(input_tokens=10**30, output_tokens=5)
+    async with scripted(api, [[Say("hello"), End(usage=claimed)]]) as test:
+        answer = await test.ask()
+
+    assert answer.usage == Usage(input_tokens=10**12, output_tokens=5)
+
+
+@every_api
 async def test_broken_arguments_are_passed_on_as_the_model_wrote_them(api: ProviderApi) -> None:
     async with scripted(api, [Call("weather", '{"town": '), Say("sorry")]) as test:
         answer = await test.ask(tools=[WEATHER])

@@ -26,7 +26,23 @@ BODIES: list[tuple[JsonObject, tuple[str, ...]]] = [
     ({"functions": [{"name": "old"}]}, ("old",)),
     ({"input": [{"type": "additional_tools", "tools": [{"name": "late"}]}]}, ("late",)),
     ({"input": [{"role": "user", "content": "x", "tools": "my words"}]}, ()),
+    (
+        {"input": [{"type": "additional_tools", "role": "developer", "tools": [{"name": "late"}]}]},
+        ("late",),
+    ),
+    ({"input": [{"type": "message", "role": "user", "tools": "my words"}]}, ()),
     ({"tools": [{"name": "exec"}, {"name": "exec"}]}, ("exec", "exec")),
+    # A tool of the provider's own is not one of ours because it is called so.
+    ({"tools": [{"type": "bash_20250124", "name": "exec"}]}, ("bash_20250124",)),
+    ({"tools": [{"type": "mcp", "name": "exec", "server_url": "https://x"}]}, ("mcp",)),
+    ({"tools": [{"type": "namespace", "name": "exec", "tools": []}]}, ("namespace",)),
+    ({"tools": [{"type": "web_search", "function": {"name": "exec"}}]}, ("web_search",)),
+    ({"tools": [{"type": "custom", "name": "exec"}]}, ("exec",)),
+    ({"mcp_servers": [{"type": "url", "name": "exec"}]}, ("mcp_servers",)),
+    ({"web_search_options": {}}, ("web_search_options",)),
+    ({"web_search_options": None, "mcp_servers": []}, ()),
+    ({"tools": [{"name": "exec"}], "plugins": [{"id": "web"}]}, ("exec", "plugins")),
+    ({"cachedContent": "cachedContents/1"}, ("cachedContent",)),
 ]
 
 

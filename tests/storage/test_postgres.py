@@ -144,10 +144,31 @@ async def test_a_transaction_that_others_got_in_the_way_of_is_tried_again(
         assert tries == "2"
 
 
+async def drop_connections(postgres: PostgresServer) -> None:
+    """What a server does that is started anew."""
+    ours = "FROM pg_stat_activity WHERE application_name = 'nacre'"
+    # Waits until they are gone.
+    dropping = f"SELECT pg_terminate_backend(pid, 5000) {ours}"
+    await anyio.to_thread.run_sync(postgres.sql, dropping)
+
+
 async def test_a_connection_that_the_server_dropped_is_replaced(postgres: PostgresServer) -> None:
     async with Store.open(postgres.url()) as store:
         await store.add_session(id="s", agent_id="main")
-        ours = "FROM pg_stat_activity WHERE application_name = 'nacre'"
-        await anyio.to_thread.run_sync(postgres.sql, f"SELECT pg_terminate_backend(pid) {ours}")
+        await drop_connections(postgres)
 
         assert await store.session("s") is not None
+
+
+async def test_turns_that_begin_after_the_server_dropped_all_are_still_known_for_ours(
+    postgres: PostgresServer,
+) -> None:
+    async with Store.open(postgres.url()) as store, Store.open(postgres.url()) as other:
+        await store.add_session(id="s", agent_id="main")
+        await drop_connections(postgres)
+        await store.begin_turn(run_id="r", session_id="s", prompt=None, model="", surface="")
+
+        assert await other.interrupt_open_turns() == 0
+
+        turn = await store.turn("r")
+        assert turn is not None and turn.status == "running"

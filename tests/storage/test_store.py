@@ -217,6 +217,23 @@ async def test_a_turn_is_ended_once(store: Store) -> None:
     assert texts(await store.messages("s")) == [(0, "hi")]
 
 
+async def test_the_last_events_are_kept_with_the_turn_or_neither_is(store: Store) -> None:
+    await store.add_session(id="s", agent_id="main")
+    await store.begin_turn(run_id="r", session_id="s", prompt=None, model="m", surface="direct")
+    event: JsonObject = {"kind": "turn.ended"}
+
+    async def end() -> None:
+        await store.end_turn(
+            "r", status="completed", messages=[], usage=NO_USAGE, events=[event, event]
+        )
+
+    await end()
+    with pytest.raises(SessionError):
+        await end()
+    stored = await store.events(run_id="r")
+    assert [(it.session_id, it.event) for it in stored] == [("s", event)] * 2
+
+
 async def test_a_turn_that_was_never_begun_cannot_end(store: Store) -> None:
     with pytest.raises(SessionError, match="there is no run 'r'") as caught:
         await store.end_turn("r", status="completed", messages=[], usage=NO_USAGE)
@@ -403,6 +420,21 @@ async def test_texts_of_every_kind_come_back(store: Store) -> None:
     await add_turn(store, "r", user_message(text), user_message("half \ud83d"))
 
     assert texts(await store.messages("s")) == [(0, text), (1, "half \ufffd")]
+
+
+async def test_a_number_that_no_column_holds_fails_the_end_and_leaves_the_turn_open(
+    store: Store,
+) -> None:
+    await store.add_session(id="s", agent_id="main")
+    await store.begin_turn(run_id="r", session_id="s", prompt=None, model="m", surface="direct")
+
+    with pytest.raises(StorageError):
+        usage = Usage(input_tokens=10**30)
+        await store.end_turn("r", status="completed", messages=[user_message("a")], usage=usage)
+
+    turn = await store.turn("r")
+    assert turn is not None and turn.status == "running"
+    assert await store.messages("s") == []
 
 
 async def test_events_come_back_in_order_and_from_where_somebody_left_off(store: Store) -> None:

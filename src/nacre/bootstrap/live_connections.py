@@ -55,6 +55,9 @@ class LiveProviders:
     def known(self) -> list[str]:
         return self._current.known()
 
+    async def prepare(self, model_id: str) -> None:
+        await self._current.prepare(model_id)
+
     async def aclose(self) -> None:
         for providers in (*self._replaced, self._current):
             await providers.aclose()

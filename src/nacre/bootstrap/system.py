@@ -60,12 +60,14 @@ class System:
         `storage.url`, `gateway.host` and `gateway.port` stay as they are until the next start.
         """
         sections = changed_sections(self.config, config)
-        if "models" in sections:
-            self.providers.configure(config.models)
+        if "mcp" in sections or "plugins" in sections:
+            # First, since it is what may fail: then everything stays as it is.
+            self.plugins.reserved_ids = [server.name for server in config.mcp_servers]
+            await self.plugins.apply(config.plugins)
         if "mcp" in sections:
             await self.mcp.configure(config.mcp_servers)
-        if "plugins" in sections:
-            await self.plugins.apply(config.plugins)
+        if "models" in sections:
+            self.providers.configure(config.models)
         self.runtime.configure(RunConfig(document=config.document))
         self.agents.configure(config)
         self.config = config

@@ -6,12 +6,21 @@ import sys
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return the exit status of the process."""
+    status = _status_of(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        from nacre.cli.leaving import leave_within_a_moment
+
+        leave_within_a_moment(status)
+    return status
+
+
+def _status_of(arguments: list[str]) -> int:
     # Nothing that imports make is garbage, and looking for it takes 20 ms; commands enable it.
     gc.disable()
     try:
         from nacre.cli.command_table import run_command
 
-        return run_command(sys.argv[1:] if arguments is None else arguments)
+        return run_command(arguments)
     except KeyboardInterrupt:
         return _interrupted()
     finally:

@@ -28,6 +28,8 @@ VARIABLE: Final = "NACRE_CONFIG"
 _NAMES: Final = ("nacre.json5", "nacre.json")
 # It may hold secrets.
 _MODE_OF_NEW_FILE: Final = 0o600
+# Far more than people write; a device would never end.
+_MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,6 +93,7 @@ def change_config_text(path: Path, change: Callable[[str], str | None]) -> bool:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _sole_writer(target.parent):
+            _refuse_if_no_file(target)
             text = change(_text_of(target) or "")
             if text is not None:
                 _write_whole(target, text.encode())
@@ -104,30 +107,51 @@ def change_config_text(path: Path, change: Callable[[str], str | None]) -> bool:
 def _text_of(path: Path) -> str | None:
     """Line ends as they are; None if there is no file."""
     try:
-        return path.read_bytes().decode()
+        with path.open("rb") as stream:
+            data = stream.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise _not_possible(path, "read", error) from error
+    if len(data) > _MAX_BYTES:
+        raise ConfigError(str(path), f"has more than {_MAX_BYTES} bytes; is it the right file?")
+    try:
+        return data.decode()
     except UnicodeDecodeError:
         raise ConfigError(str(path), "is not UTF-8 text") from None
 
 
+def _refuse_if_no_file(path: Path) -> None:
+    """A device or a pipe that may be read would be replaced by a file, `/dev/null` included."""
+    if path.exists() and not path.is_file():
+        raise ConfigError(str(path), "is no plain file, and cannot be changed")
+
+
 def _write_whole(path: Path, data: bytes) -> None:
     """All or nothing: whoever reads meanwhile, or after a crash, finds the old or the new file."""
-    mode = path.stat().st_mode & 0o777 if path.exists() else _MODE_OF_NEW_FILE
+    old = path.stat() if path.exists() else None
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, mode)
+        if old is not None:
+            _keep_owner(temporary, old)
+        os.chmod(temporary, _MODE_OF_NEW_FILE if old is None else old.st_mode & 0o777)
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _keep_owner(temporary: str, old: os.stat_result) -> None:
+    """A file that root has changed must not be closed to the user that it belongs to."""
+    if sys.platform != "win32":
+        # Nobody but root may give a file away.
+        with suppress(PermissionError):
+            os.chown(temporary, old.st_uid, old.st_gid)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 _NOT_AGENTS: Final = ("list", "defaults")
 _MAX_SHOWN: Final = 60
+# Whatever setting an address with a password was written to by mistake.
+_USER_IN_URL = re.compile(r"://[^\s\"]{1,2048}@")
 
 
 def object_at(value: object, path: str) -> Mapping[str, object]:
@@ -55,9 +58,9 @@ def tool_settings(
 
 
 def shown(value: object) -> str:
-    """A value in a message: its JSON, shortened."""
+    """A value in a message: its JSON, shortened, without what a URL says of its user."""
     try:
-        text = json.dumps(value, ensure_ascii=False)
+        text = _USER_IN_URL.sub("://***@", json.dumps(value, ensure_ascii=False))
     except (TypeError, ValueError, RecursionError):
         text = f"of type {type(value).__name__}"
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

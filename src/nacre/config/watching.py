@@ -102,7 +102,8 @@ class ConfigWatcher:
             self._tell(problem)
 
     async def _take_over(self) -> None:
-        new = await to_thread.run_sync(self._read)
+        # Left behind when the watcher ends: a pipe in the file's place would be read for ever.
+        new = await to_thread.run_sync(self._read, abandon_on_cancel=True)
         change = ConfigChange(old=self.current, new=new)
         if change.sections:
             await self._on_change(change)

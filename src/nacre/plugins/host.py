@@ -63,7 +63,7 @@ class PluginHost:
     ) -> None:
         self._hooks = hooks
         self._namespaces = namespaces
-        self._reserved_ids = reserved_ids
+        self.reserved_ids = reserved_ids
         self._loaded: dict[str, _Loaded] = {}
         self._others: list[PluginStatus] = []
         # One change at a time: two loads at once could both find a name free.
@@ -130,7 +130,7 @@ class PluginHost:
         plugin_id = source.manifest.id
         if plugin_id in self._loaded:
             raise PluginError(f"the plugin {plugin_id} is loaded already; unload it first")
-        if plugin_id in self._reserved_ids:
+        if plugin_id in self.reserved_ids:
             raise PluginError(f"the id {plugin_id!r} is the name of an MCP server; rename one")
         source.manifest.check_config(entry.config)
         registration = Registration(plugin_id=plugin_id)
@@ -142,7 +142,8 @@ class PluginHost:
                 register = await _in_time(partial(call_in_thread, modules.load_entry))
             with _faults_as_plugin_errors(plugin_id, "`register` failed"):
                 await _register(register, api)
-            registration.put_in_force(self._hooks, self._namespaces)
+            with _faults_as_plugin_errors(plugin_id, "what it adds cannot be used"):
+                registration.put_in_force(self._hooks, self._namespaces)
             is_in = True
         finally:
             if not is_in:
@@ -160,9 +161,11 @@ class PluginHost:
 
     async def _roll_back(self, registration: Registration, modules: PluginModules) -> None:
         registration.take_out(self._hooks, self._namespaces)
-        with anyio.CancelScope(shield=True):
-            await registration.run_callbacks()
-        modules.forget()
+        try:
+            with anyio.CancelScope(shield=True):
+                await registration.run_callbacks()
+        finally:
+            modules.forget()
 
     def _is_outdated(
         self, plugin_id: str, source: PluginSource | None, config: PluginsConfig
@@ -170,6 +173,7 @@ class PluginHost:
         loaded = self._loaded[plugin_id]
         return (
             source is None
+            or plugin_id in self.reserved_ids
             or source != loaded.source
             or bool(_refusal(plugin_id, config))
             or _entry_of(plugin_id, config) != loaded.entry
@@ -213,8 +217,11 @@ def _faults_as_plugin_errors(plugin_id: str, what: str) -> Generator[None]:
 
 
 async def _in_time(step: Callable[[], Awaitable[_Result]]) -> _Result:
-    with anyio.move_on_after(_LOAD_SECONDS):
-        return await step()
+    with anyio.move_on_after(_LOAD_SECONDS) as scope:
+        result = await step()
+        # One that shrugs off its cancellation is late all the same.
+        if not scope.cancel_called:
+            return result
     raise PluginError(f"it took longer than {_LOAD_SECONDS:g} seconds to load")
 
 

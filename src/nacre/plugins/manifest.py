@@ -62,13 +62,18 @@ def read_manifest(folder: Path) -> PluginManifest:
     file = folder / MANIFEST_NAME
     try:
         text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
-        raise PluginError(f"{file} cannot be read: {reason}") from error
+    except (OSError, ValueError) as error:
+        raise PluginError(f"{file} cannot be read: {_reason(error)}") from error
     try:
         return _manifest_in(Fields(parse_json5(text, path=str(file)), str(file)))
     except ConfigError as error:
         raise PluginError(str(error)) from error
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "is not UTF-8 text"
+    return getattr(error, "strerror", None) or "that is no file name"
 
 
 def _manifest_in(fields: Fields) -> PluginManifest:
@@ -116,8 +121,8 @@ def _schema_in(fields: Fields) -> JsonObject | None:
 def _validator(schema: JsonObject) -> jsonschema_rs.Validator:
     import jsonschema_rs
 
-    # Settings may hold secrets, so no message shows a value.
-    return jsonschema_rs.validator_for(schema, mask="its value")
+    # Settings may hold secrets, so no message shows a value; and no schema is fetched from afar.
+    return jsonschema_rs.validator_for(schema, mask="its value", offline=True)
 
 
 def _path_below(path: str, steps: Iterable[str | int]) -> str:

@@ -27,6 +27,7 @@ class PluginModules:
     def __init__(self, source: PluginSource) -> None:
         self._source = source
         self._before = frozenset(sys.modules)
+        self._is_forgotten = False
         if source.entry_point is None:
             self._package = (
                 f"{_PACKAGE_PREFIX}{source.manifest.id.replace('-', '_')}_{next(_numbers)}"
@@ -36,24 +37,33 @@ class PluginModules:
 
     def load_entry(self) -> Callable[..., object]:
         """Import the plugin and return its `register`; raises what its code raises. May block."""
+        try:
+            return self._loaded_entry()
+        finally:
+            # Nobody waits for an import that took too long, but its thread goes on with it.
+            if self._is_forgotten:
+                self.forget()
+
+    def forget(self) -> None:
+        """Have Python forget what this load has imported; what was there before stays."""
+        self._is_forgotten = True
+        for name in list(sys.modules):
+            is_ours = name == self._package or name.startswith(f"{self._package}.")
+            if is_ours and name not in self._before:
+                sys.modules.pop(name, None)
+
+    def _loaded_entry(self) -> Callable[..., object]:
         importlib.invalidate_caches()
         if self._source.entry_point is None:
             self._add_package()
             module, _, name = self._source.manifest.entry.partition(":")
             module = f"{self._package}.{module}"
         else:
-            module, _, name = self._source.entry_point.value.partition(":")
-        found: object = getattr(importlib.import_module(module.strip()), name.strip(), None)
+            module, name = self._source.entry_point.module, self._source.entry_point.attr
+        found: object = getattr(importlib.import_module(module), name, None)
         if not callable(found):
-            raise PluginError(f"its module has no function {name.strip()!r}")
+            raise PluginError(f"its module has no function {name!r}")
         return found
-
-    def forget(self) -> None:
-        """Have Python forget what this load has imported; what was there before stays."""
-        for name in list(sys.modules):
-            is_ours = name == self._package or name.startswith(f"{self._package}.")
-            if is_ours and name not in self._before:
-                del sys.modules[name]
 
     def _add_package(self) -> None:
         """The folder as a package, whether it has an `__init__.py` or not."""

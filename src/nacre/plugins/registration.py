@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from nacre.errors import NacreError, PluginError
-from nacre.foreign_calls import call_in_thread
+from nacre.foreign_calls import call_in_thread, passes_through
 from nacre.hooks import Hooks
 from nacre.tools import Tool, tool
 from nacre.tools.definition import CORE_OWNER
@@ -106,12 +107,15 @@ class Registration:
 
     async def run_callbacks(self) -> None:
         """Tell the plugin that it is over; never raises but for a cancellation."""
+        task = asyncio.current_task()
         while self._callbacks:
             callback = self._callbacks.pop()
             try:
                 with anyio.fail_after(_UNLOAD_SECONDS):
                     await _called(callback)
-            except Exception:
+            except BaseException as error:
+                if passes_through(error, caller=task):
+                    raise
                 logger.exception("an unload callback of the plugin %s failed", self.plugin_id)
 
     def _refuse_if_late(self) -> None:

@@ -67,6 +67,10 @@ def _of_entry_point(point: EntryPoint) -> PluginSource | BrokenSource:
         manifest = read_manifest(folder)
     except PluginError as error:
         return BrokenSource(name=point.name, origin=origin, problem=str(error))
+    except (AttributeError, AssertionError, ImportError, ValueError):
+        # What Python makes of a value that is none; one such package must not stop the others.
+        problem = "its entry point is not of the form package.module:function"
+        return BrokenSource(name=point.name, origin=origin, problem=problem)
     if manifest.id != point.name:
         problem = f"it is named {point.name!r}, but its {MANIFEST_NAME} has the id {manifest.id!r}"
         return BrokenSource(name=point.name, origin=origin, problem=problem)

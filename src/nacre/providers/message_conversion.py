@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
@@ -40,6 +41,8 @@ _FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "error": "error",
 }
 _MAX_SHOWN_CHARACTERS: Final = 60
+# What a database can count; a provider may claim any number.
+_MOST_TOKENS: Final = 10**12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,16 +89,16 @@ class MessageConversion:
         return converted
 
     def from_theirs(self, response: theirs.ModelResponse) -> AssistantMessage:
-        parts = tuple(_assistant_parts(response.parts))
+        parts = tuple(_with_call_ids_of_their_own(_assistant_parts(response.parts)))
         reason = _FINISH_REASONS.get(response.finish_reason or "stop", "stop")
         has_calls = any(isinstance(part, ToolCallPart) for part in parts)
         return AssistantMessage(
             parts=parts,
             model=self._rules.model_id,
             usage=Usage(
-                input_tokens=response.usage.input_tokens,
-                output_tokens=response.usage.output_tokens,
-                cached_tokens=response.usage.cache_read_tokens,
+                input_tokens=_tokens(response.usage.input_tokens),
+                output_tokens=_tokens(response.usage.output_tokens),
+                cached_tokens=_tokens(response.usage.cache_read_tokens),
             ),
             # Not every provider says that it stopped for its calls.
             finish_reason="tool_calls" if has_calls and reason == "stop" else reason,
@@ -225,6 +228,26 @@ def _assistant_parts(parts: Iterable[theirs.ModelResponsePart]) -> Iterable[Assi
             case _:
                 # Such as a file; nothing that we ask for makes a model answer so.
                 logger.warning("a part of a model's answer is left out: %s", part.part_kind)
+
+
+def _with_call_ids_of_their_own(parts: Iterable[AssistantPart]) -> Iterable[AssistantPart]:
+    """Two calls of one id would get one result."""
+    used: set[str] = set()
+    for part in parts:
+        if not isinstance(part, ToolCallPart):
+            yield part
+            continue
+        call_id = part.call_id or "call"
+        for number in count(2):
+            if call_id not in used:
+                break
+            call_id = f"{part.call_id or 'call'}-{number}"
+        used.add(call_id)
+        yield replace(part, call_id=call_id)
+
+
+def _tokens(claimed: int) -> int:
+    return min(max(claimed, 0), _MOST_TOKENS)
 
 
 def _details(

@@ -9,6 +9,7 @@ import httpx2
 from pydantic_ai import exceptions as theirs
 
 from nacre.errors import ProviderError
+from nacre.providers.http_client import AnswerRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,9 @@ class ProviderErrors:
     def of(self, error: Exception) -> ProviderError:
         if isinstance(error, ProviderError):
             return error
+        for each in _chain(error):
+            if isinstance(each, AnswerRefusedError):
+                return self._made(str(each))
         if isinstance(error, theirs.ModelHTTPError):
             return self._refusal(error)
         if _is_timeout(error):

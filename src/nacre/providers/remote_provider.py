@@ -52,6 +52,10 @@ class RemoteProvider:
     def context_tokens(self) -> int:
         return self._context_tokens
 
+    async def prepare(self) -> None:
+        """Open the model, which the first request would wait for."""
+        await self._open_model()
+
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
         events = self._events(request)

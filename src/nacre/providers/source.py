@@ -50,6 +50,12 @@ class Providers:
         ]
         return list(dict.fromkeys([*listed, DEFAULT_MODEL]))
 
+    async def prepare(self, model_id: str) -> None:
+        """Open a model before it is asked; raises ConfigError and ProviderError."""
+        provider = self.get(model_id)
+        if isinstance(provider, RemoteProvider):
+            await provider.prepare()
+
     async def aclose(self) -> None:
         """Close all connections; answers that still come are cut off."""
         for backend in self._backends.values():

@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 # Where a body may hold tools: `functions` is what Chat Completions had before `tools`.
 _TOOL_KEYS: Final = ("tools", "functions")
 _GOOGLE_KEYS: Final = ("functionDeclarations", "function_declarations")
+# Members that give a model tools without naming one: servers of Anthropic's connector, searches of
+# OpenAI, xAI and OpenRouter, and what was stored at the provider with tools of its own.
+_HIDING_KEYS: Final = (
+    "mcp_servers",
+    "web_search_options",
+    "search_parameters",
+    "plugins",
+    "prompt",
+    "cachedContent",
+    "cached_content",
+)
+# Any other type is a tool that the provider has of its own, whatever name it is given.
+_OUR_TYPES: Final = (None, "function", "custom")
 
 
 class UnreadableToolsError(ValueError):
@@ -90,8 +103,11 @@ def sent_payload(body: bytes) -> SentPayload:
     if not isinstance(content, dict):
         raise UnreadableToolsError("its body is not a JSON object")
     lists = list(_tool_lists(content))
+    names = [name for tools in lists for tool in tools for name in _names_of(tool)]
+    # An empty object counts: `web_search_options` is on with one.
+    hiding = [key for key in _HIDING_KEYS if content.get(key) not in (None, "", [])]
     return SentPayload(
-        tool_names=tuple(name for tools in lists for tool in tools for name in _names_of(tool)),
+        tool_names=(*names, *hiding),
         tool_bytes=sum(len(encode_json(tools)) for tools in lists if tools),
         payload_bytes=len(body),
     )
@@ -108,8 +124,13 @@ def _tool_lists(content: JsonObject) -> Iterator[list[JsonValue]]:
     # OpenAI Responses can declare tools in the middle of a conversation, too.
     items = content.get("input")
     for item in items if isinstance(items, list) else []:
-        if isinstance(item, dict) and "role" not in item and "tools" in item:
+        if isinstance(item, dict) and "tools" in item and not _is_message(item):
             yield from _tool_lists({"tools": item["tools"]})
+
+
+def _is_message(item: JsonObject) -> bool:
+    # A role alone does not make one: items that declare tools have it as well.
+    return "role" in item and item.get("type", "message") == "message"
 
 
 def _names_of(tool: JsonValue) -> Iterator[str]:
@@ -127,13 +148,14 @@ def _names_of(tool: JsonValue) -> Iterator[str]:
             for function in functions:
                 yield _name_in(function)
         yield from (key for key in tool if key not in _GOOGLE_KEYS)
+    elif tool.get("type") not in _OUR_TYPES:
+        yield str(tool["type"])
     elif "function" in tool:
         yield _name_in(tool["function"])
     elif "name" in tool:
         yield _name_in(tool)
     else:
-        kind = tool.get("type")
-        yield from [kind] if isinstance(kind, str) else list(tool)
+        yield from tool
 
 
 def _name_in(function: JsonValue) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import anyio
 from sqlalchemy.dialects import postgresql, sqlite
 
-from nacre.storage.faults import FAULTS, is_passing, storage_error_from
+from nacre.storage.faults import FAULTS, faults_of, is_passing, storage_error_from
 from nacre.storage.place import ServerPlace
 
 if TYPE_CHECKING:
@@ -58,6 +58,10 @@ class Database:
         """An INSERT that can say what to do with a row that is there already."""
         is_server = isinstance(self._place, ServerPlace)
         return postgresql.insert(table) if is_server else sqlite.insert(table)
+
+    async def ensure_ownership(self) -> None:
+        with faults_of(self._place):
+            await self.ownership.ensure()
 
     async def read(self, work: Callable[[Connection], _Result]) -> _Result:
         try:

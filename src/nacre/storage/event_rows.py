@@ -29,13 +29,9 @@ class EventRows:
     async def add(self, run_id: str, session_id: str, added: Sequence[JsonObject]) -> None:
         storable_id(run_id, "the run id")
         storable_key(session_id, "the session id")
-        what = f"an event of {run_id}"
-        rows = [
-            {"run_id": run_id, "session_id": session_id, "event": json_text(event, what)}
-            for event in added
-        ]
-        if rows:
-            await self._database.write(lambda it: it.execute(insert(events), rows))
+        texts = event_texts(run_id, added)
+        if texts:
+            await self._database.write(lambda it: write_events(it, run_id, session_id, texts))
 
     async def find(
         self, *, run_id: str | None, session_id: str | None, after: int, limit: int
@@ -61,3 +57,16 @@ class EventRows:
             ]
 
         return await self._database.read(work)
+
+
+def event_texts(run_id: str, added: Sequence[JsonObject]) -> list[str]:
+    return [json_text(event, f"an event of {run_id}") for event in added]
+
+
+def write_events(
+    connection: Connection, run_id: str, session_id: str, texts: Sequence[str]
+) -> None:
+    """Within a transaction, as `event_texts` gives them."""
+    rows = [{"run_id": run_id, "session_id": session_id, "event": text} for text in texts]
+    if rows:
+        connection.execute(insert(events), rows)

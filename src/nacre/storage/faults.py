@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from nacre.storage.place import Place
 
-FAULTS: Final = (DBAPIError, PoolTimeoutError, OSError)
-"""What a driver raises when the database fails; the one of PostgreSQL connects with OSErrors."""
+FAULTS: Final = (DBAPIError, PoolTimeoutError, OSError, OverflowError)
+"""What a driver raises when the database fails; the one of PostgreSQL connects with OSErrors, and
+the one of SQLite has no error of its own for a number that no column can hold."""
 
 # Two transactions that could not both be, and a deadlock.
 _PASSING_STATES: Final = frozenset({"40001", "40P01"})

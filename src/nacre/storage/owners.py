@@ -9,7 +9,7 @@ import glob
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import anyio
 import anyio.to_thread
@@ -37,6 +37,10 @@ class Ownership(Protocol):
         """All owners that are there, this one too. For write transactions; blocks."""
         ...
 
+    async def ensure(self) -> None:
+        """Before a turn is marked: a server that was started anew has forgotten its locks."""
+        ...
+
     async def release(self) -> None: ...
 
 
@@ -50,31 +54,44 @@ class SoleOwnership:
         del connection
         return {self.owner}
 
+    async def ensure(self) -> None:
+        """There is nothing that could be lost."""
+
     async def release(self) -> None:
         """There is nothing to let go of."""
+
+
+class _DriverConnection(Protocol):
+    def is_closed(self) -> bool: ...
 
 
 class ServerOwnership:
     """An advisory lock of PostgreSQL, on a connection that is kept for it alone."""
 
-    def __init__(self, owner: str, connection: AsyncConnection) -> None:
-        self.owner = owner
+    def __init__(self, engine: AsyncEngine, number: int, connection: AsyncConnection) -> None:
+        self.owner = str(number)
+        self._engine = engine
+        self._number = number
         self._connection = connection
+        self._renewing = anyio.Lock()
 
     @classmethod
     async def take(cls, engine: AsyncEngine) -> ServerOwnership:
-        connection = await engine.connect()
-        try:
-            await connection.execution_options(isolation_level="AUTOCOMMIT")
-            while True:
-                number = int.from_bytes(os.urandom(4)) >> 1
-                query = f"SELECT pg_try_advisory_lock({ADVISORY_CLASS}, {number})"
-                if (await connection.exec_driver_sql(query)).scalar():
-                    return cls(str(number), connection)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await connection.close()
-            raise
+        while True:
+            number = int.from_bytes(os.urandom(4)) >> 1
+            if (connection := await _locked(engine, number)) is not None:
+                return cls(engine, number, connection)
+
+    async def ensure(self) -> None:
+        async with self._renewing:
+            if not await _is_closed(self._connection):
+                return
+            # None if the server has not yet noticed that the old connection is gone.
+            if (connection := await _locked(self._engine, self._number)) is not None:
+                lost, self._connection = self._connection, connection
+                with anyio.CancelScope(shield=True):
+                    await lost.invalidate()
+                    await lost.close()
 
     def alive(self, connection: Connection) -> set[str]:
         rows = connection.exec_driver_sql(
@@ -86,6 +103,27 @@ class ServerOwnership:
 
     async def release(self) -> None:
         await self._connection.close()
+
+
+async def _locked(engine: AsyncEngine, number: int) -> AsyncConnection | None:
+    """A connection that holds the lock; None if another one does."""
+    connection = await engine.connect()
+    is_locked = False
+    try:
+        await connection.execution_options(isolation_level="AUTOCOMMIT")
+        query = f"SELECT pg_try_advisory_lock({ADVISORY_CLASS}, {number})"
+        is_locked = bool((await connection.exec_driver_sql(query)).scalar())
+    finally:
+        if not is_locked:
+            with anyio.CancelScope(shield=True):
+                await connection.close()
+    return connection if is_locked else None
+
+
+async def _is_closed(connection: AsyncConnection) -> bool:
+    """As far as the driver knows; nothing is sent."""
+    raw = await connection.get_raw_connection()
+    return cast("_DriverConnection", raw.driver_connection).is_closed()
 
 
 if sys.platform == "win32":
@@ -116,6 +154,9 @@ else:
             paths = self._folder.glob(f"{glob.escape(self._prefix)}*")
             held = {path.name.removeprefix(self._prefix) for path in paths if _is_held(path)}
             return held | {self.owner}
+
+        async def ensure(self) -> None:
+            """A lock on a file is lost with its process only."""
 
         async def release(self) -> None:
             await anyio.to_thread.run_sync(self._release)

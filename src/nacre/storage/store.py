@@ -139,10 +139,12 @@ class Store:
         error: str = "",
         compaction: Compaction | None = None,
         data: JsonObject | None = None,
+        events: Sequence[JsonObject] = (),
     ) -> None:
         """Write the whole turn at once: its messages, its usage, how it ended.
 
-        `messages` are all of it, the prompt first. Raises SessionError: `not_found`, `ended` if
+        `messages` are all of it, the prompt first; `events` are what `add_events` has not been
+        given of its trajectory. Raises SessionError: `not_found`, `ended` if
         it was ended before, `invalid` for a status or a compaction that cannot be.
         """
         await self._turns.end(
@@ -153,6 +155,7 @@ class Store:
             error=error,
             compaction=compaction,
             data=data,
+            events=events,
         )
 
     async def turn(self, run_id: str) -> TurnRecord | None:

@@ -9,6 +9,7 @@ from sqlalchemy import select, update
 from nacre.errors import SessionError
 from nacre.messages import Usage
 from nacre.storage.database import now
+from nacre.storage.event_rows import event_texts, write_events
 from nacre.storage.json_columns import json_object, json_text, message_in, message_text
 from nacre.storage.message_rows import write_compaction, write_messages
 from nacre.storage.records import TurnRecord
@@ -71,6 +72,7 @@ class TurnRows:
 
         if not is_storable(session_id):
             raise _no_session(session_id)
+        await self._database.ensure_ownership()
         await self._database.write(work)
 
     async def end(
@@ -83,10 +85,12 @@ class TurnRows:
         error: str,
         compaction: Compaction | None,
         data: JsonObject | None,
+        events: Sequence[JsonObject],
     ) -> None:
         if status == "running":
             raise SessionError("a turn cannot end as `running`", code="invalid")
         contents = [message_text(it, f"message {i} of {run_id}") for i, it in enumerate(messages)]
+        told = event_texts(run_id, events)
         ending = {
             "status": status,
             "input_tokens": usage.input_tokens,
@@ -102,6 +106,7 @@ class TurnRows:
             message_count = _count_messages(connection, session_id, len(contents))
             first = message_count - len(contents)
             write_messages(connection, session_id, run_id, first, contents)
+            write_events(connection, run_id, session_id, told)
             if compaction is not None:
                 write_compaction(
                     self._database, connection, session_id, compaction, message_count=message_count

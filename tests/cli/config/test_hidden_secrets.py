@@ -34,6 +34,19 @@ def test_anything_else_under_the_name_of_a_secret_is_hidden(value: JsonValue) ->
     assert shown({"headers": {"X-Team": value}}) == {"headers": {"X-Team": "***"}}
 
 
+@pytest.mark.parametrize("key", ["credentials", "apiKey", "env", "headers"])
+def test_all_that_stands_in_an_object_of_secrets_is_hidden(key: str) -> None:
+    given: JsonValue = {"user": "ada", "deep": {"pass": "abc"}, "from": "${NAME}", "on": True}
+    hidden = {"user": "***", "deep": "***", "from": "${NAME}", "on": True}
+    assert shown({key: given}) == {key: hidden}
+    assert shown({key: "X-Team: abc"}) == {key: "***"}
+
+
+def test_settings_about_logging_in_are_shown_without_the_token() -> None:
+    hidden = {"auth": {"mode": "token", "token": "***"}}
+    assert shown({"auth": {"mode": "token", "token": "abc"}}) == hidden
+
+
 def test_numbers_of_tokens_and_files_with_secrets_are_no_secrets() -> None:
     settings: JsonValue = {
         "maxTokens": 5,
@@ -51,7 +64,12 @@ def test_numbers_of_tokens_and_files_with_secrets_are_no_secrets() -> None:
         ("url", "https://x.example", "https://x.example"),
         ("baseUrl", "https://x.example/v1?key=abc", "https://x.example/v1?key=***"),
         ("baseUrl", "http://ada:abc@x.example/v1", "http://ada:***@x.example/v1"),
+        ("baseUrl", "https://abc@x.example/v1", "https://***@x.example/v1"),
+        ("url", "https://abc@x.example/mcp", "https://***@x.example/***"),
         ("url", "postgresql://ada:abc@db/nacre", "postgresql://ada:***@db/nacre"),
+        # Not escaped, as it should have been.
+        ("url", "postgresql://ada:a@b/c#d?e@db/nacre", "postgresql://ada:***@db/nacre"),
+        ("url", "postgresql://ada@db/nacre", "postgresql://ada@db/nacre"),
         ("url", "sqlite:////var/nacre.db", "sqlite:////var/nacre.db"),
         ("instructions", "Use sk-abcdefghijklmnopqrstuv.", "Use ***."),
     ],

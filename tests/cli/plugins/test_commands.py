@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.mcp.setup import Surroundings
+from tests.cli.nacre_process import run_nacre
 from tests.plugins.plugin_folders import plugin_folder
 
 WEATHER = Path(__file__).parents[3] / "examples" / "weather_plugin" / "src" / "nacre_weather"
@@ -102,3 +103,13 @@ def test_a_folder_that_is_no_plugin_is_said_to_be_none(here: Surroundings, tmp_p
     status, _, err = here.nacre("plugins", "validate", str(tmp_path))
     assert status == 2
     assert "nacre.plugin.json cannot be read: No such file or directory" in err
+
+
+def test_a_plugin_that_hangs_in_a_thread_does_not_keep_the_process(tmp_path: Path) -> None:
+    hanging = (
+        "import threading\n"
+        "def register(api): threading.Thread(target=threading.Event().wait).start()\n"
+    )
+    done = run_nacre("plugins", "validate", plugin_folder(tmp_path, "hanging", hanging))
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "hanging: loaded")
+    assert "a tool or a plugin hangs in a thread; it was left behind" in done.stderr

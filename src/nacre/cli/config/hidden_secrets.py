@@ -23,7 +23,10 @@ _MAX_DEPTH: Final = 64
 # Not `${NAME:-default}`: the default may be the secret.
 _REFERENCE = re.compile(r"\$\{(?:(?:env|file|input):)?[^}:]*\}")
 _SCHEME = re.compile(r"\s*(?:bearer|basic|token)?\s*", re.IGNORECASE)
-_PASSWORD_IN_URL = re.compile(r"(://[^/?#@:\s]*:)[^/?#@\s]+@")
+# To the last `@`: a password that should have been escaped may hold all that ends one.
+_PASSWORD_IN_URL = re.compile(r"(://[^/?#@:\s]*:)\S{1,2048}@")
+# Where there is no password, what stands for the user of a web address is often a token.
+_USER_IN_WEB_ADDRESS = re.compile(r"(https?://)[^/?#@:\s]+@", re.IGNORECASE)
 _QUERY_VALUE = re.compile(r"([?&][^=&#\s]*=)[^&#\s]+")
 _ADDRESS = re.compile(r"(https?://[^/?#\s]+)[/?#].+")
 _FLAG_WITH_VALUE = re.compile(r"(-[^=\s]*=).+", re.DOTALL)
@@ -40,9 +43,9 @@ def is_plain_secret(key: str, value: object) -> bool:
 
 
 def _member(key: str, value: object, depth: int) -> JsonValue:
-    if key in _SECRET_OBJECTS and is_object(value):
-        return {name: _hidden(name, item) for name, item in value.items()}
-    if is_secret_key(key) and not is_object(value):
+    if key in _SECRET_OBJECTS or (is_secret_key(key) and not _is_section(key, value)):
+        if is_object(value):
+            return {name: _hidden(name, item) for name, item in value.items()}
         return _hidden(key, value)
     if key == "args" and isinstance(value, list):
         return _arguments(cast("list[object]", value), depth)
@@ -50,6 +53,11 @@ def _member(key: str, value: object, depth: int) -> JsonValue:
         # The rest of a server's address is often its key.
         return _ADDRESS.sub(rf"\1/{HIDDEN}", _text(value))
     return _value(value, depth + 1)
+
+
+def _is_section(key: str, value: object) -> bool:
+    """`auth` is called like a secret, and has settings that are none."""
+    return key == "auth" and is_object(value)
 
 
 def _value(value: object, depth: int) -> JsonValue:
@@ -66,6 +74,7 @@ def _value(value: object, depth: int) -> JsonValue:
 
 def _text(text: str) -> str:
     text = _PASSWORD_IN_URL.sub(rf"\1{HIDDEN}@", text)
+    text = _USER_IN_WEB_ADDRESS.sub(rf"\1{HIDDEN}@", text)
     if "://" in text:
         text = _QUERY_VALUE.sub(rf"\1{HIDDEN}", text)
     return without_secrets(text).replace(REDACTED, HIDDEN)

@@ -3,15 +3,20 @@
 import typer
 from typer.main import get_command
 
+from nacre.cli.agent.chat_command import chat_command
+from nacre.cli.agent.run_command import run_command as run_agent_command
 from nacre.cli.config.command import config_app
 from nacre.cli.doctor_command import doctor_command
 from nacre.cli.exec_command import exec_command
 from nacre.cli.exit_status import ExitStatus, UsageProblem
+from nacre.cli.gateway_command import gateway_command
 from nacre.cli.global_options import global_options
 from nacre.cli.mcp.command import mcp_app, with_mcp_default
 from nacre.cli.plugins.command import plugins_app
+from nacre.cli.sessions.command import sessions_app
 from nacre.cli.terminal import warn
 from nacre.cli.tools.command import tools_app
+from nacre.cli.trajectory.command import trajectory_app
 
 
 def run_command(arguments: list[str]) -> int:
@@ -41,11 +46,16 @@ def _app() -> typer.Typer:
     )
     app.callback()(global_options)
     app.command("exec")(exec_command)
+    app.command("run")(run_agent_command)
+    app.command("chat")(chat_command)
     app.command("doctor")(doctor_command)
+    app.command("gateway")(gateway_command)
     app.add_typer(mcp_app(), name="mcp")
     app.add_typer(config_app(), name="config")
     app.add_typer(tools_app(), name="tools")
     app.add_typer(plugins_app(), name="plugins")
+    app.add_typer(sessions_app(), name="sessions")
+    app.add_typer(trajectory_app(), name="trajectory")
     return app
 
 

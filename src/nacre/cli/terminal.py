@@ -26,6 +26,11 @@ _MAX_STYLED_CHARACTERS: Final = 100_000
 _CONTROLS: Final = {
     code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"
 }
+# What turns the order of the letters around: a name could pass for another.
+_DIRECTIONS: Final = {
+    code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+_SHOWN_AS_ESCAPES: Final = _CONTROLS | _DIRECTIONS
 
 
 class _Interrupted(BaseException):
@@ -98,19 +103,24 @@ def warn(problem: str) -> None:
     say(f"nacre: {problem}")
 
 
+def error_stream() -> TextIO:
+    """Standard error, for those who write more than lines."""
+    return _usable(sys.stderr)
+
+
 def errors_are_on_terminal() -> bool:
     return _usable(sys.stderr).isatty()
 
 
 def visible(text: str) -> str:
     """The text with control characters shown as escapes, all but the ends of lines and tabs."""
-    return text.replace("\r\n", "\n").translate(_CONTROLS)
+    return text.replace("\r\n", "\n").translate(_SHOWN_AS_ESCAPES)
 
 
 def visible_json(text: str) -> str:
     """The same for a JSON document, which has to stay one."""
     # JSON escapes control characters by itself, but for those from 0x7f to 0x9f.
-    return text.translate({code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)})
+    return text.translate({code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)} | _DIRECTIONS)
 
 
 def _usable(stream: TextIO | None) -> TextIO:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nacre.cli.mcp.tables import write_table
+from nacre.cli.terminal import warn
 from nacre.cli.tools.explanation_text import explanation_text
 from nacre.cli.tools.tool_tables import tool_row
 from nacre.tools import index_of
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from nacre.cli.tools.open_catalog import OpenCatalog
     from nacre.json_types import JsonObject
     from nacre.tools.catalog_search import Explanation
+
+# Models and kept vectors take a second or two to load, new vectors 7 ms for each tool.
+_LOADING_SECONDS: Final = 5.0
+_FOREVER_SECONDS: Final = 86_400.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,9 +40,17 @@ class FoundTool:
         return {**entry, "score": explained["score"], "parts": explained["parts"]}
 
 
-def find_tools(catalog: OpenCatalog, query: str, limit: int) -> list[FoundTool]:
-    """The engine, and so the order, is the one of every surface."""
-    explanations = index_of(catalog.listing.catalog, sources=SOURCES).explain(query, limit)
+def find_tools(
+    catalog: OpenCatalog, query: str, limit: int, *, is_waiting: bool
+) -> list[FoundTool]:
+    """The engine, and so the order, is the one of every surface.
+
+    What tools mean is waited for to the end, or as long as it takes where it was made before.
+    """
+    index = index_of(catalog.listing.catalog, sources=SOURCES)
+    if not index.wait_for_meanings(_FOREVER_SECONDS if is_waiting else _LOADING_SECONDS):
+        warn("searched by words alone, since vectors of new tools are being made; --wait waits")
+    explanations = index.explain(query, limit)
     return [FoundTool(rank=rank, explanation=it) for rank, it in enumerate(explanations, 1)]
 
 

@@ -35,6 +35,10 @@ def search_command(
     is_explained: Annotated[
         bool, typer.Option("--explain", help="Say of each result why it ranks there.")
     ] = False,
+    is_waiting: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait until every tool can be found by its meaning."),
+    ] = False,
     config: ConfigOption = None,
     servers: ServersOption = None,
     tools: OwnToolsOption = None,
@@ -60,7 +64,8 @@ def search_command(
     if isinstance(catalog, ExitStatus):
         return catalog
     wanted = " ".join(query)
-    found = find_tools(catalog, wanted, limit or configured.settings.search_default_limit)
+    most = limit or configured.settings.search_default_limit
+    found = find_tools(catalog, wanted, most, is_waiting=is_waiting)
     printer = Printer()
     if is_json:
         results = [it.to_json(is_explained=is_explained) for it in found]

@@ -24,7 +24,7 @@ _MOST_LINE_BYTES: Final = 4096
 
 async def ask_at_terminal(request: ApprovalRequest) -> ApprovalAnswer:
     """Yes, or no: also where there is no terminal, or the input cannot be shown in full."""
-    if sys.stdin is None or not sys.stdin.isatty() or not errors_are_on_terminal():
+    if not is_person_there():
         return Deny(
             "standard input and standard error are no terminal, so that nobody can be asked; "
             "call it from a terminal"
@@ -39,11 +39,16 @@ async def ask_at_terminal(request: ApprovalRequest) -> ApprovalAnswer:
     say(f"{cell_text(request.tool_id)} needs your approval: {cell_text(request.reason)}")
     say(f"input: {shown}")
     say("make this call? [y/N]")
-    answer = await _line_from(terminal)
+    answer = await line_from(terminal)
     return AllowOnce() if answer.strip().lower() in _YES else Deny("you said no")
 
 
-async def _line_from(terminal: int) -> str:
+def is_person_there() -> bool:
+    """Whether questions can be read and answered."""
+    return sys.stdin is not None and sys.stdin.isatty() and errors_are_on_terminal()
+
+
+async def line_from(terminal: int) -> str:
     """The next line; nothing at the end of the input."""
     # A thread that reads could not be stopped by Ctrl-C.
     await anyio.wait_readable(terminal)

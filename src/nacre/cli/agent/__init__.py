@@ -1,0 +1,1 @@
+"""The commands that run an agent in this process: `nacre run` and `nacre chat`."""

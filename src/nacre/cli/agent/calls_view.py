@@ -1,0 +1,178 @@
+"""The calls of a run as they happen: what a program calls stands as a tree under its program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from nacre.cli.agent.event_data import number_in, text_in
+from nacre.cli.agent.highlighting import program_lines
+from nacre.cli.amounts import duration_text, size_text
+from nacre.cli.call_text import (
+    MARKS,
+    error_text,
+    input_text,
+    program_of,
+    program_status,
+    result_text,
+    value_text,
+)
+from nacre.cli.mcp.tables import cell_text, count_text
+from nacre.mcp_server.shown_text import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nacre.agent import RunEventKind
+    from nacre.cli.agent.screen import Screen, Style
+    from nacre.json_types import JsonObject
+
+_MAX_OUTPUT_LINES: Final = 20
+_MAX_DEPTH: Final = 8
+_STYLES: Final[dict[str, Style]] = {"completed": "good", "failed": "bad", "waiting": "warning"}
+
+
+@dataclass(kw_only=True, slots=True)
+class _Call:
+    """A call that has not ended."""
+
+    id: str
+    name: str
+    parent_id: str
+    given: str
+    depth: int
+    is_program: bool
+
+
+class CallsView:
+    """Writes a line when a call ends; which calls run is the status."""
+
+    def __init__(self, screen: Screen, *, colours: Callable[[str], str] | None) -> None:
+        self._screen = screen
+        self._colours = colours
+        self._calls: dict[str, _Call] = {}
+        self._programs: set[str] = set()
+        # Whose lines come next: those of others need a heading first.
+        self._heading = ""
+        self.takers: dict[RunEventKind, Callable[[JsonObject], None]] = {
+            "call.started": self._started,
+            "call.changed": self._changed,
+            "call.updated": self._updated,
+            "call.ended": self._ended,
+            "cell.output": self._output,
+            "cell.suspended": self._suspended,
+            "cell.resumed": self._resumed,
+            "approval.answered": self._answered,
+        }
+
+    @property
+    def status(self) -> str:
+        """What runs; nothing if nothing does."""
+        inner = [call.name for call in self._calls.values() if not call.is_program]
+        names = inner or [call.name for call in self._calls.values()]
+        return f"{', '.join(names)} …" if names else ""
+
+    def _started(self, data: JsonObject) -> None:
+        call_id, parent_id = text_in(data, "toolCallId"), text_in(data, "parentToolCallId")
+        given, program = data.get("input"), program_of(data.get("input"))
+        parent = self._calls.get(parent_id)
+        name = text_in(data, "toolId") if parent_id else text_in(data, "toolName")
+        call = _Call(
+            id=call_id,
+            name=cell_text(name),
+            parent_id=parent_id,
+            given="" if program and not parent_id else input_text(given),
+            depth=min(parent.depth + 1, _MAX_DEPTH) if parent else 1 if parent_id else 0,
+            is_program=bool(program),
+        )
+        self._calls[call_id] = call
+        if not parent_id:
+            if program:
+                self._programs.add(call_id)
+            self._write_heading(call, program)
+
+    def _write_heading(self, call: _Call, program: str) -> None:
+        self._heading = call.id
+        screen = self._screen
+        if program and not screen.is_terminal:
+            call.given = cell_text(program, most_characters=120)
+        screen.note(f"● {call.name} {call.given}".rstrip(), "strong")
+        if program and screen.is_terminal:
+            gutter = screen.styled("  │ ", "dim")
+            for line in program_lines(program, colours=self._colours):
+                screen.write_lines(f"{gutter}{line}")
+
+    def _ended(self, data: JsonObject) -> None:
+        call_id = text_in(data, "toolCallId")
+        call = self._calls.pop(call_id, None)
+        if call is None:
+            return
+        outcome = "completed" if data.get("outcome") == "completed" else "failed"
+        took = duration_text(number_in(data, "durationMs"))
+        if outcome == "failed":
+            came = error_text(text_in(data, "error"), text_in(data, "errorCode"))
+        else:
+            came = "" if call.depth else result_text(data.get("result"))
+            outcome = program_status(data.get("result")) or outcome
+        what = f"{call.name} {call.given}".rstrip() if call.depth else outcome
+        parts = [what, took, came] if outcome != "waiting" else [came, took]
+        line = f"{MARKS.get(outcome, '…')} {'  '.join(filter(None, parts))}"
+        self._line(call.parent_id or call_id, line, _STYLES[outcome], depth=call.depth)
+
+    def _changed(self, data: JsonObject) -> None:
+        call = self._calls.get(text_in(data, "toolCallId"))
+        if call is not None:
+            call.given = f"{input_text(data.get('input'))} (changed)"
+
+    def _updated(self, data: JsonObject) -> None:
+        call = self._calls.get(text_in(data, "toolCallId"))
+        update = data.get("update")
+        if call is not None and update is not None:
+            text = update if isinstance(update, str) else value_text(update, most_characters=60)
+            self._screen.status(f"{call.name}: {text}")
+
+    def _output(self, data: JsonObject) -> None:
+        value = data.get("text", data.get("result"))
+        lines = (value if isinstance(value, str) else value_text(value)).split("\n")
+        shown = lines[: _MAX_OUTPUT_LINES if self._screen.is_terminal else 1]
+        for line in shown:
+            self._line(text_in(data, "toolCallId"), f"» {escaped(cell_text(line))}", "plain")
+        if len(lines) > len(shown):
+            more = count_text(len(lines) - len(shown), "more line")
+            self._line(text_in(data, "toolCallId"), f"» … {more}", "dim")
+
+    def _suspended(self, data: JsonObject) -> None:
+        size = size_text(number_in(data, "snapshotBytes"))
+        line = f"suspended: {cell_text(text_in(data, 'reason'))} ({size})"
+        self._line(text_in(data, "toolCallId"), line, "warning")
+
+    def _resumed(self, data: JsonObject) -> None:
+        self._line(text_in(data, "toolCallId"), "goes on", "dim")
+
+    def _answered(self, data: JsonObject) -> None:
+        call = self._calls.get(text_in(data, "toolCallId"))
+        name = call.name if call else "the call"
+        match data.get("answer"), data.get("how"):
+            case "allow", "remembered":
+                self._approval_line(call, f"{name}: allowed before, for always", "dim")
+            case "allow", how:
+                self._approval_line(call, f"{name}: allowed ({how})", "good")
+            case "deny", _:
+                # The call fails, and says so.
+                pass
+            case answer, _:
+                self._approval_line(call, f"{name}: the question is {answer}", "warning")
+
+    def _approval_line(self, call: _Call | None, text: str, style: Style) -> None:
+        self._line((call.parent_id or call.id) if call else self._heading, text, style)
+
+    def _line(self, root_id: str, text: str, style: Style, *, depth: int = 1) -> None:
+        """A line under its call; the last one of a call has depth 0."""
+        heading = self._heading
+        if root_id != heading and (heading in self._programs or heading not in self._calls):
+            # Under a `wait` stands what goes on of the program that it waits for.
+            self._heading = root_id
+            self._screen.note(f"● {root_id}", "strong")
+        branch = "├ " if depth else "└ "
+        indent = "│ " * (depth - 1)
+        self._screen.note(f"  {indent}{branch}{text}", style)

@@ -1,0 +1,157 @@
+"""A conversation at the terminal: line by line, in one session, until somebody leaves."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from nacre.cli.exit_status import ExitStatus
+from nacre.errors import ConfigError, SessionError
+
+if TYPE_CHECKING:
+    from nacre.agent import AgentRun, TurnRequest
+    from nacre.bootstrap import System
+    from nacre.cli.agent.chat_input import ChatInput
+    from nacre.cli.agent.following import RunFollower
+    from nacre.cli.agent.screen import Screen
+    from nacre.cli.agent.stops import Stops
+    from nacre.cli.agent.typed_lines import TypedLines
+
+HELP: Final = """\
+/new    begin a new session
+/abort  end the turn that runs; Ctrl-C does, too
+/quit   leave; Ctrl-D does, too
+/help   this
+Anything else is a message to the agent. What you type while it works reaches it on its way.
+A message that begins like a command has a space before it."""
+
+# A path is none: `/etc/hosts` has a second slash.
+_COMMAND = re.compile(r"/(\w*)\s*")
+
+
+class Chat:
+    """Sends each line as a message, and follows what comes of it."""
+
+    def __init__(
+        self,
+        system: System,
+        stops: Stops,
+        *,
+        request: TurnRequest,
+        screen: Screen,
+        follower: RunFollower,
+        source: ChatInput,
+        lines: TypedLines | None,
+    ) -> None:
+        self._system = system
+        self._stops = stops
+        self._request = request
+        self._screen = screen
+        self._follower = follower
+        self._source = source
+        self._lines = lines if source.is_terminal else None
+        self._run: AgentRun | None = None
+        self._is_leaving = False
+        self._has_failed = False
+
+    @property
+    def session(self) -> str:
+        """How the session can be named later; nothing before the first message."""
+        return self._request.session_id or self._request.session_key
+
+    async def talk(self) -> ExitStatus:
+        """Return when somebody leaves. A chat from a pipe has failed if a turn of it has."""
+        while not self._is_leaving and (line := await self._source.next_line()) is not None:
+            if line.strip():
+                await self._take(line)
+        problem = self._screen.printer.problem or self._stops.status
+        if problem is not None:
+            return problem
+        has_failed = self._has_failed and not self._source.is_terminal
+        return ExitStatus.FAILED if has_failed else ExitStatus.COMPLETED
+
+    # While nothing runs.
+
+    async def _take(self, line: str) -> None:
+        match _command_in(line):
+            case None:
+                await self._turn(line)
+            case "quit":
+                self._is_leaving = True
+            case "new":
+                self._request = replace(self._request, session_id="", session_key="")
+                self._screen.note("a new session begins with your next message", "dim")
+            case "abort":
+                self._screen.note("nothing runs that could be aborted", "dim")
+            case command:
+                self._explain(command)
+
+    async def _turn(self, text: str) -> None:
+        run = await self._started(text)
+        while run is not None:
+            self._run = run
+            listen = None if self._lines is None else self._listen
+            await self._follower.follow(run, meanwhile=listen)
+            self._has_failed |= run.state != "completed"
+            self._leave_if_stopped()
+            run = None if self._is_leaving else self._next_run(run.session_id)
+        self._run = None
+
+    async def _started(self, text: str) -> AgentRun | None:
+        try:
+            run = await self._system.agents.start(replace(self._request, message=text))
+        except (SessionError, ConfigError) as error:
+            self._screen.note(f"the message was not taken: {error}", "bad")
+            self._has_failed = True
+            return None
+        self._request = replace(self._request, session_id=run.session_id, session_key="")
+        return run
+
+    def _leave_if_stopped(self) -> None:
+        """Ctrl-C at a terminal ends a turn; everything else ends the chat."""
+        stopped = self._stops.status
+        if self._screen.printer.problem is not None:
+            self._is_leaving = True
+        elif stopped == ExitStatus.INTERRUPTED and self._source.is_terminal:
+            self._stops.forget()
+        elif stopped is not None:
+            self._is_leaving = True
+
+    def _next_run(self, session_id: str) -> AgentRun | None:
+        """A turn that messages got which came too late for the one before."""
+        runs = self._system.agents.runs(session_id)
+        return next((run for run in runs if not run.has_ended), None)
+
+    # While a turn runs.
+
+    async def _listen(self) -> None:
+        if self._lines is not None:
+            await self._lines.listen(self._typed)
+
+    async def _typed(self, line: str) -> None:
+        if not line.strip() or self._run is None:
+            return
+        match _command_in(line):
+            case None:
+                await self._started(line)
+            case "abort":
+                self._run.request_abort("aborted at the terminal")
+            case "quit":
+                self._is_leaving = True
+                self._run.request_abort("aborted at the terminal, to leave")
+            case "new":
+                self._screen.note("a turn runs; /abort ends it", "warning")
+            case command:
+                self._explain(command)
+
+    def _explain(self, command: str) -> None:
+        if command != "help":
+            self._screen.note(f"there is no command /{command}", "warning")
+        self._screen.note(HELP, "dim")
+
+
+def _command_in(line: str) -> str | None:
+    """The command that the line is; None for a message."""
+    found = _COMMAND.fullmatch(line)
+    return None if found is None else found[1]

@@ -1,0 +1,78 @@
+"""`chat`: a conversation with an agent, in this process and live."""
+
+from typing import TYPE_CHECKING
+
+from nacre.cli.agent.options import AgentOption, ModelOption, SessionOption
+from nacre.cli.mcp.options import ConfigOption
+
+if TYPE_CHECKING:
+    from nacre.bootstrap import System
+    from nacre.cli.agent.stops import Stops
+    from nacre.cli.exit_status import ExitStatus
+
+
+def chat_command(
+    agent: AgentOption = None,
+    model: ModelOption = None,
+    session: SessionOption = None,
+    config: ConfigOption = None,
+) -> int:
+    """Talk to an agent.
+
+    /help says which commands there are. What you type while the agent works reaches it on its way;
+    Ctrl-C ends the turn that runs, and leaves where none does. From a pipe, every line is a
+    message, and each is answered before the next one is read.
+
+    Exit status: 0, or 1 if a turn failed and the lines came from a pipe, 2 bad usage, 130 left by
+    Ctrl-C, 143 ended by SIGTERM, 141 nobody reads the output any more.
+    """
+    from nacre.cli.system_config import read_system_config
+
+    _, system_config = read_system_config(config)
+
+    # Slow to import, and no help to somebody who mistyped an option.
+    from nacre.cli.agent.chat import Chat
+    from nacre.cli.agent.chat_input import ChatInput
+    from nacre.cli.agent.opening import run_with_system
+    from nacre.cli.agent.requests import (
+        Target,
+        checked_model,
+        hint_at_demo,
+        how_to_go_on,
+        request_for,
+    )
+    from nacre.cli.agent.screen import Screen
+    from nacre.cli.agent.turns import follower_for, live_view, typed_lines
+
+    target = Target(agent=agent, model=model, session=session)
+    hint_at_demo(checked_model(system_config, target))
+    source = ChatInput()
+    source.open_history()
+    # A line that is rewritten every second would be no place to type.
+    screen = Screen(is_ticking=not source.is_terminal)
+    view = live_view(screen)
+
+    async def work(system: "System", stops: "Stops") -> "ExitStatus":
+        lines = typed_lines()
+        chat = Chat(
+            system,
+            stops,
+            request=await request_for(target, system.store),
+            screen=screen,
+            follower=follower_for(system, stops, screen=screen, view=view, lines=lines),
+            source=source,
+            lines=lines,
+        )
+        if source.is_terminal:
+            screen.note("/help says what there is besides talking; /quit leaves", "dim")
+        try:
+            return await chat.talk()
+        finally:
+            source.close()
+            if chat.session:
+                screen.note(how_to_go_on("chat", chat.session), "dim")
+
+    try:
+        return run_with_system(system_config, work, screen=screen)
+    finally:
+        source.save_history()

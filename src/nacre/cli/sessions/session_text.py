@@ -1,0 +1,120 @@
+"""A session for people to read: who said what, and what was called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from nacre.cli.amounts import duration_text, size_text, time_text
+from nacre.cli.call_text import input_text, program_of
+from nacre.cli.mcp.tables import cell_text, count_text
+from nacre.cli.trajectory.call_tree import call_branches
+from nacre.cli.trees import tree_lines
+from nacre.json_types import NotJsonError, decode_json
+from nacre.messages import (
+    AssistantMessage,
+    ImagePart,
+    SystemMessage,
+    TextPart,
+    ThinkingPart,
+    ToolMessage,
+    UserMessage,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nacre.cli.sessions.whole_session import WholeSession, WholeTurn
+    from nacre.messages import AssistantPart, Message, ToolCallPart
+    from nacre.trajectory import CallNode
+
+_MAX_RESULT_CHARACTERS: Final = 200
+_INDENT: Final = "           "
+
+
+def session_lines(whole: WholeSession) -> Iterator[str]:
+    """Lines without their ends."""
+    session = whole.session
+    key = f", key {cell_text(session.key)}" if session.key else ""
+    turns = count_text(session.turn_count, "turn")
+    used = time_text(session.updated)
+    yield f"{session.id}: agent {cell_text(session.agent_id)}{key}, {turns}, last used {used}"
+    if session.title:
+        yield cell_text(session.title)
+    if whole.earlier_turns:
+        yield f"({count_text(whole.earlier_turns, 'earlier turn')} left out; --turns N shows N)"
+    for turn in whole.turns:
+        yield ""
+        yield from _turn_lines(turn)
+
+
+def _turn_lines(turn: WholeTurn) -> Iterator[str]:
+    record = turn.record
+    tokens = count_text(record.usage.total_tokens, "token")
+    took = "" if record.ended is None else duration_text((record.ended - record.started) * 1000)
+    facts = [record.status, took, tokens, cell_text(record.model), time_text(record.started)]
+    yield f"{record.run_id}: {', '.join(filter(None, facts))}"
+    calls = _ById(turn.calls)
+    for message in turn.messages:
+        yield from _message_lines(message, calls)
+    if record.error:
+        yield _said("error", cell_text(record.error))
+
+
+class _ById:
+    """The calls of a turn; a provider may give one id to several, one after the other."""
+
+    def __init__(self, calls: list[CallNode]) -> None:
+        self._calls = list(calls)
+
+    def take(self, call_id: str) -> CallNode | None:
+        for call in self._calls:
+            if call.call_id == call_id:
+                self._calls.remove(call)
+                return call
+        return None
+
+
+def _message_lines(message: Message, calls: _ById) -> Iterator[str]:
+    match message:
+        case UserMessage():
+            images = sum(isinstance(part, ImagePart) for part in message.parts)
+            text = message.text + (f"\n({count_text(images, 'picture')})" if images else "")
+            yield _said("you", text)
+        case SystemMessage():
+            yield _said("system", message.text)
+        case ToolMessage():
+            size = size_text(len(message.content.encode(errors="replace")))
+            text = cell_text(message.content, most_characters=_MAX_RESULT_CHARACTERS)
+            yield _said("failed" if message.is_error else "result", f"{text} ({size})")
+        case AssistantMessage():
+            for part in message.parts:
+                yield from _part_lines(part, calls)
+
+
+def _part_lines(part: AssistantPart, calls: _ById) -> Iterator[str]:
+    match part:
+        case TextPart():
+            if part.text.strip():
+                yield _said("agent", part.text)
+        case ThinkingPart():
+            if part.text.strip():
+                yield _said("thought", cell_text(part.text))
+        case _:
+            yield from _call_lines(part, calls.take(part.call_id))
+
+
+def _call_lines(call: ToolCallPart, node: CallNode | None) -> Iterator[str]:
+    try:
+        given = decode_json(call.arguments.encode(errors="replace"))
+    except NotJsonError:
+        given = call.arguments
+    shown = program_of(given) or input_text(given)
+    yield _said("calls", f"{cell_text(call.name)} {shown}".rstrip())
+    if node is not None:
+        for line in tree_lines(call_branches(node)):
+            yield f"{_INDENT}{line}"
+
+
+def _said(who: str, text: str) -> str:
+    """The first line behind who said it, the others below each other."""
+    return f"  {who:<8} {text.strip().replace(chr(10), chr(10) + _INDENT)}"

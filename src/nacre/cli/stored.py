@@ -1,0 +1,39 @@
+"""Reads what is stored, for commands that run nothing."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+from nacre.cli.exit_status import UsageProblem
+from nacre.errors import NacreError
+from nacre.storage import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from nacre.config.system import SystemConfig
+
+_Read = TypeVar("_Read")
+
+
+def read_stored(config: SystemConfig, read: Callable[[Store], Awaitable[_Read]]) -> _Read:
+    """What `read` returns of the configured store; raises UsageProblem and StorageError."""
+    gc.enable()
+    return anyio.run(_read, config.storage.url, read)
+
+
+async def _read(url: str, read: Callable[[Store], Awaitable[_Read]]) -> _Read:
+    done: list[_Read] = []
+    problem: Exception | None = None
+    async with Store.open(url) as store:
+        try:
+            done.append(await read(store))
+        except (NacreError, UsageProblem) as error:
+            # Not through what the store runs, which might wrap it.
+            problem = error
+    if problem is not None:
+        raise problem
+    return done[0]

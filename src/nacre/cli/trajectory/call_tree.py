@@ -1,0 +1,98 @@
+"""Calls as branches of a tree: durations, outcomes, sizes, approvals, and the calls inside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from nacre.cli.amounts import duration_text, size_text
+from nacre.cli.call_text import MARKS, error_text, input_text, program_of, program_status
+from nacre.cli.mcp.tables import cell_text, count_text
+from nacre.cli.trees import Branch
+from nacre.json_types import encode_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nacre.json_types import JsonObject
+    from nacre.trajectory import CallNode, TrajectoryEvent
+
+_MAX_PROGRAM_CHARACTERS: Final = 120
+
+
+def call_branch(node: CallNode, cells: Mapping[str, list[TrajectoryEvent]] | None = None) -> Branch:
+    """One call with all that belongs to it; `cells` are the events of cells by their call."""
+    return Branch(text=call_line(node), branches=call_branches(node, cells))
+
+
+def call_line(node: CallNode) -> str:
+    name = cell_text((node.tool_id if node.parent_id else node.tool_name) or node.call_id)
+    # Of a program that failed or waits, the call itself has completed.
+    status = program_status(node.result) or node.outcome
+    program = cell_text(program_of(node.input), most_characters=_MAX_PROGRAM_CHARACTERS)
+    took = "" if node.duration_ms is None else duration_text(node.duration_ms)
+    parts = [
+        f"{MARKS[status]} {name} {program or input_text(node.input)}".rstrip(),
+        took or "has not ended",
+        _sizes(node),
+        error_text(node.error, node.error_code),
+    ]
+    return "  ".join(filter(None, parts))
+
+
+def call_branches(
+    node: CallNode, cells: Mapping[str, list[TrajectoryEvent]] | None = None
+) -> list[Branch]:
+    """What was called inside of it, asked about it, and what its cell did, in order."""
+    timed: list[tuple[float, Branch]] = [
+        (child.started or 0.0, call_branch(child, cells)) for child in node.children
+    ]
+    timed += [(_time_of(asked), Branch(text=_approval_text(asked))) for asked in node.approvals]
+    timed += [
+        (event.time, Branch(text=_cell_text(event)))
+        for event in (cells or {}).get(node.call_id, ())
+        if event.kind != "cell.started"
+    ]
+    timed.sort(key=lambda it: it[0])
+    branches = [branch for _, branch in timed]
+    if node.updates:
+        branches.append(Branch(text=count_text(node.updates, "report of progress")))
+    return branches
+
+
+def _sizes(node: CallNode) -> str:
+    """As far as they were recorded: long texts are cut in a record."""
+    taken = size_text(len(encode_json(node.input)))
+    if node.outcome != "completed":
+        return f"{taken} in"
+    return f"{taken} in, {size_text(len(encode_json(node.result)))} out"
+
+
+def _approval_text(asked: JsonObject) -> str:
+    if asked.get("event") == "requested":
+        return f"asked a person: {cell_text(str(asked.get('reason', '')))}"
+    # Why it was denied is the error of the call.
+    return f"allowed ({asked.get('how')})" if asked.get("answer") == "allow" else "denied"
+
+
+def _time_of(asked: JsonObject) -> float:
+    time = asked.get("time")
+    return float(time) if isinstance(time, int | float) else 0.0
+
+
+def _cell_text(event: TrajectoryEvent) -> str:
+    data = event.data
+    match event.kind:
+        case "cell.output":
+            return f"» {input_text(data.get('text', data.get('result')))}"
+        case "cell.suspended":
+            size = data.get("snapshotBytes")
+            shown = size_text(size) if isinstance(size, int | float) else "?"
+            return f"suspended: {cell_text(str(data.get('reason', '')))}, a snapshot of {shown}"
+        case "cell.resumed":
+            return "goes on"
+        case _:
+            reason = cell_text(str(data.get("reason", "")))
+            left = data.get("unfinishedCalls")
+            parts = [f"the program {data.get('status', 'ended')}", reason]
+            parts.append(f"{left} calls left unfinished" if left else "")
+            return ", ".join(filter(None, parts))

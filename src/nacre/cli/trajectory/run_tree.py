@@ -1,0 +1,101 @@
+"""What one run did, as a tree: model calls and tool calls in their order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from nacre.cli.amounts import duration_text, size_text, time_text
+from nacre.cli.mcp.tables import cell_text, count_text
+from nacre.cli.trajectory.call_tree import call_branch
+from nacre.cli.trees import Branch, tree_lines
+from nacre.trajectory import project
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from nacre.json_types import JsonObject
+    from nacre.trajectory import TrajectoryEvent
+
+
+def run_lines(run_id: str, events: Sequence[TrajectoryEvent]) -> Iterator[str]:
+    """Lines without their ends, the first about the run itself."""
+    yield _heading(run_id, events)
+    yield from tree_lines(_branches(events))
+
+
+def _heading(run_id: str, events: Sequence[TrajectoryEvent]) -> str:
+    if not events:
+        return f"{run_id}: nothing is recorded"
+    began = events[0].data if events[0].kind == "run.started" else {}
+    took = duration_text((events[-1].time - events[0].time) * 1000)
+    facts = [
+        time_text(events[0].time),
+        took,
+        count_text(len(events), "event"),
+        f"agent {cell_text(str(began['agentId']))}" if "agentId" in began else "",
+        f"session {cell_text(str(began['sessionId']))}" if "sessionId" in began else "",
+    ]
+    gone = f" ({events[0].sequence} earlier events are gone)" if events[0].sequence else ""
+    return f"{run_id}: {', '.join(filter(None, facts))}{gone}"
+
+
+def _branches(events: Sequence[TrajectoryEvent]) -> list[Branch]:
+    cells: defaultdict[str, list[TrajectoryEvent]] = defaultdict(list)
+    timed: list[tuple[float, Branch]] = []
+    asked_at = 0.0
+    for event in events:
+        if event.kind.startswith("cell."):
+            cells[event.call_id].append(event)
+        elif event.kind == "model.requested":
+            asked_at = event.time
+            timed.append((event.time, Branch(text=_requested(event.data))))
+        elif event.kind == "model.answered":
+            took = duration_text((event.time - asked_at) * 1000) if asked_at else ""
+            timed.append((event.time, Branch(text=_answered(event.data, took))))
+        elif event.kind == "turn.ended":
+            timed.append((event.time, Branch(text=_ended(event.data))))
+    # A call stands where it started; one whose start is not recorded stands first.
+    timed += [(call.started or 0.0, call_branch(call, cells)) for call in project(events)]
+    timed.sort(key=lambda it: it[0])
+    return [branch for _, branch in timed]
+
+
+def _requested(data: JsonObject) -> str:
+    names = data.get("toolNames")
+    tools = count_text(len(names) if isinstance(names, list) else 0, "tool")
+    sizes = f"{tools} in {_size(data, 'toolBytes')}, {_size(data, 'payloadBytes')} in all"
+    return f"asked {cell_text(str(data.get('model', '')))}  {sizes}"
+
+
+def _answered(data: JsonObject, took: str) -> str:
+    names = data.get("calledNames")
+    called = ", ".join(map(str, names)) if isinstance(names, list) else ""
+    said = cell_text(str(data.get("text", "")), most_characters=100)
+    parts = [
+        f"answered: {cell_text(str(data.get('finishReason', '')))}",
+        f"calls {cell_text(called)}" if called else "",
+        took,
+        _tokens(data),
+        said,
+    ]
+    return "  ".join(filter(None, parts))
+
+
+def _ended(data: JsonObject) -> str:
+    error = cell_text(str(data.get("error") or ""))
+    parts = [str(data.get("status", "ended")), _tokens(data), error]
+    return "  ".join(filter(None, parts))
+
+
+def _tokens(data: JsonObject) -> str:
+    match data.get("usage"):
+        case {"inputTokens": int(taken), "outputTokens": int(given)}:
+            return f"{taken:,} + {given:,} tokens"
+        case _:
+            return ""
+
+
+def _size(data: JsonObject, key: str) -> str:
+    size = data.get(key)
+    return size_text(size) if isinstance(size, int | float) else "?"

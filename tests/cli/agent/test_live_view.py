@@ -1,0 +1,193 @@
+"""Events of a run as lines for people."""
+
+from collections.abc import Callable
+
+import pytest
+
+from nacre.agent import AgentRun, RunEventKind
+from nacre.cli.agent.live_view import LiveView
+from nacre.cli.agent.screen import Screen
+from nacre.json_types import JsonObject
+
+Show = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def show(capsys: pytest.CaptureFixture[str]) -> Show:
+    """Have events shown where there is no terminal; what is then on both streams."""
+
+    def shown(*events: tuple[RunEventKind, JsonObject]) -> tuple[str, str]:
+        run = AgentRun(id="run_1", session_id="session_1", agent_id="main")
+        view = LiveView(Screen())
+        for kind, data in events:
+            run.events.add(kind, data)
+            view.add(run, run.events.events[-1])
+        captured = capsys.readouterr()
+        return captured.out, captured.err
+
+    return shown
+
+
+def started(call_id: str, name: str, *, parent: str = "", **given: str) -> JsonObject:
+    data: JsonObject = {
+        "toolCallId": call_id,
+        "toolId": f"openclaw:core:{name}",
+        "toolName": name,
+        "input": {**given},
+    }
+    return {**data, "parentToolCallId": parent} if parent else data
+
+
+def ended(call_id: str, **more: str) -> JsonObject:
+    return {"toolCallId": call_id, "outcome": "completed", "durationMs": 5, **more}
+
+
+async def test_calls_of_two_programs_at_once_stand_under_their_own(show: Show) -> None:
+    _, err = show(
+        ("call.started", started("a", "exec", code="first()")),
+        ("call.started", started("b", "exec", code="second()")),
+        ("call.started", started("a.1", "read", parent="a", path="x")),
+        ("call.started", started("b.1", "read", parent="b", path="y")),
+        ("call.ended", ended("b.1")),
+        ("call.ended", ended("a.1")),
+    )
+    assert err.splitlines() == [
+        "● exec first()",
+        "● exec second()",
+        '  ├ ✓ openclaw:core:read {"path":"y"}  5.0 ms',
+        "● a",
+        '  ├ ✓ openclaw:core:read {"path":"x"}  5.0 ms',
+    ]
+
+
+async def test_what_goes_on_of_a_program_stands_under_the_wait(show: Show) -> None:
+    waiting: JsonObject = {"status": "waiting", "reason": "approval", "telemetry": {}}
+    done: JsonObject = {"status": "completed", "value": [1], "telemetry": {}}
+    _, err = show(
+        ("call.started", started("a", "exec", code="first()")),
+        ("cell.suspended", {"toolCallId": "a", "reason": "approval", "snapshotBytes": 2048}),
+        ("call.ended", {**ended("a"), "result": waiting}),
+        ("call.started", started("b", "wait", runId="run_7")),
+        ("cell.resumed", {"toolCallId": "a"}),
+        ("call.ended", {**ended("b"), "result": done}),
+    )
+    assert err.splitlines() == [
+        "● exec first()",
+        "  ├ suspended: approval (2.0 kB)",
+        "  └ … waiting: approval  5.0 ms",
+        '● wait {"runId":"run_7"}',
+        "  ├ goes on",
+        "  └ ✓ completed  5.0 ms  [1]",
+    ]
+
+
+async def test_a_failed_call_says_why(show: Show) -> None:
+    failed = {**ended("a"), "outcome": "failed", "error": "no\nfile", "errorCode": "tool_failed"}
+    _, err = show(("call.started", started("a", "read", path="x")), ("call.ended", failed))
+    assert err.splitlines() == [
+        '● read {"path":"x"}',
+        "  └ ✗ failed  5.0 ms  tool_failed: no file",
+    ]
+
+
+async def test_a_changed_input_is_shown_as_it_was_called(show: Show) -> None:
+    _, err = show(
+        ("call.started", started("a", "exec", code="first()")),
+        ("call.started", started("a.1", "read", parent="a", path="x")),
+        ("call.changed", {"toolCallId": "a.1", "input": {"path": "y"}}),
+        ("call.ended", ended("a.1")),
+    )
+    assert err.splitlines()[-1] == '  ├ ✓ openclaw:core:read {"path":"y"} (changed)  5.0 ms'
+
+
+async def test_an_end_without_a_beginning_is_no_trouble(show: Show) -> None:
+    assert show(("call.ended", ended("a")), ("call.updated", {"toolCallId": "a"})) == ("", "")
+
+
+async def test_calls_inside_of_calls_are_indented_up_to_a_depth(show: Show) -> None:
+    events: list[tuple[RunEventKind, JsonObject]] = [
+        ("call.started", started("0", "exec", code="first()"))
+    ]
+    for depth in range(1, 30):
+        nested = started(str(depth), "read", parent=str(depth - 1))
+        events.append(("call.started", nested))
+    _, err = show(*events, ("call.ended", ended("29")))
+    assert err.splitlines()[-1] == f"  {'│ ' * 7}├ ✓ openclaw:core:read  5.0 ms"
+
+
+async def test_answers_of_a_model_that_does_not_stream_are_printed(show: Show) -> None:
+    out, _ = show(
+        ("model.started", {"model": "m"}),
+        ("message.completed", {"text": "all at once"}),
+        ("model.started", {"model": "m"}),
+        ("text.delta", {"text": "word "}),
+        ("text.delta", {"text": "by word"}),
+        ("message.completed", {"text": "word by word"}),
+    )
+    assert out == "all at once\nword by word\n"
+
+
+async def test_messages_to_the_person_are_printed_like_answers(show: Show) -> None:
+    assert show(("message.sent", {"text": "half done"})) == ("half done\n", "")
+
+
+async def test_thoughts_are_for_terminals_only(show: Show) -> None:
+    assert show(("thinking.delta", {"text": "hm"})) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "line"),
+    [
+        (
+            "retry",
+            {"attempt": 2, "delaySeconds": 1.5, "problem": "busy"},
+            "attempt 2 failed: busy; once more in 1.5 s",
+        ),
+        (
+            "retry",
+            {"model": "b/b", "failedModel": "a/a", "problem": "gone"},
+            "a/a failed: gone; asking b/b instead",
+        ),
+        ("steered", {"text": "be quick"}, "taken in: be quick"),
+        ("steered", {"text": "old", "dropped": "the cap is 1"}, "dropped: old (the cap is 1)"),
+        (
+            "steered",
+            {"followupRunId": "run_2"},
+            "it came too late for this turn, and gets one of its own",
+        ),
+        ("compaction.ended", {"messageCount": 3, "summary": "s"}, "3 older messages summed up"),
+        (
+            "compaction.ended",
+            {"messageCount": 1, "error": "no"},
+            "1 older message could not be summed up: no",
+        ),
+        (
+            "server.unavailable",
+            {"server": "files", "problem": "it ended"},
+            "the tools of files are missing: it ended",
+        ),
+        ("run.failed", {"error": "no money"}, "failed: no money"),
+        ("run.aborted", {"error": "by hand"}, "aborted: by hand"),
+        (
+            "run.queued",
+            {"after": "run_0"},
+            "queued: it is taken up when the turn before it has ended",
+        ),
+        ("approval.answered", {"answer": "allow", "how": "once"}, "  ├ the call: allowed (once)"),
+        ("approval.answered", {"answer": "expired"}, "  ├ the call: the question is expired"),
+    ],
+)
+async def test_what_happens_besides_is_told_in_a_line(
+    show: Show, kind: RunEventKind, data: JsonObject, line: str
+) -> None:
+    _, err = show((kind, data))
+    assert err.splitlines()[-1] == line
+
+
+async def test_output_of_programs_is_one_line_without_a_terminal(show: Show) -> None:
+    _, err = show(
+        ("call.started", started("a", "exec", code="first()")),
+        ("cell.output", {"toolCallId": "a", "text": "one\ntwo\nthree"}),
+        ("cell.output", {"toolCallId": "a", "result": {"n": 1}}),
+    )
+    assert err.splitlines()[1:] == ["  ├ » one", "  ├ » … 2 more lines", '  ├ » {"n":1}']

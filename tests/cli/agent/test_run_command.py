@@ -1,0 +1,233 @@
+"""`nacre run` without a terminal: what goes where, and with which exit status."""
+
+import io
+import json
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from nacre.testing.script import Call, Fail, Say
+from tests.cli.agent.setup import ENDLESS, WRITE_A_FILE, configure_agents, scripted_model, told
+from tests.cli.mcp.setup import Surroundings
+from tests.cli.nacre_process import (
+    PATIENCE_SECONDS,
+    pipe_of,
+    run_nacre,
+    start_nacre,
+    still_running,
+    workers_of,
+)
+
+
+def events_in(out: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_the_answer_is_on_standard_output_and_the_work_on_standard_error(
+    here: Surroundings,
+) -> None:
+    status, out, err = here.nacre("run", "list the files")
+    assert status == 0
+    assert out.startswith('It returned:\n{"path":".","entries":[],"total":0}\n')
+    assert '● exec return await tools.call("openclaw:core:list", {"path": "."});\n' in err
+    assert '  ├ ✓ openclaw:core:list {"path":"."}  ' in err
+    assert "  └ ✓ completed  " in err
+    assert "\x1b" not in out + err
+
+
+def test_without_a_model_a_hint_says_how_to_get_one(here: Surroundings) -> None:
+    _, _, err = here.nacre("run", "hello")
+    assert "the built-in demonstration model answers" in err
+    assert "`nacre config set agents.defaults.model openai/<model>`" in err
+
+
+def test_quiet_prints_the_last_answer_and_nothing_else(here: Surroundings) -> None:
+    with scripted_model(here, [[Say("Let me see."), Call("exec", {"code": "1"})], Say("Done.")]):
+        assert here.nacre("run", "--quiet", "go") == (0, "Done.\n", "")
+
+
+def test_all_that_a_model_says_is_printed_in_its_order(here: Surroundings) -> None:
+    with scripted_model(here, [[Say("Let me see."), Call("exec", {"code": "1"})], Say("Done.")]):
+        status, out, err = here.nacre("run", "go")
+    assert (status, out) == (0, "Let me see.\nDone.\n")
+    assert "demonstration" not in err
+
+
+def test_events_are_lines_of_json(here: Surroundings) -> None:
+    status, out, err = here.nacre("run", "--json", "list the files")
+    events = events_in(out)
+    kinds = [event["kind"] for event in events]
+    assert (status, err) == (0, "")
+    assert (kinds[0], kinds[-1]) == ("run.started", "run.completed")
+    assert [event["sequence"] for event in events] == list(range(len(events)))
+    (nested,) = [
+        event["data"]
+        for event in events
+        if event["kind"] == "call.started" and "parentToolCallId" in event["data"]
+    ]
+    assert nested["toolId"] == "openclaw:core:list"
+    assert {event["sessionId"] for event in events} == {events[0]["sessionId"]}
+
+
+def test_json_and_quiet_exclude_each_other(here: Surroundings) -> None:
+    status, _, err = here.nacre("run", "--json", "--quiet", "hello")
+    assert (status, err) == (2, "nacre: got both --json and --quiet; give one of them\n")
+
+
+def test_the_prompt_may_be_several_words(here: Surroundings) -> None:
+    with scripted_model(here, [Say("yes")]) as provider:
+        here.nacre("run", "-q", "how", "are", "you")
+    assert told(provider.requests[0])[-1] == "how are you"
+
+
+@pytest.mark.parametrize("arguments", [(), ("-",)])
+def test_the_prompt_comes_from_standard_input(
+    here: Surroundings, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    stdin = io.TextIOWrapper(io.BytesIO(b"what is 6*7?"), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", stdin)
+    status, out, _ = here.nacre("run", "-q", *arguments)
+    assert status == 0
+    assert out.startswith("6*7 = 42")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "the prompt is empty"),
+        (b" \n", "the prompt is empty"),
+        (b"a\n\xff", "standard input is not UTF-8 text (line 2)"),
+        (b"a" * (4 * 1024 * 1024 + 1), "standard input is larger than 4194304 bytes"),
+    ],
+)
+def test_a_prompt_that_cannot_be_asked_is_refused(
+    here: Surroundings, monkeypatch: pytest.MonkeyPatch, content: bytes, problem: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
+    status, out, err = here.nacre("run")
+    assert (status, out) == (2, "")
+    assert problem in err
+
+
+def test_an_unknown_agent_is_refused_with_the_nearest_one(here: Surroundings) -> None:
+    configure_agents(here, agents={"list": [{"id": "support"}, {"id": "sales"}]})
+    status, _, err = here.nacre("run", "--agent", "suport", "hello")
+    assert status == 2
+    assert "there is no agent 'suport'; there are: support, sales; did you mean 'support'?" in err
+
+
+def test_an_unknown_model_is_refused(here: Surroundings) -> None:
+    status, _, err = here.nacre("run", "--model", "nobody/nothing", "hello")
+    assert status == 2
+    assert "nobody" in err
+
+
+def test_the_model_may_be_named(here: Surroundings) -> None:
+    with scripted_model(here, [Say("yes")]):
+        status, out, _ = here.nacre("run", "--model", "demo/demo", "what is 1+1?")
+    assert status == 0
+    assert out.startswith("1+1 = 2")
+
+
+def test_a_session_goes_on_by_its_key_and_by_its_id(here: Surroundings) -> None:
+    with scripted_model(here, [Say("one"), Say("two"), Say("three")]) as provider:
+        _, out, _ = here.nacre("run", "--json", "--session", "work", "first")
+        session_id = events_in(out)[0]["sessionId"]
+        _, _, err = here.nacre("run", "--session", "work", "second")
+        assert "go on with: nacre run --session work\n" in err
+        here.nacre("run", "-q", "--session", session_id, "third")
+    said = told(provider.requests[-1])
+    assert [text for text in said if text in ("first", "one", "second", "two", "third")] == [
+        "first",
+        "one",
+        "second",
+        "two",
+        "third",
+    ]
+
+
+def test_a_run_without_a_session_says_how_to_go_on(here: Surroundings) -> None:
+    _, _, err = here.nacre("run", "hello")
+    assert "go on with: nacre run --session session_" in err
+
+
+def test_an_approval_without_a_terminal_is_denied_with_a_word(here: Surroundings) -> None:
+    status, out, err = here.nacre("run", WRITE_A_FILE)
+    assert status == 0
+    assert "openclaw:core:write was denied: standard input and standard error are no" in err
+    assert "nobody can be asked" in out
+    assert not (here.project / "a.txt").exists()
+
+
+def test_a_failed_run_says_why(here: Surroundings) -> None:
+    with scripted_model(here, [Fail(400, message="no such thing")]):
+        status, out, err = here.nacre("run", "go")
+    assert (status, out) == (1, "")
+    assert "failed: " in err
+    assert "no such thing" in err
+
+
+def test_a_quiet_run_that_fails_says_why_on_standard_error(here: Surroundings) -> None:
+    with scripted_model(here, [Fail(400, message="no such thing")]):
+        status, out, err = here.nacre("run", "--quiet", "go")
+    assert (status, out) == (1, "")
+    assert err.startswith("nacre: failed: ")
+
+
+def test_retries_are_told(here: Surroundings) -> None:
+    with scripted_model(here, [Fail(503, retry_after=0), Say("there")]):
+        status, out, err = here.nacre("run", "go")
+    assert (status, out) == (0, "there\n")
+    assert "; once more in " in err
+
+
+def test_a_store_that_cannot_be_opened_fails_the_run(here: Surroundings) -> None:
+    configure_agents(here, storage={"url": f"sqlite:///{here.config}"})
+    status, _, err = here.nacre("run", "hello")
+    assert status == 1
+    assert "nacre.json5" in err
+
+
+def test_sigterm_aborts_the_run_and_leaves_no_process(here: Surroundings) -> None:
+    process = start_nacre("run", "--json", ENDLESS)
+    out = pipe_of(process.stdout)
+    for line in out:
+        if json.loads(line)["kind"] == "cell.started":
+            break
+    workers = workers_of(process)
+    process.send_signal(signal.SIGTERM)
+    kinds = [json.loads(line)["kind"] for line in out]
+    assert process.wait(PATIENCE_SECONDS) == 143
+    assert kinds[-1] == "run.aborted"
+    assert workers
+    assert still_running(workers) == []
+    pipe_of(process.stdout).close()
+    pipe_of(process.stderr).close()
+
+
+def test_a_reader_that_leaves_ends_the_run(here: Surroundings) -> None:
+    process = start_nacre("run", "--json", ENDLESS)
+    pipe_of(process.stdout).readline()
+    pipe_of(process.stdout).close()
+    assert process.wait(PATIENCE_SECONDS) == 141
+    pipe_of(process.stderr).close()
+
+
+def test_importing_the_commands_imports_nothing_heavy() -> None:
+    heavy = ("rich", "sqlalchemy", "pydantic", "anyio", "nacre.agent", "nacre.bootstrap")
+    code = (
+        "import sys, nacre.cli.agent.run_command, nacre.cli.agent.chat_command, "
+        "nacre.cli.sessions.command, nacre.cli.trajectory.command; "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_whole_command_runs_as_a_process(here: Surroundings) -> None:
+    done = run_nacre("run", "-q", "-", stdin=b"what is 2*21?")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("2*21 = 42")

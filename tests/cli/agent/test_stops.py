@@ -1,0 +1,66 @@
+"""What the first signal ends, and what the second."""
+
+import signal
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from nacre.cli.agent.stops import Stops
+from nacre.cli.exit_status import ExitStatus
+
+
+class Ended(Exception):
+    """Stands for the end of the process."""
+
+
+async def arriving(*numbers: signal.Signals) -> AsyncIterator[signal.Signals]:
+    for number in numbers:
+        yield number
+
+
+@pytest.fixture
+async def stops(monkeypatch: pytest.MonkeyPatch) -> Stops:
+    def end(status: int) -> None:
+        raise Ended(status)
+
+    stops = Stops()
+    monkeypatch.setattr(stops, "end_at_once", end)
+    return stops
+
+
+async def test_the_first_signal_stops_what_runs(stops: Stops) -> None:
+    reasons: list[str] = []
+    with stops.stopping(reasons.append):
+        await stops.watch(arriving(signal.SIGINT))
+    assert reasons == ["aborted by SIGINT"]
+    assert stops.status == ExitStatus.INTERRUPTED
+    assert not stops.scope.cancel_called
+
+
+async def test_the_second_signal_ends_the_process(stops: Stops) -> None:
+    with stops.stopping(lambda _: None), pytest.raises(Ended, match="143"):
+        await stops.watch(arriving(signal.SIGINT, signal.SIGTERM))
+
+
+async def test_where_nothing_runs_the_command_is_cancelled(stops: Stops) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stops.watch, arriving(signal.SIGTERM))
+        with anyio.fail_after(5), stops.scope:
+            await anyio.sleep_forever()
+    assert stops.status == ExitStatus.TERMINATED
+
+
+async def test_a_signal_that_is_forgotten_counts_for_nothing(stops: Stops) -> None:
+    with stops.stopping(lambda _: None):
+        await stops.watch(arriving(signal.SIGINT))
+        stops.forget()
+        await stops.watch(arriving(signal.SIGINT))
+    stops.forget()
+    assert stops.status is None
+
+
+async def test_signals_that_are_for_somebody_else_do_nothing(stops: Stops) -> None:
+    with stops.ignored():
+        await stops.watch(arriving(signal.SIGINT, signal.SIGINT))
+    assert stops.status is None

@@ -22,4 +22,4 @@ def global_options(
         ),
     ] = False,
 ) -> None:
-    """Run JavaScript and TypeScript programs in a sandbox."""
+    """Agents that write programs: code mode, MCP servers, and a gateway."""

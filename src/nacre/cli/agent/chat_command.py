@@ -26,9 +26,9 @@ def chat_command(
     Exit status: 0, or 1 if a turn failed and the lines came from a pipe, 2 bad usage, 130 left by
     Ctrl-C, 143 ended by SIGTERM, 141 nobody reads the output any more.
     """
-    from nacre.cli.system_config import read_system_config
+    from nacre.cli.system_config import read_agent_config
 
-    _, system_config = read_system_config(config)
+    _, system_config = read_agent_config(config)
 
     # Slow to import, and no help to somebody who mistyped an option.
     from nacre.cli.agent.chat import Chat

@@ -44,10 +44,10 @@ def run_command(
     if is_json and is_quiet:
         raise UsageProblem("got both --json and --quiet; give one of them")
     from nacre.cli.agent.prompt_text import read_prompt
-    from nacre.cli.system_config import read_system_config
+    from nacre.cli.system_config import read_agent_config
 
     text = read_prompt(prompt or ())
-    _, system_config = read_system_config(config)
+    _, system_config = read_agent_config(config)
 
     # Slow to import, and no help to somebody who mistyped an option.
     from dataclasses import replace

@@ -36,8 +36,8 @@ help:  ## list the targets
 install: $(PACKAGE) guest-assets  ## set up .venv, build the guest, install nacre into it
 
 .PHONY: run
-run: install  ## run a first program in the sandbox
-	@$(BIN)/nacre exec examples/first_cell.js
+run: install  ## start the gateway, with a demonstration model if none is configured
+	@$(BIN)/nacre gateway
 
 .PHONY: test
 test: install $(GUEST_PACKAGES) $(PEERS) $(WEIGHTS)  ## run the guest's tests and the Python tests

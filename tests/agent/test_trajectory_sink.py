@@ -89,3 +89,11 @@ async def test_a_store_that_fails_costs_events_and_a_word_in_the_log(
     with caplog.at_level(logging.ERROR):
         await recorded.sink.flush()
     assert "1 events of the run run_1 are lost: the disk is full" in caplog.text
+
+
+async def test_what_was_not_written_is_given_at_the_end_and_nothing_is_taken_afterwards() -> None:
+    recorded = Recorded(None)
+    recorded.recorder.record("turn.ended")
+    assert [event["kind"] for event in recorded.sink.close()] == ["run.started", "turn.ended"]
+    recorded.recorder.record("turn.ended")
+    assert recorded.sink.close() == []

@@ -13,7 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from nacre.errors import ConfigError
 from nacre.mcp_server import ServeOptions, serve_http
-from nacre.mcp_server.http import is_loopback
+from nacre.mcp_server.http import is_loopback, listen_at
 from tests.mcp_server.clients import Era, FormFiller, Heard, exec_in, wait_in
 from tests.mcp_server.processes import ServerProcess, http_server, still_running
 
@@ -133,6 +133,15 @@ def test_a_port_that_is_taken_is_named() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"{port} at 127.0.0.1"):
             serve_http(ServeOptions(), port=port)
+
+
+def test_small_messages_do_not_wait_for_acknowledgements() -> None:
+    """asyncio sets TCP_NODELAY only for sockets that name their protocol."""
+    with listen_at("127.0.0.1", 0) as listener:
+        with socket.create_connection(listener.getsockname()):
+            accepted, _ = listener.accept()
+            with accepted:
+                assert accepted.proto == socket.IPPROTO_TCP
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,8 @@ class SessionTurns:
             )
             self._is_begun = True
 
-    async def end(self, end: TurnEnd) -> None:
-        """Keep the whole turn at once."""
+    async def end(self, end: TurnEnd, events: Sequence[JsonObject]) -> None:
+        """Keep the whole turn at once, with the last events of its trajectory."""
         if self._store is not None and self._is_begun:
             await self._store.end_turn(
                 self._run_id,
@@ -86,6 +86,7 @@ class SessionTurns:
                 usage=end.usage,
                 error=end.error,
                 data=end.data,
+                events=events,
             )
 
     async def replace_by_summary(self, *, up_to_sequence: int, summary: str) -> None:

@@ -72,8 +72,7 @@ class TrajectorySink:
 
     async def flush(self) -> None:
         """Write what there is; finishes what it has begun, within a bound."""
-        batch, self._pending = self._pending, []
-        self._is_full = anyio.Event()
+        batch = self._taken()
         if not batch or self._store is None:
             return
         context, problem = self._context, "the store did not answer"
@@ -85,8 +84,15 @@ class TrajectorySink:
                 problem = str(error)
         logger.error("%d events of the run %s are lost: %s", len(batch), context.run_id, problem)
 
-    def close(self) -> None:
+    def close(self) -> list[JsonObject]:
+        """Take nothing more; gives what has not been written."""
         self._unsubscribe()
+        return self._taken()
+
+    def _taken(self) -> list[JsonObject]:
+        batch, self._pending = self._pending, []
+        self._is_full = anyio.Event()
+        return batch
 
     def _told(self, event: TrajectoryEvent) -> None:
         """Tools may report progress from threads of their own."""

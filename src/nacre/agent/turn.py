@@ -215,8 +215,7 @@ class Turn:
         problem = "the store did not answer in time"
         with anyio.move_on_after(_KEEP_SECONDS):
             try:
-                await self._session.end(end)
-                await self._loop.flush_trajectory(end)
+                await self._session.end(end, self._loop.end_trajectory(end))
                 return
             except NacreError as error:
                 problem = str(error)

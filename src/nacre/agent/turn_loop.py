@@ -121,13 +121,13 @@ class TurnLoop:
         if self._surface is not None:
             await self._surface.abort(reason)
 
-    async def flush_trajectory(self, end: TurnEnd) -> None:
+    def end_trajectory(self, end: TurnEnd) -> list[JsonObject]:
+        """The last events, which are kept together with the turn."""
         if self._surface is None or self._sink is None:
-            return
+            return []
         data: JsonObject = {"status": end.status, "usage": end.usage.to_json(), **end.data}
         self._surface.trajectory.record("turn.ended", data={**data, "error": end.error})
-        self._sink.close()
-        await self._sink.flush()
+        return self._sink.close()
 
     def telemetry(self) -> JsonObject:
         """What went over the wire and what was used, for the record of the turn."""

@@ -54,7 +54,7 @@ def serve_http(
     if not is_token_required and not is_loopback(host):
         raise ConfigError("--no-token", f"is only for this machine, and the host is {host}")
     token = token_from(token_file, os.environ) if is_token_required else None
-    listener = _listen(host, port)
+    listener = listen_at(host, port)
     address = _url_of(host, listener.getsockname()[1])
     sys.stderr.write(f"serving MCP at {address}\n")
     if is_token_required and token is None:
@@ -127,12 +127,16 @@ async def _serve(
         await HttpServer(app).serve_until_cancelled(listener)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen_at(host: str, port: int) -> socket.socket:
+    """Raises ConfigError where the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         raise ConfigError("--port", f"{port} at {host} cannot be used: {error}") from error
+    # With its protocol named: asyncio switches Nagle's algorithm off only for sockets that say so,
+    # and small messages would wait 40 ms for each acknowledgement.
+    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=listener.detach())
 
 
 def _url_of(host: str, port: int) -> str:

@@ -3,6 +3,9 @@
 import json
 import re
 
+import pytest
+
+from nacre.tools import CatalogIndex
 from tests.cli.mcp.setup import Surroundings, small_server
 from tests.cli.tools.setup import own_tools
 
@@ -88,6 +91,24 @@ def test_nothing_that_fits_is_said(surroundings: Surroundings) -> None:
 
     assert (status, out) == (0, "")
     assert err == "nacre: nothing fits among 4 tools; `nacre tools list` shows them\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--wait",)])
+def test_what_tools_mean_is_waited_for_and_its_absence_is_said(
+    options: tuple[str, ...], surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = own_tools(surroundings, f"meant_tools_{len(options)}")
+    waited: list[float] = []
+
+    def too_short(_index: CatalogIndex, timeout_seconds: float) -> bool:
+        waited.append(timeout_seconds)
+        return timeout_seconds > 60
+
+    monkeypatch.setattr(CatalogIndex, "wait_for_meanings", too_short)
+    status, out, err = surroundings.nacre("tools", "search", "greet", "-t", own, *options)
+
+    assert (status, len(waited), "openclaw:core:greet" in out) == (0, 1, True)
+    assert ("searched by words alone" in err) is (options == ())
 
 
 def test_servers_that_were_not_searched_are_told(surroundings: Surroundings) -> None:

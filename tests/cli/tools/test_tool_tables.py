@@ -2,6 +2,8 @@
 
 import pytest
 
+from nacre.cli.mcp.tables import cell_text
+from nacre.cli.terminal import visible_json
 from nacre.cli.tools.tool_tables import first_sentence
 
 
@@ -23,3 +25,8 @@ def test_first_sentence(description: str, sentence: str) -> None:
 
 def test_of_an_endless_text_only_the_start_is_read() -> None:
     assert len(first_sentence("a" * 1_000_000)) == 1_000
+
+
+def test_a_name_with_its_letters_turned_around_is_not_shown_as_another() -> None:
+    assert cell_text("tac\u202edaer\u2066\u2069") == "tac\\u202edaer\\u2066\\u2069"
+    assert visible_json('"tac\u202edaer"') == '"tac\\u202edaer"'

@@ -1,0 +1,72 @@
+"""`gateway`: serve the agents over HTTP."""
+
+import logging
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nacre.cli.exit_status import ExitStatus, UsageProblem
+from nacre.cli.system_config import EMBEDDED, read_agent_config
+from nacre.cli.terminal import Printer, warn
+from nacre.errors import NacreError
+
+if TYPE_CHECKING:
+    from nacre.config.config_file import ConfigFile
+    from nacre.gateway.server import Served
+
+
+def gateway_command(
+    config: Annotated[
+        str | None, typer.Option("--config", help="The config file.", metavar="FILE")
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="The address to listen at, instead of the configured one."),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", help="The port; 0 is any that is free.", min=0, max=65535),
+    ] = None,
+    is_json: Annotated[
+        bool,
+        typer.Option("--json", help="Say in one line of JSON where it is, once it answers."),
+    ] = False,
+) -> int:
+    """Serve the agents over HTTP: a JSON API under /api, OpenAI's under /v1.
+
+    Without a config file a demonstration model answers, and code mode is on. Ctrl-C, or SIGTERM,
+    lets what runs come to its end first; a second one does not wait.
+    """
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    logging.getLogger("nacre").setLevel(logging.INFO)
+    # It warns of every reader of a stream that goes away.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
+    file, system_config = read_agent_config(config)
+    try:
+        from nacre.gateway.server import GatewayOptions, serve_gateway
+    except ModuleNotFoundError as error:
+        raise UsageProblem(
+            f"the gateway cannot run: {error.name} is not installed; "
+            "run: pip install 'nacre[gateway]'"
+        ) from None
+    options = GatewayOptions(
+        config=system_config, file=file, environment=os.environ, host=host, port=port
+    )
+    try:
+        serve_gateway(options, lambda served: _tell(served, file, is_json=is_json))
+    except NacreError as error:
+        warn(str(error))
+        return ExitStatus.FAILED
+    return ExitStatus.COMPLETED
+
+
+def _tell(served: "Served", file: "ConfigFile", *, is_json: bool) -> None:
+    from nacre.cli.gateway_welcome import welcome_json, welcome_text
+
+    printer = Printer()
+    if is_json:
+        printer.write_json(welcome_json(served), is_indented=False)
+    else:
+        is_embedded = served.config.document == EMBEDDED
+        printer.write(welcome_text(served, "" if is_embedded else str(file.path)))

@@ -1,0 +1,1 @@
+"""The HTTP server in front of the agents; knows HTTP, and nothing of how a turn works."""

@@ -1,0 +1,60 @@
+"""The application: routes, and what stands before and around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from fastapi import FastAPI, Security
+from fastapi.security import HTTPBearer
+
+import nacre
+from nacre.gateway.auth import Doorkeeper
+from nacre.gateway.errors import OPENAI_PREFIX, add_error_handlers
+from nacre.gateway.limits import BodyLimit
+from nacre.gateway.metrics import Metrics
+from nacre.gateway.openai import openai_router
+from nacre.gateway.request_meter import RequestMeter
+from nacre.gateway.routes import approvals, health, runs, sessions, trajectories
+from nacre.gateway.routes import system as system_routes
+from nacre.gateway.state import GatewayState
+
+if TYPE_CHECKING:
+    from nacre.bootstrap import System
+
+_ABOUT: Final = """Agents over HTTP: sessions, runs, approvals and trajectories under `/api`; the
+same agents under `/v1` for clients of OpenAI. Times are seconds since the epoch."""
+
+# For the document; the doorkeeper asks for the token, before anything else is looked at.
+_BEARER: Final = HTTPBearer(auto_error=False, description="The token of the gateway.")
+
+
+def create_app(system: System, *, made_token: str = "") -> FastAPI:
+    """The application of an open system; whoever makes it opens and closes the system.
+
+    `made_token` is the token where the configuration has none. Raises ConfigError where there is
+    none at all, though one is needed.
+    """
+    metrics = Metrics(system)
+    state = GatewayState(system, metrics=metrics, made_token=made_token)
+    app = FastAPI(
+        title="Nacre gateway",
+        version=nacre.__version__,
+        description=_ABOUT,
+        # Those pages run scripts of a foreign server, next to the token.
+        docs_url=None,
+        redoc_url=None,
+        separate_input_output_schemas=False,
+    )
+    app.state.gateway = state
+    app.include_router(health.open_router)
+    for part in (health, runs, trajectories, sessions, approvals, system_routes):
+        app.include_router(part.router, dependencies=[Security(_BEARER)])
+    app.include_router(
+        openai_router(system), prefix=OPENAI_PREFIX, dependencies=[Security(_BEARER)]
+    )
+    add_error_handlers(app)
+    # The last one is the outermost.
+    app.add_middleware(BodyLimit, state)
+    app.add_middleware(Doorkeeper, state)
+    app.add_middleware(RequestMeter, metrics)
+    return app

@@ -1,0 +1,237 @@
+"""What went wrong, as HTTP: one shape for our own API, and OpenAI's shape under `/v1`."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING, Final, cast
+
+from fastapi import HTTPException
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.routing import Match
+
+from nacre.errors import (
+    ApprovalError,
+    ConfigError,
+    NacreError,
+    ProviderError,
+    RuntimeUnavailableError,
+    SessionError,
+    StorageError,
+    ToolDefinitionError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fastapi import FastAPI, Request
+    from starlette.responses import Response
+    from starlette.routing import BaseRoute
+    from starlette.types import Scope
+
+    from nacre.json_types import JsonObject
+
+logger = logging.getLogger(__name__)
+
+OPENAI_PREFIX: Final = "/v1"
+RETRY_SECONDS: Final = 1
+
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_MOST_PROBLEMS: Final = 5
+_MAX_SHOWN: Final = 120
+
+_CODES_BY_STATUS: Final[Mapping[int, str]] = {
+    400: "invalid_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "request_timeout",
+    409: "conflict",
+    413: "body_too_large",
+    415: "unsupported_media_type",
+    421: "wrong_host",
+    422: "invalid_request",
+    429: "too_many",
+    502: "provider_failed",
+    503: "unavailable",
+}
+_SESSION_STATUSES: Final[Mapping[str, int]] = {
+    "not_found": 404,
+    "busy": 429,
+    "ended": 409,
+    "too_many": 429,
+    "invalid": 400,
+}
+
+
+class ApiError(HTTPException):
+    """An answer that is an error. `code` is for programs, `message` for people, and `path` names
+    the member of the request that is wrong."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str = "",
+        path: str = "",
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        # What is left of a body that nobody reads would be taken for the next request.
+        headers = {"connection": "close"} if status in (408, 413) else {}
+        if retry_after_seconds is not None:
+            headers["retry-after"] = str(max(1, math.ceil(retry_after_seconds)))
+        super().__init__(status, message, headers)
+        self.message = message
+        self.code = code or _CODES_BY_STATUS.get(status, "failed")
+        self.path = path
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def api_error_from(error: NacreError) -> ApiError:
+    """What a caller is told of an error that the system raised."""
+    match error:
+        case SessionError():
+            status = _SESSION_STATUSES[error.code]
+            retry = RETRY_SECONDS if status == 429 else None
+            return ApiError(status, error.message, code=error.code, retry_after_seconds=retry)
+        case ProviderError():
+            return ApiError(502, error.message, retry_after_seconds=error.retry_after_seconds)
+        case ConfigError():
+            return ApiError(500, str(error), code="config_invalid")
+        case ToolDefinitionError():
+            return ApiError(400, str(error), code="invalid_tool")
+        case ApprovalError():
+            return ApiError(409, str(error))
+        case StorageError():
+            return ApiError(
+                503, str(error), code="storage_failed", retry_after_seconds=RETRY_SECONDS
+            )
+        case RuntimeUnavailableError():
+            return ApiError(503, str(error), code="sandbox_unavailable")
+        case _:
+            return ApiError(500, str(error), code="failed")
+
+
+def error_response(scope: Scope, error: ApiError) -> Response:
+    """The answer in the shape that the callers of this path know."""
+    is_openai = _is_under(scope["path"], OPENAI_PREFIX)
+    content = openai_shape(error) if is_openai else _own_shape(error)
+    return JSONResponse({"error": content}, error.status_code, headers=error.headers)
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Have every failure of a request answered in one shape, and none with a traceback."""
+    app.add_exception_handler(StarletteHTTPException, _answer_http)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(NacreError, _answer_own)
+    app.add_exception_handler(Exception, _answer_unexpected)
+
+
+async def _answer_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, StarletteHTTPException)
+    if isinstance(error, ApiError):
+        return error_response(request.scope, error)
+    response = error_response(request.scope, _from_framework(request, error))
+    if error.status_code == 405:
+        response.headers["allow"] = _allowed_methods(request)
+    return response
+
+
+def _allowed_methods(request: Request) -> str:
+    """Of all routes with this path; the framework knows only of the first."""
+    routes: Sequence[BaseRoute] = request.app.routes
+    scopes = {method: {**request.scope, "method": method} for method in _METHODS}
+    return ", ".join(
+        method
+        for method, scope in scopes.items()
+        if any(route.matches(scope)[0] is Match.FULL for route in routes)
+    )
+
+
+def _from_framework(request: Request, error: StarletteHTTPException) -> ApiError:
+    shown = request.url.path[:_MAX_SHOWN]
+    match error.status_code:
+        case 404:
+            return ApiError(404, f"there is nothing at {shown}; see /openapi.json")
+        case 405:
+            return ApiError(405, f"{shown} cannot be asked with {request.method}")
+        case _:
+            return ApiError(error.status_code, str(error.detail))
+
+
+async def _answer_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return error_response(request.scope, _invalid(request, error.errors()))
+
+
+def _invalid(request: Request, problems: Sequence[Mapping[str, object]]) -> ApiError:
+    first = problems[0]
+    if first.get("loc") == ("body",) and not _is_json(request.headers.get("content-type", "")):
+        return ApiError(415, "the body has to be JSON; send it with content-type: application/json")
+    told = [f"{_path(problem)}: {problem.get('msg')}" for problem in problems[:_MOST_PROBLEMS]]
+    if len(problems) > _MOST_PROBLEMS:
+        told.append(f"and {len(problems) - _MOST_PROBLEMS} more problems")
+    return ApiError(422, "; ".join(told), path=_path(first))
+
+
+def _path(problem: Mapping[str, object]) -> str:
+    """Where it is, as `body.results[0].callId` or `query.limit`."""
+    path = ""
+    for step in cast("tuple[int | str, ...]", problem.get("loc", ())):
+        path += f"[{step}]" if isinstance(step, int) else f".{step[:_MAX_SHOWN]}"
+    return path.removeprefix(".")
+
+
+async def _answer_own(request: Request, error: Exception) -> Response:
+    assert isinstance(error, NacreError)
+    answer = api_error_from(error)
+    if answer.status_code >= 500:
+        logger.error("%s %s failed: %s", request.method, request.url.path, error)
+    return error_response(request.scope, answer)
+
+
+async def _answer_unexpected(request: Request, error: Exception) -> Response:
+    # The traceback is in the log: Starlette raises the error once more after this answer.
+    answer = ApiError(500, "the gateway failed at this request; its log says why", code="failed")
+    return error_response(request.scope, answer)
+
+
+def _own_shape(error: ApiError) -> JsonObject:
+    content: JsonObject = {"code": error.code, "message": error.message}
+    return {**content, "path": error.path} if error.path else content
+
+
+def openai_shape(error: ApiError) -> JsonObject:
+    return {
+        "message": error.message,
+        "type": _openai_type(error.status_code),
+        "param": error.path.removeprefix("body.") or None,
+        "code": error.code,
+    }
+
+
+def _openai_type(status: int) -> str:
+    match status:
+        case 401 | 403:
+            return "authentication_error"
+        case 429:
+            return "rate_limit_error"
+        case _ if status >= 500:
+            return "server_error"
+        case _:
+            return "invalid_request_error"
+
+
+def _is_json(content_type: str) -> bool:
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def _is_under(path: str, prefix: str) -> bool:
+    return path == prefix or path.startswith(f"{prefix}/")

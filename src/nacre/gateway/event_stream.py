@@ -1,0 +1,150 @@
+"""A run as server-sent events: live from its feed, or afterwards from its stored trajectory."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import anyio
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import SendTimeoutError
+
+from nacre.json_types import encode_json
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.types import Receive, Scope, Send
+
+    from nacre.agent import AgentRun
+    from nacre.gateway.state import GatewayState
+    from nacre.json_types import JsonObject
+    from nacre.storage import StoredEvent, TurnRecord
+
+logger = logging.getLogger(__name__)
+
+CURSOR_PATTERN: Final = "^(t?(-1|[0-9]{1,18}))?$"
+EVENT_SCHEMA: Final = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "id": {"type": "string"},
+        "event": {"type": "string"},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
+"""One event, for the document of the API."""
+
+_HEARTBEAT_SECONDS: Final = 15
+# A reader that takes nothing for so long is gone; it may come back and go on where it was.
+_SEND_SECONDS: Final = 60.0
+_LOOK_AGAIN_SECONDS: Final = 1.0
+_PAGE_EVENTS: Final = 500
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cursor:
+    """After which event a reader goes on. The two numberings have nothing to do with each other."""
+
+    place: Literal["feed", "trajectory"] = "feed"
+    number: int = -1
+
+    def __str__(self) -> str:
+        return f"{'t' if self.place == 'trajectory' else ''}{self.number}"
+
+
+def cursor_from(last_event_id: str, after: str) -> Cursor:
+    """What a browser sends when it connects again counts before what is in the address. Both fit
+    the pattern, or are empty."""
+    text = last_event_id or after
+    if not text:
+        return Cursor()
+    place = "trajectory" if text.startswith("t") else "feed"
+    return Cursor(place=place, number=int(text.removeprefix("t")))
+
+
+class RunEventStream(EventSourceResponse):
+    """The answer. Ends after the last event of the run, or when the reader takes nothing more."""
+
+    def __init__(self, content: AsyncIterator[bytes]) -> None:
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]
+            content,
+            ping=_HEARTBEAT_SECONDS,
+            ping_message_factory=lambda: ServerSentEvent(comment="", sep="\n"),
+            sep="\n",
+            send_timeout=_SEND_SECONDS,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except SendTimeoutError:
+            logger.info("a reader of %s takes nothing; it was let go", scope["path"])
+
+
+async def live_events(run: AgentRun, cursor: Cursor) -> AsyncIterator[bytes]:
+    """What comes after the cursor, to the end of the run."""
+    after = cursor.number if cursor.place == "feed" else -1
+    async for event in run.events.follow(after):
+        if event.sequence > after + 1:
+            # The feed was full, and let go of its first events.
+            yield _encoded("events.dropped", {"count": event.sequence - after - 1})
+        after = event.sequence
+        yield _encoded(event.kind, event.to_json(), event_id=str(event.sequence))
+
+
+async def stored_events(
+    state: GatewayState, turn: TurnRecord, cursor: Cursor
+) -> AsyncIterator[bytes]:
+    """The trajectory of a turn that is not in memory any more, or runs in another gateway."""
+    store = state.system.store
+    after = cursor.number
+    if cursor.place == "feed":
+        after = -1
+        yield _encoded("replay.started", {"runId": turn.run_id, "source": "trajectory"})
+    while True:
+        events = await store.events(run_id=turn.run_id, after=after, limit=_PAGE_EVENTS)
+        for stored in events:
+            after = stored.number
+            shown = Cursor(place="trajectory", number=after)
+            yield _encoded(str(stored.event.get("kind")), _as_run_event(stored), str(shown))
+        if events:
+            continue
+        if turn.status != "running":
+            yield _encoded(f"run.{turn.status}", _ending(turn))
+            return
+        if state.is_closing:
+            yield _encoded("stream.closed", {"reason": "the gateway is shutting down"})
+            return
+        await anyio.sleep(_LOOK_AGAIN_SECONDS)
+        turn = await store.turn(turn.run_id) or turn
+
+
+def _as_run_event(stored: StoredEvent) -> JsonObject:
+    """With the members that live events have."""
+    event = stored.event
+    data = event.get("data")
+    shown: JsonObject = dict(data) if isinstance(data, dict) else {}
+    for key in ("toolCallId", "parentToolCallId"):
+        if event.get(key):
+            shown[key] = event[key]
+    return {
+        "sequence": event.get("sequence"),
+        "time": event.get("time"),
+        "kind": event.get("kind"),
+        "data": shown,
+    }
+
+
+def _ending(turn: TurnRecord) -> JsonObject:
+    data: JsonObject = {"usage": turn.usage.to_json(), "model": turn.model}
+    if turn.error:
+        data["error"] = turn.error
+    return {"time": turn.ended, "kind": f"run.{turn.status}", "data": data}
+
+
+def _encoded(kind: str, data: JsonObject, event_id: str = "") -> bytes:
+    # JSON text has no line ends, so an event takes one line of data.
+    head = f"id: {event_id}\nevent: {kind}\n" if event_id else f"event: {kind}\n"
+    return head.encode() + b"data: " + encode_json(data) + b"\n\n"

@@ -1,0 +1,63 @@
+"""uvicorn in our hands: started, and ended in the order that runs need."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import uvicorn
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import AsyncGenerator
+
+    from starlette.types import ASGIApp
+
+_MOST_CONNECTIONS: Final = 2_000
+_MAX_HEADER_BYTES: Final = 64 * 1024
+# For answers that are being written when all runs have ended.
+_LAST_WORDS_SECONDS: Final = 2
+
+
+class HttpServer:
+    """Serves an application that has no lifespan of its own."""
+
+    def __init__(self, server: uvicorn.Server) -> None:
+        self._server = server
+
+    def stop_accepting(self) -> None:
+        """No new connections; those that are open go on."""
+        for server in self._server.servers:
+            server.close()
+
+
+@asynccontextmanager
+async def http_server(app: ASGIApp, listener: socket.socket) -> AsyncGenerator[HttpServer]:
+    """The server, which answers from here on; at the end, answers that are being written have a
+    moment."""
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # Nobody is trusted to say who somebody else is.
+        proxy_headers=False,
+        limit_concurrency=_MOST_CONNECTIONS,
+        h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
+        timeout_graceful_shutdown=_LAST_WORDS_SECONDS,
+    )
+    server = uvicorn.Server(config)
+    config.load()
+    server.lifespan = config.lifespan_class(config)
+    await server.startup(sockets=[listener])
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.main_loop)
+        try:
+            yield HttpServer(server)
+        finally:
+            server.should_exit = True
+            with anyio.CancelScope(shield=True):
+                await server.shutdown(sockets=[listener])

@@ -1,0 +1,96 @@
+"""The routes under `/v1`, as clients of OpenAI know them."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request, Response
+from fastapi.responses import JSONResponse
+
+from nacre.bootstrap import System
+from nacre.gateway.openai.answer_schemas import ANSWERS, ERRORS
+from nacre.gateway.openai.chat_requests import ChatRequest, chat_ask
+from nacre.gateway.openai.chat_responses import chat_completion, chat_head
+from nacre.gateway.openai.chat_stream import ChatStream
+from nacre.gateway.openai.models import model_choice, model_ids, model_to_json
+from nacre.gateway.openai.parked_runs import ParkedRuns
+from nacre.gateway.openai.response_log import ResponseLog
+from nacre.gateway.openai.response_objects import response_head
+from nacre.gateway.openai.responses_requests import ResponsesRequest, responses_ask, run_id_of
+from nacre.gateway.openai.responses_stream import ResponseStream
+from nacre.gateway.openai.starting import RunStarter
+from nacre.gateway.openai.streaming import AnswerStream, whole_answer
+from nacre.gateway.openai.strict_route import OpenAiRoute
+from nacre.json_types import JsonObject
+
+SessionKey = Annotated[
+    str, Header(alias="x-nacre-session-key", description="Names a session that is kept.")
+]
+
+
+def openai_router(system: System) -> APIRouter:
+    """To be included with the prefix `/v1`."""
+    # Half of what may run: clients that never come back must not keep all others out.
+    parked = ParkedRuns(most=lambda: system.config.gateway.max_concurrent_runs // 2)
+    router = APIRouter(route_class=OpenAiRoute, tags=["OpenAI"], responses=ERRORS)
+    starter = RunStarter(system, parked)
+    _add_models(router, system)
+    _add_chat(router, system, starter)
+    _add_responses(router, system, starter)
+    return router
+
+
+def _add_models(router: APIRouter, system: System) -> None:
+    @router.get("/models", summary="The agents, and the models that they can use")
+    async def models() -> dict[str, Any]:
+        return {"object": "list", "data": [model_to_json(name) for name in model_ids(system)]}
+
+    @router.get("/models/{model:path}", summary="One agent or model")
+    async def model(model: str) -> dict[str, Any]:
+        return model_to_json(model_choice(system, model).name)
+
+
+def _add_chat(router: APIRouter, system: System, starter: RunStarter) -> None:
+    @router.post("/chat/completions", summary="A turn of an agent", responses=ANSWERS)
+    async def chat_completions(
+        request: Request, body: ChatRequest, session_key: SessionKey = ""
+    ) -> Response:
+        choice = model_choice(system, body.model)
+        answer = await starter.begin(chat_ask(body, choice, session_key=session_key))
+        head = chat_head(answer, body.model)
+        if not body.stream:
+            return await whole_answer(request, answer, lambda: chat_completion(answer, head))
+        options = body.stream_options
+        stream = ChatStream(answer, head, tells_usage=bool(options and options.include_usage))
+        return AnswerStream(answer, stream.events(), error_event=stream.failed)
+
+
+def _add_responses(router: APIRouter, system: System, starter: RunStarter) -> None:
+    log = ResponseLog(system.store)
+
+    @router.post("/responses", summary="A turn of an agent", responses=ANSWERS)
+    async def responses(
+        request: Request, body: ResponsesRequest, session_key: SessionKey = ""
+    ) -> Response:
+        choice = model_choice(system, body.model)
+        answer = await starter.begin(responses_ask(body, choice, session_key=session_key))
+        keep = log.keep if body.is_kept else _keep_nothing
+        stream = ResponseStream(answer, response_head(answer, body), keep=keep)
+        if not body.stream:
+            return await whole_answer(request, answer, stream.whole)
+        return AnswerStream(answer, stream.events(), error_event=stream.failed)
+
+    @router.get("/responses/{response_id}", summary="A response that was given")
+    async def response(response_id: str) -> Response:
+        return JSONResponse(await log.response(response_id))
+
+    @router.post("/responses/{response_id}/cancel", summary="End the run of a response")
+    async def cancel(response_id: str) -> Response:
+        await log.response(response_id)
+        is_cut = await system.agents.abort(run_id_of(response_id), "the response was cancelled")
+        wire = await log.response(response_id)
+        if is_cut:
+            wire["status"] = "cancelled"
+        return JSONResponse(wire)
+
+
+def _keep_nothing(response: JsonObject) -> None:
+    """The client wants nothing kept."""

@@ -1,0 +1,48 @@
+"""Routes whose bodies are strict JSON, and whose refusals have the status that OpenAI's have."""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+
+from nacre.gateway.errors import ApiError
+from nacre.gateway.json_requests import JsonRoute
+
+
+class OpenAiRoute(JsonRoute):
+    """A body that does not fit is a bad request: 400, where our own API says 422."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except RequestValidationError as error:
+                raise _bad_request(error.errors()) from None
+
+        return handled
+
+
+def _bad_request(problems: Sequence[Mapping[str, Any]]) -> ApiError:
+    first = problems[0]
+    path = _path(first["loc"])
+    if not path:
+        return ApiError(400, "the body has to be a JSON object, sent as application/json")
+    return ApiError(400, f"`{path}`: {first['msg']}", path=path)
+
+
+def _path(location: Sequence[str | int]) -> str:
+    path = ""
+    for step in location[1:]:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        elif not _is_alternative(step):
+            path += f".{step}" if path else step
+    return path
+
+
+def _is_alternative(step: str) -> bool:
+    """Where a member may be of several types, pydantic names the one that it tried."""
+    return step == "str" or step.startswith("list[") or step[:1].isupper()

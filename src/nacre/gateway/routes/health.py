@@ -1,0 +1,61 @@
+"""Whether the gateway is alive and takes work; and what operators measure."""
+
+from fastapi import APIRouter, Response
+
+import nacre
+from nacre.errors import StorageError
+from nacre.gateway.metrics import CONTENT_TYPE
+from nacre.gateway.schemas.errors import error_answers
+from nacre.gateway.schemas.system import AboutAnswer, HealthAnswer
+from nacre.gateway.state import State
+
+open_router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"])
+
+
+@open_router.get("/")
+async def about() -> AboutAnswer:
+    """Where to look."""
+    return AboutAnswer(
+        name="nacre",
+        version=nacre.__version__,
+        openapi="/openapi.json",
+        api="/api",
+        openai_api="/v1",
+    )
+
+
+@open_router.get("/healthz")
+async def is_alive() -> HealthAnswer:
+    """The process answers."""
+    return HealthAnswer(status="ok")
+
+
+@open_router.get("/readyz", responses={503: {"model": HealthAnswer, "description": "Not now."}})
+async def is_ready(response: Response, state: State) -> HealthAnswer:
+    """Whether runs can be started: it is not shutting down, and the database answers."""
+    if state.is_closing:
+        response.status_code = 503
+        return HealthAnswer(status="closing")
+    try:
+        await state.system.store.sessions(limit=1)
+    except StorageError:
+        response.status_code = 503
+        return HealthAnswer(status="unavailable")
+    return HealthAnswer(status="ready")
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={
+        **error_answers(),
+        200: {
+            "description": "In the text format of Prometheus.",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        },
+    },
+)
+async def metrics(state: State) -> Response:
+    """Counters, gauges and histograms."""
+    return Response(state.metrics.render(), media_type=CONTENT_TYPE)

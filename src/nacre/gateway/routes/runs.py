@@ -1,0 +1,191 @@
+"""Runs: start, look at, follow, abort, and deliver what client tools returned."""
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Query, Response
+from fastapi.responses import StreamingResponse
+
+from nacre.agent import AgentRun
+from nacre.errors import ConfigError, SessionError
+from nacre.gateway.errors import RETRY_SECONDS, ApiError
+from nacre.gateway.event_stream import (
+    CURSOR_PATTERN,
+    EVENT_SCHEMA,
+    RunEventStream,
+    cursor_from,
+    live_events,
+    stored_events,
+)
+from nacre.gateway.json_requests import JsonRoute
+from nacre.gateway.schemas.errors import error_answers
+from nacre.gateway.schemas.runs import (
+    AbortedAnswer,
+    AbortRun,
+    ClientResults,
+    DeliveredAnswer,
+    RunAnswer,
+    RunsAnswer,
+    StartedAnswer,
+    StartRun,
+    client_call_answers,
+    live_run_answer,
+    stored_run_answer,
+)
+from nacre.gateway.state import GatewayState, State
+from nacre.messages import AssistantMessage
+from nacre.storage import TurnRecord
+
+_MAX_SHOWN_ID: Final = 80
+_ABORT: Final = AbortRun()
+
+router = APIRouter(prefix="/api/runs", tags=["runs"], route_class=JsonRoute)
+
+
+@router.post("", status_code=202, responses=error_answers(404, 415, 429))
+async def start_run(asked: StartRun, response: Response, state: State) -> StartedAnswer:
+    """Send a message to an agent.
+
+    Answers at once; follow the run by its events. While another turn of the session runs, the
+    message goes by the queue mode: the run that takes it is named.
+    """
+    if state.is_closing:
+        raise _closing()
+    try:
+        run = await state.system.agents.start(asked.to_request())
+    except ConfigError as error:
+        if not asked.model:
+            raise
+        raise ApiError(404, str(error), code="unknown_model", path="body.model") from None
+    except SessionError as error:
+        # The service closes before we do.
+        raise _closing() if error.code == "ended" else error from None
+    response.headers["location"] = f"/api/runs/{run.id}"
+    return StartedAnswer(
+        run_id=run.id, session_id=run.session_id, agent_id=run.agent_id, state=run.state
+    )
+
+
+@router.get("", responses=error_answers())
+async def list_runs(
+    state: State, session_id: Annotated[str, Query(alias="sessionId")] = ""
+) -> RunsAnswer:
+    """The runs that go on, and those that ended lately."""
+    runs = state.system.agents.runs(session_id or None)
+    return RunsAnswer(runs=tuple(map(live_run_answer, runs)))
+
+
+@router.get("/{run_id}", responses=error_answers(404))
+async def get_run(run_id: str, state: State) -> RunAnswer:
+    """How a run does, and what came of it."""
+    run = state.system.agents.run(run_id)
+    if run is not None:
+        return live_run_answer(run)
+    turn = await _stored_turn(run_id, state)
+    return stored_run_answer(turn, await _last_text(turn, state))
+
+
+@router.get(
+    "/{run_id}/events",
+    response_class=StreamingResponse,
+    responses={
+        **error_answers(404),
+        200: {
+            "description": (
+                "Server-sent events: `event` is the kind, `data` is JSON with `sequence`, `time`, "
+                "`kind` and `data`. Comments come in between as signs of life."
+            ),
+            "content": {"text/event-stream": {"schema": EVENT_SCHEMA}},
+        },
+    },
+)
+async def follow_run(
+    run_id: str,
+    state: State,
+    after: Annotated[
+        str, Query(description="Go on after the event with this id.", pattern=CURSOR_PATTERN)
+    ] = "",
+    last_event_id: Annotated[
+        str,
+        Header(description="The same, as browsers send it; counts first.", pattern=CURSOR_PATTERN),
+    ] = "",
+) -> Response:
+    """Follow a run as server-sent events, from its beginning or from where you were.
+
+    The stream ends after the run's last event. Of a run that is no longer in memory the stored
+    trajectory is told instead: it begins with `replay.started`, and its ids begin with `t`.
+    """
+    cursor = cursor_from(last_event_id, after)
+    run = state.system.agents.run(run_id)
+    if run is not None:
+        return RunEventStream(live_events(run, cursor))
+    turn = await _stored_turn(run_id, state)
+    return RunEventStream(stored_events(state, turn, cursor))
+
+
+@router.post("/{run_id}/abort", responses=error_answers(404, 415))
+async def abort_run(run_id: str, state: State, asked: AbortRun = _ABORT) -> AbortedAnswer:
+    """End a run with all that it does. Answers when it has really stopped."""
+    run = state.system.agents.run(run_id)
+    if run is None:
+        turn = await _stored_turn(run_id, state)
+        return AbortedAnswer(run_id=turn.run_id, state=turn.status, was_aborted=False)
+    was_aborted = await run.abort(asked.reason)
+    return AbortedAnswer(run_id=run.id, state=run.state, was_aborted=was_aborted)
+
+
+@router.post("/{run_id}/client-results", responses=error_answers(404, 409, 415))
+async def deliver_results(run_id: str, asked: ClientResults, state: State) -> DeliveredAnswer:
+    """Deliver what your tools returned. All results are taken, or none."""
+    run = state.system.agents.run(run_id)
+    if run is None:
+        turn = await _stored_turn(run_id, state)
+        raise ApiError(409, f"the run {turn.run_id} is over ({turn.status})", code="ended")
+    _refuse_unless_all_open(run, asked)
+    for result in asked.results:
+        run.deliver(result.call_id, result.content, result.is_error)
+    return DeliveredAnswer(
+        run_id=run.id, state=run.state, pending_client_calls=client_call_answers(run)
+    )
+
+
+def _refuse_unless_all_open(run: AgentRun, asked: ClientResults) -> None:
+    open_ids = {call.call_id for call in run.pending_client_calls}
+    for index, result in enumerate(asked.results):
+        if result.call_id in open_ids:
+            open_ids.remove(result.call_id)
+            continue
+        path = f"body.results[{index}].callId"
+        if any(earlier.call_id == result.call_id for earlier in asked.results[:index]):
+            raise ApiError(400, f"{result.call_id[:_MAX_SHOWN_ID]!r} is there twice", path=path)
+        try:
+            # It is not open: the run says why.
+            run.deliver(result.call_id, None)
+        except SessionError as error:
+            status = 404 if error.code == "not_found" else 409
+            raise ApiError(status, error.message, code=error.code, path=path) from None
+
+
+async def _stored_turn(run_id: str, state: GatewayState) -> TurnRecord:
+    turn = await state.system.store.turn(run_id)
+    if turn is None:
+        raise ApiError(404, f"there is no run {run_id[:_MAX_SHOWN_ID]!r}")
+    return turn
+
+
+async def _last_text(turn: TurnRecord, state: GatewayState) -> str:
+    stored = await state.system.store.messages(turn.session_id, whole=True)
+    answers = [
+        it.message.text
+        for it in stored
+        if it.run_id == turn.run_id and isinstance(it.message, AssistantMessage)
+    ]
+    return answers[-1] if answers else ""
+
+
+def _closing() -> ApiError:
+    return ApiError(
+        503,
+        "the gateway is shutting down",
+        code="shutting_down",
+        retry_after_seconds=RETRY_SECONDS,
+    )

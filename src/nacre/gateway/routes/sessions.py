@@ -1,0 +1,85 @@
+"""Sessions: the list, and one with its turns, messages and calls."""
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query
+
+from nacre.gateway.errors import ApiError
+from nacre.gateway.json_requests import JsonRoute
+from nacre.gateway.schemas.calls import CallAnswer, call_answer
+from nacre.gateway.schemas.errors import error_answers
+from nacre.gateway.schemas.messages import message_answer
+from nacre.gateway.schemas.sessions import (
+    SessionDetailAnswer,
+    SessionsAnswer,
+    TurnAnswer,
+    session_answer,
+    turn_answer,
+)
+from nacre.gateway.state import GatewayState, State
+from nacre.gateway.stored_trajectories import events_of_run
+from nacre.storage import TurnRecord
+from nacre.trajectory import project
+
+# What one answer may hold; whoever wants all of it asks for the trajectory.
+_MOST_EVENTS: Final = 20_000
+_MAX_SHOWN_ID: Final = 80
+
+router = APIRouter(prefix="/api/sessions", tags=["sessions"], route_class=JsonRoute)
+
+
+@router.get("", responses=error_answers())
+async def list_sessions(
+    state: State,
+    agent_id: Annotated[str | None, Query(alias="agentId", max_length=500)] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    before: Annotated[
+        str | None,
+        Query(
+            description="`nextCursor` of the page before.",
+            pattern=r"^[0-9]{1,12}(\.[0-9]{1,20})? \S{1,300}$",
+        ),
+    ] = None,
+) -> SessionsAnswer:
+    """Sessions, the last used first."""
+    found = await state.system.store.sessions(agent_id=agent_id, limit=limit + 1, before=before)
+    page = found[:limit]
+    return SessionsAnswer(
+        sessions=tuple(map(session_answer, page)),
+        next_cursor=page[-1].cursor if len(found) > limit else None,
+    )
+
+
+@router.get("/{session_id}", responses=error_answers(404))
+async def get_session(
+    session_id: str,
+    state: State,
+    turns: Annotated[int, Query(description="So many of the last turns.", ge=1, le=200)] = 20,
+) -> SessionDetailAnswer:
+    """A session with its last turns, their messages, and what was called in them."""
+    store = state.system.store
+    session = await store.session(session_id)
+    if session is None:
+        raise ApiError(404, f"there is no session {session_id[:_MAX_SHOWN_ID]!r}")
+    shown = await store.turns(session_id, turns)
+    ids = {turn.run_id for turn in shown}
+    messages = await store.messages(session_id, whole=True)
+    return SessionDetailAnswer(
+        session=session_answer(session),
+        turns=tuple(await _with_calls(shown, state)),
+        messages=tuple(message_answer(it) for it in messages if it.run_id in ids),
+    )
+
+
+async def _with_calls(turns: list[TurnRecord], state: GatewayState) -> list[TurnAnswer]:
+    answers: list[TurnAnswer] = []
+    left = _MOST_EVENTS
+    # The newest first: they are what people look at.
+    for turn in reversed(turns):
+        calls: tuple[CallAnswer, ...] = ()
+        events, has_more = await events_of_run(state.system.store, turn.run_id, most=left)
+        left -= len(events)
+        calls = tuple(map(call_answer, project(events)))
+        answers.append(turn_answer(turn, calls=calls, has_more_calls=has_more))
+    answers.reverse()
+    return answers

@@ -1,0 +1,128 @@
+"""What there is: agents, models, tools and plugins."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from nacre.gateway.schemas.errors import error_answers
+from nacre.gateway.schemas.system import (
+    AgentAnswer,
+    AgentsAnswer,
+    ModelAnswer,
+    ModelsAnswer,
+    PluginAnswer,
+    PluginsAnswer,
+    ServerAnswer,
+    ToolAnswer,
+    ToolsAnswer,
+)
+from nacre.gateway.state import State
+from nacre.run_context import RunContext
+from nacre.tools import effective_tools
+from nacre.tools.policy import policy_from_config
+
+router = APIRouter(prefix="/api", tags=["system"])
+
+
+@router.get("/agents", responses=error_answers())
+async def list_agents(state: State) -> AgentsAnswer:
+    """The agents that may be asked."""
+    agents = state.system.config.agents
+    return AgentsAnswer(
+        agents=tuple(
+            AgentAnswer(
+                id=agent.id,
+                name=agent.name,
+                model=agent.model,
+                fallback_models=agent.fallback_models,
+                is_default=agent.id == agents.default_id,
+            )
+            for agent in agents.by_id.values()
+        )
+    )
+
+
+@router.get("/models", responses=error_answers())
+async def list_models(state: State) -> ModelsAnswer:
+    """The models that may be asked for."""
+    providers = state.system.config.models.providers
+    models: list[ModelAnswer] = []
+    for model_id in state.system.providers.known():
+        provider, _, name = model_id.partition("/")
+        known = providers[provider].models.get(name) if provider in providers else None
+        models.append(
+            ModelAnswer(
+                id=model_id,
+                name=known.name if known else model_id,
+                context_tokens=known.context_tokens if known else None,
+                max_output_tokens=known.max_output_tokens if known else None,
+            )
+        )
+    unlisted = tuple(name for name, provider in providers.items() if not provider.models)
+    return ModelsAnswer(models=tuple(models), open_providers=unlisted)
+
+
+@router.get("/tools", responses=error_answers(404))
+async def list_tools(
+    state: State, agent_id: Annotated[str, Query(alias="agentId", max_length=500)] = ""
+) -> ToolsAnswer:
+    """The tools that an agent may use."""
+    system = state.system
+    agents = system.config.agents
+    agent = agents.agent(agent_id or agents.default_id)
+    context = RunContext(agent_id=agent.id)
+    policy = policy_from_config(system.config.document, context)
+    tools = effective_tools(system.tools.tools(agent, context), policy)
+    return ToolsAnswer(
+        agent_id=agent.id,
+        tools=tuple(
+            ToolAnswer(
+                id=tool.id,
+                name=tool.name,
+                label=tool.label,
+                description=tool.description,
+                source=tool.source,
+                owner=tool.owner,
+                parameters=dict(tool.parameters),
+                needs_approval=tool.needs_approval,
+            )
+            for tool in tools
+        ),
+        servers=_servers(state),
+    )
+
+
+@router.get("/plugins", responses=error_answers())
+async def list_plugins(state: State) -> PluginsAnswer:
+    """The plugins that were found, and why those that are not loaded are not."""
+    return PluginsAnswer(
+        plugins=tuple(
+            PluginAnswer(
+                id=plugin.id,
+                state=plugin.state,
+                version=plugin.version,
+                description=plugin.description,
+                tools=plugin.tool_names,
+                hooks=plugin.hook_events,
+                namespaces=plugin.namespaces,
+                problem=plugin.problem,
+            )
+            for plugin in state.system.plugins.status()
+        )
+    )
+
+
+def _servers(state: State) -> tuple[ServerAnswer, ...]:
+    """Each once, though every session may have a connection of its own."""
+    configured = [it for it in state.system.config.mcp_servers if not it.is_disabled]
+    status = {it.name: it for it in state.system.mcp.status()}
+    return tuple(
+        ServerAnswer(
+            name=server.name,
+            state=status[server.name].state if server.name in status else "idle",
+            tool_count=status[server.name].tool_count if server.name in status else None,
+            version=status[server.name].version if server.name in status else "",
+            problem=status[server.name].problem if server.name in status else "",
+        )
+        for server in configured
+    )

@@ -1,0 +1,88 @@
+"""Trajectories of runs and of sessions: in pages of JSON, or whole as JSON Lines."""
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from nacre.gateway.errors import ApiError
+from nacre.gateway.json_requests import JsonRoute
+from nacre.gateway.schemas.errors import error_answers
+from nacre.gateway.schemas.trajectories import TrajectoryAnswer, TrajectoryEventAnswer
+from nacre.gateway.state import GatewayState, State
+from nacre.gateway.stored_trajectories import json_lines
+
+_JSON_LINES: Final = ("application/jsonl", "application/x-ndjson", "application/json-lines")
+_MAX_SHOWN_ID: Final = 80
+_ANSWERS: Final = {
+    **error_answers(404),
+    200: {
+        "model": TrajectoryAnswer,
+        "description": "A page of events; or all of them, one per line, for who accepts that.",
+        "content": {"application/jsonl": {"schema": {"type": "string"}}},
+    },
+}
+
+router = APIRouter(prefix="/api", tags=["trajectories"], route_class=JsonRoute)
+
+After = Annotated[int, Query(description="`nextAfter` of the page before.", ge=-1, le=2**62)]
+Limit = Annotated[int, Query(ge=1, le=5000)]
+
+
+@router.get("/runs/{run_id}/trajectory", responses=_ANSWERS, response_class=JSONResponse)
+async def run_trajectory(
+    run_id: str, request: Request, state: State, after: After = -1, limit: Limit = 1000
+) -> Response:
+    """What happened in a run; redacted. With `Accept: application/jsonl`, all of it as lines."""
+    system = state.system
+    if system.agents.run(run_id) is None and await system.store.turn(run_id) is None:
+        events = await system.store.events(run_id=run_id, limit=1)
+        if not events:
+            raise ApiError(404, f"there is no run {run_id[:_MAX_SHOWN_ID]!r}")
+    if _wants_lines(request):
+        return _lines(state, run_id=run_id)
+    return await _page(state, run_id=run_id, after=after, limit=limit)
+
+
+@router.get("/sessions/{session_id}/trajectory", responses=_ANSWERS, response_class=JSONResponse)
+async def session_trajectory(
+    session_id: str, request: Request, state: State, after: After = -1, limit: Limit = 1000
+) -> Response:
+    """What happened in all runs of a session, as for one run."""
+    store = state.system.store
+    if await store.session(session_id) is None:
+        raise ApiError(404, f"there is no session {session_id[:_MAX_SHOWN_ID]!r}")
+    if _wants_lines(request):
+        return _lines(state, session_id=session_id)
+    return await _page(state, session_id=session_id, after=after, limit=limit)
+
+
+def _wants_lines(request: Request) -> bool:
+    accepted = request.headers.get("accept", "").lower()
+    return any(kind in accepted for kind in _JSON_LINES)
+
+
+def _lines(
+    state: GatewayState, *, run_id: str | None = None, session_id: str | None = None
+) -> Response:
+    lines = json_lines(state.system.store, run_id=run_id, session_id=session_id)
+    return StreamingResponse(lines, media_type=_JSON_LINES[0])
+
+
+async def _page(
+    state: GatewayState,
+    *,
+    run_id: str | None = None,
+    session_id: str | None = None,
+    after: int,
+    limit: int,
+) -> Response:
+    found = await state.system.store.events(
+        run_id=run_id, session_id=session_id, after=after, limit=limit + 1
+    )
+    page = found[:limit]
+    answer = TrajectoryAnswer(
+        events=tuple(TrajectoryEventAnswer(run_id=it.run_id, event=it.event) for it in page),
+        next_after=page[-1].number if len(found) > limit else None,
+    )
+    return Response(answer.model_dump_json(), media_type="application/json")

@@ -1,0 +1,251 @@
+"""Runs on the wire: what starts one, how it does, and what clients send to it."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from nacre.agent import AgentRun, ClientTool, TurnRequest
+from nacre.config.queue import QueueMode
+from nacre.gateway.schemas.approvals import OpenApprovalAnswer, open_approval_answer
+from nacre.gateway.schemas.base import Answer, Asked, JsonMap, OpaqueMap
+from nacre.gateway.schemas.messages import UsageAnswer, parts_from, usage_answer
+from nacre.messages import FinishReason, UserMessage
+from nacre.providers.base import ModelSettings
+from nacre.storage import TurnRecord
+
+ShortText = Annotated[str, Field(max_length=500)]
+ImageUrl = Annotated[str, Field(pattern=r"^(data:image/|https://)")]
+
+RunStateName = Literal[
+    "queued", "running", "waiting", "completed", "failed", "aborted", "interrupted"
+]
+
+
+class ClientToolAsked(Asked):
+    """A tool that the caller runs itself."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,256}$")]
+    description: str = ""
+    parameters: JsonMap = Field(
+        default_factory=lambda: {"type": "object", "properties": {}},
+        json_schema_extra={"properties": {"type": {"const": "object"}}},
+    )
+    """JSON Schema of its input, an object."""
+
+
+class SettingsAsked(Asked):
+    """What is asked of the model; null leaves it to the agent's settings."""
+
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    max_output_tokens: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    stop: Annotated[tuple[str, ...], Field(max_length=16)] = ()
+
+
+class StartRun(Asked):
+    """A message to an agent. Without a session it begins a new one."""
+
+    text: str = ""
+    images: Annotated[tuple[ImageUrl, ...], Field(max_length=32)] = ()
+    """Addresses: `data:image/...` or `https://...`."""
+    agent_id: ShortText = ""
+    """Empty for the session's agent, else for the default one."""
+    session_id: ShortText = ""
+    """A session that exists."""
+    session_key: ShortText = ""
+    """Your own name for a session; it is begun where there is none."""
+    title: ShortText = ""
+    sender: ShortText = ""
+    channel: ShortText = ""
+    model: ShortText = ""
+    """`provider/model` instead of the agent's own."""
+    instructions: str = ""
+    """Added to the agent's own."""
+    queue_mode: QueueMode | None = None
+    """What becomes of the message while another turn of the session runs; null as configured."""
+    client_tools: Annotated[tuple[ClientToolAsked, ...], Field(max_length=1000)] = ()
+    settings: SettingsAsked = SettingsAsked()
+    tools_disabled: bool = False
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": ["text"], "properties": {"text": {"minLength": 1}}},
+                {"required": ["images"], "properties": {"images": {"minItems": 1}}},
+            ],
+            "not": {
+                "required": ["sessionId", "sessionKey"],
+                "properties": {"sessionId": {"minLength": 1}, "sessionKey": {"minLength": 1}},
+            },
+            "examples": [
+                {"text": "What is 6 * 7?"},
+                {"text": "And now?", "sessionKey": "my-chat", "queueMode": "followup"},
+            ],
+        }
+    )
+
+    def to_request(self) -> TurnRequest:
+        parts = parts_from(self.text, self.images)
+        return TurnRequest(
+            message=UserMessage(parts=parts) if parts else None,
+            agent_id=self.agent_id,
+            session_id=self.session_id,
+            session_key=self.session_key,
+            title=self.title,
+            sender=self.sender,
+            channel=self.channel or "api",
+            model=self.model,
+            instructions=self.instructions,
+            queue_mode=self.queue_mode or "",
+            client_tools=[
+                ClientTool(name=it.name, description=it.description, parameters=it.parameters)
+                for it in self.client_tools
+            ],
+            settings=ModelSettings(
+                temperature=self.settings.temperature,
+                max_tokens=self.settings.max_output_tokens,
+                top_p=self.settings.top_p,
+                stop=self.settings.stop,
+            ),
+            tools_disabled=self.tools_disabled,
+        )
+
+
+class StartedAnswer(Answer):
+    """The run that takes the message: a new one, or the one that is being steered."""
+
+    run_id: str
+    session_id: str
+    agent_id: str
+    state: RunStateName
+
+
+class ClientCallAnswer(Answer):
+    """A call whose result the client owes."""
+
+    call_id: str
+    parent_tool_call_id: str = ""
+    """The call of `exec` that it is nested in; empty for one that the model made itself."""
+    name: str
+    arguments: OpaqueMap
+
+
+class ResultAnswer(Answer):
+    """What came of a run."""
+
+    text: str = ""
+    finish_reason: FinishReason | None = None
+    usage: UsageAnswer
+    model: str = ""
+    error: str = ""
+
+
+class RunAnswer(Answer):
+    """How a run does."""
+
+    run_id: str
+    session_id: str
+    agent_id: str = ""
+    """Empty for a run that is only in the database."""
+    state: RunStateName
+    is_live: bool
+    """Whether it is in memory, so that its events can be followed as they were told."""
+    last_sequence: int | None = None
+    """The number of its newest event."""
+    result: ResultAnswer | None = None
+    """Null until it has ended."""
+    pending_approvals: tuple[OpenApprovalAnswer, ...] = ()
+    pending_client_calls: tuple[ClientCallAnswer, ...] = ()
+
+
+class RunsAnswer(Answer):
+    """Runs that go on, and those that ended lately; oldest first."""
+
+    runs: tuple[RunAnswer, ...]
+
+
+class AbortRun(Asked):
+    """Why it is to end."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=2000)] = "aborted over the API"
+
+
+class AbortedAnswer(Answer):
+    """The run has ended, by this or before."""
+
+    run_id: str
+    state: RunStateName
+    was_aborted: bool
+    """False if it had ended already."""
+
+
+class ClientResult(Asked):
+    """What a client's tool returned."""
+
+    call_id: Annotated[str, Field(min_length=1, max_length=500)]
+    content: JsonValue = None
+    is_error: bool = False
+
+
+class ClientResults(Asked):
+    """All are taken, or none."""
+
+    results: Annotated[tuple[ClientResult, ...], Field(min_length=1, max_length=1000)]
+
+
+class DeliveredAnswer(Answer):
+    """What the client still owes."""
+
+    run_id: str
+    state: RunStateName
+    pending_client_calls: tuple[ClientCallAnswer, ...]
+
+
+def client_call_answers(run: AgentRun) -> tuple[ClientCallAnswer, ...]:
+    return tuple(
+        ClientCallAnswer(
+            call_id=call.call_id,
+            parent_tool_call_id=call.parent_id,
+            name=call.name,
+            arguments=call.arguments,
+        )
+        for call in run.pending_client_calls
+    )
+
+
+def live_run_answer(run: AgentRun) -> RunAnswer:
+    result = None
+    if run.result is not None:
+        result = ResultAnswer(
+            text=run.result.text,
+            finish_reason=run.result.finish_reason,
+            usage=usage_answer(run.result.usage),
+            model=run.result.model,
+            error=run.result.error,
+        )
+    return RunAnswer(
+        run_id=run.id,
+        session_id=run.session_id,
+        agent_id=run.agent_id,
+        state=run.state,
+        is_live=True,
+        last_sequence=run.events.last_sequence,
+        result=result,
+        pending_approvals=tuple(map(open_approval_answer, run.pending_approvals)),
+        pending_client_calls=client_call_answers(run),
+    )
+
+
+def stored_run_answer(turn: TurnRecord, text: str) -> RunAnswer:
+    result = None
+    if turn.status != "running":
+        result = ResultAnswer(
+            text=text, usage=usage_answer(turn.usage), model=turn.model, error=turn.error
+        )
+    return RunAnswer(
+        run_id=turn.run_id,
+        session_id=turn.session_id,
+        state=turn.status,
+        is_live=False,
+        result=result,
+    )

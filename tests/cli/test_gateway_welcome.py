@@ -1,0 +1,59 @@
+"""What a gateway says when it answers: never the token itself."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from nacre.cli.gateway_welcome import commands_to_try, welcome_json, welcome_text
+from nacre.config.system import system_config_from
+from nacre.gateway.server import Served
+
+TOKEN = "0123456789abcdef-secret"
+
+
+def served(
+    tmp_path: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    token_file: Path | None = None,
+    **document: object,
+) -> Served:
+    config = system_config_from(document, environment=environment or {}, folder=tmp_path)
+    return Served(
+        url="http://127.0.0.1:1", config=config, token_file=token_file, place="the database x"
+    )
+
+
+def test_a_made_token_is_read_from_its_file(tmp_path: Path) -> None:
+    gateway = served(tmp_path, token_file=tmp_path / "a b" / "token")
+    assert commands_to_try(gateway)[0] == f"TOKEN=\"$(cat '{tmp_path}/a b/token')\""
+    assert f"  token      {tmp_path}/a b/token" in welcome_text(gateway, "")
+
+
+def test_the_token_of_the_environment_is_named_by_its_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NACRE_GATEWAY_TOKEN", TOKEN)
+    gateway = served(tmp_path, environment={"NACRE_GATEWAY_TOKEN": TOKEN})
+    assert commands_to_try(gateway)[0] == 'TOKEN="$NACRE_GATEWAY_TOKEN"'
+
+
+def test_a_configured_token_is_not_shown(tmp_path: Path) -> None:
+    gateway = served(tmp_path, gateway={"auth": {"token": TOKEN}})
+    shown = welcome_text(gateway, "nacre.json5") + json.dumps(welcome_json(gateway)) + repr(gateway)
+    assert TOKEN not in shown
+
+
+def test_without_authentication_no_token_is_asked_for(tmp_path: Path) -> None:
+    gateway = served(tmp_path, gateway={"auth": {"mode": "none"}})
+    assert not any("TOKEN" in line for line in commands_to_try(gateway))
+    assert "none is needed" in welcome_text(gateway, "")
+
+
+def test_the_demonstration_is_called_one(tmp_path: Path) -> None:
+    assert "demonstration" in welcome_text(served(tmp_path), "")
+    keys = {"OPENAI_API_KEY": "x"}
+    real = served(tmp_path, environment=keys, agents={"defaults": {"model": "openai/gpt-6"}})
+    assert "demonstration" not in welcome_text(real, "nacre.json5")

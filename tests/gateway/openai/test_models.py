@@ -1,0 +1,57 @@
+"""What `model` means: agents and models by name."""
+
+from typing import Any
+
+import openai
+import pytest
+
+from nacre.testing import Say
+from tests.gateway.openai.conftest import OpenWorld
+
+TWO_AGENTS: dict[str, Any] = {
+    "agents": {
+        "list": [
+            {"id": "main", "default": True, "instructions": "You are the first."},
+            {"id": "Poet", "model": "scripted/verse", "instructions": "You are the second."},
+        ]
+    }
+}
+
+
+async def test_agents_and_models_are_listed(open_openai: OpenWorld) -> None:
+    async with open_openai(document=TWO_AGENTS) as world:
+        listed = [model.id async for model in await world.client.models.list()]
+        assert listed[:3] == ["nacre", "nacre/main", "nacre/Poet"]
+        assert "demo/demo" in listed
+        one = await world.client.models.retrieve("nacre/Poet")
+        assert (one.id, one.object, one.owned_by) == ("nacre/Poet", "model", "nacre")
+
+
+@pytest.mark.parametrize(
+    ("name", "instructions", "model"),
+    [
+        ("nacre", "You are the first.", "model"),
+        ("nacre/main", "You are the first.", "model"),
+        ("nacre/poet", "You are the second.", "verse"),
+        ("agent:Poet", "You are the second.", "verse"),
+        ("scripted/prose", "You are the first.", "prose"),
+    ],
+)
+async def test_a_name_stands_for_an_agent_or_for_a_model_of_the_default_one(
+    open_openai: OpenWorld, name: str, instructions: str, model: str
+) -> None:
+    async with open_openai([Say("hi")], TWO_AGENTS) as world:
+        answer = await world.chat(model=name)
+        (request,) = world.model.requests
+    assert answer.model == name
+    assert instructions in request.instructions
+    assert request.model == model
+
+
+async def test_a_name_that_stands_for_nothing_is_not_found(open_openai: OpenWorld) -> None:
+    async with open_openai(document=TWO_AGENTS) as world:
+        for name in ("gpt-6", "nacre/nobody", "agent:", "other/model", "x" * 10_000):
+            with pytest.raises(openai.NotFoundError, match="nacre/Poet") as refused:
+                await world.chat(model=name)
+            assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
+            assert len(refused.value.message) < 1_000

@@ -1,0 +1,60 @@
+"""What there is, and the document that says so."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.gateway.worlds import open_gateway
+
+AGENTS = {
+    "agents": {
+        "list": [
+            {"id": "main", "default": True},
+            {"id": "careful", "name": "Careful", "tools": {"deny": ["write", "edit"]}},
+        ]
+    }
+}
+
+
+async def test_agents_models_tools_and_plugins_are_listed(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, document=AGENTS) as world:
+        agents = (await world.get("/api/agents"))["agents"]
+        models = await world.get("/api/models")
+        tools = (await world.get("/api/tools"))["tools"]
+        careful = (await world.get("/api/tools", params={"agentId": "careful"}))["tools"]
+        nobody = await world.client.get("/api/tools", params={"agentId": "nobody"})
+        plugins = await world.get("/api/plugins")
+    assert [(it["id"], it["isDefault"]) for it in agents] == [("main", True), ("careful", False)]
+    assert "scripted" in models["openProviders"]
+    assert {tool["name"] for tool in tools} - {tool["name"] for tool in careful} == {
+        "write",
+        "edit",
+    }
+    assert tools[0]["parameters"]["type"] == "object"
+    assert nobody.status_code == 404
+    assert plugins == {"plugins": []}
+
+
+async def test_the_document_describes_every_answer_and_who_may_ask(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path) as world:
+        document = await world.get("/openapi.json")
+    assert document["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"
+    paths: dict[str, dict[str, Any]] = document["paths"]
+    own = {path: it for path, it in paths.items() if path.startswith("/api")}
+    assert len(own) >= 15
+    for path, operations in own.items():
+        for operation in operations.values():
+            assert operation["security"] == [{"HTTPBearer": []}], path
+            assert {"401", "422", "503"} <= set(operation["responses"]), path
+            assert operation["description"], path
+            error = operation["responses"]["401"]["content"]["application/json"]["schema"]
+            assert error == {"$ref": "#/components/schemas/ErrorAnswer"}, path
+    asked = document["components"]["schemas"]["StartRun"]
+    assert asked["examples"]
+    assert asked["properties"]["queueMode"]["description"]
+    assert "security" not in paths["/healthz"]["get"]
+
+
+async def test_a_fresh_gateway_is_ready(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path) as world:
+        assert await world.get("/readyz") == {"status": "ready"}
+        assert (await world.get("/"))["openapi"] == "/openapi.json"

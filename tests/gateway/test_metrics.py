@@ -1,0 +1,82 @@
+"""What Prometheus reads: counted exactly, and with few names."""
+
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from nacre.gateway.metrics import Metrics
+from nacre.testing import Call, Fail, Say
+from tests.gateway.worlds import CODE_MODE, World, open_gateway
+
+
+async def measured(world: World) -> dict[tuple[str, ...], float]:
+    """By name and the values of the labels, in the order of the labels' names."""
+    answer = await world.client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+async def test_runs_calls_cells_tokens_and_bytes_are_counted(tmp_path: Path) -> None:
+    cell = "await tools.list({}); try { await tools.read({path: 'no'}) } catch {} return 1"
+    script = [Call("exec", {"code": cell}), Say("done"), Fail(400, "no")]
+    async with open_gateway(tmp_path, script, CODE_MODE) as world:
+        run = await world.finished()
+        await world.finished()
+        found = await measured(world)
+    usage = run["result"]["usage"]
+    assert found["nacre_runs_total", "completed"] == 1
+    assert found["nacre_runs_total", "failed"] == 1
+    assert found["nacre_tool_calls_total", "no", "completed", "openclaw"] == 1
+    assert found["nacre_tool_calls_total", "yes", "completed", "openclaw"] == 1
+    assert found["nacre_tool_calls_total", "yes", "failed", "openclaw"] == 1
+    assert found["nacre_cells_total", "completed"] == 1
+    assert found["nacre_tokens_total", "input", "scripted/model"] == usage["inputTokens"]
+    assert found["nacre_tokens_total", "output", "scripted/model"] == usage["outputTokens"]
+    assert found["nacre_model_requests_total", "scripted/model"] == 3
+    payload = found["nacre_model_sent_bytes_total", "payload"]
+    assert payload == sum(request.body_bytes for request in world.model.requests)
+    assert 0 < found["nacre_model_sent_bytes_total", "tools"] < payload
+    assert found["nacre_run_duration_seconds_count",] == 2
+    assert found["nacre_run_first_text_seconds_count",] == 1
+    assert found["nacre_runs_active", "running"] == 0
+
+
+async def test_what_goes_on_is_counted_when_it_is_asked_for(tmp_path: Path) -> None:
+    code = "await tools.write({path: 'a', content: 'b'})"
+    async with open_gateway(tmp_path, [Call("exec", {"code": code})], CODE_MODE) as world:
+        started = await world.start()
+        await world.run(started["runId"]).waiting_or_ended()
+        found = await measured(world)
+        await world.client.post(f"/api/runs/{started['runId']}/abort")
+        after = await measured(world)
+    assert (found["nacre_runs_active", "waiting"], found["nacre_approvals_pending",]) == (1, 1)
+    assert found["nacre_cells_live",] == 1
+    assert (after["nacre_runs_active", "waiting"], after["nacre_approvals_pending",]) == (0, 0)
+    assert after["nacre_runs_total", "aborted"] == 1
+
+
+async def test_requests_are_counted_by_route_and_not_by_path(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path) as world:
+        for n in range(3):
+            await world.client.get(f"/api/sessions/{n}")
+            await world.client.get(f"/nowhere/{n}")
+        await world.client.request("BREW", "/api/sessions")
+        await world.client.get("/api/agents", headers={"authorization": ""})
+        found = await measured(world)
+    assert found["nacre_http_requests_total", "GET", "/api/sessions/{session_id}", "404"] == 3
+    assert found["nacre_http_requests_total", "GET", "unmatched", "404"] == 3
+    assert found["nacre_http_requests_total", "GET", "unmatched", "401"] == 1
+    assert not any("/nowhere" in part or part == "BREW" for key in found for part in key)
+
+
+async def test_models_that_callers_make_up_do_not_make_series_without_end(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path) as world:
+        metrics = Metrics(world.system)
+        labels = {metrics.model_label(f"openai/{n}") for n in range(1000)}
+        metrics.close()
+    assert len(labels) == 101
+    assert "other" in labels

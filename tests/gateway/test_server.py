@@ -1,0 +1,153 @@
+"""The gateway as a process: what it says, what it reloads, and how it ends."""
+
+import json
+import shutil
+import signal
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+
+from nacre.errors import ConfigError
+from nacre.gateway.listening import listen_at, url_of
+from nacre.testing import Say, ScriptedProvider, Stall
+from tests.gateway.processes import config_file, gateway_process, served
+
+IMPATIENT = {"gateway": {"shutdownSeconds": 0}}
+
+
+async def kinds(client: httpx2.AsyncClient, run_id: str) -> AsyncIterator[str]:
+    async with client.stream("GET", f"/api/runs/{run_id}/events") as answer:
+        async for line in answer.aiter_lines():
+            if line.startswith("event: "):
+                yield line.removeprefix("event: ")
+
+
+async def started(client: httpx2.AsyncClient) -> str:
+    answer = await client.post("/api/runs", json={"text": "hello", "sessionKey": "k"})
+    return answer.json()["runId"]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the lines are for curl")
+async def test_without_any_configuration_what_it_says_to_try_works(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, "--port", "0") as gateway:
+        said: list[str] = []
+        while not said or "/events" not in said[-1]:
+            said.append(await gateway.line())
+        first = next(n for n, line in enumerate(said) if line.startswith("Try"))
+        script = "\n".join(said[first + 1 :])
+        tried = await anyio.run_process(["bash", "-euc", script])
+        gateway.signal(signal.SIGINT)
+        assert await gateway.wait() == 0
+    output = tried.stdout.decode()
+    assert "42" in output.partition("id: 0")[0]
+    assert "event: call.ended" in output
+    assert "event: run.completed" in output
+    assert any("demo/demo" in line for line in said)
+
+
+async def test_a_signal_lets_runs_end_and_streams_with_them(tmp_path: Path) -> None:
+    release = anyio.Event()
+    async with ScriptedProvider([[Say("a "), Stall(release), Say("b")], Say("c")]) as model:
+        config = await config_file(tmp_path, model)
+        async with served(tmp_path, config) as (gateway, client):
+            run_id = await started(client)
+            seen: list[str] = []
+            async for kind in kinds(client, run_id):
+                seen.append(kind)
+                if kind == "text.delta" and not release.is_set():
+                    gateway.signal(signal.SIGTERM)
+                    await gateway.logged("SIGTERM")
+                    release.set()
+            assert await gateway.wait() == 0
+        async with served(tmp_path, config) as (_, client):
+            run = (await client.get(f"/api/runs/{run_id}")).json()
+    assert seen[-1] == "run.completed"
+    assert (run["state"], run["result"]["text"]) == ("completed", "a b")
+
+
+async def test_what_does_not_end_in_time_is_aborted_and_kept(tmp_path: Path) -> None:
+    async with ScriptedProvider([[Say("a "), Stall()], Say("back")]) as model:
+        config = await config_file(tmp_path, model, IMPATIENT)
+        async with served(tmp_path, config) as (gateway, client):
+            run_id = await started(client)
+            seen: list[str] = []
+            async for kind in kinds(client, run_id):
+                seen.append(kind)
+                if kind == "text.delta":
+                    gateway.signal(signal.SIGTERM)
+            assert await gateway.wait() == 0
+        async with served(tmp_path, config) as (_, client):
+            run = (await client.get(f"/api/runs/{run_id}")).json()
+            next_id = await started(client)
+            assert [kind async for kind in kinds(client, next_id)][-1] == "run.completed"
+    assert seen[-1] == "run.aborted"
+    assert (run["state"], run["result"]["text"]) == ("aborted", "a ")
+
+
+async def test_a_second_signal_does_not_wait_and_the_session_goes_on(tmp_path: Path) -> None:
+    async with ScriptedProvider([[Say("a "), Stall()], Say("back")]) as model:
+        config = await config_file(tmp_path, model)
+        async with served(tmp_path, config) as (gateway, client):
+            run_id = await started(client)
+            with pytest.raises(httpx2.TransportError):
+                async for kind in kinds(client, run_id):
+                    if kind == "text.delta":
+                        gateway.signal(signal.SIGTERM)
+                        await gateway.logged("SIGTERM")
+                        gateway.signal(signal.SIGTERM)
+            assert await gateway.wait() == 128 + signal.SIGTERM
+        async with served(tmp_path, config) as (_, client):
+            run = (await client.get(f"/api/runs/{run_id}")).json()
+            next_id = await started(client)
+            assert [kind async for kind in kinds(client, next_id)][-1] == "run.completed"
+    assert run["state"] == "interrupted"
+
+
+async def test_a_changed_file_is_taken_over_while_it_runs(tmp_path: Path) -> None:
+    async with ScriptedProvider([]) as model:
+        config = await config_file(tmp_path, model)
+        async with served(tmp_path, config) as (gateway, client):
+            await config_file(tmp_path, model, {"gateway": {"auth": {"token": "x" * 20}}})
+            await gateway.logged("the configuration changed: gateway")
+            assert (await client.get("/api/agents")).status_code == 401
+            new = {"authorization": f"Bearer {'x' * 20}"}
+            assert (await client.get("/api/agents", headers=new)).status_code == 200
+            await config_file(tmp_path, model, {"gateway": {"auth": {"token": "short"}}})
+            await gateway.logged("the configuration stays as it was")
+            assert (await client.get("/api/agents", headers=new)).status_code == 200
+
+
+async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        async with gateway_process(tmp_path, "--port", port) as gateway:
+            await gateway.logged(f"{port} at 127.0.0.1 cannot be used")
+            assert await gateway.wait() == 1
+
+
+async def test_everybody_is_not_served_without_a_token(tmp_path: Path) -> None:
+    document = {"gateway": {"auth": {"mode": "none"}}}
+    await (anyio.Path(tmp_path) / "nacre.json5").write_text(json.dumps(document), encoding="utf-8")
+    async with gateway_process(tmp_path, "--host", "0.0.0.0", "--port", "0") as gateway:
+        await gateway.logged("gateway.auth.mode")
+        assert await gateway.wait() == 1
+
+
+def test_small_events_do_not_wait_for_acknowledgements() -> None:
+    """asyncio sets TCP_NODELAY only for sockets that name their protocol."""
+    with listen_at("127.0.0.1", 0) as listener:
+        with socket.create_connection(listener.getsockname()):
+            accepted, _ = listener.accept()
+            with accepted:
+                assert accepted.proto == socket.IPPROTO_TCP
+        assert url_of("0.0.0.0", listener).startswith("http://127.0.0.1:")
+        assert url_of("::1", listener).startswith("http://[::1]:")
+
+
+def test_an_address_that_is_not_ours_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"192\.0\.2\.1"):
+        listen_at("192.0.2.1", 0)

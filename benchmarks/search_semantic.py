@@ -100,11 +100,9 @@ def _searches(catalog: Catalog) -> dict[str, Search]:
     reference = peers(catalog.entries)["bm25f"]
 
     def dense(query: str, limit: int) -> list[str]:
-        """By the sentence model alone, which is the first."""
-        likenesses = meanings.likenesses(query)
-        if not likenesses:
-            return []
-        best: list[int] = (-likenesses[0].cosines).argsort(kind="stable")[:limit].tolist()
+        """By the sentence model alone, which is the first, and reads the query to its end here."""
+        model, rows = meanings.embedded[0].model, meanings.embedded[0].rows
+        best: list[int] = (-(rows @ model.vector(query))).argsort(kind="stable")[:limit].tolist()
         return [catalog.entries[position].id for position in best]
 
     def rrf(query: str, limit: int) -> list[str]:

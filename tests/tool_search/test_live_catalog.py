@@ -1,15 +1,20 @@
 """What is in the catalog at one moment: tools of the run, and of servers that come and go."""
 
+import threading
+from collections.abc import Iterable
+
 import anyio
 import pytest
 
 from nacre.errors import CatalogError
 from nacre.tool_search.live_catalog import LiveCatalog
 from nacre.tools import ToolPolicy
+from nacre.tools.nearest_names import NearestNames
 from nacre.tools.policy import ToolRules
 from nacre.tools.tool_servers import ListedServer
 from tests.code_mode.mcp_servers import BrokenServer, LazyServer, listed, mcp_tool
 from tests.code_mode.tools import echo_tool
+from tests.tool_search.runs import failure_of, run_with
 
 OPEN = ToolPolicy()
 
@@ -140,3 +145,22 @@ def test_a_wrong_id_is_answered_with_the_nearest(wanted: str) -> None:
     listing = LiveCatalog(tools, servers=[], policy=OPEN).listing()
     assert listing.nearest(wanted) == ["mcp:github:create_issue"]
     assert listing.nearest("x" * 1_000_000) == []
+
+
+async def test_names_of_thousands_are_made_comparable_outside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    makers: list[threading.Thread] = []
+    make = NearestNames.__init__
+
+    def noted(self: NearestNames, names: Iterable[str]) -> None:
+        makers.append(threading.current_thread())
+        make(self, names)
+
+    monkeypatch.setattr(NearestNames, "__init__", noted)
+    run = await run_with(
+        tools=[echo_tool(f"echo_{number}") for number in range(600)], config={"mode": "tools"}
+    )
+    failed = failure_of(await run.call("tool_describe", {"id": "ecko_7"}))
+    assert "nearest: openclaw:core:echo_7" in failed.error
+    assert len(makers) == 1 and makers[0] is not threading.current_thread()

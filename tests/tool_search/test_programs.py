@@ -193,6 +193,7 @@ async def test_a_program_that_never_stops_is_ended(sandbox: Sandbox) -> None:
     with anyio.fail_after(30):
         failed = failure_of(await program(run, code))
     assert (failed.code, failed.reason) == ("timeout", "timeout")
+    assert failed.error == "the program used up its time (codeTimeoutMs is 1000)"
     assert failed.to_json()["output"] == [{"type": "text", "text": "started"}]
 
 

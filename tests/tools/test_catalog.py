@@ -1,7 +1,10 @@
 """The catalog of a run: order, ids, what is left out, what a name means, what is near."""
 
+import gc
 import json
 import random
+import weakref
+from dataclasses import replace
 
 import pytest
 
@@ -55,6 +58,31 @@ def test_core_comes_first_then_bundled_then_external_plugins_then_mcp_then_the_c
         "mcp:github:create_issue",
         "client:app:select_file",
     ]
+
+
+def test_tools_of_one_server_are_in_order_whether_or_not_some_are_said_to_be_bundled() -> None:
+    tools = [
+        Tool(name=name, owner="s", source="mcp", is_bundled=name in "bd", execute=nothing)
+        for name in "dcab"
+    ]
+    assert ids(build_catalog(tools)) == [f"mcp:s:{name}" for name in "abcd"]
+
+
+def test_catalogs_share_the_entries_of_the_tools_that_they_share() -> None:
+    kept, changed = core("kept"), core("changed", description="Old.")
+    before = build_catalog([kept, changed])
+    after = build_catalog([kept, replace(changed, description="New.")])
+    assert after.entries[1] is before.entries[1]
+    assert [entry.description for entry in after.entries] == ["New.", ""]
+
+
+def test_a_tool_that_no_catalog_has_any_more_is_forgotten() -> None:
+    tool = core("gone")
+    remembered = weakref.ref(tool)
+    build_catalog([tool])
+    del tool
+    gc.collect()
+    assert remembered() is None
 
 
 def test_equal_sets_of_tools_make_equal_catalogs_whatever_their_order() -> None:

@@ -135,6 +135,7 @@ class CatalogAccess:
         nearest: list[str] = []
         if self._suggestions_left > 0:
             self._suggestions_left -= 1
+            await listing.prepare_nearest()
             nearest = listing.nearest(tool_id)
         hint = f"; nearest: {', '.join(nearest)}" if nearest else ""
         raise UnknownToolError(

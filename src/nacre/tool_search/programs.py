@@ -100,6 +100,9 @@ class Programs:
                 return Failed(error="the run was aborted", code="internal_error", reason="aborted")
         if isinstance(result, cell_results.Completed):
             return Completed(value=result.value, unfinished_calls=result.usage.unfinished_requests)
+        if isinstance(result, cell_results.Failed) and result.reason == "timeout":
+            # The sandbox names a setting of its own.
+            return replace(self._timed_out([]), position=result.position)
         if isinstance(result, cell_results.Failed):
             return Failed(
                 error=result.error,

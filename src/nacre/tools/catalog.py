@@ -6,7 +6,9 @@ import hashlib
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Final, assert_never
+from weakref import WeakValueDictionary
 
 from nacre.errors import CatalogError
 from nacre.json_types import encode_json
@@ -17,7 +19,7 @@ from nacre.tools.safe_names import convenience_names
 from nacre.tools.tool_digests import tool_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from nacre.json_types import JsonObject
 
@@ -28,13 +30,14 @@ CONTROL_NAMES: Final = frozenset(
 SHELL_NAME: Final = "exec"
 """The shell tool shares its name with the control tool, and is a tool like any other."""
 
+_NAMES_OF_CONTROLS_ALONE: Final = CONTROL_NAMES - {SHELL_NAME}
 _ID_STARTS: Final = tuple(f"{source}:" for source in SOURCES)
 _MAX_NEAREST_CHARACTERS: Final = 200
 # An index of so many entries is built in some milliseconds; a larger one is used if it is there.
 _MAX_ENTRIES_INDEXED_AT_ONCE: Final = 100
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, weakref_slot=True)
 class CatalogEntry:
     """A tool as search and `ALL_TOOLS` show it: without its schema."""
 
@@ -56,6 +59,11 @@ class CatalogEntry:
         if self.source_name is not None:
             shown["sourceName"] = self.source_name
         return shown
+
+
+# Of tools by identity, as long as a catalog has them: when one server changes, the catalog is made
+# anew from tools that are mostly the same. An entry holds its tool, so no other can have its place.
+_ENTRIES: Final[WeakValueDictionary[int, CatalogEntry]] = WeakValueDictionary()
 
 
 class Catalog:
@@ -166,16 +174,14 @@ def build_catalog(tools: Iterable[Tool]) -> Catalog:
 
     Raises CatalogError when two tools have the same id, or one has an id that is not text.
     """
-    cataloged = [tool for tool in tools if not _is_left_out(tool)]
-    cataloged.sort(key=lambda tool: (_group_of(tool), tool.owner, tool.name))
-    entries = tuple(_entry_of(tool) for tool in cataloged)
+    entries = tuple(_entry_of(tool) for tool in _in_order(tools))
     _refuse_clashes(entries)
     return Catalog(entries)
 
 
 def is_control_tool(tool: Tool) -> bool:
     """Whether it is one of ours that reach the catalog; a plugin's own `wait` is not."""
-    return tool.name in CONTROL_NAMES - {SHELL_NAME} and _is_core(tool)
+    return tool.name in _NAMES_OF_CONTROLS_ALONE and _is_core(tool)
 
 
 def _is_left_out(tool: Tool) -> bool:
@@ -199,8 +205,30 @@ def _group_of(tool: Tool) -> int:
             assert_never(tool.source)
 
 
+def _in_order(tools: Iterable[Tool]) -> Iterator[Tool]:
+    """Those of a group by owner and name. An owner's tools are put together first, which is much
+    quicker than to compare all with all."""
+    by_group_and_owner: dict[tuple[int, str], list[Tool]] = {}
+    of_provider: dict[tuple[ToolSource, str, bool], list[Tool]] = {}
+    for tool in tools:
+        if _is_left_out(tool):
+            continue
+        provider = (tool.source, tool.owner, tool.is_bundled)
+        others = of_provider.get(provider)
+        if others is None:
+            others = by_group_and_owner.setdefault((_group_of(tool), tool.owner), [])
+            of_provider[provider] = others
+        others.append(tool)
+    for _, owned in sorted(by_group_and_owner.items(), key=itemgetter(0)):
+        owned.sort(key=attrgetter("name"))
+        yield from owned
+
+
 def _entry_of(tool: Tool) -> CatalogEntry:
-    return CatalogEntry(
+    known = _ENTRIES.get(id(tool))
+    if known is not None:
+        return known
+    entry = CatalogEntry(
         id=tool.id,
         name=tool.name,
         label=tool.label,
@@ -209,6 +237,8 @@ def _entry_of(tool: Tool) -> CatalogEntry:
         source_name=None if _is_core(tool) else tool.owner,
         tool=tool,
     )
+    _ENTRIES[id(tool)] = entry
+    return entry
 
 
 def _refuse_clashes(entries: tuple[CatalogEntry, ...]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -28,9 +29,12 @@ _TAKEN_NAMES: Final = HELPER_NAMES | {
     "toString",
     "valueOf",
 }
+_NAMES_KEPT: Final = 20_000
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 
 
+# The tools of one catalog are mostly those of the next.
+@lru_cache(maxsize=_NAMES_KEPT)
 def safe_name(tool_name: str) -> str | None:
     """A JavaScript identifier made from the name; None when it may not be a member of `tools`.
 

@@ -23,6 +23,8 @@ class Posting:
 
     slots: list[int]
     weights: list[float]
+    greatest: float
+    """No document counts it for more."""
 
 
 class Layer:
@@ -30,14 +32,16 @@ class Layer:
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self.documents = documents
-        self._postings: dict[str, Posting] = {}
+        found: dict[str, tuple[list[int], list[float]]] = {}
         for slot, document in enumerate(documents):
             for term, weight in document.weights.items():
-                posting = self._postings.get(term)
-                if posting is None:
-                    posting = self._postings[term] = Posting(slots=[], weights=[])
-                posting.slots.append(slot)
-                posting.weights.append(weight)
+                slots, weights = found.get(term) or found.setdefault(term, ([], []))
+                slots.append(slot)
+                weights.append(weight)
+        self._postings = {
+            term: Posting(slots=slots, weights=weights, greatest=max(weights))
+            for term, (slots, weights) in found.items()
+        }
 
     @cached_property
     def terms(self) -> SortedTerms:

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from nacre.tools.catalog_search.closer_look import Candidate, ordered
+from nacre.tools.catalog_search.scoring import GONE, scores_of_best
 from nacre.tools.catalog_search.synonyms import synonyms_of
 from nacre.tools.catalog_search.vocabulary import Vocabulary
 
@@ -34,9 +35,6 @@ _LEAST_COMMON: Final = 500
 _SHARE_OF_OTHERS: Final = 0.2
 # More would cost more and change the first places hardly ever.
 _CLOSELY_LOOKED_AT: Final = 24
-
-GONE: Final = -1
-"""The position of a document that its layer has and the catalog has no more."""
 
 
 class Ranking:
@@ -143,33 +141,15 @@ class Ranking:
         common = self._common(weights, terms)
         found: list[Candidate] = []
         for (layer, positions), has_gone in zip(self._layers, self._has_gone, strict=True):
-            scores = _scores(layer, weights, common)
-            if has_gone:
-                scores = {slot: it for slot, it in scores.items() if positions[slot] != GONE}
+            scores = scores_of_best(
+                layer, weights, common, limit, positions=positions if has_gone else None
+            )
             found += [
                 Candidate(position=positions[slot], document=layer.documents[slot], words=score)
                 for slot, score in _best_of(scores, positions, limit)
             ]
         found.sort(key=lambda each: (-each.words, each.position))
         return found[:limit]
-
-
-def _scores(layer: Layer, weights: Mapping[str, float], common: Set[str]) -> dict[int, float]:
-    scores: dict[int, float] = {}
-    score_of = scores.get
-    for term, weight in weights.items():
-        posting = layer.posting(term)
-        if posting is None:
-            continue
-        found = zip(posting.slots, posting.weights, strict=True)
-        if term in common:
-            for slot, each in found:
-                if slot in scores:
-                    scores[slot] += each * weight
-        else:
-            for slot, each in found:
-                scores[slot] = score_of(slot, 0.0) + each * weight
-    return scores
 
 
 def _best_of(

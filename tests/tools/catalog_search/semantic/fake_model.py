@@ -24,3 +24,6 @@ class FakeModel:
         vector = np.zeros(self.size, dtype=np.float32)
         vector[found[0] if found else -1] = 1.0
         return vector
+
+    def query_vector(self, query: str) -> tuple[Vector, float]:
+        return self.vector(query), 1.0

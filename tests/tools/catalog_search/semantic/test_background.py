@@ -101,3 +101,17 @@ def test_an_end_that_comes_soon_finds_nothing_started() -> None:
     thread.end()
     assert started == []
     assert "test" not in [each.name for each in threading.enumerate()]
+
+
+def test_who_waits_for_the_work_has_it_started_at_once() -> None:
+    thread = BackgroundThread("test", patience_seconds=60)
+    is_done = threading.Event()
+
+    def work() -> Iterator[None]:
+        is_done.set()
+        yield
+
+    thread.add(work())
+    thread.start_now()
+    assert is_done.wait(SECONDS)
+    thread.end()

@@ -31,6 +31,10 @@ def test_words_that_found_nothing_leave_it_to_meaning() -> None:
     assert positions([], by_meaning(0.3, 0.5, 0.1)) == [1, 0]
 
 
+def test_where_words_found_nothing_weak_likeness_is_chance() -> None:
+    assert positions([], by_meaning(0.29, 0.31), by_meaning(0.9, 0.0, weight=0.6)) == [1]
+
+
 def test_what_has_no_word_of_the_query_and_is_hardly_alike_is_not_shown() -> None:
     assert positions([by_words(1, 5.0)], by_meaning(0.19, 0.0, 0.21)) == [1, 2]
 
@@ -42,10 +46,10 @@ def test_a_best_likeness_that_is_small_counts_little() -> None:
 
 
 def test_models_add_up_by_their_weights() -> None:
-    one = by_meaning(0.8, 0.0)
+    one = by_meaning(0.8, 0.4)
     other = by_meaning(0.0, 0.8, weight=0.5)
     assert positions([], one, other) == [0, 1]
-    assert [each.score for each in fused([], [one, other], 8)] == pytest.approx([10.0, 5.0])
+    assert [each.score for each in fused([], [one, other], 8)] == pytest.approx([10.0, 7.5])
 
 
 def test_equal_ones_come_in_the_order_of_the_catalog() -> None:

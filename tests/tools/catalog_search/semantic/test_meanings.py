@@ -83,6 +83,17 @@ def test_a_long_query_is_cut(fake_model: FakeModel) -> None:
     assert len(fake_model.embedded[-1]) == 1_000
 
 
+def test_a_model_that_read_half_of_a_query_counts_half(
+    fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(query: str) -> tuple[Vector, float]:
+        return fake_model.vector(query), 0.5
+
+    monkeypatch.setattr(fake_model, "query_vector", half)
+    (likeness,) = meanings_of("a calendar").likenesses("calendar")
+    assert (likeness.weight, likeness.cosines.tolist()) == (0.5, [1.0])
+
+
 def test_without_a_model_the_work_is_over_and_nothing_is_known(
     fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,24 @@ def test_a_text_has_one_vector_whatever_came_before(model: TextModel) -> None:
     assert (model.vector("open a ticket") == first).all()
 
 
+def test_a_short_query_is_read_like_any_text(model: TextModel) -> None:
+    vector, share = model.query_vector("open a ticket")
+    assert (vector == model.vector("open a ticket")).all()
+    assert share == 1.0
+
+
+def test_of_a_long_query_the_sentence_model_reads_the_beginning() -> None:
+    try:
+        model = SentenceModel()
+    except ImportError as missing:
+        pytest.skip(str(missing))
+    start = "open a ticket " * 21
+    vector, share = model.query_vector(start + "and send an invoice " * 10)
+    other, other_share = model.query_vector(start + "or paint the whole house " * 10)
+    assert (vector == other).all()
+    assert 0.4 < share < other_share < 1.0
+
+
 @pytest.mark.parametrize("library", LIBRARIES[1:3])
 def test_without_a_library_there_is_no_model_and_no_complaint(
     library: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -9,6 +9,7 @@ import queue
 import sys
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class BackgroundThread:
         self._patience_seconds = patience_seconds
         self._added: queue.SimpleQueue[Iterator[object] | None] = queue.SimpleQueue()
         self._ending = threading.Event()
+        self._hurry = threading.Event()
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -43,16 +45,23 @@ class BackgroundThread:
                 self._thread.start()
                 atexit.register(self.end)
 
+    def start_now(self) -> None:
+        """Somebody waits for the work."""
+        self._hurry.set()
+
     def end(self) -> None:
         """Stop after the step that is being done; what is open is dropped."""
         self._ending.set()
+        self._hurry.set()
         self._added.put(None)
         # Foreign code that runs while the interpreter is taken apart would abort the process.
         if self._thread is not None and self._thread.is_alive():
-            self._thread.join(_END_SECONDS)
+            # Who presses Ctrl-C again is no quicker out, and need not see where it was.
+            with suppress(KeyboardInterrupt):
+                self._thread.join(_END_SECONDS)
 
     def _run(self) -> None:
-        self._ending.wait(self._patience_seconds)
+        self._hurry.wait(self._patience_seconds)
         turns: deque[Iterator[object]] = deque()
         while not self._ending.is_set():
             while not turns or not self._added.empty():

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from nacre.tools.catalog_search.closer_look import Candidate
     from nacre.tools.catalog_search.semantic.libraries import Vector
 
@@ -17,8 +20,11 @@ WORD_CANDIDATES: Final = 200
 # Plain figures from a wide plateau of `benchmarks/search_quality.py`.
 # What is less alike than this is hardly meant, so it is not stretched to a whole point.
 _LEAST_BEST: Final = 0.35
-# What has no word of the query must be so alike to be shown at all.
+# What has no word of the query must be so alike to be shown at all. More would cost the second of
+# two things that a query asks for.
 _LEAST_ALONE: Final = 0.2
+# The same where no text has a word of the query, which may then be letters that mean nothing.
+_LEAST_WITHOUT_WORDS: Final = 0.3
 # The best score of words, where they found nothing.
 _NO_WORDS: Final = 10.0
 
@@ -59,7 +65,7 @@ def fused(
     words = np.zeros(len(meanings))
     found = {each.position: each for each in candidates}
     words[list(found)] = [each.score for each in found.values()]
-    is_shown = np.max([each.cosines for each in likenesses], axis=0) >= _LEAST_ALONE
+    is_shown = _is_alike(likenesses, has_words=bool(found))
     is_shown[list(found)] = True
     shown = np.flatnonzero(is_shown)
     scores = (words + meanings)[shown]
@@ -68,6 +74,16 @@ def fused(
         Fused(position=position, candidate=found.get(position), meaning=float(meanings[position]))
         for position in shown[first].tolist()
     ]
+
+
+def _is_alike(likenesses: Sequence[Likeness], *, has_words: bool) -> NDArray[np.bool_]:
+    """For each text whether it is shown though it has no word of the query."""
+    import numpy as np
+
+    if not has_words:
+        # The best model alone: to the others, letters in any order are like something.
+        return likenesses[0].cosines >= _LEAST_WITHOUT_WORDS
+    return np.max([each.cosines for each in likenesses], axis=0) >= _LEAST_ALONE
 
 
 def _meaning(likeness: Likeness) -> Vector:

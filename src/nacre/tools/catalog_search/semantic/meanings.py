@@ -38,11 +38,16 @@ _thread: Final = BackgroundThread("nacre-semantic-search", patience_seconds=0.3)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Embedded:
+class Embedded:
     """All texts by one model, a row for each."""
 
     model: TextModel
     rows: Vector
+
+    def likeness(self, query: str) -> Likeness:
+        """A model counts for less where it read less."""
+        vector, share = self.model.query_vector(query)
+        return Likeness(weight=self.model.weight * share, cosines=self.rows @ vector)
 
 
 class Meanings:
@@ -50,7 +55,7 @@ class Meanings:
 
     def __init__(self, texts: Mapping[int, str]) -> None:
         """Of the texts by position; every position has one."""
-        self._embedded: tuple[_Embedded, ...] = ()
+        self._embedded: tuple[Embedded, ...] = ()
         self._settled = threading.Event()
         if not texts or is_switched_off():
             self._settled.set()
@@ -60,12 +65,18 @@ class Meanings:
             _thread.add(_settling(weakref.ref(self), in_order))
 
     @property
+    def embedded(self) -> tuple[Embedded, ...]:
+        """By each model, the best first; none before they are made."""
+        return self._embedded
+
+    @property
     def is_known(self) -> bool:
         """Whether a query has likenesses: they are made, and there is a model to make them."""
         return bool(self._embedded)
 
     def wait(self, timeout_seconds: float) -> bool:
         """Whether the work in the background is over, at last or after so long."""
+        _thread.start_now()
         return self._settled.wait(timeout_seconds)
 
     def likenesses(self, query: str) -> list[Likeness]:
@@ -74,13 +85,10 @@ class Meanings:
         # The models read Latin letters; of others they know some signs and no words.
         if not self._embedded or not _is_mostly_latin(asked):
             return []
-        return [
-            Likeness(weight=it.model.weight, cosines=it.rows @ it.model.vector(asked))
-            for it in self._embedded
-        ]
+        return [it.likeness(asked) for it in self._embedded]
 
     def settle(self, embedded: Sequence[tuple[TextModel, Vector]]) -> None:
-        self._embedded = tuple(_Embedded(model=model, rows=rows) for model, rows in embedded)
+        self._embedded = tuple(Embedded(model=model, rows=rows) for model, rows in embedded)
         self._settled.set()
 
 

@@ -32,6 +32,10 @@ class TextModel(Protocol):
         """Of length 1; of length 0 where the model knows nothing of the text."""
         ...
 
+    def query_vector(self, query: str) -> tuple[Vector, float]:
+        """Of as much of a query as can be read in time; and which share of it that is."""
+        ...
+
 
 def is_switched_off() -> bool:
     return os.environ.get(SWITCH, "").strip().lower() in ("off", "0", "false", "no")

@@ -33,3 +33,6 @@ class WordModel:
         total = self._words[ids].astype(np.float32).sum(axis=0)
         length = np.linalg.norm(total)
         return total / length if length else total
+
+    def query_vector(self, query: str) -> tuple[Vector, float]:
+        return self.vector(query), 1.0

@@ -1,0 +1,73 @@
+"""The best documents are the same whether or not hopeless ones are left out on the way."""
+
+from random import Random
+
+import pytest
+
+from nacre.tools.catalog_search.documents import Document
+from nacre.tools.catalog_search.layer import Layer
+from nacre.tools.catalog_search.scoring import GONE, scores_of_best
+
+TERMS = [f"t{number}" for number in range(12)]
+
+
+def layer_of(random: Random, size: int) -> Layer:
+    """The first terms are rare, the last are nearly everywhere."""
+    documents = [
+        Document(
+            weights={
+                term: 0.5 + 2 * random.random()
+                for place, term in enumerate(TERMS)
+                if random.random() < (place + 1) / 14
+            },
+            prose=(),
+        )
+        for _ in range(size)
+    ]
+    return Layer(documents)
+
+
+def plain_sums(layer: Layer, weights: dict[str, float], common: set[str]) -> dict[int, float]:
+    scores: dict[int, float] = {}
+    for term, weight in weights.items():
+        for slot, document in enumerate(layer.documents):
+            if term in document.weights and (term not in common or slot in scores):
+                scores[slot] = scores.get(slot, 0.0) + document.weights[term] * weight
+    return scores
+
+
+def first(scores: dict[int, float], count: int) -> list[tuple[int, float]]:
+    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_best_have_the_sums_of_all_terms(seed: int) -> None:
+    random = Random(seed)
+    layer = layer_of(random, 700)
+    weights = {term: random.random() * 5 / (place + 1) for place, term in enumerate(TERMS)}
+    heaviest_first = dict(sorted(weights.items(), key=lambda item: -item[1]))
+    common = {"t10", "t11"}
+    sums = plain_sums(layer, heaviest_first, common)
+    for count in (1, 8, 24, 600):
+        scores = scores_of_best(layer, heaviest_first, common, count, positions=None)
+        assert first(scores, count) == first(sums, count)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_gone_takes_nobodys_place(seed: int) -> None:
+    random = Random(seed)
+    layer = layer_of(random, 700)
+    weights = {term: 5.0 / (place + 1) for place, term in enumerate(TERMS)}
+    sums = plain_sums(layer, weights, set())
+    # The best of all are those that are gone.
+    gone = {slot for slot, _ in first(sums, 300)}
+    positions = [GONE if slot in gone else slot for slot in range(700)]
+    scores = scores_of_best(layer, weights, set(), 24, positions=positions)
+    left = {slot: score for slot, score in sums.items() if slot not in gone}
+    assert first(scores, 24) == first(left, 24)
+
+
+def test_long_lists_are_not_read_for_documents_without_hope() -> None:
+    layer = layer_of(Random(1), 5_000)
+    weights = {term: 100.0 / (place + 1) ** 3 for place, term in enumerate(TERMS)}
+    assert len(scores_of_best(layer, weights, set(), 24, positions=None)) < 1_000

@@ -6,6 +6,7 @@ python tooling/terminal_picture.py docs/images/nacre_run.svg nacre run "..."
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -50,7 +51,7 @@ def lines_left(text: str) -> str:
 
 
 def main(target: Path, command: list[str]) -> None:
-    console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w", encoding="utf-8"))
+    console = Console(record=True, width=COLUMNS, file=io.StringIO())
     console.print(Text(f"$ nacre {' '.join(_quoted(it) for it in command[1:])}\n", style="bold"))
     console.print(Text.from_ansi(lines_left(shown_by(command))))
     picture = console.export_svg(title="nacre")

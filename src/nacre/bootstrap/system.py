@@ -98,7 +98,7 @@ async def open_system(
         )
         providers = LiveProviders(config.models)
         stack.push_async_callback(providers.aclose)
-        mcp = LiveMcp(stack)
+        mcp = await stack.enter_async_context(LiveMcp())
         await mcp.configure(config.mcp_servers)
         plugins = await stack.enter_async_context(
             PluginHost(

@@ -34,6 +34,12 @@ BENCHMARKS = (
     "search_quality",
     "search_cost",
     _SEMANTIC,
+    "gateway_start",
+    "gateway_turns",
+    "gateway_bytes",
+    "gateway_aborts",
+    "gateway_kill",
+    "gateway_load",
     "soak",
 )
 

@@ -489,6 +489,67 @@ TARGETS: Final[dict[str, Target]] = {
     "search_semantic_mrr_union_metatool_multi_queries": Target(
         label="semantic MRR in 10,000, metatool, two tools", unit=""
     ),
+    # gateway_start
+    "gateway_start_wall": Target(label="gateway, process to healthy", unit="s", at_most=2),
+    "gateway_start_cpu": Target(label="gateway, process to healthy, CPU", unit="s"),
+    # gateway_turns
+    "gateway_turn_p50": Target(label="turn without tools, added, p50", unit="ms", at_most=20),
+    "gateway_turn_p95": Target(label="turn without tools, added, p95", unit="ms"),
+    "gateway_turn_cpu": Target(label="turn without tools, CPU", unit="ms"),
+    "gateway_exec_p50": Target(
+        label="turn with an exec of 3 nested calls, added, p50", unit="ms", at_most=40
+    ),
+    "gateway_exec_p95": Target(label="turn with an exec of 3 nested calls, added, p95", unit="ms"),
+    "gateway_exec_cpu": Target(label="turn with an exec of 3 nested calls, CPU", unit="ms"),
+    # gateway_bytes
+    "gateway_bytes_saved_search_code": Target(
+        label="first request, 300 tools, Tool Search code, smaller by", unit="%", at_least=90
+    ),
+    "gateway_bytes_saved_search_tools": Target(
+        label="first request, 300 tools, Tool Search tools, smaller by", unit="%", at_least=90
+    ),
+    "gateway_bytes_saved_code_mode": Target(
+        label="first request, 300 tools, code mode, smaller by", unit="%", at_least=95
+    ),
+    "gateway_bytes_direct": Target(label="first request, 300 tools, direct", unit="bytes"),
+    "gateway_bytes_search_code": Target(
+        label="first request, 300 tools, Tool Search code", unit="bytes"
+    ),
+    "gateway_bytes_search_tools": Target(
+        label="first request, 300 tools, Tool Search tools", unit="bytes"
+    ),
+    "gateway_bytes_code_mode": Target(label="first request, 300 tools, code mode", unit="bytes"),
+    # gateway_aborts
+    "gateway_abort_model": Target(
+        label="abort while the model streams, most", unit="ms", at_most=200
+    ),
+    "gateway_abort_tool": Target(label="abort while a tool runs, most", unit="ms", at_most=200),
+    "gateway_abort_cell": Target(
+        label="abort while a program computes, most", unit="ms", at_most=200
+    ),
+    "gateway_abort_approval": Target(
+        label="abort while a person is asked, most", unit="ms", at_most=200
+    ),
+    "gateway_abort_client": Target(
+        label="abort while a client is asked, most", unit="ms", at_most=200
+    ),
+    "gateway_abort_left": Target(label="runs and questions left of these", unit="", at_most=0),
+    # gateway_kill
+    "gateway_kill_lost": Target(label="killed: sessions that lost a turn", unit="", at_most=0),
+    "gateway_kill_half": Target(label="killed: sessions with half a turn", unit="", at_most=0),
+    "gateway_kill_stuck": Target(label="killed: sessions that are stuck", unit="", at_most=0),
+    # gateway_load
+    "gateway_load_failures": Target(
+        label="50 sessions at once, 20 turns: failures", unit="", at_most=0
+    ),
+    "gateway_load_disorder": Target(
+        label="same: sessions with a turn lost or out of order", unit="", at_most=0
+    ),
+    "gateway_load_growth": Target(
+        label="same: growth of memory, round 3 against 1", unit="MB", at_most=10
+    ),
+    "gateway_load_rate": Target(label="same: turns", unit="/s"),
+    "gateway_load_p95": Target(label="same: a turn, p95", unit="ms"),
     # soak
     "soak_growth": Target(label="soak: growth of memory", unit="MB", at_least=-20, at_most=20),
     "soak_surprises": Target(label="soak: cells that ended otherwise", unit="", at_most=0),

@@ -57,6 +57,12 @@ REQUIREMENTS: Final = {
     "validation:nested-calls-are-shown": (
         "trajectory and telemetry show nested calls, and under which call they were made"
     ),
+    "validation:control-calls-are-kept": (
+        "stored and replayed transcripts hold the calls of `exec` and `wait`, as they were made"
+    ),
+    "validation:no-enforcement-without-tools": (
+        "runs without tools, with tools disabled or with nothing allowed are sent as they are"
+    ),
     # What has to be proven of namespaces.
     "namespaces:described-when-visible": "a namespace is described only where its tools are there",
     "namespaces:owner-decides": "equally named tools of another owner do not open a namespace",
@@ -106,6 +112,32 @@ REQUIREMENTS: Final = {
     "tool-search:session-log": (
         "the record says what was shown up front, how much was searched and what was called"
     ),
+    # The plan of code mode, against a gateway process.
+    "e2e:code-mode:1": "a gateway starts with code mode off",
+    "e2e:code-mode:2": "a turn is made with a small set of direct tools",
+    "e2e:code-mode:3": "the tools that the provider sees are the tools themselves",
+    "e2e:code-mode:4": "the gateway is started again with code mode on",
+    "e2e:code-mode:5": "a turn is made with tools of OpenClaw, a plugin, an MCP server, a client",
+    "e2e:code-mode:6": "the tools that the provider sees are exactly `exec` and `wait`",
+    "e2e:code-mode:7": "a program finds the effective tools in ALL_TOOLS",
+    "e2e:code-mode:8": (
+        "tools of OpenClaw, plugin and client are searched, described and called in a program"
+    ),
+    "e2e:code-mode:9": "a program lists and reads the declarations of MCP tools",
+    "e2e:code-mode:10": "MCP tools are called through `MCP`, and are not in ALL_TOOLS and `tools`",
+    "e2e:code-mode:11": "denied tools are absent and cannot be called by a guessed id",
+    "e2e:code-mode:12": "a nested call ends after `exec` has returned `waiting`",
+    "e2e:code-mode:13": "`wait` gives its result to the restored program",
+    "e2e:code-mode:14": "the final answer holds what was put out after the restore",
+    "e2e:code-mode:15": "timeout, abort and expiry of a snapshot clean up",
+    "e2e:code-mode:16": "an exported trajectory shows nested calls under their parent",
+    # The proofs of Tool Search, against a gateway process.
+    "e2e:tool-search:1": "without it, a tool of a plugin is called directly",
+    "e2e:tool-search:2": "with it, the same tool is called",
+    "e2e:tool-search:3": "without it, the provider sees the schemas of the plugin's tools",
+    "e2e:tool-search:4": "with it, the provider sees the compact bridge alone",
+    "e2e:tool-search:5": "with it, the request is smaller for a large catalog",
+    "e2e:tool-search:6": "the session's log shows the number of calls, and what was bridged",
 }
 
 

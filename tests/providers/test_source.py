@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from typing import NoReturn
 
 import anyio
@@ -10,7 +11,7 @@ import anyio.to_thread
 import pytest
 
 from nacre.config.models import DEFAULT_CONTEXT_TOKENS, ModelConfig, ModelsConfig, ProviderConfig
-from nacre.errors import ConfigError, ProviderError
+from nacre.errors import ConfigError, MissingReferenceError, ProviderError
 from nacre.messages import user_message
 from nacre.providers import pydantic_ai_provider
 from nacre.providers.base import ModelRequest
@@ -21,6 +22,7 @@ from tests.providers.asking import WAIT_SECONDS
 OPENAI = ProviderConfig(
     name="openai",
     api="openai-responses",
+    api_key="x",
     models={
         "gpt-6": ModelConfig(id="gpt-6", name="GPT-6", context_tokens=400_000),
         "gpt-6-mini": ModelConfig(id="gpt-6-mini", name="GPT-6 mini"),
@@ -81,9 +83,15 @@ async def ask(providers: Providers, model_id: str) -> None:
                 pass
 
 
-async def test_a_provider_without_a_key_says_where_to_put_one() -> None:
-    with pytest.raises(ConfigError, match=r"`models\.providers\.openai\.apiKey` is not set"):
-        await ask(PROVIDERS, "openai/gpt-6")
+def test_a_provider_without_a_key_says_where_to_put_one_before_it_is_asked() -> None:
+    keyless = Providers(ModelsConfig(providers={"openai": replace(OPENAI, api_key="")}))
+    problem = r"`models\.providers\.openai\.apiKey` is not set; set OPENAI_API_KEY"
+    with pytest.raises(MissingReferenceError, match=problem):
+        keyless.get("openai/gpt-6")
+    # A header may carry it instead.
+    headers = {"authorization": "Bearer x"}
+    headed = ModelsConfig(providers={"openai": replace(OPENAI, api_key="", headers=headers)})
+    assert Providers(headed).get("openai/gpt-6").model_id == "openai/gpt-6"
 
 
 async def test_a_missing_library_is_named_with_how_to_install_it(

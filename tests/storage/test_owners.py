@@ -9,7 +9,7 @@ import pytest
 
 from nacre.errors import SessionError
 from nacre.messages import Usage, user_message
-from nacre.storage import Store
+from nacre.storage import ApprovalRecord, Store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -19,6 +19,19 @@ async def begin(store: Store, run_id: str) -> None:
     await store.add_session(id="s", agent_id="main")
     await store.begin_turn(
         run_id=run_id, session_id="s", prompt=user_message("hi"), model="", surface=""
+    )
+
+
+def approval(id: str, run_id: str) -> ApprovalRecord:
+    return ApprovalRecord(
+        id=id,
+        session_id="s",
+        run_id=run_id,
+        tool_id="openclaw:core:send",
+        tool_name="send",
+        input={},
+        created=1.0,
+        expires=2.0,
     )
 
 
@@ -46,6 +59,24 @@ async def test_the_turns_of_a_store_that_is_gone_are_interrupted(shared_url: str
         assert (turn.prompt, turn.ended) == (user_message("hi"), None)
         assert await store.messages("s") == []
         assert await store.interrupt_open_turns() == 0
+
+
+async def test_the_open_approvals_of_interrupted_turns_are_given_up(shared_url: str) -> None:
+    async with Store.open(shared_url) as store:
+        await begin(store, "r1")
+        await store.put_approval(approval("gone", "r1"))
+    async with Store.open(shared_url) as store:
+        await begin(store, "r2")
+        await store.put_approval(approval("here", "r2"))
+
+        await store.interrupt_open_turns()
+
+        kept = {it.id: it for it in await store.approvals()}
+        assert (kept["gone"].state, kept["here"].state) == ("given_up", "open")
+        assert kept["gone"].answer == {"answer": "withdrawn"}
+        assert kept["gone"].answered is not None
+        assert [it.id for it in await store.approvals(is_closed=True)] == ["gone"]
+        assert {it.agent_id for it in kept.values()} == {"main"}
 
 
 async def test_the_turns_of_another_store_that_is_open_go_on(shared_url: str) -> None:

@@ -29,9 +29,7 @@ async def test_a_password_and_the_options_of_libpq_are_understood(postgres: Post
     url = f"{postgres.url_with_password()}?sslmode=prefer&application_name=reef"
     async with Store.open(url.replace("postgresql:", "postgres:")) as store:
         await store.add_session(id="s", agent_id="main")
-        assert store.place == (
-            f"the database postgresql://nacre:***@127.0.0.1:{postgres.port}/postgres"
-        )
+        assert store.place == f"postgresql://nacre:***@127.0.0.1:{postgres.port}/postgres"
         query = "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'reef'"
         assert await anyio.to_thread.run_sync(postgres.sql, query) == "t"
 

@@ -66,7 +66,7 @@ async def test_what_was_written_is_there_when_it_is_opened_again(tmp_path: Path)
 async def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     async with Store.open("sqlite:///~/data/nacre.db") as store:
-        assert store.place == f"the database {tmp_path}/data/nacre.db"
+        assert store.place == f"{tmp_path}/data/nacre.db"
     assert (tmp_path / "data" / "nacre.db").exists()
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DEMO_NOTE: Final = (
     "(I am Nacre's built-in demonstration model, not a real one. For a real one, set "
-    "`agents.defaults.model` in the configuration, such as `openai/<model>`, and give its "
+    "`agents.defaults.model` in the configuration, such as `openai/gpt-6`, and give its "
     "provider a key, such as OPENAI_API_KEY.)"
 )
 _MODEL_ID: Final = "demo/demo"
@@ -76,7 +76,7 @@ async def _events(request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         yield ToolCallDelta(call_id=call.call_id, name=call.name, arguments=call.arguments)
         yield _answered(call, sent, written=call.arguments)
         return
-    text = f"{move}\n\n{DEMO_NOTE}"
+    text = move if _has_said_what_it_is(request) else f"{move}\n\n{DEMO_NOTE}"
     for word in _WORD.findall(text):
         # Whoever leaves in the middle is to be able to.
         await anyio.lowlevel.checkpoint()
@@ -100,6 +100,14 @@ def _move_for(request: ModelRequest) -> Move | str:
     if results:
         return next_move(intent, results, surface_of(request.tools))
     return first_move(intent, request.tools)
+
+
+def _has_said_what_it_is(request: ModelRequest) -> bool:
+    """Once in a session is enough."""
+    return any(
+        isinstance(message, AssistantMessage) and DEMO_NOTE in message.text
+        for message in request.messages
+    )
 
 
 def _answered(part: TextPart | ToolCallPart, sent: SentPayload, *, written: str) -> Answered:

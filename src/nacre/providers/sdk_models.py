@@ -11,6 +11,8 @@ import httpx2
 
 from nacre.errors import ConfigError
 from nacre.providers.http_client import CONNECT_SECONDS
+from nacre.providers.plain_bodies import send_plainly
+from nacre.providers.provider_keys import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
 _OPENAI_URL: Final = "https://api.openai.com/v1"
 _ANTHROPIC_URL: Final = "https://api.anthropic.com"
 _GOOGLE_URL: Final = "https://generativelanguage.googleapis.com"
-# SDKs insist on a key; servers of one's own often have none.
-_NO_KEY: Final = "no-key"
 
 
 def model_maker(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker:
@@ -49,16 +49,17 @@ def _openai(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker:
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    provider = OpenAIProvider(
-        openai_client=AsyncOpenAI(
-            api_key=_key(config),
-            base_url=config.base_url or _OPENAI_URL,
-            default_headers=config.headers,
-            timeout=_timeout(config),
-            max_retries=0,
-            http_client=client,
-        )
+    sdk = AsyncOpenAI(
+        api_key=key_of(config),
+        base_url=config.base_url or _OPENAI_URL,
+        default_headers=config.headers,
+        timeout=_timeout(config),
+        max_retries=0,
+        http_client=client,
     )
+    send_plainly(sdk.chat.completions, "messages")
+    send_plainly(sdk.responses, "input")
+    provider = OpenAIProvider(openai_client=sdk)
     profile = OpenAIModelProfile(
         json_schema_transformer=None,
         # An answer that ends without one was cut off.
@@ -74,16 +75,16 @@ def _anthropic(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker
     from pydantic_ai.profiles import ModelProfile
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    provider = AnthropicProvider(
-        anthropic_client=AsyncAnthropic(
-            api_key=_key(config),
-            base_url=config.base_url or _ANTHROPIC_URL,
-            default_headers=config.headers,
-            timeout=_timeout(config),
-            max_retries=0,
-            http_client=client,
-        )
+    sdk = AsyncAnthropic(
+        api_key=key_of(config),
+        base_url=config.base_url or _ANTHROPIC_URL,
+        default_headers=config.headers,
+        timeout=_timeout(config),
+        max_retries=0,
+        http_client=client,
     )
+    send_plainly(sdk.beta.messages, "messages")
+    provider = AnthropicProvider(anthropic_client=sdk)
     profile = ModelProfile(json_schema_transformer=None)
     return lambda name: AnthropicModel(name, provider=provider, profile=profile)
 
@@ -97,7 +98,7 @@ def _google(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker:
     provider = GoogleProvider(
         client=Client(
             vertexai=False,
-            api_key=_key(config),
+            api_key=key_of(config),
             http_options=HttpOptions(
                 base_url=config.base_url or _GOOGLE_URL,
                 headers=dict(config.headers),
@@ -108,19 +109,6 @@ def _google(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker:
     )
     # Its schemas are rewritten, because Gemini refuses some keywords; what is optional stays so.
     return lambda name: GoogleModel(name, provider=provider)
-
-
-def _key(config: ProviderConfig) -> str:
-    if config.api_key:
-        return config.api_key
-    if config.base_url:
-        return _NO_KEY
-    path = f"models.providers.{config.name}"
-    raise ConfigError(
-        f"{path}.apiKey",
-        "is not set; set the provider's environment variable, "
-        f"`{path}.apiKey` or `{path}.apiKeyFile`",
-    )
 
 
 def _timeout(config: ProviderConfig) -> httpx2.Timeout:

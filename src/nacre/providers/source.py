@@ -11,6 +11,7 @@ from nacre.config.models import DEFAULT_CONTEXT_TOKENS, DEFAULT_MODEL
 from nacre.config.nearest_keys import nearest_key
 from nacre.errors import ConfigError, ProviderError
 from nacre.foreign_calls import call_in_thread
+from nacre.providers.provider_keys import key_of
 from nacre.providers.remote_provider import RemoteProvider
 from nacre.providers.retries import Retries
 
@@ -35,7 +36,8 @@ class Providers:
         self._backends: dict[str, _LazyBackend] = {}
 
     def get(self, model_id: str) -> Provider:
-        """By `<provider>/<model>`. Cheap; raises ConfigError for one that there is not."""
+        """By `<provider>/<model>`. Cheap; raises ConfigError for one that there is not, and
+        MissingReferenceError where the key for it is missing."""
         found = self._by_id.get(model_id)
         if found is None:
             found = self._by_id[model_id] = self._made(model_id)
@@ -65,7 +67,11 @@ class Providers:
 
     def _unlisted(self) -> Iterable[str]:
         """The providers of which any model may be asked for."""
-        return (name for name, config in self._config.providers.items() if not config.models)
+        return (
+            name
+            for name, config in self._config.providers.items()
+            if not config.models and config.api != "demo"
+        )
 
     def _made(self, model_id: str) -> Provider:
         provider_name, _, name = model_id.partition("/")
@@ -73,7 +79,7 @@ class Providers:
             return _demo()
         config = self._config.providers.get(provider_name)
         if config is None or not name:
-            raise _unknown(model_id, (*self.known(), *(f"{each}/…" for each in self._unlisted())))
+            raise _unknown(model_id, self.known(), any_of=self._unlisted())
         if config.models and name not in config.models:
             raise _unknown(model_id, (f"{config.name}/{each}" for each in config.models))
         if config.api == "demo":
@@ -81,6 +87,8 @@ class Providers:
         return self._remote(config, name, model_id)
 
     def _remote(self, config: ProviderConfig, name: str, model_id: str) -> Provider:
+        # Here, so that whoever asks for a run is told, and not the run itself.
+        key_of(config)
         backend = self._backends.setdefault(config.name, _LazyBackend(config))
         model = config.models.get(name)
         return RemoteProvider(
@@ -91,11 +99,16 @@ class Providers:
         )
 
 
-def _unknown(model_id: str, known: Iterable[str]) -> ConfigError:
-    names = tuple(known)
-    near = nearest_key(model_id, names)
-    hint = f"did you mean `{near}`?" if near else f"known: {', '.join(names) or 'none'}"
+def _unknown(model_id: str, known: Iterable[str], *, any_of: Iterable[str] = ()) -> ConfigError:
+    """`any_of` are providers whose models are not listed."""
+    names, providers = tuple(known), tuple(any_of)
     shown = model_id[:_MAX_SHOWN_CHARACTERS]
+    near = nearest_key(model_id, names)
+    provider, _, name = shown.partition("/")
+    if near is None and name and (meant := nearest_key(provider, providers)):
+        near = f"{meant}/{name}"
+    others = f", and any model of {', '.join(providers)}" if providers else ""
+    hint = f"did you mean `{near}`?" if near else f"known: {', '.join(names) or 'none'}{others}"
     return ConfigError(_PATH, f"has no model {shown!r}; {hint}")
 
 

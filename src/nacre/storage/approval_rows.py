@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import select
+from sqlalchemy import func, select, update
 
+from nacre.storage.database import now
 from nacre.storage.json_columns import json_object, json_text
 from nacre.storage.records import ApprovalRecord
-from nacre.storage.tables import approvals
+from nacre.storage.tables import approvals, sessions, turns
 from nacre.storage.text_rules import is_storable, storable_id, storable_text
 from nacre.telemetry.redaction import Redaction
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _REDACTION: Final = Redaction()
 _JSON_COLUMNS: Final = ("input", "answer")
+_WITHDRAWN: Final = '{"answer":"withdrawn"}'
 
 
 class ApprovalRows:
@@ -34,10 +36,18 @@ class ApprovalRows:
         statement = statement.on_conflict_do_update(index_elements=["id"], set_=row)
         await self._database.write(lambda it: it.execute(statement))
 
-    async def newest(self, *, session_id: str | None, limit: int) -> list[ApprovalRecord]:
+    async def newest(
+        self, *, session_id: str | None, limit: int, is_closed: bool
+    ) -> list[ApprovalRecord]:
         if not is_storable(session_id or ""):
             return []
-        query = select(approvals).order_by(approvals.c.created.desc(), approvals.c.id.desc())
+        query = (
+            select(approvals, func.coalesce(sessions.c.agent_id, "").label("agent_id"))
+            .outerjoin(sessions, sessions.c.id == approvals.c.session_id)
+            .order_by(approvals.c.created.desc(), approvals.c.id.desc())
+        )
+        if is_closed:
+            query = query.where(approvals.c.state != "open")
         if session_id is not None:
             query = query.where(approvals.c.session_id == session_id)
 
@@ -47,9 +57,22 @@ class ApprovalRows:
         return await self._database.read(work)
 
 
+def withdraw_orphans(connection: Connection) -> None:
+    """Close the questions of turns that do not run: nobody waits for their answers any more."""
+    running = select(turns.c.run_id).where(turns.c.status == "running")
+    connection.execute(
+        update(approvals)
+        .where(approvals.c.state == "open", approvals.c.run_id.not_in(running))
+        .values(state="given_up", answer=_WITHDRAWN, answered=now())
+    )
+
+
 def _row_of(record: ApprovalRecord) -> dict[str, object]:
     row: dict[str, object] = {}
     for column in fields(record):
+        if column.name == "agent_id":
+            # The session knows.
+            continue
         value: object = getattr(record, column.name)
         if column.name in _JSON_COLUMNS:
             # A person may have read a secret in it; nobody has to find it here later.

@@ -51,8 +51,8 @@ class Database:
         self.ownership = ownership
 
     @property
-    def place(self) -> str:
-        return self._place.shown
+    def address(self) -> str:
+        return self._place.address
 
     def insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
         """An INSERT that can say what to do with a row that is there already."""

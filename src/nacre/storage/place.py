@@ -24,6 +24,7 @@ _ALLOWED: Final = "allowed: sqlite:///<path>, sqlite:///:memory:, postgresql://<
 class MemoryPlace:
     """Nowhere: gone when the store is closed. For tests."""
 
+    address: str = ":memory:"
     shown: str = "the database in memory"
 
     def blank(self, text: str) -> str:
@@ -37,8 +38,12 @@ class FilePlace:
     path: Path
 
     @property
+    def address(self) -> str:
+        return str(self.path)
+
+    @property
     def shown(self) -> str:
-        return f"the database {self.path}"
+        return f"the database {self.address}"
 
     def blank(self, text: str) -> str:
         return text
@@ -52,9 +57,13 @@ class ServerPlace:
     """With the driver that we use, and the password."""
 
     @property
-    def shown(self) -> str:
+    def address(self) -> str:
         bare = self.url.set(drivername="postgresql", query={})
-        return f"the database {bare.render_as_string(hide_password=True)}"
+        return bare.render_as_string(hide_password=True)
+
+    @property
+    def shown(self) -> str:
+        return f"the database {self.address}"
 
     def blank(self, text: str) -> str:
         """The text without the password, in whichever form it got there."""

@@ -38,7 +38,7 @@ class SessionRecord:
     @property
     def cursor(self) -> str:
         """For `Store.sessions(before=...)`: those that come after this one in the list."""
-        return f"{self.updated!r} {self.id}"
+        return f"{self.updated!r}~{self.id}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,3 +113,5 @@ class ApprovalRecord:
     """As it was given, such as `{"answer": "deny", "reason": "..."}`; empty while it is open."""
     answered_by: str = ""
     answered: float | None = None
+    agent_id: str = ""
+    """That of its session; for who reads it."""

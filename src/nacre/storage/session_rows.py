@@ -66,13 +66,15 @@ class SessionRows:
         return await self._database.write(work)
 
     async def newest(
-        self, *, agent_id: str | None, limit: int, before: str | None
+        self, *, agent_id: str | None, key: str | None, limit: int, before: str | None
     ) -> list[SessionRecord]:
-        if agent_id is not None and not is_storable(agent_id):
+        if not is_storable(agent_id or "") or not is_storable(key or ""):
             return []
         query = select(sessions).order_by(sessions.c.updated.desc(), sessions.c.id.desc())
         if agent_id is not None:
             query = query.where(sessions.c.agent_id == agent_id)
+        if key is not None:
+            query = query.where(sessions.c.key == key)
         if before is not None:
             query = query.where(tuple_(sessions.c.updated, sessions.c.id) < _cursor_from(before))
 
@@ -97,7 +99,7 @@ def _record_from(row: RowMapping) -> SessionRecord:
 
 def _cursor_from(text: str) -> tuple[float, str]:
     """Reads what `SessionRecord.cursor` gives."""
-    updated, _, session_id = text.partition(" ")
+    updated, _, session_id = text.partition("~")
     try:
         if not is_storable(session_id):
             raise ValueError

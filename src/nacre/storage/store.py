@@ -41,7 +41,7 @@ class Store:
     """
 
     def __init__(self, database: Database, rows: Rows) -> None:
-        self._place = database.place
+        self._place = database.address
         self._sessions = rows.sessions
         self._turns = rows.turns
         self._messages = rows.messages
@@ -93,10 +93,15 @@ class Store:
         )
 
     async def sessions(
-        self, *, agent_id: str | None = None, limit: int = 50, before: str | None = None
+        self,
+        *,
+        agent_id: str | None = None,
+        key: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
     ) -> list[SessionRecord]:
         """The last used first; `before` is the `cursor` of the last one of the page before."""
-        return await self._sessions.newest(agent_id=agent_id, limit=limit, before=before)
+        return await self._sessions.newest(agent_id=agent_id, key=key, limit=limit, before=before)
 
     async def messages(self, session_id: str, *, whole: bool = False) -> list[StoredMessage]:
         """What a model is to be told: the last summary if there is one, and all messages since.
@@ -168,6 +173,7 @@ class Store:
     async def interrupt_open_turns(self) -> int:
         """Mark the turns whose process is gone as `interrupted`, and say how many; for the start.
 
+        Their open approvals are given up.
         Turns of processes that still have the database open are left alone.
         """
         return await self._turns.interrupt_orphans()
@@ -203,10 +209,10 @@ class Store:
         await self._approvals.put(record)
 
     async def approvals(
-        self, *, session_id: str | None = None, limit: int = 100
+        self, *, session_id: str | None = None, limit: int = 100, is_closed: bool = False
     ) -> list[ApprovalRecord]:
-        """The last asked first."""
-        return await self._approvals.newest(session_id=session_id, limit=limit)
+        """The last asked first; with `is_closed`, without those that are open."""
+        return await self._approvals.newest(session_id=session_id, limit=limit, is_closed=is_closed)
 
 
 def _import_all() -> None:

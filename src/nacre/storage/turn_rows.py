@@ -8,6 +8,7 @@ from sqlalchemy import select, update
 
 from nacre.errors import SessionError
 from nacre.messages import Usage
+from nacre.storage.approval_rows import withdraw_orphans
 from nacre.storage.database import now
 from nacre.storage.event_rows import event_texts, write_events
 from nacre.storage.json_columns import json_object, json_text, message_in, message_text
@@ -141,7 +142,9 @@ class TurnRows:
                 .where(turns.c.status == "running", turns.c.owner.not_in(alive))
                 .values(status="interrupted")
             )
-            return (connection.execute(statement)).rowcount
+            count = connection.execute(statement).rowcount
+            withdraw_orphans(connection)
+            return count
 
         return await self._database.write(work)
 

@@ -1,6 +1,6 @@
 """Fixtures for every test."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
@@ -23,3 +23,13 @@ def no_blocking_in_the_event_loop() -> Iterator[BlockBuster]:
 def search_by_words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether or not the extra is installed; its own tests switch it on."""
     monkeypatch.setenv("NACRE_SEMANTIC_SEARCH", "off")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tests log halves of characters, which do not travel from one process of pytest to another."""
+    report = yield
+    report.sections = [
+        (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report

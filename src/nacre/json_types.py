@@ -73,6 +73,11 @@ def decode_json(data: bytes) -> JsonValue:
     return value
 
 
+def sound_text(text: str) -> str:
+    """The text itself, but half a surrogate pair, which has no UTF-8 form, becomes U+FFFD."""
+    return text if text.isascii() else _to_utf8(text).decode()
+
+
 def copy_json(value: _Json) -> _Json:
     """A copy of a JSON value; several times faster than `copy.deepcopy`, which knows more kinds."""
     if isinstance(value, dict):

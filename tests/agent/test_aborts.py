@@ -9,6 +9,7 @@ import pytest
 
 from nacre.agent import AgentRun
 from nacre.errors import SessionError
+from nacre.hooks import AgentEnd, hook
 from nacre.messages import AssistantMessage, Message, ToolMessage, UserMessage, user_message
 from nacre.providers.base import ModelRequest
 from nacre.storage import Store
@@ -169,7 +170,7 @@ async def test_a_run_can_be_aborted_while_a_server_starts(open_service: OpenWorl
             await starting.wait()
         await aborted(run)
         assert run.result is not None
-        assert run.result.finish_reason == "error"
+        assert run.result.finish_reason == "aborted"
         assert await world.kept(run.session_id) == [user_message("hello")]
 
 
@@ -230,6 +231,61 @@ async def test_closing_with_grace_lets_turns_finish(open_service: OpenWorld) -> 
                 held.release.set()
                 await run.wait()
         assert run.state == "completed"
+
+
+async def test_closing_does_not_wait_for_people(open_service: OpenWorld) -> None:
+    held = HeldAnswer(call("send", {}))
+    async with open_service(tools=[echo_tool("send", needs_approval="it is far away")]) as world:
+        world.model.will(call("send", {}), held)
+        waiting = await world.start()
+        with anyio.fail_after(5):
+            assert await waiting.waiting_or_ended() == "waiting"
+            later = await world.start()
+            await held.asked.wait()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(world.service.aclose, 600)
+                await waiting.wait()
+                assert later.state == "running"
+                held.release.set()
+        assert (waiting.state, later.state) == ("aborted", "aborted")
+        assert later.result is not None
+        assert later.result.finish_reason == "aborted"
+        assert "waited for an answer" in later.result.error
+        turn = await world.store.turn(waiting.id)
+    assert turn is not None
+    assert turn.status == "aborted"
+
+
+async def test_a_hook_that_hangs_at_the_end_of_a_turn_does_not_hold_up_closing(
+    open_service: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nacre.agent.service._FAREWELL_SECONDS", 0.01)
+    told: list[str] = []
+
+    @hook("agent_end")
+    async def hangs(event: AgentEnd) -> None:
+        told.append(event.status)
+        await anyio.sleep_forever()
+
+    held = HeldAnswer(say("never"))
+    async with open_service(hooks=[hangs]) as world:
+        world.model.will(held)
+        run = await world.start()
+        with anyio.fail_after(5):
+            await held.asked.wait()
+            await world.service.aclose()
+    assert run.state == "aborted"
+    assert told == ["aborted"]
+
+
+async def test_what_is_raised_beside_the_service_comes_out_as_it_was(
+    open_service: OpenWorld,
+) -> None:
+    with pytest.raises(LookupError, match="ours"):
+        async with open_service() as world:
+            world.model.will(HeldAnswer(say("never")))
+            await world.start()
+            raise LookupError("ours")
 
 
 async def test_cancelling_whoever_holds_the_service_keeps_the_turns(

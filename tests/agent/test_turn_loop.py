@@ -21,6 +21,8 @@ from nacre.hooks import (
 from nacre.messages import (
     AssistantMessage,
     FinishReason,
+    Message,
+    ToolCallPart,
     ToolMessage,
     UserMessage,
     user_message,
@@ -36,6 +38,10 @@ def result_of(run: AgentRun, index: int = -1) -> ToolMessage:
     """What came of a call, the last one's unless it is said."""
     assert run.result is not None
     return [message for message in run.result.messages if isinstance(message, ToolMessage)][index]
+
+
+def calls_in(message: Message) -> tuple[ToolCallPart, ...]:
+    return message.tool_calls if isinstance(message, AssistantMessage) else ()
 
 
 def error_of(run: AgentRun) -> str:
@@ -184,6 +190,31 @@ async def test_calls_with_equal_or_no_ids_have_results_of_their_own(
         contents = [result_of(run, index).content for index in range(3)]
         assert contents == ["echo: 1", "echo: 2", "echo: "]
         assert len({result_of(run, index).call_id for index in range(3)}) == 3
+
+
+async def test_ids_that_begin_anew_with_each_answer_are_told_apart(
+    open_service: OpenWorld,
+) -> None:
+    async with open_service(tools=[echo_tool()]) as world:
+        world.model.will(call("echo", call_id="c0"), call("echo", call_id="c0"), say("done"))
+        run = await world.turn()
+        assert run.result is not None
+        made = [part.call_id for each in run.result.messages for part in calls_in(each)]
+        assert made[0] == "c0"
+        assert made == [result_of(run, 0).call_id, result_of(run, 1).call_id]
+        assert len(set(made)) == 2
+
+
+async def test_half_characters_of_a_model_do_not_leave_the_step(open_service: OpenWorld) -> None:
+    async with open_service(tools=[echo_tool()]) as world:
+        world.model.will(call("echo", '{"text": "\ud83d"}'), say("a\ud83d\ude00b\ud800c"))
+        run = await world.turn()
+        assert run.result is not None
+        assert run.result.text == "a\N{GRINNING FACE}b\ufffdc"
+        assert events_of(run, "text.delta")[0].data["text"] == run.result.text
+        assert [part.arguments for part in calls_in(run.result.messages[1])] == [
+            '{"text": "\ufffd"}'
+        ]
 
 
 # Budgets.

@@ -57,3 +57,19 @@ def test_the_demonstration_is_called_one(tmp_path: Path) -> None:
     keys = {"OPENAI_API_KEY": "x"}
     real = served(tmp_path, environment=keys, agents={"defaults": {"model": "openai/gpt-6"}})
     assert "demonstration" not in welcome_text(real, "nacre.json5")
+
+
+def test_the_surface_is_named_and_how_to_switch_code_mode_on(tmp_path: Path) -> None:
+    code_mode = welcome_text(served(tmp_path, tools={"codeMode": True}), "nacre.json5")
+    searching = welcome_text(served(tmp_path, tools={"toolSearch": True}), "nacre.json5")
+    direct = welcome_text(served(tmp_path), "a b.json5")
+    assert "  surface    code mode" in code_mode
+    assert "  surface    tool search" in searching
+    assert "nacre config set --config 'a b.json5' tools.codeMode.enabled true" in direct
+    assert "config set" not in code_mode
+
+
+def test_all_interfaces_are_not_passed_over(tmp_path: Path) -> None:
+    everywhere = served(tmp_path, gateway={"host": "0.0.0.0"})
+    assert "all addresses of this machine (0.0.0.0)" in welcome_text(everywhere, "")
+    assert "all addresses" not in welcome_text(served(tmp_path), "")

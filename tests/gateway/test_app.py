@@ -25,6 +25,7 @@ async def test_agents_models_tools_and_plugins_are_listed(tmp_path: Path) -> Non
         plugins = await world.get("/api/plugins")
     assert [(it["id"], it["isDefault"]) for it in agents] == [("main", True), ("careful", False)]
     assert "scripted" in models["openProviders"]
+    assert {"contextWindow", "maxTokens"} <= set(models["models"][0])
     assert {tool["name"] for tool in tools} - {tool["name"] for tool in careful} == {
         "write",
         "edit",
@@ -52,6 +53,15 @@ async def test_the_document_describes_every_answer_and_who_may_ask(tmp_path: Pat
     assert asked["examples"]
     assert asked["properties"]["queueMode"]["description"]
     assert "security" not in paths["/healthz"]["get"]
+
+
+async def test_the_document_names_operations_in_words(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path) as world:
+        document = await world.get("/openapi.json")
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            named_after_function = operation["operationId"].split("_api_")[0].replace("_", " ")
+            assert operation["summary"].lower() != named_after_function, path
 
 
 async def test_a_fresh_gateway_is_ready(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ async def test_an_edited_input_is_what_is_called(tmp_path: Path) -> None:
         ({"answer": "edit"}, 400),
         ({"answer": "allow-once", "input": {}}, 400),
         ({"answer": "edit", "input": []}, 422),
+        ({"answer": "edit", "input": {"path": 5, "content": "x"}}, 422),
     ],
 )
 async def test_what_is_no_answer_leaves_the_question_open(
@@ -88,6 +89,32 @@ async def test_what_is_no_answer_leaves_the_question_open(
         await world.client.post(path, json={"answer": "allow-once"})
         await world.end_of(run_id)
     assert answer.status_code == status
+
+
+async def test_what_is_wrong_with_an_edited_input_is_named(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, script(WRITE), CODE_MODE) as world:
+        _, question = await asked(world)
+        edited = {"answer": "edit", "input": {"path": 5, "content": "x"}}
+        answer = await world.client.post(f"/api/approvals/{question['approvalId']}", json=edited)
+    error = answer.json()["error"]
+    assert error["path"] == "body.input"
+    assert "path" in error["message"]
+
+
+async def test_what_was_asked_before_does_not_hold_what_is_asked_now(tmp_path: Path) -> None:
+    steps = [Call("exec", {"code": ANYWAY}), Say("a"), Call("exec", {"code": ANYWAY}), Say("b")]
+    async with open_gateway(tmp_path, steps, CODE_MODE) as world:
+        run_id, first = await asked(world)
+        unasked = await world.get("/api/approvals")
+        await world.client.post(f"/api/approvals/{first['approvalId']}", json={"answer": "deny"})
+        await world.end_of(run_id)
+        _, second = await asked(world)
+        listed = await world.get("/api/approvals", params={"all": True})
+    assert unasked["past"] == []
+    assert [it["approvalId"] for it in listed["pending"]] == [second["approvalId"]]
+    assert [(it["approvalId"], it["agentId"]) for it in listed["past"]] == [
+        (first["approvalId"], "main")
+    ]
 
 
 async def test_a_question_that_was_never_asked_is_not_found(tmp_path: Path) -> None:

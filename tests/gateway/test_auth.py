@@ -47,6 +47,14 @@ async def test_a_wrong_token_is_none(tmp_path: Path, given: str) -> None:
     assert TOKEN not in answer.text
 
 
+async def test_a_wrong_token_is_told_apart_from_none(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path) as world:
+        none = await world.client.get("/api/agents", headers={"authorization": ""})
+        wrong = await world.client.get("/api/agents", headers={"authorization": "Bearer wrong"})
+    assert "needs its token" in none.json()["error"]["message"]
+    assert "is not the token" in wrong.json()["error"]["message"]
+
+
 async def test_the_token_of_a_changed_configuration_counts_at_once(tmp_path: Path) -> None:
     async with open_gateway(tmp_path) as world:
         gateway = replace(world.system.config.gateway, token="another-token-0123")
@@ -74,7 +82,9 @@ async def test_pages_of_other_origins_are_refused_unless_they_are_configured(
         own = await world.client.get("/api/agents", headers={"origin": world.url})
         foreign = await world.client.get("/api/agents", headers={"origin": PAGE})
         hidden = await world.client.get("/api/agents", headers={"origin": "null"})
+        broken = await world.client.get("/healthz", headers={"origin": "http://["})
     assert (own.status_code, foreign.status_code, hidden.status_code) == (200, 403, 403)
+    assert broken.status_code == 403
     assert "access-control-allow-origin" not in foreign.headers
 
 

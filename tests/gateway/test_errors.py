@@ -8,6 +8,7 @@ import pytest
 from nacre.errors import (
     ApprovalError,
     ConfigError,
+    MissingReferenceError,
     NacreError,
     ProviderError,
     RuntimeUnavailableError,
@@ -24,6 +25,7 @@ async def test_what_is_not_there_and_what_cannot_be_done_is_named(tmp_path: Path
         nowhere = await world.client.get("/api/nowhere")
         wrong = await world.client.delete("/api/runs")
         compatible = await world.client.get("/v1/nowhere")
+        slash = await world.client.post("/api/runs/", json={"text": "a"})
     assert (nowhere.status_code, nowhere.json()) == (
         404,
         {
@@ -33,6 +35,8 @@ async def test_what_is_not_there_and_what_cannot_be_done_is_named(tmp_path: Path
             }
         },
     )
+    assert slash.status_code == 404
+    assert "/api/runs/" in slash.json()["error"]["message"]
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, POST")
     assert "DELETE" in wrong.json()["error"]["message"]
     assert set(compatible.json()["error"]) == {"message", "type", "param", "code"}
@@ -58,6 +62,23 @@ async def test_what_is_wrong_with_a_request_is_named_by_its_path(
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["path"]) == (422, "invalid_request", path)
     assert error["message"].startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ({"text": "a", "sesionKey": "b"}, "did you mean `sessionKey`?"),
+        ({"text": "a", "settings": {"temprature": 1}}, "did you mean `temperature`?"),
+        ({"text": "a", "clientTools": [{"nam": "b"}]}, "did you mean `name`?"),
+        ({"text": "a", "settings": {"zzz": 1}}, "known: temperature, maxOutputTokens, topP, stop"),
+    ],
+)
+async def test_an_unknown_member_is_told_with_the_one_that_was_meant(
+    tmp_path: Path, body: Any, hint: str
+) -> None:
+    async with open_gateway(tmp_path) as world:
+        answer = await world.client.post("/api/runs", json=body)
+    assert f"is unknown; {hint}" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -120,6 +141,7 @@ async def test_a_fault_of_ours_is_told_without_its_traceback(
         (SessionError("a", code="ended"), 409),
         (SessionError("a", code="invalid"), 400),
         (ConfigError("a", "b"), 500),
+        (MissingReferenceError("a", "b"), 400),
         (ProviderError("a", retry_after_seconds=2.5), 502),
         (ToolDefinitionError("a"), 400),
         (ApprovalError("a"), 409),

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from nacre.gateway.access_log import ACCESS_LOG
 from nacre.gateway.metrics import Metrics
 from nacre.testing import Call, Fail, Say
 from tests.gateway.worlds import CODE_MODE, World, open_gateway
@@ -80,3 +82,22 @@ async def test_models_that_callers_make_up_do_not_make_series_without_end(tmp_pa
         metrics.close()
     assert len(labels) == 101
     assert "other" in labels
+
+
+async def test_when_a_series_began_is_not_told(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path) as world:
+        await world.client.get("/api/agents")
+        found = await measured(world)
+    assert any(name == "nacre_http_requests_total" for name, *_ in found)
+    assert not any(name.endswith("_created") for name, *_ in found)
+
+
+async def test_requests_are_logged_for_who_asks_for_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_gateway(tmp_path) as world:
+        await world.client.get("/api/agents")
+        with caplog.at_level("DEBUG", ACCESS_LOG):
+            await world.client.get("/api/a%0Ab?secret=1")
+    [line] = [record.getMessage() for record in caplog.records if record.name == ACCESS_LOG]
+    assert line.startswith("GET /api/a%0Ab 404 ")

@@ -106,6 +106,7 @@ async def test_an_abort_is_answered_when_the_run_has_really_ended(tmp_path: Path
         assert world.run(started["runId"]).has_ended
         again = await world.client.post(f"{path}/abort")
         run = await world.get(path)
+        assert run["result"]["finishReason"] == "aborted"
     assert aborted.json() == {"runId": started["runId"], "state": "aborted", "wasAborted": True}
     assert again.json()["wasAborted"] is False
     assert (run["state"], run["result"]["error"]) == ("aborted", "enough")
@@ -163,6 +164,8 @@ async def test_after_a_restart_a_run_is_told_from_the_database(tmp_path: Path) -
             result = {"results": [{"callId": "x"}]}
             delivered = await world.client.post(f"{path}/client-results", json=result)
     assert (run["state"], run["isLive"], run["result"]["text"]) == ("completed", False, "kept")
+    assert (run["agentId"], run["result"]["finishReason"]) == ("main", "stop")
+    assert before["isLive"] is False
     assert aborted.json()["wasAborted"] is False
     assert delivered.status_code == 409
 
@@ -184,7 +187,7 @@ async def test_a_message_during_a_run_goes_by_the_queue_mode(tmp_path: Path) -> 
         release.set()
         await world.end_of(second["runId"])
     assert [run["runId"] for run in runs] == [first["runId"], second["runId"]]
-    assert runs[1]["state"] == "queued"
+    assert (runs[1]["state"], runs[1]["isLive"]) == ("queued", True)
 
 
 async def test_a_gateway_that_ends_takes_no_more_runs(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from nacre.errors import ConfigError
 from nacre.gateway.listening import listen_at, url_of
-from nacre.testing import Say, ScriptedProvider, Stall
+from nacre.testing import Call, Say, ScriptedProvider, Stall
 from tests.gateway.processes import config_file, gateway_process, served
 
 IMPATIENT = {"gateway": {"shutdownSeconds": 0}}
@@ -88,6 +88,26 @@ async def test_what_does_not_end_in_time_is_aborted_and_kept(tmp_path: Path) -> 
     assert (run["state"], run["result"]["text"]) == ("aborted", "a ")
 
 
+async def test_a_signal_does_not_wait_for_people(tmp_path: Path) -> None:
+    code = "return await tools.write({path: 'a.txt', content: 'b'})"
+    patient = {"tools": {"codeMode": True}, "gateway": {"shutdownSeconds": 600}}
+    async with ScriptedProvider([Call("exec", {"code": code})]) as model:
+        config = await config_file(tmp_path, model, patient)
+        async with served(tmp_path, config) as (gateway, client):
+            run_id = await started(client)
+            seen: list[str] = []
+            async for kind in kinds(client, run_id):
+                seen.append(kind)
+                if kind == "run.waiting":
+                    gateway.signal(signal.SIGTERM)
+            assert await gateway.wait() == 0
+        async with served(tmp_path, config) as (_, client):
+            run = (await client.get(f"/api/runs/{run_id}")).json()
+    assert seen[-1] == "run.aborted"
+    assert (run["state"], run["result"]["finishReason"]) == ("aborted", "aborted")
+    assert "waited for an answer" in run["result"]["error"]
+
+
 async def test_a_second_signal_does_not_wait_and_the_session_goes_on(tmp_path: Path) -> None:
     async with ScriptedProvider([[Say("a "), Stall()], Say("back")]) as model:
         config = await config_file(tmp_path, model)
@@ -121,11 +141,33 @@ async def test_a_changed_file_is_taken_over_while_it_runs(tmp_path: Path) -> Non
             assert (await client.get("/api/agents", headers=new)).status_code == 200
 
 
+async def test_who_may_call_is_judged_by_the_address_that_it_still_listens_at(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedProvider([]) as model:
+        config = await config_file(tmp_path, model, {"gateway": {"host": "0.0.0.0"}})
+        async with served(tmp_path, config) as (gateway, client):
+            closed = {"host": "127.0.0.1", "auth": {"mode": "none"}}
+            await config_file(tmp_path, model, {"gateway": closed})
+            await gateway.logged("the configuration stays as it was")
+            nobody = {"authorization": ""}
+            assert (await client.get("/api/agents", headers=nobody)).status_code == 401
+
+
+async def test_another_address_counts_from_the_next_start_on(tmp_path: Path) -> None:
+    async with ScriptedProvider([]) as model:
+        config = await config_file(tmp_path, model)
+        async with served(tmp_path, config) as (gateway, client):
+            await config_file(tmp_path, model, {"gateway": {"host": "nacre.example"}})
+            await gateway.logged("gateway.host changed")
+            assert (await client.get("/api/agents")).status_code == 200
+
+
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         async with gateway_process(tmp_path, "--port", port) as gateway:
-            await gateway.logged(f"{port} at 127.0.0.1 cannot be used")
+            await gateway.logged(f"is {port}: another program listens there, at 127.0.0.1")
             assert await gateway.wait() == 1
 
 

@@ -1,6 +1,7 @@
 """Sessions over HTTP: the list in pages, and one with what was called in it."""
 
 from pathlib import Path
+from urllib.parse import quote
 
 from nacre.testing import Call, Say
 from tests.gateway.worlds import CODE_MODE, open_gateway
@@ -21,6 +22,8 @@ async def test_sessions_come_in_pages_the_last_used_first(tmp_path: Path) -> Non
     assert last["nextCursor"] is None
     assert of_nobody["sessions"] == []
     assert first["sessions"][0]["turnCount"] == 1
+    # It goes into an address as it is.
+    assert quote(before, safe="") == before
 
 
 async def test_a_session_shows_nested_calls_beneath_their_parent(tmp_path: Path) -> None:
@@ -65,3 +68,14 @@ async def test_what_is_no_session_or_no_page_is_refused(tmp_path: Path) -> None:
         bad_limit = await world.client.get("/api/sessions", params={"limit": 0})
     assert (missing.status_code, bad_cursor.status_code, bad_limit.status_code) == (404, 422, 422)
     assert bad_limit.json()["error"]["path"] == "query.limit"
+
+
+async def test_a_session_is_found_by_its_key(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, lambda _request: Say("hi")) as world:
+        await world.finished("a", sessionKey="other")
+        mine = await world.finished("b", sessionKey="my chat")
+        found = await world.get("/api/sessions", params={"sessionKey": "my chat"})
+        of_agent = {"sessionKey": "my chat", "agentId": "nobody"}
+        nothing = await world.get("/api/sessions", params=of_agent)
+    assert [it["id"] for it in found["sessions"]] == [mine["sessionId"]]
+    assert nothing["sessions"] == []

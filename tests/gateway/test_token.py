@@ -39,10 +39,17 @@ def test_a_folder_that_cannot_hold_a_token_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("token", ["short", "with space 0123456789", "0123456789abcdefé"])
 def test_a_token_that_is_none_is_refused_without_being_shown(token: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        checked_auth(GatewayConfig(token=token))
+        checked_auth(GatewayConfig(token=token), {})
     assert token not in str(refused.value)
+
+
+def test_a_token_of_the_environment_is_blamed_by_its_variable() -> None:
+    with pytest.raises(ConfigError, match="NACRE_GATEWAY_TOKEN"):
+        checked_auth(GatewayConfig(token="short"), {"NACRE_GATEWAY_TOKEN": "short"})
+    with pytest.raises(ConfigError, match=r"gateway\.auth\.token"):
+        checked_auth(GatewayConfig(token="brief"), {"NACRE_GATEWAY_TOKEN": "short"})
 
 
 def test_without_a_token_only_this_machine_may_be_served() -> None:
     with pytest.raises(ConfigError, match=r"0\.0\.0\.0"):
-        checked_auth(GatewayConfig(auth_mode="none", host="0.0.0.0"))
+        checked_auth(GatewayConfig(auth_mode="none", host="0.0.0.0"), {})

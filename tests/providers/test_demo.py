@@ -107,6 +107,13 @@ async def test_it_says_what_it_is_and_how_to_have_a_real_model() -> None:
     assert answer.model == "demo/demo"
 
 
+async def test_what_it_is_stands_once_in_a_session() -> None:
+    first = await answer_to("hello")
+    *_, last = await events_of([user_message("hello"), first, user_message("hello")], CODE_MODE)
+    assert isinstance(last, Answered)
+    assert last.message.text == words_of(first)
+
+
 async def test_words_come_one_by_one_and_make_up_the_answer() -> None:
     *deltas, last = await events_of([user_message("hello")], CODE_MODE)
     assert isinstance(last, Answered)

@@ -61,7 +61,7 @@ def test_the_listed_models_are_known() -> None:
         ("openai/gpt6", "openai/gpt-6"),
         ("openai/gpt-6-min", "openai/gpt-6-mini"),
         ("openai", "openai/gpt-6"),
-        ("locl/…", "local/…"),
+        ("locl/any", "local/any"),
     ],
 )
 def test_an_unknown_model_is_refused_with_the_nearest_known(model_id: str, meant: str) -> None:
@@ -71,8 +71,11 @@ def test_an_unknown_model_is_refused_with_the_nearest_known(model_id: str, meant
 
 
 def test_a_name_that_is_like_no_other_gets_the_list() -> None:
-    with pytest.raises(ConfigError, match="known: openai/gpt-6, openai/gpt-6-mini, demo/demo"):
+    with pytest.raises(
+        ConfigError, match="known: openai/gpt-6, openai/gpt-6-mini, demo/demo"
+    ) as caught:
         PROVIDERS.get("x" * 10_000)
+    assert str(caught.value).endswith("demo/demo, and any model of local")
 
 
 async def ask(providers: Providers, model_id: str) -> None:
@@ -92,6 +95,12 @@ def test_a_provider_without_a_key_says_where_to_put_one_before_it_is_asked() -> 
     headers = {"authorization": "Bearer x"}
     headed = ModelsConfig(providers={"openai": replace(OPENAI, api_key="", headers=headers)})
     assert Providers(headed).get("openai/gpt-6").model_id == "openai/gpt-6"
+
+
+def test_a_provider_that_lacks_what_its_entry_names_is_not_asked_without_it() -> None:
+    lacking = replace(LOCAL, missing="`models.providers.local.headers.x` uses the variable X")
+    with pytest.raises(MissingReferenceError, match=r"cannot be asked: .* uses the variable X"):
+        Providers(ModelsConfig(providers={"local": lacking})).get("local/any")
 
 
 async def test_a_missing_library_is_named_with_how_to_install_it(

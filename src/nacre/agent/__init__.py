@@ -2,7 +2,7 @@
 
 from nacre.agent.client_tools import ClientTool, PendingClientCall
 from nacre.agent.model_step import ProviderSource
-from nacre.agent.run import AgentRun, RunEnding, RunResult, RunState
+from nacre.agent.run import AgentRun, RunEnding, RunFinish, RunResult, RunState
 from nacre.agent.run_feed import RUN_EVENT_KINDS, RunEvent, RunEventKind, RunFeed
 from nacre.agent.service import AgentService
 from nacre.agent.turn_parts import ToolSource
@@ -19,6 +19,7 @@ __all__ = [
     "RunEvent",
     "RunEventKind",
     "RunFeed",
+    "RunFinish",
     "RunResult",
     "RunState",
     "ToolSource",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 from nacre.errors import ProviderError, ToolPayloadError
 from nacre.hooks import LlmInput, LlmOutput
-from nacre.messages import AssistantMessage, TextPart, ToolCallPart
+from nacre.json_types import sound_text
+from nacre.messages import AssistantMessage, TextPart, ThinkingPart, ToolCallPart
 from nacre.providers.base import (
     Answered,
     ModelRequest,
@@ -68,6 +69,7 @@ class ModelStep:
         self._settings = settings
         self._has_told = False
         self._partial: list[str] = []
+        self._call_ids: set[str] = set()
         self.sent = SentPayload(tool_names=(), tool_bytes=0, payload_bytes=0)
         """What went to providers so far, all requests together."""
         self.request_count = 0
@@ -116,7 +118,7 @@ class ModelStep:
             check=check,
         )
         await self._tell_input(provider.model_id, messages)
-        answer = _with_own_ids(await self._followed(provider, request))
+        answer = self._sound(await self._followed(provider, request))
         if is_first_payload:
             raise ToolPayloadError(
                 f"{provider.model_id} answered without having its request checked; "
@@ -140,11 +142,12 @@ class ModelStep:
         match event:
             case TextDelta():
                 self._has_told = True
-                self._partial.append(event.text)
-                self._feed.add("text.delta", {"text": event.text})
+                text = sound_text(event.text)
+                self._partial.append(text)
+                self._feed.add("text.delta", {"text": text})
             case ThinkingDelta():
                 self._has_told = True
-                self._feed.add("thinking.delta", {"text": event.text})
+                self._feed.add("thinking.delta", {"text": sound_text(event.text)})
             case ToolCallDelta():
                 # Nobody is told of half a call; it is in the answer.
                 pass
@@ -162,6 +165,19 @@ class ModelStep:
             case _:
                 assert_never(event)
         return None
+
+    def _sound(self, answer: AssistantMessage) -> AssistantMessage:
+        """Only text that can be kept and sent; and every call of the run has an id of its own:
+        results are found by it, and some providers count from one again with each answer."""
+        parts: list[AssistantPart] = []
+        for part in answer.parts:
+            sound = _sound_part(part)
+            if isinstance(sound, ToolCallPart):
+                if not sound.call_id or sound.call_id in self._call_ids:
+                    sound = replace(sound, call_id=f"call_{os.urandom(_CALL_ID_BYTES).hex()}")
+                self._call_ids.add(sound.call_id)
+            parts.append(sound)
+        return replace(answer, parts=tuple(parts))
 
     def _note_sent(self, sent: SentPayload, model: str, *, is_told: bool) -> None:
         self.request_count += 1
@@ -227,18 +243,14 @@ def partial_answer(text: str, model: str) -> AssistantMessage:
     return AssistantMessage(parts=(TextPart(text=text),), model=model, finish_reason="error")
 
 
-def _with_own_ids(answer: AssistantMessage) -> AssistantMessage:
-    """Every call needs an id of its own: its result is found by it."""
-    calls = answer.tool_calls
-    ids = {call.call_id for call in calls}
-    if len(ids) == len(calls) and "" not in ids:
-        return answer
-    taken: set[str] = set()
-    parts: list[AssistantPart] = []
-    for part in answer.parts:
-        if isinstance(part, ToolCallPart):
-            if not part.call_id or part.call_id in taken:
-                part = replace(part, call_id=f"call_{os.urandom(_CALL_ID_BYTES).hex()}")
-            taken.add(part.call_id)
-        parts.append(part)
-    return replace(answer, parts=tuple(parts))
+def _sound_part(part: AssistantPart) -> AssistantPart:
+    match part:
+        case TextPart() | ThinkingPart():
+            return replace(part, text=sound_text(part.text))
+        case ToolCallPart():
+            return replace(
+                part,
+                call_id=sound_text(part.call_id),
+                name=sound_text(part.name),
+                arguments=sound_text(part.arguments),
+            )

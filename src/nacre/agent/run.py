@@ -7,7 +7,7 @@ queued -> aborted | failed
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import anyio
 
@@ -16,7 +16,7 @@ from nacre.agent.client_tools import ClientCalls, PendingClientCall
 from nacre.agent.history import message_size
 from nacre.agent.run_feed import RunFeed
 from nacre.errors import SessionError
-from nacre.messages import Usage
+from nacre.messages import FinishReason, Usage
 from nacre.run_context import AbortController
 
 if TYPE_CHECKING:
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
     from nacre.errors import NacreError
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.messages import FinishReason, Message
+    from nacre.messages import Message
     from nacre.run_context import AbortSignal
     from nacre.tools import ApprovalRequest
 
 RunState = Literal["queued", "running", "waiting", "completed", "failed", "aborted"]
 RunEnding = Literal["completed", "failed", "aborted"]
+RunFinish: TypeAlias = FinishReason | Literal["aborted"]
+"""Why there are no more words: as the model said, or because somebody ended the run."""
 
 CLIENT_CALL_SECONDS: Final = 900.0
 
@@ -52,7 +54,7 @@ class RunResult:
     messages: tuple[Message, ...] = ()
     """What the turn added to its session, its own message first."""
     usage: Usage = field(default_factory=Usage)
-    finish_reason: FinishReason = "stop"
+    finish_reason: RunFinish = "stop"
     error: str = ""
     """Why it failed or was aborted; empty if it completed."""
     model: str = ""

@@ -21,6 +21,7 @@ from nacre.agent.turn_parts import TurnParts
 from nacre.code_mode.activation import code_mode_config_for
 from nacre.errors import SessionError
 from nacre.hooks import HookRunner
+from nacre.run_context import AbortController
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +46,11 @@ logger = logging.getLogger(__name__)
 _RUN_ID_BYTES: Final = 12
 _MOST_ENDED_RUNS: Final = 256
 _MOST_ENDED_BYTES: Final = 64 * 1024 * 1024
+# For hooks that are told of turns that closing the service has ended.
+_FAREWELL_SECONDS: Final = 2.0
 _CLOSED: Final = "the agent service is shutting down"
+_CLOSED_WAITING: Final = f"{_CLOSED}; the run waited for an answer of a person or a client"
+_BROKEN: Final = RunResult(error="the run broke inside of Nacre", finish_reason="error")
 
 
 class AgentService:
@@ -67,6 +72,7 @@ class AgentService:
         servers: Callable[[str], Sequence[ToolServer]],
     ) -> None:
         hook_runner = HookRunner(hooks)
+        self._farewell = AbortController()
         self._config = config
         self._store = store
         self._approvals = approvals
@@ -82,6 +88,7 @@ class AgentService:
                 runtime=runtime, hooks=hooks, hook_runner=hook_runner, approvals=approvals
             ),
             hooks=hook_runner,
+            farewell=self._farewell.signal,
         )
         self._lanes: dict[str, SessionLane] = {}
         self._live: dict[str, AgentRun] = {}
@@ -110,17 +117,24 @@ class AgentService:
         assert self._tasks is not None
         with anyio.CancelScope(shield=True):
             await self.aclose()
+        if isinstance(error, Exception):
+            # All turns have ended; the group would only wrap what our caller raised.
+            kind = error = traceback = None
         await self._tasks.__aexit__(kind, error, traceback)
 
     async def aclose(self, grace_seconds: float = 0.0) -> None:
-        """Take no more turns; those that run have so long to end, then they are aborted. Messages
-        that still wait are kept in their sessions."""
+        """Take no more turns; those that run have so long to end, then they are aborted. Those that
+        wait for people or clients are aborted at once. Messages that still wait are kept in their
+        sessions."""
         self._is_closed = True
         with anyio.move_on_after(grace_seconds):
-            await self._until_idle()
+            await self._until_idle_or_waiting()
         self._closing_reason = _CLOSED
         for lane in list(self._lanes.values()):
             lane.active.request_abort(_CLOSED)
+        with anyio.move_on_after(_FAREWELL_SECONDS):
+            await self._until_idle()
+        self._farewell.abort(_CLOSED)
         await self._until_idle()
         if self._log is not None:
             self._log.close()
@@ -134,6 +148,9 @@ class AgentService:
         full), ConfigError for a model that is not there, ToolDefinitionError for a client tool.
         """
         self._refuse_if_closed()
+        if request.model:
+            # First, so that no session is begun for a turn that cannot be.
+            self._providers.get(request.model)
         place = await self._places.place_of(request)
         self._refuse_if_closed()
         self._providers.get(request.model or place.agent.model)
@@ -219,7 +236,7 @@ class AgentService:
             logger.exception("the turn %s broke", queued.run.id)
         finally:
             if not queued.run.has_ended:
-                queued.run.end("failed", RunResult(error="the run broke inside of Nacre"))
+                queued.run.end("failed", _BROKEN)
             self._note_ended(queued.run)
 
     def _continue_as(
@@ -264,7 +281,7 @@ class AgentService:
             self._end_unstarted(run, run.abort_signal.reason)
 
     def _end_unstarted(self, run: AgentRun, reason: str) -> None:
-        run.end("aborted", RunResult(error=reason))
+        run.end("aborted", RunResult(error=reason, finish_reason="aborted"))
         self._note_ended(run)
 
     def _note_ended(self, run: AgentRun) -> None:
@@ -276,6 +293,22 @@ class AgentService:
         ):
             self._ended_bytes -= self._ended.popitem(last=False)[1].bytes_held
 
+    async def _until_idle_or_waiting(self) -> None:
+        """Runs that work come to their end; one that begins to wait is aborted."""
+        async with anyio.create_task_group() as tasks:
+
+            def watch(run: AgentRun) -> None:
+                tasks.start_soon(_abort_when_waiting, run)
+
+            stop_watching = self.watch_runs(watch)
+            try:
+                for run in list(self._live.values()):
+                    watch(run)
+                await self._until_idle()
+                tasks.cancel_scope.cancel()
+            finally:
+                stop_watching()
+
     async def _until_idle(self) -> None:
         while self._lanes:
             await self._idle.wait()
@@ -283,3 +316,8 @@ class AgentService:
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
             raise SessionError(f"{_CLOSED}, or was never opened", code="ended")
+
+
+async def _abort_when_waiting(run: AgentRun) -> None:
+    if await run.waiting_or_ended() == "waiting":
+        run.request_abort(_CLOSED_WAITING)

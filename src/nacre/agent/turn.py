@@ -10,7 +10,7 @@ import anyio
 from nacre.agent.budgets import RunBudget
 from nacre.agent.history import replayable
 from nacre.agent.outside_waits import OutsideWaits
-from nacre.agent.run import RunEnding, RunResult
+from nacre.agent.run import RunEnding, RunFinish, RunResult
 from nacre.agent.session_turns import SessionTurns, TurnEnd
 from nacre.agent.turn_loop import TurnLoop
 from nacre.errors import AbortedError, NacreError, ProviderError
@@ -193,13 +193,18 @@ class Turn:
             text=self._loop.text,
             messages=tuple(messages),
             usage=self._budget.usage,
-            finish_reason=self._loop.finish_reason if self._ending == "completed" else "error",
+            finish_reason=self._finish_reason(),
             error=self._error,
             model=self._loop.answering_model,
             cause=self._cause,
         )
         self._run.end(self._ending, result)
-        if self._parts.hooks.has_hooks("agent_end"):
+        await self._tell_end(result)
+
+    async def _tell_end(self, result: RunResult) -> None:
+        if not self._parts.hooks.has_hooks("agent_end"):
+            return
+        with self._parts.farewell.cancelling():
             await self._parts.hooks.agent_end(
                 AgentEnd(
                     context=self._context,
@@ -236,6 +241,15 @@ class Turn:
 
     def _missing_result(self) -> str:
         return f"[aborted: {self._error}]" if self._error else "[no result]"
+
+    def _finish_reason(self) -> RunFinish:
+        match self._ending:
+            case "completed":
+                return self._loop.finish_reason
+            case "failed":
+                return "error"
+            case "aborted":
+                return "aborted"
 
     def _turn_data(self) -> JsonObject:
         return {"steps": self._budget.steps, **self._loop.telemetry()}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nacre.config.agents import AgentConfig
     from nacre.config.system import SystemConfig
     from nacre.hooks import HookRunner
-    from nacre.run_context import RunContext
+    from nacre.run_context import AbortSignal, RunContext
     from nacre.storage import Store
     from nacre.tools import Tool
     from nacre.tools.tool_servers import ToolServer
@@ -39,3 +39,5 @@ class TurnParts:
     """The MCP servers as a session sees them, by its id."""
     surfaces: SurfaceChoice
     hooks: HookRunner
+    farewell: AbortSignal
+    """Aborted when nobody waits any longer for hooks that are told of the end of a turn."""

@@ -10,6 +10,7 @@ from nacre.cli.exit_status import ExitStatus, UsageProblem
 from nacre.cli.system_config import EMBEDDED, read_agent_config
 from nacre.cli.terminal import Printer, warn
 from nacre.errors import NacreError
+from nacre.gateway.access_log import ACCESS_LOG
 
 if TYPE_CHECKING:
     from nacre.config.config_file import ConfigFile
@@ -32,14 +33,22 @@ def gateway_command(
         bool,
         typer.Option("--json", help="Say in one line of JSON where it is, once it answers."),
     ] = False,
+    is_logging_requests: Annotated[
+        bool, typer.Option("--access-log", help="Log every request.")
+    ] = False,
 ) -> int:
-    """Serve the agents over HTTP: a JSON API under /api, OpenAI's under /v1.
+    """Serve the agents over HTTP.
 
+    A JSON API is under /api, OpenAI's under /v1.
     Without a config file a demonstration model answers, and code mode is on. Ctrl-C, or SIGTERM,
     lets what runs come to its end first; a second one does not wait.
     """
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    logging.basicConfig(
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING
+    )
     logging.getLogger("nacre").setLevel(logging.INFO)
+    if is_logging_requests:
+        logging.getLogger(ACCESS_LOG).setLevel(logging.DEBUG)
     # It warns of every reader of a stream that goes away.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     file, system_config = read_agent_config(config)

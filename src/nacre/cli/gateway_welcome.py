@@ -6,6 +6,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING, Final
 
+from nacre.agent.surface_choice import planned_surface
 from nacre.config.gateway import TOKEN_VARIABLE
 from nacre.config.models import DEFAULT_MODEL
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from nacre.gateway.server import Served
     from nacre.json_types import JsonObject
 
+_ANY_ADDRESS: Final = ("0.0.0.0", "::")
 _FIRST_TEXT: Final = "What is 6 * 7?"
 _SECOND_TEXT: Final = "Which tools are there?"
 _JSON_HEADER: Final = "-H 'Content-Type: application/json'"
@@ -34,9 +36,10 @@ def welcome_text(served: Served, config_file: str) -> str:
     """For people; an empty `config_file` if there is none."""
     agent = served.config.agents.agent(served.config.agents.default_id)
     lines = [
-        f"Nacre gateway at {served.url} (Ctrl-C ends it)",
+        f"Nacre gateway at {served.url}{_about_reach(served)} (Ctrl-C ends it)",
         "",
         f"  model      {_model(served)}{_about_demo(served)}",
+        f"  surface    {_surface(served, config_file)}",
         f"  config     {config_file or 'none: embedded defaults, with code mode on'}",
         f"  sessions   {served.place}",
         f"  workspace  {agent.workspace}",
@@ -88,6 +91,25 @@ def _about_token(served: Served) -> str:
 
 def _model(served: Served) -> str:
     return served.config.agents.agent(served.config.agents.default_id).model
+
+
+def _about_reach(served: Served) -> str:
+    host = served.config.gateway.host
+    return f", and at all addresses of this machine ({host})" if host in _ANY_ADDRESS else ""
+
+
+def _surface(served: Served, config_file: str) -> str:
+    """How the default agent's model sees its tools, and how code mode is switched on."""
+    config = served.config
+    file = f" --config {shlex.quote(config_file)}" if config_file else ""
+    how = f"; for code mode: nacre config set{file} tools.codeMode.enabled true"
+    match planned_surface(config.document, config.agents.default_id):
+        case "code_mode":
+            return "code mode: the model sees `exec` and `wait`, programs call the tools"
+        case "tool_search":
+            return f"tool search: the model looks its tools up{how}"
+        case "direct":
+            return f"the model sees all of its tools{how}"
 
 
 def _about_demo(served: Served) -> str:

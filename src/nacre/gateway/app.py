@@ -44,6 +44,8 @@ def create_app(system: System, *, made_token: str = "") -> FastAPI:
         docs_url=None,
         redoc_url=None,
         separate_input_output_schemas=False,
+        # A redirect would be the one answer without a body; and not all clients send theirs twice.
+        redirect_slashes=False,
     )
     app.state.gateway = state
     app.include_router(health.open_router)

@@ -84,7 +84,7 @@ class Doorkeeper:
     def _is_foreign(self, headers: Headers) -> bool:
         """Whether a page of another origin asks. Programs that are no browsers name no origin."""
         origin = headers.get("origin", "")
-        return bool(origin) and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+        return bool(origin) and _place_in(origin) != headers.get("host", "").lower()
 
     def _check_origin(self, origin: str) -> None:
         allowed = self._config.cors_origins
@@ -97,14 +97,22 @@ class Doorkeeper:
         if path in OPEN_PATHS or self._config.auth_mode == "none":
             return
         given = headers.getlist("authorization")
-        expected = self._state.token.encode()
-        if (
-            not expected
-            or len(given) != 1
-            or given[0][: len(_SCHEME)].lower() != _SCHEME
-            or not hmac.compare_digest(given[0][len(_SCHEME) :].strip().encode(), expected)
-        ):
+        if len(given) != 1 or given[0][: len(_SCHEME)].lower() != _SCHEME:
             raise ApiError(401, "this gateway needs its token: Authorization: Bearer <token>")
+        expected = self._state.token.encode()
+        token = given[0][len(_SCHEME) :].strip().encode()
+        if not expected or not hmac.compare_digest(token, expected):
+            raise ApiError(
+                401, "this is not the token of this gateway; where it lies is told when it starts"
+            )
+
+
+def _place_in(origin: str) -> str:
+    """The host of an origin with its port; empty for what is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _name_in(address: str) -> str:

@@ -15,6 +15,7 @@ from starlette.routing import Match
 from nacre.errors import (
     ApprovalError,
     ConfigError,
+    MissingReferenceError,
     NacreError,
     ProviderError,
     RuntimeUnavailableError,
@@ -22,6 +23,7 @@ from nacre.errors import (
     StorageError,
     ToolDefinitionError,
 )
+from nacre.gateway.unknown_members import UNKNOWN, about_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,6 +104,8 @@ def api_error_from(error: NacreError) -> ApiError:
             return ApiError(status, error.message, code=error.code, retry_after_seconds=retry)
         case ProviderError():
             return ApiError(502, error.message, retry_after_seconds=error.retry_after_seconds)
+        case MissingReferenceError():
+            return ApiError(400, str(error), code="missing_secret")
         case ConfigError():
             return ApiError(500, str(error), code="config_invalid")
         case ToolDefinitionError():
@@ -174,16 +178,27 @@ def _invalid(request: Request, problems: Sequence[Mapping[str, object]]) -> ApiE
     first = problems[0]
     if first.get("loc") == ("body",) and not _is_json(request.headers.get("content-type", "")):
         return ApiError(415, "the body has to be JSON; send it with content-type: application/json")
-    told = [f"{_path(problem)}: {problem.get('msg')}" for problem in problems[:_MOST_PROBLEMS]]
+    route: BaseRoute | None = request.scope.get("route")
+    told = [f"{_path(it)}: {_about(it, route)}" for it in problems[:_MOST_PROBLEMS]]
     if len(problems) > _MOST_PROBLEMS:
         told.append(f"and {len(problems) - _MOST_PROBLEMS} more problems")
     return ApiError(422, "; ".join(told), path=_path(first))
 
 
+def _about(problem: Mapping[str, object], route: BaseRoute | None) -> str:
+    if problem.get("type") == UNKNOWN:
+        return about_unknown(route, _location(problem))
+    return str(problem.get("msg"))
+
+
+def _location(problem: Mapping[str, object]) -> tuple[int | str, ...]:
+    return cast("tuple[int | str, ...]", problem.get("loc", ()))
+
+
 def _path(problem: Mapping[str, object]) -> str:
     """Where it is, as `body.results[0].callId` or `query.limit`."""
     path = ""
-    for step in cast("tuple[int | str, ...]", problem.get("loc", ())):
+    for step in _location(problem):
         path += f"[{step}]" if isinstance(step, int) else f".{step[:_MAX_SHOWN]}"
     return path.removeprefix(".")
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import uvicorn
+
+from nacre.gateway.prompt_protocol import PromptProtocol
 
 if TYPE_CHECKING:
     import socket
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 _MOST_CONNECTIONS: Final = 2_000
+# The database, sandboxes, MCP servers and providers need files of their own.
+_FILES_PER_CONNECTION: Final = 2
 _MAX_HEADER_BYTES: Final = 64 * 1024
 # For answers that are being written when all runs have ended.
 _LAST_WORDS_SECONDS: Final = 2
@@ -38,6 +43,7 @@ async def http_server(app: ASGIApp, listener: socket.socket) -> AsyncGenerator[H
     moment."""
     config = uvicorn.Config(
         app,
+        http=PromptProtocol,
         lifespan="off",
         ws="none",
         log_config=None,
@@ -45,7 +51,7 @@ async def http_server(app: ASGIApp, listener: socket.socket) -> AsyncGenerator[H
         server_header=False,
         # Nobody is trusted to say who somebody else is.
         proxy_headers=False,
-        limit_concurrency=_MOST_CONNECTIONS,
+        limit_concurrency=_room_for_connections(),
         h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
         timeout_graceful_shutdown=_LAST_WORDS_SECONDS,
     )
@@ -61,3 +67,17 @@ async def http_server(app: ASGIApp, listener: socket.socket) -> AsyncGenerator[H
             server.should_exit = True
             with anyio.CancelScope(shield=True):
                 await server.shutdown(sockets=[listener])
+
+
+def _room_for_connections() -> int:
+    """How many there may be. Most systems give a process 1,024 files unless it asks for more."""
+    if sys.platform == "win32":
+        return _MOST_CONNECTIONS
+    import resource
+
+    wanted = _MOST_CONNECTIONS * _FILES_PER_CONNECTION
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = wanted if resource.RLIM_INFINITY in (soft, hard) else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return max(1, files // _FILES_PER_CONNECTION)

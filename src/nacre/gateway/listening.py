@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
 from nacre.errors import ConfigError
@@ -13,12 +14,23 @@ def listen_at(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
-        raise ConfigError(
-            "gateway.port", f"{port} at {host} cannot be used: {error}; another one: --port"
-        ) from error
+        raise ConfigError("gateway.port", f"is {port}: {_problem(error, host)}") from error
     # With its protocol named: asyncio switches Nagle's algorithm off only for sockets that say so,
     # and a stream of small events would wait 40 ms for each acknowledgement.
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=listener.detach())
+
+
+def _problem(error: OSError | OverflowError, host: str) -> str:
+    match getattr(error, "errno", None):
+        case errno.EADDRINUSE:
+            return f"another program listens there, at {host}; end it, or give another: --port"
+        case errno.EACCES:
+            return "ports below 1024 are for the administrator; give another: --port"
+        case errno.EADDRNOTAVAIL:
+            return f"this machine has no address {host}; give another: --host"
+        case _:
+            problem = getattr(error, "strerror", None) or str(error)
+            return f"it cannot be used at {host}: {problem}; give another: --port or --host"
 
 
 def url_of(host: str, listener: socket.socket) -> str:

@@ -10,6 +10,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    disable_created_metrics,
     generate_latest,
 )
 
@@ -28,6 +29,10 @@ _CALL_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 # Callers may name any model of some providers; each name would be kept for ever.
 _MOST_MODELS: Final = 100
 _OTHER_MODELS: Final = "other"
+
+
+# When each series began: twice as many of them, which nobody asks for.
+disable_created_metrics()
 
 
 class Metrics:

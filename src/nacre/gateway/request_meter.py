@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Final
+
+from nacre.gateway.access_log import ACCESS_LOG
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from nacre.gateway.metrics import Metrics
+
+logger = logging.getLogger(ACCESS_LOG)
 
 _UNMATCHED: Final = "unmatched"
 _METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
@@ -40,3 +45,7 @@ class RequestMeter:
         method = scope["method"] if scope["method"] in _METHODS else "other"
         self._metrics.http_requests.labels(method, route, str(status)).inc()
         self._metrics.http_seconds.labels(route).observe(seconds)
+        if logger.isEnabledFor(logging.DEBUG):
+            # As it was sent, so that no line end is in it; and without the query.
+            path = scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", "replace")
+            logger.debug("%s %s %d %.0f ms", method, path, status, seconds * 1000)

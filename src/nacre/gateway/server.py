@@ -55,7 +55,7 @@ class GatewayOptions:
             host=gateway.host if self.host is None else self.host,
             port=gateway.port if self.port is None else self.port,
         )
-        return replace(config, gateway=checked_auth(gateway))
+        return replace(config, gateway=checked_auth(gateway, self.environment))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,10 +177,11 @@ class _Gateway:
 
     def _watcher(self, system: System, state: GatewayState) -> ConfigWatcher:
         async def take_over(change: ConfigChange) -> None:
-            config = self._options.in_force(change.new)
+            config = self._still_listening(change.new)
             token = await anyio.to_thread.run_sync(_found_token, self._options, config)
-            state.made_token = token.made
             await system.apply(config)
+            # Not before: where the change is refused, callers go on with the token that they have.
+            state.made_token = token.made
             if change.needs_restart:
                 settings = ", ".join(change.needs_restart)
                 logger.warning("%s changed; that counts from the next start on", settings)
@@ -191,6 +192,13 @@ class _Gateway:
             current=self._options.config,
             environment=self._options.environment,
         )
+
+    def _still_listening(self, config: SystemConfig) -> SystemConfig:
+        """Another address counts from the next start on: until then, who may call is judged by the
+        one that we listen at. Raises ConfigError where it does not go together."""
+        here = self._config.gateway
+        gateway = replace(config.gateway, host=here.host, port=here.port)
+        return replace(config, gateway=checked_auth(gateway, self._options.environment))
 
 
 async def _prepare(system: System) -> None:
@@ -210,9 +218,11 @@ async def _prepare(system: System) -> None:
 def _end_at_once(number: signal.Signals) -> None:
     """Asked twice: somebody does not want to wait. Turns that run are marked at the next start."""
     from nacre.mcp_client.process import kill_all_groups
+    from nacre.tools.core.shell.shell_process import kill_all_commands
 
-    # Servers in groups of their own would outlive us.
+    # Servers and commands in groups of their own would outlive us.
     kill_all_groups()
+    kill_all_commands()
     os._exit(128 + number)
 
 

@@ -7,7 +7,7 @@ import secrets
 from typing import TYPE_CHECKING, Final
 
 from nacre.config.folders import user_folder
-from nacre.config.gateway import is_loopback
+from nacre.config.gateway import TOKEN_VARIABLE, is_loopback
 from nacre.errors import ConfigError
 from nacre.mcp_client.private_file import read_private, write_private
 
@@ -43,7 +43,7 @@ def kept_token(path: Path) -> str:
         ) from error
 
 
-def checked_auth(config: GatewayConfig) -> GatewayConfig:
+def checked_auth(config: GatewayConfig, environment: Mapping[str, str]) -> GatewayConfig:
     """Raises ConfigError for who may call, where it cannot be so; without the token in it."""
     if config.auth_mode == "none" and not is_loopback(config.host):
         raise ConfigError(
@@ -54,7 +54,7 @@ def checked_auth(config: GatewayConfig) -> GatewayConfig:
     token = config.token
     if token and (len(token) < _LEAST_CHARACTERS or not _TOKEN.fullmatch(token)):
         raise ConfigError(
-            "gateway.auth.token",
+            TOKEN_VARIABLE if token == environment.get(TOKEN_VARIABLE) else "gateway.auth.token",
             f"holds {len(token)} characters; a token has at least {_LEAST_CHARACTERS}, "
             "letters, digits and -._~+/ only",
         )

@@ -226,10 +226,17 @@ class ToolExecutor:
         if decision.approval is None and not subject.needs_approval:
             return checked
         reason = "; ".join(filter(None, (subject.needs_approval, decision.approval)))
-        return check(await self._approved(subject, checked, site, reason=reason))
+        approved = await self._approved(subject, checked, site, reason=reason, check=check)
+        return check(approved)
 
     async def _approved(
-        self, subject: CallSubject, checked: JsonObject, site: CallSite, *, reason: str
+        self,
+        subject: CallSubject,
+        checked: JsonObject,
+        site: CallSite,
+        *,
+        reason: str,
+        check: Callable[[JsonObject], JsonObject],
     ) -> JsonObject:
         self._record("approval.requested", site, {"reason": reason})
         with site.asking_person(), site.abort.cancelling() as scope:
@@ -241,6 +248,7 @@ class ToolExecutor:
                 context=self._context,
                 call_id=site.call_id,
                 parent_id=site.parent_id,
+                check=check,
             )
         if scope.cancelled_caught:
             raise _aborted(subject, site)

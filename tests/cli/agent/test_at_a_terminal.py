@@ -106,6 +106,22 @@ def test_an_edited_input_is_what_is_called(here: Surroundings, tmp_path: Path) -
     assert written(here) == "three"
 
 
+def test_an_edited_input_that_does_not_fit_leaves_the_question_open(
+    here: Surroundings, tmp_path: Path
+) -> None:
+    editor = tmp_path / "editor.py"
+    code = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_text('{}')"
+    editor.write_text(code, encoding="utf-8")
+    with person_at("run", WRITE_A_FILE, EDITOR=f"{sys.executable} {editor}") as person:
+        person.reads(QUESTION)
+        person.types("e\n")
+        person.reads("the edited input does not fit")
+        person.types("a\n")
+        person.reads("allowed")
+        assert person.leaves() == 0
+    assert written(here)
+
+
 def test_an_editor_that_fails_leaves_the_question_open(here: Surroundings) -> None:
     with person_at("run", WRITE_A_FILE, EDITOR="no-such-editor") as person:
         person.reads(QUESTION)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def test_the_answer_is_on_standard_output_and_the_work_on_standard_error(
 def test_without_a_model_a_hint_says_how_to_get_one(here: Surroundings) -> None:
     _, _, err = here.nacre("run", "hello")
     assert "the built-in demonstration model answers" in err
-    assert "`nacre config set agents.defaults.model openai/<model>`" in err
+    assert "`nacre config set agents.defaults.model openai/gpt-6`" in err
 
 
 def test_quiet_prints_the_last_answer_and_nothing_else(here: Surroundings) -> None:
@@ -119,10 +120,12 @@ def test_an_unknown_agent_is_refused_with_the_nearest_one(here: Surroundings) ->
     assert "there is no agent 'suport'; there are: support, sales; did you mean 'support'?" in err
 
 
-def test_an_unknown_model_is_refused(here: Surroundings) -> None:
+def test_an_unknown_model_is_refused_before_a_session_is_begun(here: Surroundings) -> None:
     status, _, err = here.nacre("run", "--model", "nobody/nothing", "hello")
     assert status == 2
     assert "nobody" in err
+    _, sessions, _ = here.nacre("sessions", "list", "--json")
+    assert json.loads(sessions)["sessions"] == []
 
 
 def test_the_model_may_be_named(here: Surroundings) -> None:
@@ -137,7 +140,7 @@ def test_a_session_goes_on_by_its_key_and_by_its_id(here: Surroundings) -> None:
         _, out, _ = here.nacre("run", "--json", "--session", "work", "first")
         session_id = events_in(out)[0]["sessionId"]
         _, _, err = here.nacre("run", "--session", "work", "second")
-        assert "go on with: nacre run --session work\n" in err
+        assert "go on with: nacre chat --session work\n" in err
         here.nacre("run", "-q", "--session", session_id, "third")
     said = told(provider.requests[-1])
     assert [text for text in said if text in ("first", "one", "second", "two", "third")] == [
@@ -151,14 +154,49 @@ def test_a_session_goes_on_by_its_key_and_by_its_id(here: Surroundings) -> None:
 
 def test_a_run_without_a_session_says_how_to_go_on(here: Surroundings) -> None:
     _, _, err = here.nacre("run", "hello")
-    assert "go on with: nacre run --session session_" in err
+    assert "go on with: nacre chat --session session_" in err
+
+
+def test_how_to_go_on_keeps_the_options(here: Surroundings) -> None:
+    file = here.config.rename(here.home / "my config.json5")
+    given = ["--config", str(file), "--agent", "main", "--model", "demo/demo"]
+    _, _, err = here.nacre("run", *given, "hello")
+    (line,) = [line for line in err.splitlines() if line.startswith("go on with: ")]
+    words = shlex.split(line.removeprefix("go on with: "))
+    assert words[:-1] == ["nacre", "chat", *given, "--session"]
+    assert words[-1].startswith("session_")
+
+
+def test_the_id_of_a_session_that_is_not_there_is_refused_with_the_nearest(
+    here: Surroundings,
+) -> None:
+    _, out, _ = here.nacre("run", "--json", "hello")
+    session_id = events_in(out)[0]["sessionId"]
+    typo = f"{session_id[:-1]}{'0' if session_id[-1] != '0' else '1'}"
+    status, _, err = here.nacre("run", "--session", typo, "hello")
+    _, sessions, _ = here.nacre("sessions", "list", "--json")
+    assert status == 2
+    assert f"there is no session {typo!r}; did you mean {session_id}?" in err
+    assert len(json.loads(sessions)["sessions"]) == 1
+
+
+def test_debug_switches_show_their_lines_on_standard_error(here: Surroundings) -> None:
+    switches = {"OPENCLAW_DEBUG_CODE_MODE": "1"}
+    done = run_nacre("run", "what is 1+1?", environment=switches)
+    assert "nacre.debug.code_mode: run run_" in done.stderr
+    asked = "nacre.debug.code_mode: model.requested model=demo/demo toolNames=exec,wait toolBytes="
+    assert asked in done.stderr
+    assert "model.answered model=demo/demo finishReason=stop\n" in done.stderr
+    assert "turn.ended status=completed model=demo/demo" in done.stderr
 
 
 def test_an_approval_without_a_terminal_is_denied_with_a_word(here: Surroundings) -> None:
     status, out, err = here.nacre("run", WRITE_A_FILE)
     assert status == 0
-    assert "openclaw:core:write was denied: standard input and standard error are no" in err
+    assert "openclaw:core:write was denied: nobody can be asked without a terminal; run it" in err
+    assert err.count("have the configuration not ask about this tool") == 1
     assert "nobody can be asked" in out
+    assert "have the configuration" not in out
     assert not (here.project / "a.txt").exists()
 
 

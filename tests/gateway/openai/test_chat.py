@@ -187,6 +187,28 @@ async def test_the_run_can_be_found_again(open_openai: OpenWorld) -> None:
             model="nacre", messages=[user("hello")]
         )
         assert "x-nacre-session-id" not in unkept.headers
+        own = world.world.client
+        shown = (await own.get(f"/api/runs/{unkept.headers['x-nacre-run-id']}")).json()
+        lost = await own.get(f"/api/runs/{unkept.headers['x-nacre-run-id']}/trajectory")
+        kept = await own.get(f"/api/runs/{run.id}/trajectory")
+    assert (shown["isKept"], shown["isLive"]) == (False, False)
+    assert (lost.status_code, kept.status_code) == (404, 200)
+    assert "nothing is kept" in lost.json()["error"]["message"]
+
+
+async def test_an_answer_that_is_to_be_stored_has_a_session_of_its_own(
+    open_openai: OpenWorld,
+) -> None:
+    said = [user("I am Ada."), {"role": "assistant", "content": "Hello Ada."}, user("Who am I?")]
+    async with open_openai([Say("Ada."), Say("hi")]) as world:
+        create = world.client.chat.completions.with_raw_response.create
+        raw = await create(model="nacre", messages=said, store=True)
+        await create(model="nacre", messages=[user("hello")], store=False)
+        (session,) = await world.world.system.store.sessions()
+        kept = await world.world.system.store.messages(session.id)
+    assert raw.headers["x-nacre-session-id"] == session.id
+    texts = [getattr(it.message, "text", "") for it in kept]
+    assert texts == ["I am Ada.", "Hello Ada.", "Who am I?", "Ada."]
 
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [

@@ -55,3 +55,18 @@ async def test_a_name_that_stands_for_nothing_is_not_found(open_openai: OpenWorl
                 await world.chat(model=name)
             assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
             assert len(refused.value.message) < 1_000
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/api/runs"])
+async def test_a_model_whose_key_is_missing_is_refused_with_the_variable_to_set(
+    open_openai: OpenWorld, path: str
+) -> None:
+    words = {"messages": [{"role": "user", "content": "hi"}]}
+    body = {"/v1/chat/completions": words, "/v1/responses": {"input": "hi"}}.get(path)
+    async with open_openai() as world:
+        asked = {"model": "openai/gpt-6", **(body or {"text": "hi"})}
+        answer = await world.world.client.post(path, json=asked)
+        assert world.world.system.agents.runs() == []
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "missing_secret")
+    assert "OPENAI_API_KEY" in error["message"]

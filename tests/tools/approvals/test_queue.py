@@ -1,11 +1,15 @@
 """Open questions: shown to every reader, answered once, and a clear word for a late answer."""
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
+from nacre.errors import ApprovalError, ToolInputError
+from nacre.json_types import JsonObject
 from nacre.run_context import RunContext
 from nacre.tools.approvals.queue import ApprovalQueue
-from nacre.tools.approvals.requests import AllowOnce, ApprovalRequest
+from nacre.tools.approvals.requests import AllowEdited, AllowOnce, ApprovalRequest
 
 
 def request(name: str) -> ApprovalRequest:
@@ -149,3 +153,17 @@ async def test_a_listener_that_fails_holds_up_nobody() -> None:
     with queue.asking(request("a")) as question:
         queue.answer("a", "allow-once")
     assert question.decided == AllowOnce()
+
+
+async def test_an_edited_input_that_does_not_fit_leaves_the_question_open() -> None:
+    def check(given: JsonObject) -> None:
+        if "to" not in given:
+            raise ToolInputError("`to` is missing", tool_id="send")
+
+    queue = ApprovalQueue()
+    with queue.asking(replace(request("a"), check=check)) as asked:
+        with pytest.raises(ApprovalError, match="`to` is missing"):
+            queue.answer("a", AllowEdited({"too": 1}))
+        assert not asked.is_answered.is_set()
+        queue.answer("a", AllowEdited({"to": "Ada"}))
+        assert asked.decided == AllowEdited({"to": "Ada"})

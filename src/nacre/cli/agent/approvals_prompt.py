@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from nacre.cli.agent.approval_text import judged_input_lines
 from nacre.cli.agent.input_editor import EditError, edited_input
 from nacre.cli.mcp.tables import cell_text
+from nacre.errors import ApprovalError
 from nacre.mcp_server.shown_input import UnshowableInputError
 from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny
 
@@ -17,10 +18,9 @@ if TYPE_CHECKING:
     from nacre.tools import ApprovalRequest
     from nacre.tools.approvals.requests import Decided
 
-_NOBODY: Final = (
-    "standard input and standard error are no terminal, so that nobody can be asked; run it at a "
-    "terminal, or have the configuration not ask about this tool"
-)
+# Short: the call, the program around it and the model's answer repeat it.
+_NOBODY: Final = "nobody can be asked without a terminal"
+_WHAT_TO_DO: Final = "run it at a terminal, or have the configuration not ask about this tool"
 _CHOICES: Final = (
     "[a] allow once  [A] always, with just this input in this session  [e] edit the input  [d] deny"
 )
@@ -39,7 +39,7 @@ class ApprovalsPrompt:
     async def answer(self, request: ApprovalRequest) -> Decided:
         """What the person says; whatever goes wrong is a no."""
         if self._lines is None:
-            return self._denied(request, _NOBODY)
+            return self._denied(request, _NOBODY, hint=f"; {_WHAT_TO_DO}")
         try:
             shown = judged_input_lines(request.input)
         except UnshowableInputError as error:
@@ -48,8 +48,9 @@ class ApprovalsPrompt:
             self._put(request, shown)
             return await self._answered(request, self._lines)
 
-    def _denied(self, request: ApprovalRequest, reason: str) -> Deny:
-        self._screen.note(f"{cell_text(request.tool_id)} was denied: {reason}", "warning")
+    def _denied(self, request: ApprovalRequest, reason: str, *, hint: str = "") -> Deny:
+        """The agent is told the reason, and only the person what to do about it."""
+        self._screen.note(f"{cell_text(request.tool_id)} was denied: {reason}{hint}", "warning")
         return Deny(reason)
 
     def _put(self, request: ApprovalRequest, shown: list[str]) -> None:
@@ -95,5 +96,10 @@ class ApprovalsPrompt:
             return None
         if edited == request.input:
             self._screen.note(f"the input is as it was; {_CHOICES}", "warning")
+            return None
+        try:
+            request.refuse_unfit(edited)
+        except ApprovalError as error:
+            self._screen.note(f"{cell_text(str(error))}; {_CHOICES}", "warning")
             return None
         return AllowEdited(edited)

@@ -57,7 +57,7 @@ def chat_command(
         chat = Chat(
             system,
             stops,
-            request=await request_for(target, system.store),
+            request=await request_for(target, system),
             screen=screen,
             follower=follower_for(system, stops, screen=screen, view=view, lines=lines),
             source=source,
@@ -70,7 +70,7 @@ def chat_command(
         finally:
             source.close()
             if chat.session:
-                screen.note(how_to_go_on("chat", chat.session), "dim")
+                screen.note(how_to_go_on(target, chat.session, config_file=config), "dim")
 
     try:
         return run_with_system(system_config, work, screen=screen)

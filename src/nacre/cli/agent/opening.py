@@ -13,6 +13,7 @@ from nacre.cli.agent.stops import Stops
 from nacre.cli.exit_status import ExitStatus, UsageProblem
 from nacre.cli.terminal import STOP_SIGNALS, warn
 from nacre.errors import ConfigError, NacreError, SessionError
+from nacre.telemetry.debug_flags import DEBUG_LOGGER_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -99,11 +100,14 @@ def _status_of(outcome: ExitStatus | NacreError | UsageProblem) -> ExitStatus:
 
 
 class _Notes(logging.Handler):
-    """Shows what the system warns of, on the screen."""
+    """Shows on the screen what the system warns of, and what a debug switch asks for."""
 
     def __init__(self, screen: Screen) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.INFO)
         self._screen = screen
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._screen.note(f"nacre: {self.format(record)}", "warning")
+        if record.levelno >= logging.WARNING:
+            self._screen.note(f"nacre: {self.format(record)}", "warning")
+        elif record.name.startswith(DEBUG_LOGGER_NAME):
+            self._screen.note(f"{record.name}: {self.format(record)}", "dim")

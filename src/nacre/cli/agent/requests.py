@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.agent import TurnRequest
 from nacre.cli.exit_status import UsageProblem
+from nacre.cli.sessions.named_session import nothing_named, session_names
 from nacre.cli.terminal import warn
 from nacre.errors import SessionError
 from nacre.tools.nearest_names import NearestNames
 
 if TYPE_CHECKING:
+    from nacre.bootstrap import System
     from nacre.config.system import SystemConfig
-    from nacre.storage import Store
 
 CHANNEL: Final = "terminal"
 _DEMO_MODEL: Final = "demo/demo"
+_ID_PREFIX: Final = "session_"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,20 +47,42 @@ def hint_at_demo(model: str) -> None:
         warn(
             "the built-in demonstration model answers; for a real one give its provider a key, "
             "such as OPENAI_API_KEY, and name it: "
-            "`nacre config set agents.defaults.model openai/<model>`"
+            "`nacre config set agents.defaults.model openai/gpt-6`"
         )
 
 
-def how_to_go_on(command: str, session: str) -> str:
-    """What to type to go on in the session."""
-    return f"go on with: nacre {command} --session {shlex.quote(session)}"
+def how_to_go_on(target: Target, session: str, *, config_file: str | None) -> str:
+    """What to type to go on in the session, with the options of this command."""
+    options = {
+        "--config": config_file,
+        "--agent": target.agent,
+        "--model": target.model,
+        "--session": session,
+    }
+    words = [word for name, value in options.items() if value for word in (name, value)]
+    return f"go on with: {shlex.join(['nacre', 'chat', *words])}"
 
 
-async def request_for(target: Target, store: Store) -> TurnRequest:
-    """A turn without its message, in the session that is named, if one is."""
+async def request_for(target: Target, system: System) -> TurnRequest:
+    """A turn without its message, in the session that is named, if one is.
+
+    Raises UsageProblem for the id of a session that is not there.
+    """
     request = TurnRequest(agent_id=target.agent or "", model=target.model or "", channel=CHANNEL)
     if not target.session:
         return request
-    if await store.session(target.session) is not None:
+    if await system.store.session(target.session) is not None:
         return replace(request, session_id=target.session)
+    if target.session.startswith(_ID_PREFIX):
+        await _refuse_unless_key(target.session, target, system)
     return replace(request, session_key=target.session)
+
+
+async def _refuse_unless_key(session: str, target: Target, system: System) -> None:
+    """What looks like an id is a key only where there is one already, made through the API."""
+    agents = system.config.agents
+    agent = agents.agent(target.agent or agents.default_id)
+    if await system.store.session_by_key(agent.id, session) is None:
+        names = await session_names(system.store)
+        where = f"a name of yours begins with something else than {_ID_PREFIX}"
+        raise nothing_named("session", session, names, where=where)

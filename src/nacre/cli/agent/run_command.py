@@ -72,12 +72,13 @@ def run_command(
     view = view_for(screen, is_json=is_json, is_quiet=is_quiet)
 
     async def work(system: "System", stops: "Stops") -> ExitStatus:
-        request = await request_for(target, system.store)
+        request = await request_for(target, system)
         run = await system.agents.start(replace(request, message=text))
         follower = follower_for(system, stops, screen=screen, view=view, lines=typed_lines())
         await follower.follow(run)
         if is_told:
-            screen.note(how_to_go_on("run", session or run.session_id), "dim")
+            on = how_to_go_on(target, session or run.session_id, config_file=config)
+            screen.note(on, "dim")
         return screen.printer.problem or status_of(run, stops)
 
     return run_with_system(system_config, work, screen=screen)

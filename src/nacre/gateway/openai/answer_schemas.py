@@ -37,12 +37,17 @@ ERRORS: Final[dict[int | str, dict[str, Any]]] = {
         (503, "The provider is busy, or the run was aborted."),
     )
 }
+_EVENT: Final = {
+    "type": "object",
+    "required": ["data"],
+    "properties": {"event": {"type": "string"}, "data": {"type": "string"}},
+}
 ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "description": "The answer; with `stream`, as server-sent events.",
         "content": {
             "application/json": {"schema": {"type": "object"}},
-            "text/event-stream": {"schema": {"type": "string"}},
+            "text/event-stream": {"schema": _EVENT},
         },
     },
     **ERRORS,

@@ -92,6 +92,7 @@ class ChatRequest(WireModel):
     temperature: Temperature | None = None
     top_p: Share | None = None
     stop: str | list[str] | None = None
+    store: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = None
@@ -118,6 +119,7 @@ def chat_ask(request: ChatRequest, choice: ModelChoice, *, session_key: str) -> 
         settings=_settings(request),
         instructions=_instructions(request.messages),
         session_key=key,
+        is_kept=bool(request.store),
     )
 
 

@@ -13,10 +13,11 @@ from nacre.json_types import encode_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nacre.agent import RunFinish
     from nacre.gateway.openai.parked_runs import ShownCall
     from nacre.gateway.openai.run_answers import RunAnswer
     from nacre.json_types import JsonObject
-    from nacre.messages import FinishReason, Usage
+    from nacre.messages import Usage
 
 # Between what the model said before some calls, and what it said after them.
 _BETWEEN_MESSAGES: Final = "\n\n"
@@ -83,7 +84,7 @@ def call_to_json(shown: ShownCall) -> JsonObject:
     return {"id": shown.id, "type": "function", "function": function}
 
 
-def chat_reason(reason: FinishReason) -> str:
+def chat_reason(reason: RunFinish) -> str:
     return reason if reason in ("length", "content_filter") else "stop"
 
 

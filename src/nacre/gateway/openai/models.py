@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from nacre.errors import ConfigError, SessionError
+from nacre.errors import ConfigError, MissingReferenceError, SessionError
 from nacre.gateway.errors import ApiError
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ def model_choice(system: System, name: str) -> ModelChoice:
             return ModelChoice(name=name, agent_id=_agent_id(system, name, prefix))
     try:
         system.providers.get(name)
+    except MissingReferenceError:
+        # It is there, and cannot be asked; whoever starts a run is told why.
+        pass
     except ConfigError:
         raise _unknown(system, name) from None
     return ModelChoice(name=name, model=name)

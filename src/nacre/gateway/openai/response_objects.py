@@ -13,11 +13,12 @@ from nacre.messages import AssistantMessage, Usage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nacre.agent import RunFinish
     from nacre.gateway.openai.parked_runs import ShownCall
     from nacre.gateway.openai.responses_requests import ResponsesRequest
     from nacre.gateway.openai.run_answers import RunAnswer
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.messages import FinishReason, Message
+    from nacre.messages import Message
     from nacre.storage import TurnRecord
 
 ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
@@ -48,7 +49,7 @@ class ResponseHead:
         output: Sequence[JsonObject],
         usage: Usage | None = None,
         error: str = "",
-        reason: FinishReason = "stop",
+        reason: RunFinish = "stop",
     ) -> JsonObject:
         why = _INCOMPLETE.get(reason) if status == "incomplete" else None
         return {
@@ -87,7 +88,7 @@ def response_head(answer: RunAnswer, request: ResponsesRequest) -> ResponseHead:
     )
 
 
-def final_status(reason: FinishReason) -> ResponseStatus:
+def final_status(reason: RunFinish) -> ResponseStatus:
     return "incomplete" if reason in _INCOMPLETE else "completed"
 
 

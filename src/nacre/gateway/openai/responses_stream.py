@@ -18,11 +18,11 @@ from nacre.gateway.openai.streaming import data_event
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
 
+    from nacre.agent import RunFinish
     from nacre.gateway.openai.parked_runs import ShownCall
     from nacre.gateway.openai.response_objects import ResponseHead, ResponseStatus
     from nacre.gateway.openai.run_answers import AnswerPart, RunAnswer
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.messages import FinishReason
 
 
 class ResponseStream:
@@ -141,9 +141,7 @@ class ResponseStream:
         self._output.append(item)
         return self._event("response.output_item.done", output_index=index, item=item)
 
-    def _end(
-        self, status: ResponseStatus, *, reason: FinishReason = "stop"
-    ) -> Iterator[JsonObject]:
+    def _end(self, status: ResponseStatus, *, reason: RunFinish = "stop") -> Iterator[JsonObject]:
         yield from self._end_message()
         self.response = self._head.to_json(
             status=status, output=self._output, usage=self._answer.usage, reason=reason

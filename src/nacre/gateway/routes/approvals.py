@@ -21,7 +21,7 @@ from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny
 router = APIRouter(prefix="/api/approvals", tags=["approvals"], route_class=JsonRoute)
 
 
-@router.get("", responses=error_answers())
+@router.get("", summary="Open questions, and those of before", responses=error_answers())
 async def list_approvals(
     state: State,
     session_id: Annotated[str | None, Query(alias="sessionId", max_length=500)] = None,
@@ -39,11 +39,11 @@ async def list_approvals(
     ]
     if not is_all:
         return ApprovalsAnswer(pending=tuple(pending))
-    past = await system.store.approvals(session_id=session_id, limit=limit)
+    past = await system.store.approvals(session_id=session_id, limit=limit, is_closed=True)
     return ApprovalsAnswer(pending=tuple(pending), past=tuple(map(approval_answer, past)))
 
 
-@router.post("/{approval_id}", responses=error_answers(404, 409, 415))
+@router.post("/{approval_id}", summary="Answer a question", responses=error_answers(404, 409, 415))
 async def answer_approval(approval_id: str, asked: AnswerApproval, state: State) -> AnsweredAnswer:
     """Answer a question; each is answered once, by whoever is first."""
     queue = state.system.approvals
@@ -51,7 +51,9 @@ async def answer_approval(approval_id: str, asked: AnswerApproval, state: State)
     try:
         queue.answer(approval_id, answer)
     except ApprovalError as error:
-        # Whatever else is wrong with an answer was checked before.
+        if any(request.id == approval_id for request in queue.pending):
+            # Whatever else may be wrong with an answer was checked before.
+            raise ApiError(422, str(error), path="body.input") from None
         status = 409 if queue.was_closed(approval_id) else 404
         raise ApiError(status, str(error)) from None
     return AnsweredAnswer(approval_id=approval_id, answer=asked.answer)

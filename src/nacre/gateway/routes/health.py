@@ -13,7 +13,7 @@ open_router = APIRouter(tags=["health"])
 router = APIRouter(tags=["health"])
 
 
-@open_router.get("/")
+@open_router.get("/", summary="Where to look")
 async def about() -> AboutAnswer:
     """Where to look."""
     return AboutAnswer(
@@ -25,13 +25,17 @@ async def about() -> AboutAnswer:
     )
 
 
-@open_router.get("/healthz")
+@open_router.get("/healthz", summary="Whether the process answers")
 async def is_alive() -> HealthAnswer:
     """The process answers."""
     return HealthAnswer(status="ok")
 
 
-@open_router.get("/readyz", responses={503: {"model": HealthAnswer, "description": "Not now."}})
+@open_router.get(
+    "/readyz",
+    summary="Whether the gateway takes work",
+    responses={503: {"model": HealthAnswer, "description": "Not now."}},
+)
 async def is_ready(response: Response, state: State) -> HealthAnswer:
     """Whether runs can be started: it is not shutting down, and the database answers."""
     if state.is_closing:
@@ -47,6 +51,7 @@ async def is_ready(response: Response, state: State) -> HealthAnswer:
 
 @router.get(
     "/metrics",
+    summary="Metrics for Prometheus",
     response_class=Response,
     responses={
         **error_answers(),

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
 
 from nacre.agent import AgentRun
-from nacre.errors import ConfigError, SessionError
+from nacre.errors import ConfigError, MissingReferenceError, SessionError
 from nacre.gateway.errors import RETRY_SECONDS, ApiError
 from nacre.gateway.event_stream import (
     CURSOR_PATTERN,
@@ -41,7 +41,12 @@ _ABORT: Final = AbortRun()
 router = APIRouter(prefix="/api/runs", tags=["runs"], route_class=JsonRoute)
 
 
-@router.post("", status_code=202, responses=error_answers(404, 415, 429))
+@router.post(
+    "",
+    status_code=202,
+    summary="Send a message to an agent",
+    responses=error_answers(404, 415, 429),
+)
 async def start_run(asked: StartRun, response: Response, state: State) -> StartedAnswer:
     """Send a message to an agent.
 
@@ -53,7 +58,7 @@ async def start_run(asked: StartRun, response: Response, state: State) -> Starte
     try:
         run = await state.system.agents.start(asked.to_request())
     except ConfigError as error:
-        if not asked.model:
+        if not asked.model or isinstance(error, MissingReferenceError):
             raise
         raise ApiError(404, str(error), code="unknown_model", path="body.model") from None
     except SessionError as error:
@@ -65,7 +70,7 @@ async def start_run(asked: StartRun, response: Response, state: State) -> Starte
     )
 
 
-@router.get("", responses=error_answers())
+@router.get("", summary="Runs that go on, and those that ended lately", responses=error_answers())
 async def list_runs(
     state: State, session_id: Annotated[str, Query(alias="sessionId")] = ""
 ) -> RunsAnswer:
@@ -74,18 +79,21 @@ async def list_runs(
     return RunsAnswer(runs=tuple(map(live_run_answer, runs)))
 
 
-@router.get("/{run_id}", responses=error_answers(404))
+@router.get("/{run_id}", summary="How a run does", responses=error_answers(404))
 async def get_run(run_id: str, state: State) -> RunAnswer:
     """How a run does, and what came of it."""
     run = state.system.agents.run(run_id)
     if run is not None:
         return live_run_answer(run)
     turn = await _stored_turn(run_id, state)
-    return stored_run_answer(turn, await _last_text(turn, state))
+    session = await state.system.store.session(turn.session_id)
+    agent_id = session.agent_id if session else ""
+    return stored_run_answer(turn, agent_id=agent_id, said=await _last_answer(turn, state))
 
 
 @router.get(
     "/{run_id}/events",
+    summary="Follow a run",
     response_class=StreamingResponse,
     responses={
         **error_answers(404),
@@ -122,7 +130,7 @@ async def follow_run(
     return RunEventStream(stored_events(state, turn, cursor))
 
 
-@router.post("/{run_id}/abort", responses=error_answers(404, 415))
+@router.post("/{run_id}/abort", summary="End a run", responses=error_answers(404, 415))
 async def abort_run(run_id: str, state: State, asked: AbortRun = _ABORT) -> AbortedAnswer:
     """End a run with all that it does. Answers when it has really stopped."""
     run = state.system.agents.run(run_id)
@@ -133,7 +141,11 @@ async def abort_run(run_id: str, state: State, asked: AbortRun = _ABORT) -> Abor
     return AbortedAnswer(run_id=run.id, state=run.state, was_aborted=was_aborted)
 
 
-@router.post("/{run_id}/client-results", responses=error_answers(404, 409, 415))
+@router.post(
+    "/{run_id}/client-results",
+    summary="Deliver results of client tools",
+    responses=error_answers(404, 409, 415),
+)
 async def deliver_results(run_id: str, asked: ClientResults, state: State) -> DeliveredAnswer:
     """Deliver what your tools returned. All results are taken, or none."""
     run = state.system.agents.run(run_id)
@@ -172,14 +184,14 @@ async def _stored_turn(run_id: str, state: GatewayState) -> TurnRecord:
     return turn
 
 
-async def _last_text(turn: TurnRecord, state: GatewayState) -> str:
+async def _last_answer(turn: TurnRecord, state: GatewayState) -> AssistantMessage | None:
     stored = await state.system.store.messages(turn.session_id, whole=True)
     answers = [
-        it.message.text
+        it.message
         for it in stored
         if it.run_id == turn.run_id and isinstance(it.message, AssistantMessage)
     ]
-    return answers[-1] if answers else ""
+    return answers[-1] if answers else None
 
 
 def _closing() -> ApiError:

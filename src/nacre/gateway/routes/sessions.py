@@ -28,21 +28,32 @@ _MAX_SHOWN_ID: Final = 80
 router = APIRouter(prefix="/api/sessions", tags=["sessions"], route_class=JsonRoute)
 
 
-@router.get("", responses=error_answers())
+@router.get("", summary="Sessions, the last used first", responses=error_answers())
 async def list_sessions(
     state: State,
     agent_id: Annotated[str | None, Query(alias="agentId", max_length=500)] = None,
+    session_key: Annotated[
+        str | None,
+        Query(
+            alias="sessionKey",
+            description="Only those with this name of yours: one for each agent.",
+            min_length=1,
+            max_length=500,
+        ),
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     before: Annotated[
         str | None,
         Query(
             description="`nextCursor` of the page before.",
-            pattern=r"^[0-9]{1,12}(\.[0-9]{1,20})? \S{1,300}$",
+            pattern=r"^[0-9]{1,12}(\.[0-9]{1,20})?~[A-Za-z0-9._~-]{1,300}$",
         ),
     ] = None,
 ) -> SessionsAnswer:
     """Sessions, the last used first."""
-    found = await state.system.store.sessions(agent_id=agent_id, limit=limit + 1, before=before)
+    found = await state.system.store.sessions(
+        agent_id=agent_id, key=session_key, limit=limit + 1, before=before
+    )
     page = found[:limit]
     return SessionsAnswer(
         sessions=tuple(map(session_answer, page)),
@@ -50,7 +61,7 @@ async def list_sessions(
     )
 
 
-@router.get("/{session_id}", responses=error_answers(404))
+@router.get("/{session_id}", summary="A session with its last turns", responses=error_answers(404))
 async def get_session(
     session_id: str,
     state: State,

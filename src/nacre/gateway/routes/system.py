@@ -24,7 +24,7 @@ from nacre.tools.policy import policy_from_config
 router = APIRouter(prefix="/api", tags=["system"])
 
 
-@router.get("/agents", responses=error_answers())
+@router.get("/agents", summary="The agents", responses=error_answers())
 async def list_agents(state: State) -> AgentsAnswer:
     """The agents that may be asked."""
     agents = state.system.config.agents
@@ -42,7 +42,7 @@ async def list_agents(state: State) -> AgentsAnswer:
     )
 
 
-@router.get("/models", responses=error_answers())
+@router.get("/models", summary="The models", responses=error_answers())
 async def list_models(state: State) -> ModelsAnswer:
     """The models that may be asked for."""
     providers = state.system.config.models.providers
@@ -54,15 +54,15 @@ async def list_models(state: State) -> ModelsAnswer:
             ModelAnswer(
                 id=model_id,
                 name=known.name if known else model_id,
-                context_tokens=known.context_tokens if known else None,
-                max_output_tokens=known.max_output_tokens if known else None,
+                context_window=known.context_tokens if known else None,
+                max_tokens=known.max_output_tokens if known else None,
             )
         )
     unlisted = tuple(name for name, provider in providers.items() if not provider.models)
     return ModelsAnswer(models=tuple(models), open_providers=unlisted)
 
 
-@router.get("/tools", responses=error_answers(404))
+@router.get("/tools", summary="The tools of an agent", responses=error_answers(404))
 async def list_tools(
     state: State, agent_id: Annotated[str, Query(alias="agentId", max_length=500)] = ""
 ) -> ToolsAnswer:
@@ -92,7 +92,7 @@ async def list_tools(
     )
 
 
-@router.get("/plugins", responses=error_answers())
+@router.get("/plugins", summary="The plugins", responses=error_answers())
 async def list_plugins(state: State) -> PluginsAnswer:
     """The plugins that were found, and why those that are not loaded are not."""
     return PluginsAnswer(

@@ -29,22 +29,28 @@ After = Annotated[int, Query(description="`nextAfter` of the page before.", ge=-
 Limit = Annotated[int, Query(ge=1, le=5000)]
 
 
-@router.get("/runs/{run_id}/trajectory", responses=_ANSWERS, response_class=JSONResponse)
+@router.get(
+    "/runs/{run_id}/trajectory",
+    summary="What happened in a run",
+    responses=_ANSWERS,
+    response_class=JSONResponse,
+)
 async def run_trajectory(
     run_id: str, request: Request, state: State, after: After = -1, limit: Limit = 1000
 ) -> Response:
     """What happened in a run; redacted. With `Accept: application/jsonl`, all of it as lines."""
-    system = state.system
-    if system.agents.run(run_id) is None and await system.store.turn(run_id) is None:
-        events = await system.store.events(run_id=run_id, limit=1)
-        if not events:
-            raise ApiError(404, f"there is no run {run_id[:_MAX_SHOWN_ID]!r}")
+    await _refuse_unless_kept(run_id, state)
     if _wants_lines(request):
         return _lines(state, run_id=run_id)
     return await _page(state, run_id=run_id, after=after, limit=limit)
 
 
-@router.get("/sessions/{session_id}/trajectory", responses=_ANSWERS, response_class=JSONResponse)
+@router.get(
+    "/sessions/{session_id}/trajectory",
+    summary="What happened in a session",
+    responses=_ANSWERS,
+    response_class=JSONResponse,
+)
 async def session_trajectory(
     session_id: str, request: Request, state: State, after: After = -1, limit: Limit = 1000
 ) -> Response:
@@ -55,6 +61,21 @@ async def session_trajectory(
     if _wants_lines(request):
         return _lines(state, session_id=session_id)
     return await _page(state, session_id=session_id, after=after, limit=limit)
+
+
+async def _refuse_unless_kept(run_id: str, state: GatewayState) -> None:
+    system, shown = state.system, repr(run_id[:_MAX_SHOWN_ID])
+    run = system.agents.run(run_id)
+    if run is not None and not run.is_stored:
+        raise ApiError(
+            404,
+            f"nothing is kept of the run {shown}: it is in no session. Its events can be followed "
+            "while it is in memory",
+        )
+    store = system.store
+    is_known = run is not None or await store.turn(run_id) is not None
+    if not is_known and not await store.events(run_id=run_id, limit=1):
+        raise ApiError(404, f"there is no run {shown}")
 
 
 def _wants_lines(request: Request) -> bool:

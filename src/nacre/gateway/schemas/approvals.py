@@ -41,6 +41,7 @@ class ApprovalAnswer(Answer):
     reason: str
     run_id: str
     session_id: str
+    agent_id: str = ""
     created_at: float
     expires_at: float
     state: ApprovalState
@@ -52,7 +53,8 @@ class ApprovalsAnswer(Answer):
     """What is asked now; and, where all was asked for, what was asked before, newest first."""
 
     pending: tuple[OpenApprovalAnswer, ...]
-    past: tuple[ApprovalAnswer, ...] | None = None
+    past: tuple[ApprovalAnswer, ...] = ()
+    """Empty unless all was asked for."""
 
 
 class AnswerApproval(Asked):
@@ -116,6 +118,7 @@ def approval_answer(record: ApprovalRecord) -> ApprovalAnswer:
         reason=record.reason,
         run_id=record.run_id,
         session_id=record.session_id,
+        agent_id=record.agent_id,
         created_at=record.created,
         expires_at=record.expires,
         state=record.state,

@@ -4,12 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from nacre.agent import AgentRun, ClientTool, TurnRequest
+from nacre.agent import AgentRun, ClientTool, RunFinish, TurnRequest
 from nacre.config.queue import QueueMode
 from nacre.gateway.schemas.approvals import OpenApprovalAnswer, open_approval_answer
 from nacre.gateway.schemas.base import Answer, Asked, JsonMap, OpaqueMap
 from nacre.gateway.schemas.messages import UsageAnswer, parts_from, usage_answer
-from nacre.messages import FinishReason, UserMessage
+from nacre.messages import AssistantMessage, UserMessage
 from nacre.providers.base import ModelSettings
 from nacre.storage import TurnRecord
 
@@ -134,7 +134,7 @@ class ResultAnswer(Answer):
     """What came of a run."""
 
     text: str = ""
-    finish_reason: FinishReason | None = None
+    finish_reason: RunFinish
     usage: UsageAnswer
     model: str = ""
     error: str = ""
@@ -145,11 +145,12 @@ class RunAnswer(Answer):
 
     run_id: str
     session_id: str
-    agent_id: str = ""
-    """Empty for a run that is only in the database."""
+    agent_id: str
     state: RunStateName
     is_live: bool
-    """Whether it is in memory, so that its events can be followed as they were told."""
+    """Whether it goes on: queued, running or waiting."""
+    is_kept: bool
+    """Whether its session is kept. If not, the session's id leads nowhere."""
     last_sequence: int | None = None
     """The number of its newest event."""
     result: ResultAnswer | None = None
@@ -228,7 +229,8 @@ def live_run_answer(run: AgentRun) -> RunAnswer:
         session_id=run.session_id,
         agent_id=run.agent_id,
         state=run.state,
-        is_live=True,
+        is_live=not run.has_ended,
+        is_kept=run.is_stored,
         last_sequence=run.events.last_sequence,
         result=result,
         pending_approvals=tuple(map(open_approval_answer, run.pending_approvals)),
@@ -236,16 +238,35 @@ def live_run_answer(run: AgentRun) -> RunAnswer:
     )
 
 
-def stored_run_answer(turn: TurnRecord, text: str) -> RunAnswer:
+def stored_run_answer(
+    turn: TurnRecord, *, agent_id: str, said: AssistantMessage | None
+) -> RunAnswer:
+    """Of a run that is no longer in memory; `said` is the last answer of the model."""
     result = None
     if turn.status != "running":
         result = ResultAnswer(
-            text=text, usage=usage_answer(turn.usage), model=turn.model, error=turn.error
+            text=said.text if said else "",
+            finish_reason=_stored_finish(turn, said),
+            usage=usage_answer(turn.usage),
+            model=turn.model,
+            error=turn.error,
         )
     return RunAnswer(
         run_id=turn.run_id,
         session_id=turn.session_id,
+        agent_id=agent_id,
         state=turn.status,
         is_live=False,
+        is_kept=True,
         result=result,
     )
+
+
+def _stored_finish(turn: TurnRecord, said: AssistantMessage | None) -> RunFinish:
+    match turn.status:
+        case "completed":
+            return said.finish_reason if said else "stop"
+        case "aborted":
+            return "aborted"
+        case _:
+            return "error"

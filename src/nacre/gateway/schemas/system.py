@@ -43,8 +43,9 @@ class ModelAnswer(Answer):
     id: str
     """`provider/model`."""
     name: str
-    context_tokens: int | None = None
-    max_output_tokens: int | None = None
+    context_window: int | None = None
+    """How many tokens it can read, and at most write: named as in the configuration."""
+    max_tokens: int | None = None
 
 
 class ModelsAnswer(Answer):

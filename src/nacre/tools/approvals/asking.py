@@ -23,10 +23,13 @@ from nacre.tools.approvals.requests import (
     ApprovalRequest,
     Decided,
     Deny,
+    any_input,
     decided_from,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
 
@@ -85,10 +88,12 @@ class Approvals:
         context: RunContext,
         call_id: str,
         parent_id: str = "",
+        check: Callable[[JsonObject], object] = any_input,
     ) -> Granted | Refused:
         """Whether the call may be made. Time runs from when the question is put to somebody.
 
-        Never waits for what is remembered, nor where nobody is there.
+        `check` raises ToolInputError for an edited input that cannot be called with; a queue takes
+        no such answer. Never waits for what is remembered, nor where nobody is there.
         """
         question = _Question(
             tool_id=tool_id,
@@ -99,6 +104,7 @@ class Approvals:
             context=context,
             call_id=call_id,
             parent_id=parent_id,
+            check=check,
         )
         if self._remembers(question):
             return Granted(input=question.input(), is_remembered=True)
@@ -163,6 +169,7 @@ class _Question:
     context: RunContext
     call_id: str
     parent_id: str
+    check: Callable[[JsonObject], object]
 
     def input(self) -> JsonObject:
         """A copy for each who gets it."""
@@ -181,6 +188,7 @@ class _Question:
             parent_id=self.parent_id,
             created=now,
             expires=now + ttl_seconds,
+            check=self.check,
         )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import anyio
 
 from nacre.errors import ApprovalError
-from nacre.tools.approvals.requests import decided_from
+from nacre.tools.approvals.requests import AllowEdited, decided_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -72,12 +72,18 @@ class ApprovalQueue:
         await self._change.wait()
 
     def answer(self, request_id: str, answer: ApprovalAnswer) -> None:
-        """Answer an open question; raises ApprovalError when it is not open, or that no answer."""
+        """Answer an open question.
+
+        Raises ApprovalError when it is not open, or that no answer to it: it stays open then.
+        """
         question = self._open.get(request_id)
         if question is None:
             ending = self._closed.get(request_id, "was never asked, or is long closed")
             raise ApprovalError(f"the approval {request_id[:_MAX_SHOWN_ID]!r} {ending}")
-        question.decided = decided_from(answer)
+        decided = decided_from(answer)
+        if isinstance(decided, AllowEdited):
+            question.request.refuse_unfit(decided.input)
+        question.decided = decided
         self._close(question, "was answered already")
         question.is_answered.set()
 

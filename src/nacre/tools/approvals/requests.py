@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
-from nacre.errors import ApprovalError
+from nacre.errors import ApprovalError, ToolInputError
 from nacre.json_types import NotJsonError, decode_json, encode_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
+
+
+def any_input(given: JsonObject) -> JsonObject:
+    """The check of a call whose input nobody checks."""
+    return given
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +37,15 @@ class ApprovalRequest:
     created: float
     """When it was asked, and until when an answer counts: seconds since the epoch."""
     expires: float
+    check: Callable[[JsonObject], object] = field(default=any_input, repr=False, compare=False)
+    """Raises ToolInputError for an input that the call cannot be made with."""
+
+    def refuse_unfit(self, edited: JsonObject) -> None:
+        """Raises ApprovalError for an edited input that the call cannot be made with."""
+        try:
+            self.check(edited)
+        except ToolInputError as error:
+            raise ApprovalError(f"the edited input does not fit: {error.message}") from error
 
 
 @dataclass(frozen=True, slots=True)

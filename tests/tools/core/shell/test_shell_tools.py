@@ -12,6 +12,7 @@ import pytest
 from nacre.config.core_tools import ExecToolConfig
 from nacre.tools.core.files import FileProblem
 from nacre.tools.core.shell import Processes, ShellProblem, shell_tools
+from nacre.tools.core.shell.shell_process import kill_all_commands
 from tests.tools.core.tool_calls import Calls
 
 # Writes its number where it can be found, deaf to SIGTERM, and so is its child.
@@ -253,6 +254,14 @@ async def test_a_command_in_the_background_is_read_bit_by_bit_until_it_ends(shel
     assert [(each["processId"], each["status"]) for each in listed["processes"]] == [
         ("p1", "ended")
     ]
+
+
+async def test_all_commands_can_be_killed_at_once_with_their_children(shell: Shell) -> None:
+    await shell.run(DEAF_FAMILY, background=True)
+    await until((shell.root / "parent").exists)
+    kill_all_commands()
+    await until(is_gone(shell.root / "parent"))
+    await until(is_gone(shell.root / "child"))
 
 
 async def test_a_command_in_the_background_is_killed_with_its_children(shell: Shell) -> None:

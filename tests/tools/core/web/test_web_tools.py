@@ -200,7 +200,11 @@ async def test_of_a_long_text_as_much_is_told_as_was_asked_for(site: Site) -> No
         (b"\x7fELF\0", [], "is binary data, not text"),
         (b"x", [PLAIN, "Content-Encoding: br"], "is packed as 'br', which was not asked for"),
         (b"no gzip", [PLAIN, "Content-Encoding: gzip"], "broke off: Error -3"),
-        (gzip.compress(b"x", mtime=0)[:-9], [PLAIN, "Content-Encoding: gzip"], "the packed page has no end"),
+        (
+            gzip.compress(b"x", mtime=0)[:-9],
+            [PLAIN, "Content-Encoding: gzip"],
+            "the packed page has no end",
+        ),
         (b"x", [PLAIN, "Content-Length: 100"], "broke off: peer closed connection"),
     ],
 )

@@ -30,6 +30,18 @@ _KILL_SECONDS: Final = 2.0
 _POLL_SECONDS: Final = 0.01
 _MAX_TOLD_CHARACTERS: Final = 200
 
+_live_groups: Final[set[int]] = set()
+
+
+def kill_all_commands() -> None:
+    """Kill every command that runs, with its children, at once and without waiting.
+
+    For whoever must end now, such as at a second signal.
+    """
+    for group in tuple(_live_groups):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
 
 class ShellProblem(Exception):
     """A command cannot be run, or a process not be found; the message is for the model."""
@@ -135,6 +147,8 @@ class ShellProcess(asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # The loop may be another implementation than asyncio's own, so the type is not checked.
         self._transport = transport  # pyright: ignore[reportAttributeAccessIssue]
+        assert self._transport is not None
+        _live_groups.add(self._transport.get_pid())
 
     def process_exited(self) -> None:
         assert self._transport is not None
@@ -190,6 +204,7 @@ class ShellProcess(asyncio.SubprocessProtocol):
                 break
         self._stop_reading()
         if self._transport is not None:
+            _live_groups.discard(self._transport.get_pid())
             self._transport.close()
 
     # The group.

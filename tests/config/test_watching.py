@@ -123,6 +123,43 @@ async def test_a_broken_file_changes_nothing_and_is_told_once(
     ]
 
 
+async def test_a_secret_that_is_missing_freezes_nothing(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.write(
+        "{models: {providers: {own: {baseUrl: 'http://127.0.0.1:9', apiKey: '${NONE}'}}},"
+        "agents: {defaults: {model: 'openai/gpt-6'}, list: [{id: 'a', model: 'own/x'}]},"
+        "mcp: {servers: {s: {command: 'x', env: {T: '${NONE}'}}}}, gateway: {port: 7}}"
+    )
+    await watched.look_twice()
+    (change,) = watched.changes
+    assert change.new.gateway.port == 7
+    own, openai = (change.new.models.providers[name] for name in ("own", "openai"))
+    assert "uses the environment variable NONE, which is not set" in own.missing
+    assert openai.missing == ""
+    (server,) = change.new.mcp_servers
+    assert (server.name, "variable NONE" in server.missing) == ("s", True)
+    assert "stays as it was" not in caplog.text
+    assert "set OPENAI_API_KEY" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{gateway: {auth: {token: '${NONE}'}}}",
+        "{storage: {url: '${NONE}'}}",
+        "{agents: {defaults: {workspace: '${NONE}'}}}",
+    ],
+)
+async def test_what_would_be_another_place_or_another_token_is_not_taken_over(
+    watched: Watched, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    watched.write(text)
+    await watched.look_twice()
+    assert watched.changes == []
+    assert "the configuration stays as it was" in caplog.text
+
+
 async def test_a_file_that_was_broken_is_taken_over_once_it_is_repaired(watched: Watched) -> None:
     for text in ("{gateway: {port: 7", "{gateway: {port: 7}}"):
         watched.write(text)
@@ -195,10 +232,7 @@ def test_the_sections_that_differ_are_named() -> None:
     old = config_from()
     assert changed_sections(old, config_from()) == ()
     assert changed_sections(old, config_from(tools={"deny": ["x"]})) == ("tools",)
-    assert changed_sections(old, config_from(tools={"fs": {"enabled": False}})) == (
-        "agents",
-        "tools",
-    )
+    assert changed_sections(old, config_from(tools={"fs": {"enabled": False}})) == ("tools",)
     agents = {"list": [{"id": "main", "tools": {"codeMode": True}}]}
     assert changed_sections(old, config_from(agents=agents)) == ("agents",)
     servers = {"a": {"command": "x"}}

@@ -12,7 +12,7 @@ import pytest
 
 from nacre.config.mcp import McpServerConfig
 from nacre.errors import ToolFailedError, ToolServerError
-from nacre.mcp_client import McpConnections
+from nacre.mcp_client import McpConnections, process
 from nacre.mcp_client.process import kill_all_groups
 from tests.mcp_client.conftest import Opening
 from tests.mcp_client.peers import RAW_SERVER, call, call_tool, ended, raw, text_of, tool_of
@@ -210,6 +210,16 @@ async def test_a_stubborn_server_and_its_children_are_gone_after_the_end(
     assert [status.state for status in connections.status()] == ["closed", "closed"]
 
 
+async def test_a_server_that_never_spoke_is_not_given_time_to_finish(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for grace in ("_EXIT_SECONDS", "_TERM_SECONDS"):
+        monkeypatch.setattr(process, grace, 600.0)
+    server = await opening.one(raw("silent", startup_seconds=0.5))
+    with anyio.fail_after(20), pytest.raises(ToolServerError, match="did not start within"):
+        await server.tools()
+
+
 def is_alive(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
@@ -276,6 +286,13 @@ def test_importing_the_client_does_not_import_the_sdk() -> None:
     code = "import sys, nacre.mcp_client; print('mcp' in sys.modules, 'pydantic' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "False False\n"
+
+
+async def test_a_server_that_lacks_a_secret_says_which(opening: Opening) -> None:
+    server = await opening.one(raw(missing="`mcp.servers.raw.env.T` uses the variable T"))
+    with pytest.raises(ToolServerError, match=r"cannot be used: `mcp\.servers\.raw\.env\.T` uses"):
+        await server.tools()
+    assert server.status().pid is None
 
 
 async def test_secrets_of_the_configuration_are_not_in_messages(opening: Opening) -> None:

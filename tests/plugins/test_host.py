@@ -250,9 +250,7 @@ async def test_a_plugin_whose_settings_changed_is_loaded_again(
     assert [await called(tool) for tool in plugins.host.tools] == ["two"]
     await plugins.apply(folder)
     assert plugins.tool_ids == []
-    assert plugins.problems["word"] == (
-        '`plugins.entries.word.config` "word" is a required property'
-    )
+    assert plugins.problems["word"] == ("`plugins.entries.word.config.word` is missing, and needed")
 
 
 @pytest.mark.parametrize(

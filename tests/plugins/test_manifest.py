@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from nacre.errors import PluginError
+from nacre.json_types import JsonObject
 from nacre.plugins import MANIFEST_NAME, PluginManifest, read_manifest
 
 
@@ -58,6 +59,48 @@ def test_a_manifest_that_will_not_do_is_refused_with_the_reason(
 def test_a_folder_without_a_manifest_is_named(tmp_path: Path) -> None:
     with pytest.raises(PluginError, match=r"nacre\.plugin\.json cannot be read: No such file"):
         read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["code", "src/nacre_weather"])
+def test_where_the_manifest_lies_deeper_that_is_said(tmp_path: Path, place: str) -> None:
+    deeper = tmp_path / place
+    deeper.mkdir(parents=True)
+    (deeper / MANIFEST_NAME).touch()
+    with pytest.raises(PluginError) as refused:
+        read_manifest(tmp_path)
+    assert str(refused.value).endswith(f"No such file or directory; there is one in {deeper}")
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({"unit": "k3lvin"}, '`X.unit` is none of what is allowed: "c", "f"'),
+        ({"unti": "k3lvin"}, '`X` has the unknown key "unti"; did you mean `unit`?'),
+        ({"deep": {"ab": 1}}, '`X.deep` has the unknown key "ab"; known: wide'),
+        ({"any": {"ab": 1}}, '`X.any` has the unknown key "ab"'),
+        ({"deep": "k3lvin"}, "`X.deep` is of another type; allowed: object"),
+        ({"list": [{"x": 1}]}, "`X.list[0].city` is missing, and needed"),
+        ({"size": 1}, "`X.size` does not fit: its value is less than the minimum of 3"),
+    ],
+)
+def test_settings_that_do_not_fit_are_told_of_as_ours_are(config: JsonObject, problem: str) -> None:
+    schema: JsonObject = {
+        "properties": {
+            "unit": {"enum": ["c", "f"]},
+            "deep": {
+                "type": "object",
+                "properties": {"wide": {}},
+                "additionalProperties": False,
+            },
+            "any": {"patternProperties": {"^x": {}}, "additionalProperties": False},
+            "list": {"items": {"required": ["city"]}},
+            "size": {"minimum": 3},
+        },
+        "additionalProperties": False,
+    }
+    plugin = PluginManifest(id="a", name="a", config_schema=schema)
+    (found,) = plugin.problems_in(config)
+    assert str(found) == problem.replace("X", "plugins.entries.a.config")
 
 
 def test_settings_have_to_fit_the_schema() -> None:

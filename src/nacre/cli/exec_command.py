@@ -72,11 +72,11 @@ def exec_command(
         bool, typer.Option("--verbose", "-v", help="Say at the end what the program cost.")
     ] = False,
 ) -> int:
-    """Run a program in the sandbox, with tools of your own if you name some.
+    """Run a program in the sandbox.
 
-    The program is the body of an async function. What it writes with text, json or console goes to
-    standard output, followed by the value it returns, as JSON, unless that is null. All else goes
-    to standard error.
+    The program is the body of an async function, with tools of your own if you name some. What it
+    writes with text, json or console goes to standard output, followed by the value it returns, as
+    JSON, unless that is null. All else goes to standard error.
 
     Exit status: 0 completed, 1 failed, 2 bad usage, 3 waiting (only with --no-wait), 130 aborted by
     Ctrl-C, 143 aborted by SIGTERM, 141 nobody reads the output any more.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,36 +12,57 @@ from nacre.config.config_file import find_config_file, read_config_file
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from nacre.config.config_file import ConfigFile
     from nacre.config.system import SystemConfig
 
+logger = logging.getLogger(__name__)
 
 EMBEDDED: Final[Mapping[str, object]] = {"tools": {"codeMode": {"enabled": True}}}
 """What agents without any configuration run on: programs, and a model that needs no key."""
 
 
 def read_agent_config(named: str | None) -> tuple[ConfigFile, SystemConfig]:
-    """The same for commands that run agents: where nothing is configured, something is shown."""
-    file, config = read_system_config(named)
-    if config.document:
-        return file, config
+    """The same for commands that run agents: where nothing is configured, something is shown, and
+    every secret has to be there."""
     from nacre.config.system import system_config_from
 
+    file, config = _read(named, may_lack_secrets=False)
+    if config.document:
+        return file, config
     folder = file.path.absolute().parent
     return file, system_config_from(EMBEDDED, environment=os.environ, folder=folder)
 
 
 def read_system_config(named: str | None) -> tuple[ConfigFile, SystemConfig]:
-    """Find, read and check the configuration; raises UsageProblem."""
+    """Find, read and check the configuration; raises UsageProblem with all that is wrong.
+
+    Models and MCP servers may lack their secrets: nobody is going to ask them.
+    """
+    return _read(named, may_lack_secrets=True)
+
+
+def _read(named: str | None, *, may_lack_secrets: bool) -> tuple[ConfigFile, SystemConfig]:
     # Not a part of every command, and not cheap to import.
-    from nacre.config.system import system_config_from
+    from nacre.config.system import is_told_to_runs, read_system
 
     file = find_config_file(Path(named) if named else None, environment=os.environ)
     try:
         document = read_config_file(file)
-        folder = file.path.absolute().parent
-        return file, system_config_from(document, environment=os.environ, folder=folder)
     except ConfigError as error:
         raise UsageProblem(str(error)) from None
+    found = read_system(document, environment=os.environ, folder=file.path.absolute().parent)
+    faults = [it for it in found.problems if not (may_lack_secrets and is_told_to_runs(it))]
+    if faults:
+        raise UsageProblem(_told(faults, file.path))
+    for warning in found.warnings:
+        logger.warning("%s", warning)
+    return file, found.config
+
+
+def _told(faults: Sequence[ConfigError], file: Path) -> str:
+    """A single one in a line; more of them in a line each."""
+    if len(faults) == 1:
+        return str(faults[0])
+    return "\n  ".join((f"{file} has {len(faults)} problems:", *map(str, faults)))

@@ -8,11 +8,14 @@ from nacre.telemetry.debug_flags import debug_flags, debug_log
 
 if TYPE_CHECKING:
     from nacre.code_mode.run import CodeModeRun
+    from nacre.json_types import JsonValue
     from nacre.trajectory import TrajectoryEvent
 
 # What is said of an event; inputs, results and output stay out of logs.
 _SAID: Final = (
-    "runId", "toolId", "language", "reason", "outcome", "errorCode", "durationMs", "snapshotBytes",
+    "runId", "toolId", "language", "status", "reason", "outcome", "errorCode", "durationMs",
+    "snapshotBytes", "model", "toolNames", "toolBytes", "payloadBytes", "finishReason",
+    "calledNames",
 )  # fmt: skip
 
 
@@ -33,6 +36,11 @@ def log_if_asked(run: CodeModeRun) -> None:
 
 
 def _line(event: TrajectoryEvent) -> str:
-    said = [f"{key}={event.data[key]}" for key in _SAID if key in event.data]
-    parent = f" in {event.parent_id}" if event.parent_id else ""
-    return " ".join([f"{event.kind} {event.call_id}{parent}", *said])
+    told = {key: event.data.get(key) for key in _SAID}
+    said = [f"{key}={_shown(value)}" for key, value in told.items() if value not in (None, "", [])]
+    parent = f"in {event.parent_id}" if event.parent_id else ""
+    return " ".join(filter(None, [event.kind, event.call_id, parent, *said]))
+
+
+def _shown(value: JsonValue) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -17,7 +17,7 @@ from nacre.config.tools_section import read_tools
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from nacre.config.models import ModelsConfig
@@ -37,7 +37,12 @@ def read_agents(top: Section, *, tools: Section, models: ModelsConfig) -> Agents
     defaults = agents.section("defaults")
     # By itself as well: a fault that every agent goes over should not wait for one that does not.
     _agent(DEFAULT_AGENT_ID, None, defaults=defaults, tools=tools, models=models)
-    entries = _entries(agents)
+    listed = agents.listed("list", allowed="a list of agents")
+    for item in listed:
+        # By themselves as well: without an id, the other settings of one are still settings.
+        item.switch("default", False)
+        _agent(DEFAULT_AGENT_ID, item, defaults=defaults, tools=tools, models=models)
+    entries = _entries(agents, listed)
     by_id = {
         agent_id: _agent(agent_id, own, defaults=defaults, tools=tools, models=models)
         for agent_id, own in entries.items()
@@ -45,11 +50,11 @@ def read_agents(top: Section, *, tools: Section, models: ModelsConfig) -> Agents
     return AgentsConfig(default_id=_default_id(entries), by_id=by_id)
 
 
-def _entries(agents: Section) -> Mapping[str, Section | None]:
+def _entries(agents: Section, listed: Sequence[Section]) -> Mapping[str, Section | None]:
     """Each agent's own settings, by its id as it is written first."""
     layers: dict[str, list[Found]] = {}
     written: dict[str, str] = {}
-    for item in agents.listed("list", allowed="a list of agents"):
+    for item in listed:
         agent_id = _listed_id(item)
         if agent_id.casefold() in written:
             item.refuse("id", f"is {shown(agent_id)}, as another agent has it")
@@ -70,7 +75,8 @@ def _entries(agents: Section) -> Mapping[str, Section | None]:
 
 def _listed_id(item: Section) -> str:
     if not item.has("id"):
-        item.refuse("id", f"is missing; allowed: {_IDS}")
+        hint = "what is for all agents goes to `agents.defaults`"
+        item.refuse("id", f"is missing; allowed: {_IDS}; {hint}")
     return item.text("id", allowed=_IDS, fits=_AGENT_ID.fullmatch)
 
 

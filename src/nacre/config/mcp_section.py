@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nacre.config.fields import member_path, object_without_showing
-from nacre.config.mcp import mcp_servers_from
-from nacre.errors import ConfigError
+from nacre.config.mcp import mcp_servers_from, server_name_from
+from nacre.config.mcp_server_config import McpServerConfig
+from nacre.errors import ConfigError, MissingReferenceError
 
 if TYPE_CHECKING:
-    from nacre.config.mcp_server_config import McpServerConfig
     from nacre.config.reading import Reading
     from nacre.config.section import Found, Section
 
@@ -44,6 +44,12 @@ def _servers_at(place: Found, reading: Reading) -> list[McpServerConfig]:
 
 
 def _server(key: str, entry: object, path: str, reading: Reading) -> list[McpServerConfig]:
-    return mcp_servers_from(
-        {key: entry}, path=path, environment=reading.environment, warnings=reading.warnings
-    )
+    try:
+        return mcp_servers_from(
+            {key: entry}, path=path, environment=reading.environment, warnings=reading.warnings
+        )
+    except MissingReferenceError as missing:
+        reading.note(missing)
+        name = server_name_from(key, path=member_path(path, key))
+        # Still there, so that whoever needs it is told why it does not start.
+        return [McpServerConfig(name=name, transport="stdio", missing=str(missing))]

@@ -53,6 +53,9 @@ class McpServerConfig:
     looked_up: tuple[str, ...] = ()
     """What `${...}` references were replaced by, in arguments too: as secret as `env`."""
 
+    missing: str = ""
+    """A variable or file that is named and not there: all but the name is a stopgap then."""
+
     @property
     def place(self) -> str:
         """Where the server is, for people. Arguments and the rest of an URL often are secrets."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from nacre.config.documents import shown
@@ -66,6 +66,8 @@ class ProviderConfig:
     max_retries: int = 4
     models: Mapping[str, ModelConfig] = field(default_factory=dict[str, ModelConfig])
     """By id; empty where any model of the provider may be asked for."""
+    missing: str = ""
+    """A variable or file that is named and not there; without it the provider cannot be asked."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +96,7 @@ def _provider(name: str, entry: Section) -> ProviderConfig:
     # The key of one's account there is not for whoever else speaks the same language.
     is_own = not base_url or name in _APIS_BY_NAME
     variable = API_KEY_VARIABLES[api] if is_own else ""
-    return ProviderConfig(
+    provider = ProviderConfig(
         name=name,
         api=api,
         base_url=base_url,
@@ -104,6 +106,8 @@ def _provider(name: str, entry: Section) -> ProviderConfig:
         max_retries=entry.whole("maxRetries", 4, least=0, most=20),
         models=_models(entry),
     )
+    # Last: by now all that the entry names has been looked for.
+    return replace(provider, missing=entry.reading.missing_below(entry.path))
 
 
 def _api(name: str, entry: Section, *, has_url: bool) -> ProviderApi:

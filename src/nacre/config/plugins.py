@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, cast
 
 from nacre.config.fields import member_path, object_without_showing
@@ -45,6 +46,20 @@ class PluginsConfig:
     deny: tuple[str, ...] = ()
     entries: Mapping[str, PluginEntry] = field(default_factory=dict[str, PluginEntry])
     """By the plugin's id."""
+
+    def entry(self, plugin_id: str) -> PluginEntry:
+        return self.entries.get(plugin_id, PluginEntry())
+
+    def refusal(self, plugin_id: str) -> str:
+        """Why the plugin is not wanted; empty if it is."""
+        if not self.entry(plugin_id).is_enabled:
+            return f"`plugins.entries.{plugin_id}.enabled` is false"
+        for pattern in self.deny:
+            if fnmatchcase(plugin_id, pattern):
+                return f"`plugins.deny` has {pattern!r}"
+        if not any(fnmatchcase(plugin_id, pattern) for pattern in self.allow):
+            return "`plugins.allow` does not name it"
+        return ""
 
 
 def read_plugins(plugins: Section) -> PluginsConfig:

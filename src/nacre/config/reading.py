@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from nacre.config.expansion import Expander
-from nacre.config.fields import object_without_showing
+from nacre.config.fields import member_path, object_without_showing
 from nacre.config.nearest_keys import unknown_key
-from nacre.errors import ConfigError
+from nacre.errors import ConfigError, MissingReferenceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,12 +47,27 @@ class Reading:
         """In the order in which they were found."""
         return list(self._problems.values())
 
+    @property
+    def known_paths(self) -> frozenset[str]:
+        """Every setting and section that a reader has asked for, where it stands or would."""
+        return frozenset(
+            member_path(path, key) for path, keys in self._known_keys.items() for key in keys
+        )
+
     def note(self, problem: ConfigError) -> None:
         self._problems.setdefault((problem.path, problem.problem), problem)
 
     def has_problem_at(self, start: str) -> bool:
         """Whether there is one whose path begins like this."""
         return any(path.startswith(start) for path, _ in self._problems)
+
+    def missing_below(self, path: str) -> str:
+        """The first variable or file that something in the object at this path lacks, in words."""
+        starts = (f"{path}.", f"{path}[")
+        for problem in self._problems.values():
+            if isinstance(problem, MissingReferenceError) and problem.path.startswith(starts):
+                return str(problem)
+        return ""
 
     def warn(self, path: str, problem: str) -> None:
         text = f"`{path}` {problem}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from nacre.config.queue import read_queue
 from nacre.config.reading import Reading
 from nacre.config.section import Found, Section
 from nacre.config.storage import read_storage
+from nacre.errors import MissingReferenceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
     from nacre.errors import ConfigError
 
 logger = logging.getLogger(__name__)
+
+_OF_MODEL_OR_SERVER = re.compile(
+    r"(models\.providers|mcp\.servers|mcpServers)[.\[].+"
+    r"|agents[.\[].+\.model(\.primary|\.fallbacks\[\d+\])?"
+)
 
 SECTIONS: Final = (
     "models",
@@ -69,21 +76,36 @@ class SystemReading:
     warnings: tuple[str, ...]
     settings: Mapping[str, Setting]
     """Every setting that such a document may have, by its path."""
+    known_paths: frozenset[str]
+    """Every setting and section of this document, whether it stands there or could."""
 
 
 def system_config_from(
-    document: Mapping[str, object], *, environment: Mapping[str, str], folder: Path
+    document: Mapping[str, object],
+    *,
+    environment: Mapping[str, str],
+    folder: Path,
+    may_lack_secrets: bool = False,
 ) -> SystemConfig:
     """The configuration that the document holds; raises ConfigError for the first fault.
 
-    Relative paths are taken from `folder`, where the document is. Blocks: files are read.
+    Relative paths are taken from `folder`, where the document is. Blocks: files are read. With
+    `may_lack_secrets` it is no fault that a model or an MCP server cannot be asked: runs are told.
     """
     found = read_system(document, environment=environment, folder=folder)
+    lacking = [it for it in found.problems if may_lack_secrets and is_told_to_runs(it)]
     for problem in found.problems:
-        raise problem
-    for warning in found.warnings:
+        if problem not in lacking:
+            raise problem
+    for warning in (*found.warnings, *lacking):
         logger.warning("%s", warning)
     return found.config
+
+
+def is_told_to_runs(problem: ConfigError) -> bool:
+    """Whether all that it keeps from working is a model or an MCP server, for want of a secret."""
+    is_missing = isinstance(problem, MissingReferenceError)
+    return is_missing and _OF_MODEL_OR_SERVER.fullmatch(problem.path) is not None
 
 
 def problems_in(
@@ -117,4 +139,5 @@ def read_system(
         problems=tuple(reading.problems),
         warnings=tuple(reading.warnings),
         settings=reading.settings,
+        known_paths=reading.known_paths,
     )

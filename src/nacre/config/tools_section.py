@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nacre.config.code_mode import CodeModeConfig, code_mode_config_from
+from nacre.config.code_mode import FIELDS, CodeModeConfig, code_mode_config_from
 from nacre.config.core_tools import read_core_tools
-from nacre.config.tool_search import ToolSearchConfig, tool_search_config_from
+from nacre.config.tool_search import KEYS, ToolSearchConfig, tool_search_config_from
 
 if TYPE_CHECKING:
     from nacre.config.core_tools import CoreToolsConfig
@@ -33,6 +33,9 @@ def read_tools(tools: Section) -> CoreToolsConfig:
             lambda found=found: tool_search_config_from(found.value, path=found.path),
             ToolSearchConfig(),
         )
+    for key, members in (("codeMode", FIELDS), ("toolSearch", KEYS)):
+        for member in members:
+            reading.know(tools.path_of(key), member)
     return read_core_tools(tools)
 
 

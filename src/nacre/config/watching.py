@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import anyio
 from anyio import to_thread
 
 from nacre.config.config_file import read_config_file
+from nacre.config.core_tools import CoreToolsConfig
 from nacre.config.system import SECTIONS, system_config_from
 from nacre.errors import ConfigError, NacreError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
+    from nacre.config.agents import AgentsConfig
     from nacre.config.config_file import ConfigFile
     from nacre.config.system import SystemConfig
 
@@ -114,6 +116,8 @@ class ConfigWatcher:
             read_config_file(self._file),
             environment=self._environment,
             folder=self._file.path.absolute().parent,
+            # It was edited to be used; only runs that need what is missing should fail.
+            may_lack_secrets=True,
         )
 
     def _tell(self, problem: NacreError) -> None:
@@ -127,7 +131,7 @@ def changed_sections(old: SystemConfig, new: SystemConfig) -> tuple[str, ...]:
     """The sections of the document whose settings differ, in whatever way they are written."""
     typed = {
         "models": old.models != new.models,
-        "agents": old.agents != new.agents,
+        "agents": _own_settings(old.agents) != _own_settings(new.agents),
         "mcp": old.mcp_servers != new.mcp_servers,
         "plugins": old.plugins != new.plugins,
         "messages": old.queue != new.queue,
@@ -136,6 +140,13 @@ def changed_sections(old: SystemConfig, new: SystemConfig) -> tuple[str, ...]:
     }
     written = {name: old.document.get(name) != new.document.get(name) for name in _READ_LATER}
     return tuple(name for name in SECTIONS if typed.get(name, False) or written.get(name, False))
+
+
+def _own_settings(agents: AgentsConfig) -> AgentsConfig:
+    """Without their core tools: `tools` has what all agents share, and the document the rest."""
+    core_tools = CoreToolsConfig()
+    bare = {name: replace(agent, core_tools=core_tools) for name, agent in agents.by_id.items()}
+    return replace(agents, by_id=bare)
 
 
 def _look_at(path: Path) -> _Look:

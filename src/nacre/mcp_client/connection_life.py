@@ -128,6 +128,8 @@ class ConnectionLife:
         await self._ended.wait()
 
     async def _live(self) -> None:
+        if self._config.missing:
+            raise PeerLostError(f"cannot be used: {self._config.missing}")
         open_peer = await anyio.to_thread.run_sync(_load_sdk)
         self._scope.deadline = anyio.current_time() + self._config.startup_seconds
         async with open_peer(

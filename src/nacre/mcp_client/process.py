@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _EXIT_SECONDS: Final = 1.0
 _TERM_SECONDS: Final = 2.0
 _KILL_SECONDS: Final = 2.0
+# For one that has nothing to finish.
+_SHORT_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.01
 _KILL: Final = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL
 
@@ -97,13 +99,17 @@ class ServerProcess:
             return f"was killed by {signal.Signals(-status).name}"
         return f"was killed by signal {-status}"
 
-    async def stop(self) -> None:
-        """End it and what is left of its group; takes some seconds at most."""
+    async def stop(self, *, is_in_use: bool) -> None:
+        """End it and what is left of its group; takes some seconds at most, and little for one
+        that nobody has got to use."""
+        exit_seconds, term_seconds = (
+            (_EXIT_SECONDS, _TERM_SECONDS) if is_in_use else (_SHORT_SECONDS, _SHORT_SECONDS)
+        )
         with suppress(OSError, anyio.BrokenResourceError):
             await self.input.aclose()
-        await self._has_exited(within_seconds=_EXIT_SECONDS)
+        await self._has_exited(within_seconds=exit_seconds)
         # Also when it has ended: its children may not have.
-        if self._signal_group(signal.SIGTERM) and not await self._is_gone(_TERM_SECONDS):
+        if self._signal_group(signal.SIGTERM) and not await self._is_gone(term_seconds):
             self._signal_group(_KILL)
             # Of its children, nobody has to wait for what is left of them to be cleared away.
             await self._has_exited(within_seconds=_KILL_SECONDS)

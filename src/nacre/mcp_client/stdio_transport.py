@@ -59,6 +59,7 @@ async def open_stdio(config: McpServerConfig, tail: OutputTail) -> AsyncGenerato
     incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sent, outgoing = anyio.create_memory_object_stream[SessionMessage](_OUTGOING_MESSAGES)
     errors_read = anyio.Event()
+    spoke = anyio.Event()
 
     async def how_it_ended() -> str:
         told = await process.how_it_ended()
@@ -68,7 +69,7 @@ async def open_stdio(config: McpServerConfig, tail: OutputTail) -> AsyncGenerato
         return told
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_read_messages, process.output, incoming, tail)
+        tasks.start_soon(_read_messages, process.output, incoming, tail, spoke)
         tasks.start_soon(_write_messages, process, outgoing)
         tasks.start_soon(_read_errors, process.errors, tail, errors_read)
         try:
@@ -83,11 +84,13 @@ async def open_stdio(config: McpServerConfig, tail: OutputTail) -> AsyncGenerato
             received.close()
             sent.close()
             with anyio.CancelScope(shield=True):
-                await process.stop()
+                await process.stop(is_in_use=spoke.is_set())
             tasks.cancel_scope.cancel()
 
 
-async def _read_messages(output: ByteReceiveStream, incoming: _Incoming, tail: OutputTail) -> None:
+async def _read_messages(
+    output: ByteReceiveStream, incoming: _Incoming, tail: OutputTail, spoke: anyio.Event
+) -> None:
     lines = LineSplitter()
     try:
         async with incoming:
@@ -95,6 +98,7 @@ async def _read_messages(output: ByteReceiveStream, incoming: _Incoming, tail: O
                 for line in lines.feed(chunk):
                     message = await _message_from(line, tail)
                     if message is not None:
+                        spoke.set()
                         await incoming.send(SessionMessage(message))
     except EndlessLineError:
         tail.add_line(b"a line that does not end; no longer read", label="stdout")

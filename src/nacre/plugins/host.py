@@ -7,13 +7,11 @@ import inspect
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import anyio
 
-from nacre.config.plugins import PluginEntry
 from nacre.errors import PluginError
 from nacre.foreign_calls import call_in_thread, described, passes_through
 from nacre.json_types import copy_json
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Generator
 
     from nacre.code_mode.namespaces import NamespaceRegistry
-    from nacre.config.plugins import PluginsConfig
+    from nacre.config.plugins import PluginEntry, PluginsConfig
     from nacre.hooks import Hooks
     from nacre.plugins.status import PluginState
     from nacre.tools import Tool
@@ -117,12 +115,12 @@ class PluginHost:
         manifest = source.manifest
         if manifest.id in self._loaded:
             return
-        refusal = _refusal(manifest.id, config)
+        refusal = config.refusal(manifest.id)
         if refusal:
             self._others.append(_status(source, state="disabled", problem=refusal))
             return
         try:
-            await self._load(source, _entry_of(manifest.id, config))
+            await self._load(source, config.entry(manifest.id))
         except PluginError as error:
             self._note_failure(manifest.id, source.origin, str(error), source)
 
@@ -175,8 +173,8 @@ class PluginHost:
             source is None
             or plugin_id in self.reserved_ids
             or source != loaded.source
-            or bool(_refusal(plugin_id, config))
-            or _entry_of(plugin_id, config) != loaded.entry
+            or bool(config.refusal(plugin_id))
+            or config.entry(plugin_id) != loaded.entry
         )
 
     def _note_failure(
@@ -223,22 +221,6 @@ async def _in_time(step: Callable[[], Awaitable[_Result]]) -> _Result:
         if not scope.cancel_called:
             return result
     raise PluginError(f"it took longer than {_LOAD_SECONDS:g} seconds to load")
-
-
-def _refusal(plugin_id: str, config: PluginsConfig) -> str:
-    """Why the configuration does not want it; empty if it does."""
-    if not _entry_of(plugin_id, config).is_enabled:
-        return f"`plugins.entries.{plugin_id}.enabled` is false"
-    for pattern in config.deny:
-        if fnmatchcase(plugin_id, pattern):
-            return f"`plugins.deny` has {pattern!r}"
-    if not any(fnmatchcase(plugin_id, pattern) for pattern in config.allow):
-        return "`plugins.allow` does not name it"
-    return ""
-
-
-def _entry_of(plugin_id: str, config: PluginsConfig) -> PluginEntry:
-    return config.entries.get(plugin_id, PluginEntry())
 
 
 def _status_of(loaded: _Loaded) -> PluginStatus:

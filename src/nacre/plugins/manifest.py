@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, cast
 from nacre.config.fields import Fields, member_path
 from nacre.config.json5_text import parse_json5
 from nacre.errors import ConfigError, PluginError
+from nacre.plugins.config_problems import MASK, config_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     import jsonschema_rs
@@ -42,17 +42,17 @@ class PluginManifest:
     """`module:function`, from the plugin's folder."""
     config_schema: JsonObject | None = None
 
-    def check_config(self, config: JsonObject) -> None:
-        """Raises PluginError that names every setting at fault."""
-        path = f"plugins.entries.{self.id}.config"
+    def problems_in(self, config: JsonObject) -> list[ConfigError]:
+        """Every setting at fault; none for settings that fit."""
+        path = member_path("plugins.entries", self.id) + ".config"
         if self.config_schema is None:
-            if config:
-                raise PluginError(f"`{path}` has settings, but {self.id} takes none")
-            return
-        problems = [
-            f"`{_path_below(path, error.instance_path)}` {error.message}"
-            for error in _validator(self.config_schema).iter_errors(config)
-        ]
+            return [ConfigError(path, f"has settings, but {self.id} takes none")] if config else []
+        errors = _validator(self.config_schema).iter_errors(config)
+        return list(config_problems(errors, path=path, schema=self.config_schema))
+
+    def check_config(self, config: JsonObject) -> None:
+        """Raises PluginError that names the settings at fault."""
+        problems = [str(problem) for problem in self.problems_in(config)]
         if problems:
             raise PluginError("; ".join(problems[:_MAX_PROBLEMS]))
 
@@ -63,7 +63,7 @@ def read_manifest(folder: Path) -> PluginManifest:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise PluginError(f"{file} cannot be read: {_reason(error)}") from error
+        raise PluginError(f"{file} cannot be read: {_reason(error)}{_hint(folder)}") from error
     try:
         return _manifest_in(Fields(parse_json5(text, path=str(file)), str(file)))
     except ConfigError as error:
@@ -74,6 +74,15 @@ def _reason(error: OSError | ValueError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "is not UTF-8 text"
     return getattr(error, "strerror", None) or "that is no file name"
+
+
+def _hint(folder: Path) -> str:
+    """Where a manifest is when not here: a package has it beside its code."""
+    try:
+        below = [*folder.glob(f"*/{MANIFEST_NAME}"), *folder.glob(f"src/*/{MANIFEST_NAME}")]
+    except (OSError, ValueError):
+        return ""
+    return f"; there is one in {min(below).parent}" if below else ""
 
 
 def _manifest_in(fields: Fields) -> PluginManifest:
@@ -122,11 +131,4 @@ def _validator(schema: JsonObject) -> jsonschema_rs.Validator:
     import jsonschema_rs
 
     # Settings may hold secrets, so no message shows a value; and no schema is fetched from afar.
-    return jsonschema_rs.validator_for(schema, mask="its value", offline=True)
-
-
-def _path_below(path: str, steps: Iterable[str | int]) -> str:
-    """The path of a setting inside of another."""
-    for step in steps:
-        path = f"{path}[{step}]" if isinstance(step, int) else member_path(path, step)
-    return path
+    return jsonschema_rs.validator_for(schema, mask=MASK, offline=True)

@@ -15,6 +15,8 @@ PayloadLog = Literal["tools", "full-redacted"]
 SseLog = Literal["events", "peek"]
 DebugTopic = Literal["code_mode", "model_transport", "model_payload", "sse"]
 
+DEBUG_LOGGER_NAME: Final = "nacre.debug"
+
 _CODE_MODE: Final = "OPENCLAW_DEBUG_CODE_MODE"
 _MODEL_TRANSPORT: Final = "OPENCLAW_DEBUG_MODEL_TRANSPORT"
 _MODEL_PAYLOAD: Final = "OPENCLAW_DEBUG_MODEL_PAYLOAD"
@@ -22,12 +24,11 @@ _SSE: Final = "OPENCLAW_DEBUG_SSE"
 
 _ON: Final = ("1", "true", "yes", "on")
 _OFF: Final = ("", "0", "false", "no", "off")
-_LOGGER_NAME: Final = "nacre.debug"
 _MAX_SHOWN_CHARACTERS: Final = 60
 
 _Choice = TypeVar("_Choice", bound=str)
 
-logger = logging.getLogger(_LOGGER_NAME)
+logger = logging.getLogger(DEBUG_LOGGER_NAME)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +69,7 @@ def debug_flags() -> DebugFlags:
 
 def debug_log(topic: DebugTopic) -> logging.Logger:
     """Where what a switch asks for is logged, at INFO."""
-    return logging.getLogger(f"{_LOGGER_NAME}.{topic}")
+    return logging.getLogger(f"{DEBUG_LOGGER_NAME}.{topic}")
 
 
 def _show_debug_logs() -> None:

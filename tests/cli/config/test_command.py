@@ -10,6 +10,7 @@ import pytest
 
 from nacre.cli.config.command import config_app
 from tests.cli.mcp.setup import Surroundings
+from tests.plugins.plugin_folders import plugin_folder
 
 COMMENTED = """\
 // mine
@@ -64,6 +65,15 @@ def test_get_gives_the_default_of_a_setting_that_is_not_there(written: Surroundi
     status, out, err = written.nacre("config", "get", "gateway.host")
     assert (status, out) == (0, "127.0.0.1\n")
     assert err == f"gateway.host is not set in {written.config}; this is its default\n"
+
+
+def test_get_gives_the_defaults_of_a_section_that_is_not_there(written: Surroundings) -> None:
+    status, out, err = written.nacre("config", "get", "tools.web", "--json")
+    assert (status, "is not set in" in err) == (0, True)
+    assert json.loads(out)["fetch"]["enabled"] is False
+    _, out, _ = written.nacre("config", "get", "agents.defaults", "--json")
+    defaults = json.loads(out)
+    assert (defaults["model"], defaults["compaction"]["keepTurns"]) == ("demo/demo", 4)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +192,68 @@ def test_a_file_with_several_faults_is_repaired_one_by_one(surroundings: Surroun
     assert surroundings.nacre("config", "validate")[0] == 0
 
 
+def test_an_agent_without_an_id_is_told_to_have_one_and_nothing_else(
+    surroundings: Surroundings,
+) -> None:
+    status, _, err = surroundings.nacre("config", "set", "agents.list[0].model", "demo/demo")
+    assert status == 2
+    told = err.splitlines()[1:]
+    assert [line.partition(";")[0] for line in told] == ["  `agents.list[0].id` is missing"]
+    assert "`agents.defaults`" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value", "expected"),
+    [
+        ("{toolSearch: true}", "toolSearch.mode", "tools", "{enabled: true, mode: 'tools'}"),
+        ("{toolSearch: false}", "toolSearch.mode", "tools", "{enabled: false, mode: 'tools'}"),
+        ("{codeMode: true}", "codeMode.timeoutMs", "500", "{enabled: true, timeoutMs: 500}"),
+        ("{codeMode: true}", "codeMode.enabled", "false", "{enabled: false}"),
+    ],
+)
+def test_a_switch_becomes_an_object_when_a_setting_is_put_into_it(
+    surroundings: Surroundings, text: str, path: str, value: str, expected: str
+) -> None:
+    surroundings.config.write_text(f"{{tools: {text}}}\n", encoding="utf-8")
+    assert surroundings.nacre("config", "set", f"tools.{path}", value)[0] == 0
+    key = path.partition(".")[0]
+    written = expected.replace("'", '"')
+    assert text_of(surroundings) == f"{{tools: {{{key}: {written}}}}}\n"
+
+
+def test_a_model_makes_room_for_those_that_are_asked_after_it(surroundings: Surroundings) -> None:
+    surroundings.config.write_text("{agents: {defaults: {model: 'demo/demo'}}}", encoding="utf-8")
+    path = "agents.defaults.model"
+    assert surroundings.nacre("config", "set", f"{path}.fallbacks", "['demo/demo']")[0] == 0
+    assert text_of(surroundings) == (
+        '{agents: {defaults: {model: {primary: "demo/demo", fallbacks: ["demo/demo"]}}}}'
+    )
+
+
+def test_settings_of_code_mode_that_is_off_are_warned_of(surroundings: Surroundings) -> None:
+    status, _, err = surroundings.nacre("config", "set", "tools.codeMode.timeoutMs", "5000")
+    warning = "nacre: `tools.codeMode` has no effect: code mode needs `enabled: true` in it\n"
+    assert (status, warning in err) == (0, True)
+    status, _, err = surroundings.nacre("config", "validate")
+    assert (status, err) == (0, f"{warning}{surroundings.config}: sound\n")
+    _, _, err = surroundings.nacre("config", "set", "tools.codeMode.enabled", "false")
+    assert "no effect" not in err
+    surroundings.nacre("config", "unset", "tools.codeMode.enabled")
+    # Another place may switch it on.
+    agent = "{id: 'main', tools: {codeMode: true}}"
+    _, _, err = surroundings.nacre("config", "set", "agents.list", f"[{agent}]")
+    assert "no effect" not in err
+
+
+def test_tool_search_behind_code_mode_is_warned_of(surroundings: Surroundings) -> None:
+    surroundings.nacre("config", "set", "tools.codeMode", "true")
+    _, _, err = surroundings.nacre("config", "set", "tools.toolSearch", "true")
+    assert (
+        "nacre: `tools.toolSearch` has no effect for the agent main: `tools.codeMode` is on as "
+        "well, and goes before it\n"
+    ) in err
+
+
 # unset
 
 
@@ -207,6 +279,16 @@ def test_unset_names_the_nearest_path(written: Surroundings) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "path", ["tools.exec", "gateway.host", "agents.list[0].model", "tools.codeMode.timeoutMs"]
+)
+def test_unset_of_a_setting_that_is_not_set_says_so(written: Surroundings, path: str) -> None:
+    status, out, err = written.nacre("config", "unset", path)
+    assert (status, out) == (0, "")
+    assert err == f"{path} is not set in {written.config}; there is nothing to remove\n"
+    assert text_of(written) == COMMENTED
+
+
 # validate
 
 
@@ -227,6 +309,40 @@ def test_validate_prints_every_problem(surroundings: Surroundings) -> None:
         "`*` and `?` are wildcards",
     ]
     assert err == f"{surroundings.config}: 3 problems\n"
+
+
+def test_settings_of_plugins_are_checked_by_their_manifests(
+    surroundings: Surroundings, tmp_path: Path
+) -> None:
+    # Would be noticed if any of it ran.
+    folder = plugin_folder(
+        tmp_path,
+        "weather",
+        "raise SystemExit(7)",
+        configSchema={
+            "properties": {"unit": {"enum": ["celsius"]}, "key": {"minLength": 1}},
+            "additionalProperties": False,
+        },
+    )
+    entries = {"weather": {"config": {"unitt": 1, "unit": "x", "key": "${NONE}"}}, "wether": {}}
+    paths = [str(folder), "./none"]
+    surroundings.configure({}, plugins={"paths": paths, "entries": entries, "entryPoints": False})
+    status, out, err = surroundings.nacre("config", "validate")
+    assert status == 1
+    place = "`plugins.entries.weather.config"
+    assert [line.partition("; set")[0] for line in out.splitlines()] == [
+        f"{place}.key` uses the environment variable NONE, which is not set",
+        f'{place}.unit` is none of what is allowed: "celsius"',
+        f'{place}` has the unknown key "unitt"; did you mean `unit`?',
+        f"`plugins.paths` names {surroundings.config.parent / 'none'}, which has no plugin to load:"
+        f" {surroundings.config.parent / 'none' / 'nacre.plugin.json'} cannot be read:"
+        " No such file or directory",
+    ]
+    assert "`plugins.entries.wether` is for a plugin that is not there; did you mean" in err
+
+    status, _, err = surroundings.nacre("config", "set", "plugins.entries.weather.config.nope", "1")
+    assert (status, "nothing was written" in err) == (2, True)
+    assert surroundings.nacre("config", "set", "gateway.port", "1")[0] == 0
 
 
 def test_validate_for_programs(surroundings: Surroundings) -> None:

@@ -62,6 +62,36 @@ def test_add_writes_a_command_into_the_users_configuration(surroundings: Surroun
     assert err == f"added git to {surroundings.config}; `nacre mcp status git` tries it\n"
 
 
+def test_add_writes_a_command_of_this_folder_so_that_it_is_found_from_everywhere(
+    surroundings: Surroundings,
+) -> None:
+    server = surroundings.project / "tools" / "server"
+    server.parent.mkdir()
+    server.touch()
+    surroundings.run("add", "a", "--", "tools/server")
+    surroundings.run("add", "b", "--cwd", "tools", "--", "./server")
+    # What may mean something else where it is started is left alone.
+    surroundings.run("add", "c", "--", "server")
+    surroundings.run("add", "d", "--cwd", "~/x", "--", "tools/none")
+
+    servers = json.loads(surroundings.config.read_text(encoding="utf-8"))["mcp"]["servers"]
+    assert servers == {
+        "a": {"command": str(server), "args": []},
+        "b": {"command": str(server), "args": [], "cwd": str(server.parent)},
+        "c": {"command": "server", "args": []},
+        "d": {"command": "tools/none", "args": [], "cwd": "~/x"},
+    }
+
+
+def test_add_warns_of_arguments_that_are_paths_from_here(surroundings: Surroundings) -> None:
+    (surroundings.project / "server.js").touch()
+    _, _, err = surroundings.run("add", "a", "--", "node", "server.js", "--port=1.5", "other.js")
+    assert err.startswith("nacre: server.js is a path from here, but the server starts where nacre")
+    assert err.count("path from here") == 1
+    _, _, err = surroundings.run("add", "b", "--cwd", ".", "--", "node", "server.js")
+    assert "path from here" not in err
+
+
 def test_add_writes_a_url_with_headers(surroundings: Surroundings) -> None:
     status, _, err = surroundings.run(
         "add", "docs", "--url", "https://x.example/mcp", "--header", "X-Team=a=b"

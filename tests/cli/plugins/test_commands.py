@@ -53,6 +53,19 @@ def test_the_list_names_loaded_disabled_and_failed_plugins(
     ]
 
 
+def test_the_list_tells_each_problem_once(tmp_path: Path) -> None:
+    folder = plugin_folder(tmp_path, "broken", "raise RuntimeError('no')")
+    config = tmp_path / "nacre.json5"
+    config.write_text(json.dumps({"plugins": {"paths": [str(folder)]}}), encoding="utf-8")
+    done = run_nacre("plugins", "list", "--config", config)
+    assert "it does not import: RuntimeError: no" in done.stdout
+    assert done.stderr == ""
+    # An author needs more than that.
+    done = run_nacre("plugins", "validate", folder)
+    assert "Traceback" in done.stderr
+    assert "is not loaded" not in done.stderr
+
+
 def test_without_plugins_the_list_says_how_to_have_some(here: Surroundings) -> None:
     status, out, err = here.nacre("plugins", "list")
     assert (status, out) == (0, "")

@@ -21,6 +21,8 @@ def test_sessions_are_listed_the_last_used_first(here: Surroundings) -> None:
     status, out, _ = here.nacre("sessions", "list", "--json")
     listed = [(it["key"], it["turnCount"], it["title"]) for it in json.loads(out)["sessions"]]
     assert (status, listed) == (0, [("alpha", 2, "hello"), ("beta", 1, "hello")])
+    # As the API has them.
+    assert {"createdAt", "updatedAt"} <= json.loads(out)["sessions"][0].keys()
     _, out, _ = here.nacre("sessions", "list")
     heading, first, second = out.splitlines()
     assert heading.split()[:4] == ["session", "agent", "key", "turns"]
@@ -32,7 +34,11 @@ def test_a_list_that_is_cut_says_so(here: Surroundings) -> None:
     for key in ("alpha", "beta"):
         here.nacre("run", "-q", "--session", key, "hello")
     status, out, err = here.nacre("sessions", "list", "--limit", "1")
-    assert (status, len(out.splitlines()), err) == (0, 2, "1 session of more; --limit N shows N\n")
+    assert (status, len(out.splitlines()), err) == (
+        0,
+        2,
+        "1 session shown; there are more: --limit N\n",
+    )
     _, out, _ = here.nacre("sessions", "list", "--limit", "1", "--json")
     assert json.loads(out)["hasMore"] is True
 

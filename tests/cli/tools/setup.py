@@ -27,6 +27,9 @@ async def forget() -> None:
 TOOLS = [add, greet, explode, forget]
 '''
 
+WITHOUT_CORE: dict[str, Any] = {"deny": ["group:fs", "group:messaging"]}
+"""For `tools` of a configuration: none of the tools that every agent has."""
+
 
 def calling_server(**more: Any) -> dict[str, Any]:
     """An entry that starts a server whose tools can be called."""

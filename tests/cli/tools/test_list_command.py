@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.mcp.setup import Surroundings, small_server
-from tests.cli.tools.setup import own_tools
+from tests.cli.tools.setup import WITHOUT_CORE, own_tools
 
 ESCAPE = "\x1b"
 
@@ -15,7 +15,9 @@ def ids_of(document: str) -> list[str]:
 
 
 def test_tools_of_servers_and_of_ones_own_are_in_one_table(surroundings: Surroundings) -> None:
-    surroundings.configure({"two": small_server("b"), "one": small_server("a", "read_file")})
+    surroundings.configure(
+        {"two": small_server("b"), "one": small_server("a", "read_file")}, tools=WITHOUT_CORE
+    )
     own = own_tools(surroundings, "listed_tools")
 
     status, out, err = surroundings.nacre("tools", "list", "--tools", own)
@@ -33,15 +35,35 @@ def test_tools_of_servers_and_of_ones_own_are_in_one_table(surroundings: Surroun
 def test_policy_of_the_document_and_of_the_agent_holds(surroundings: Surroundings) -> None:
     surroundings.configure(
         {"one": small_server("a", "b", "c")},
-        tools={"deny": ["mcp:one:a"]},
-        agents={"list": [{"id": "careful", "tools": {"deny": ["b"]}}]},
+        tools={"deny": ["mcp:one:a", *WITHOUT_CORE["deny"]]},
+        agents={"list": [{"id": "bold"}, {"id": "careful", "tools": {"deny": ["b"]}}]},
     )
 
-    everybody = surroundings.nacre("tools", "list", "--json")
+    bold = surroundings.nacre("tools", "list", "--json")
     careful = surroundings.nacre("tools", "list", "--json", "--agent", "careful")
 
-    assert ids_of(everybody[1]) == ["mcp:one:b", "mcp:one:c"]
+    assert ids_of(bold[1]) == ["mcp:one:b", "mcp:one:c"]
     assert ids_of(careful[1]) == ["mcp:one:c"]
+
+
+def test_the_agent_is_the_configured_one(surroundings: Surroundings) -> None:
+    surroundings.configure(
+        {},
+        agents={
+            "list": [
+                {"id": "bold"},
+                {"id": "careful", "default": True, "tools": {"deny": ["write", "edit"]}},
+            ]
+        },
+    )
+
+    configured = surroundings.nacre("tools", "list", "--json")
+    bold = surroundings.nacre("tools", "list", "--json", "--agent", "bold")
+
+    assert set(ids_of(bold[1])) - set(ids_of(configured[1])) == {
+        "openclaw:core:write",
+        "openclaw:core:edit",
+    }
 
 
 def test_an_agent_that_is_not_configured_is_refused(surroundings: Surroundings) -> None:
@@ -59,7 +81,8 @@ def test_broken_server_is_named_and_the_rest_is_shown(surroundings: Surroundings
             "one": small_server("a"),
             "exits": small_server("--exit"),
             "unset": {"command": "x", "env": {"A": "${NOT_SET_HERE}"}},
-        }
+        },
+        tools=WITHOUT_CORE,
     )
 
     status, out, err = surroundings.nacre("tools", "list")
@@ -95,7 +118,7 @@ def test_server_that_is_left_out_says_why_when_it_is_asked_for(
     surroundings: Surroundings, more: dict[str, bool], reason: str
 ) -> None:
     entry = {**small_server("--exit"), **more}
-    surroundings.configure({"one": entry}, tools={"deny": ["one"]})
+    surroundings.configure({"one": entry}, tools={"deny": ["one", *WITHOUT_CORE["deny"]]})
 
     named = surroundings.nacre("tools", "list", "--server", "one")
     everything = surroundings.nacre("tools", "list")
@@ -106,7 +129,7 @@ def test_server_that_is_left_out_says_why_when_it_is_asked_for(
 
 
 def test_other_sources_start_no_server(surroundings: Surroundings) -> None:
-    surroundings.configure({"exits": small_server("--exit")})
+    surroundings.configure({"exits": small_server("--exit")}, tools=WITHOUT_CORE)
     own = own_tools(surroundings, "sourced_tools")
 
     ours = surroundings.nacre("tools", "list", "--source", "openclaw", "-t", own, "--json")
@@ -143,6 +166,8 @@ def test_wrong_policy_is_told_by_its_path(surroundings: Surroundings) -> None:
 
 
 def test_nothing_configured_is_said(surroundings: Surroundings) -> None:
+    surroundings.configure({}, tools=WITHOUT_CORE)
+
     status, out, err = surroundings.nacre("tools", "list")
 
     assert (status, out) == (0, "0 tools\n")
@@ -160,7 +185,7 @@ def test_tool_that_no_catalog_holds_is_named(surroundings: Surroundings) -> None
 
     status, out, err = surroundings.nacre("tools", "list", "-t", "direct_tools:picture")
 
-    assert (status, out) == (0, "0 tools\n")
+    assert (status, "picture" in out) == (0, False)
     assert err.startswith("nacre: openclaw:core:picture is left out: ")
 
 

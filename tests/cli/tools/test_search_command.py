@@ -7,13 +7,13 @@ import pytest
 
 from nacre.tools import CatalogIndex
 from tests.cli.mcp.setup import Surroundings, small_server
-from tests.cli.tools.setup import own_tools
+from tests.cli.tools.setup import WITHOUT_CORE, own_tools
 
 NAMES = ("read_file", "write_file", "create_issue", "list_branches")
 
 
 def test_results_come_in_the_order_of_their_rank(surroundings: Surroundings) -> None:
-    surroundings.configure({"one": small_server(*NAMES)})
+    surroundings.configure({"one": small_server(*NAMES)}, tools=WITHOUT_CORE)
 
     status, out, err = surroundings.nacre("tools", "search", "read", "a", "file")
 
@@ -85,6 +85,7 @@ def test_denied_tools_are_not_found(surroundings: Surroundings) -> None:
 
 
 def test_nothing_that_fits_is_said(surroundings: Surroundings) -> None:
+    surroundings.configure({}, tools=WITHOUT_CORE)
     own = own_tools(surroundings, "unfit_tools")
 
     status, out, err = surroundings.nacre("tools", "search", "zzzqqq", "-t", own)
@@ -112,7 +113,9 @@ def test_what_tools_mean_is_waited_for_and_its_absence_is_said(
 
 
 def test_servers_that_were_not_searched_are_told(surroundings: Surroundings) -> None:
-    surroundings.configure({"one": small_server("read_file"), "exits": small_server("--exit")})
+    surroundings.configure(
+        {"one": small_server("read_file"), "exits": small_server("--exit")}, tools=WITHOUT_CORE
+    )
 
     status, out, err = surroundings.nacre("tools", "search", "read", "--json")
 

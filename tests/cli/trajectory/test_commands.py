@@ -55,6 +55,16 @@ def test_a_session_is_shown_run_by_run(here: Surroundings) -> None:
     assert [line.split(":")[0] for line in out.splitlines() if line.startswith("run_")] == runs
 
 
+def test_runs_are_shown_as_json_with_their_events_and_calls(here: Surroundings) -> None:
+    runs = [run_in(here, "work", "list the files") for _ in range(2)]
+    status, out, _ = here.nacre("trajectory", "show", "work", "--json")
+    shown = json.loads(out)["runs"]
+    assert (status, [run["runId"] for run in shown]) == (0, runs)
+    assert shown[0]["events"][-1]["kind"] == "turn.ended"
+    (call,) = shown[0]["calls"]
+    assert [child["toolId"] for child in call["children"]] == ["openclaw:core:list"]
+
+
 def test_an_export_of_a_run_can_be_read_back(here: Surroundings, tmp_path: Path) -> None:
     run_id = run_in(here, "work", "list the files")
     file = tmp_path / "run.jsonl"

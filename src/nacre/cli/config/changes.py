@@ -43,16 +43,27 @@ def _document(text: str, path: Path) -> Mapping[str, object]:
 
 
 def _refuse_if_wrong(before: Mapping[str, object], after: Mapping[str, object], path: Path) -> None:
-    problems = check(after, path).problems
-    faults = {str(problem) for problem in problems if not _may_be_right_elsewhere(problem)}
+    found = check(after, path)
+    faults = [problem for problem in found.problems if not _may_be_right_elsewhere(problem)]
     if faults:
-        old = {str(problem) for problem in check(before, path).problems}
-        # Who repairs a file with several faults does so one at a time.
-        if not faults < old:
-            listed = "".join(f"\n  {fault}" for fault in sorted(faults))
-            raise UsageProblem(f"nothing was written, as {path} would be wrong:{listed}")
-    for problem in problems:
-        warn(str(problem))
+        _refuse_if_none_is_repaired(
+            faults, {str(old) for old in check(before, path).problems}, path
+        )
+    for text in (*map(str, found.problems), *found.warnings):
+        warn(text)
+
+
+def _refuse_if_none_is_repaired(faults: list[ConfigError], old: set[str], path: Path) -> None:
+    """Who repairs a file with several faults does so one at a time."""
+    # What an installed plugin asks for is no fault of a change to something else.
+    counted = {str(it) for it in faults if not (_is_of_plugin(it) and str(it) in old)}
+    if counted and not counted < old:
+        listed = "".join(f"\n  {fault}" for fault in sorted(counted))
+        raise UsageProblem(f"nothing was written, as {path} would be wrong:{listed}")
+
+
+def _is_of_plugin(problem: ConfigError) -> bool:
+    return problem.path.startswith("plugins.entries.")
 
 
 def _may_be_right_elsewhere(problem: ConfigError) -> bool:

@@ -6,8 +6,10 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nacre.cli.config.surfaces import surface_warnings
 from nacre.config.system import read_system
 from nacre.errors import ConfigError
+from nacre.plugins.configuration import check_plugins
 from nacre.run_context import RunContext
 from nacre.tools.policy import policy_from_config
 
@@ -26,6 +28,7 @@ class Checked:
     problems: tuple[ConfigError, ...]
     warnings: tuple[str, ...]
     settings: Mapping[str, Setting]
+    known_paths: frozenset[str]
 
 
 def check(document: Mapping[str, object], file: Path) -> Checked:
@@ -35,10 +38,21 @@ def check(document: Mapping[str, object], file: Path) -> Checked:
     for problem in found.problems:
         # Rules with a fault are told of by both.
         problems.pop(problem.path, None)
+    plugins, told = check_plugins(found.config.plugins), {it.path for it in found.problems}
     return Checked(
-        problems=(*found.problems, *problems.values()),
-        warnings=found.warnings,
+        problems=(
+            *found.problems,
+            *problems.values(),
+            # Where a value could not be read, a schema finds the stopgap in its place.
+            *(it for it in plugins.problems if it.path not in told),
+        ),
+        warnings=(
+            *found.warnings,
+            *surface_warnings(document, found.config.agents.ids),
+            *plugins.warnings,
+        ),
         settings=found.settings,
+        known_paths=found.known_paths,
     )
 
 

@@ -20,6 +20,7 @@ def get_command(
     are shown as ***, references such as ${NAME} as they are.
     """
     from nacre.cli.config.checks import check
+    from nacre.cli.config.defaults import defaults_at
     from nacre.cli.config.document import keys_of, not_there, read_document
     from nacre.cli.config.hidden_secrets import without_plain_secrets
     from nacre.config.paths import MISSING, path_from_keys, value_at
@@ -28,11 +29,10 @@ def get_command(
     value = value_at(without_plain_secrets(document.members), keys)
     if value is MISSING:
         settings = check(document.members, document.file.path).settings
-        setting = settings.get(path_from_keys(keys))
-        if setting is None:
+        value = defaults_at(path_from_keys(keys), settings)
+        if value is MISSING:
             raise not_there(path, document, settings)
         say(f"{path} is not set in {document.file.path}; this is its default")
-        value = setting.default
     printer = Printer()
     if isinstance(value, str) and not is_json:
         printer.write(f"{value}\n")

@@ -31,13 +31,13 @@ def set_command(
     from nacre.cli.config.changes import change_file
     from nacre.cli.config.document import config_file, keys_of
     from nacre.cli.config.hidden_secrets import is_plain_secret
-    from nacre.config.json5_edits import with_member
+    from nacre.cli.config.shorthands import with_setting
 
     keys, file = keys_of(path), config_file(config)
     if isinstance(keys[0], int):
         raise UsageProblem(f"{path} begins with a number; a configuration is no list")
     parsed = _parsed(value)
-    change_file(file.path, lambda text: with_member(text, keys, parsed, path=str(file.path)))
+    change_file(file.path, lambda text: with_setting(text, keys, parsed, path=str(file.path)))
     if is_plain_secret(str(keys[-1]), parsed):
         warn(
             f"the value of {path} now stands in {file.path}; to keep it out, write a reference "

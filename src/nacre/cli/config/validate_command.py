@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def validate_command(config: ConfigOption = None, is_json: JsonOption = False) -> int:
-    """Check the configuration and print every problem, with its path and what is allowed.
+    """Check the configuration and print every problem.
 
     Exit status: 0 if it is sound, 1 if it is not.
     """

@@ -48,6 +48,7 @@ def add_command(
         command_entry,
         entry_notes,
         plain_secrets,
+        relative_arguments,
         server_name,
         url_entry,
     )
@@ -76,6 +77,11 @@ def add_command(
         warn(
             f"the value of {secret} now stands in {document.file.path}; "
             "to keep it out, write a reference such as ${NAME} in its place"
+        )
+    for path in relative_arguments(entry):
+        warn(
+            f"{path} is a path from here, but the server starts where nacre does; write it in "
+            "full, or give --cwd"
         )
     say(f"added {name} to {document.file.path}; `nacre mcp status {name}` tries it")
     return ExitStatus.COMPLETED

@@ -16,7 +16,7 @@ _HELP_OPTIONS = ("-h", "--help")
 
 
 def mcp_app() -> typer.Typer:
-    app = typer.Typer(help="Serve all your MCP servers as one with two tools, and manage them.")
+    app = typer.Typer(help="Serve your MCP servers as one, and manage them.")
     app.command("serve")(serve_command)
     app.command("add")(add_command)
     app.command("list")(list_command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from nacre.cli.exit_status import UsageProblem
 from nacre.config.fields import is_object
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
 
 _PLACES_OF_SECRETS: Final = ("env", "headers")
+# A plain word may be the name of a folder by chance.
+_PATH = re.compile(r".*[/\\].*|[^-].*\.\w+", re.DOTALL)
 _NAMES: Final = {
     "--env": re.compile(r"[^\s\0]+"),
     # `Authorization: Bearer abc=` has a secret before its first `=`.
@@ -27,13 +29,33 @@ _NAMES: Final = {
 
 
 def command_entry(command: Sequence[str], *, env: Sequence[str], cwd: str | None) -> JsonObject:
-    """A server that is started with this command; raises UsageProblem."""
-    entry: JsonObject = {"command": command[0], "args": list(command[1:])}
+    """A server that is started with this command; raises UsageProblem.
+
+    Nacre may be started elsewhere, so paths that lead somewhere from here are made absolute.
+    """
+    folder = None if cwd is None else _from_anywhere(cwd)
+    entry: JsonObject = {
+        "command": _program(command[0], folder or "."),
+        "args": list(command[1:]),
+    }
     if env:
         entry["env"] = dict(_pairs("--env", env))
-    if cwd is not None:
-        entry["cwd"] = cwd
+    if folder is not None:
+        entry["cwd"] = folder
     return entry
+
+
+def relative_arguments(entry: Mapping[str, object]) -> list[str]:
+    """Arguments that name files or folders of the working directory, where no `cwd` holds it."""
+    args = entry.get("args")
+    if "cwd" in entry or not isinstance(args, list):
+        return []
+    texts = [text for text in cast("list[object]", args) if isinstance(text, str)]
+    return [
+        text
+        for text in texts
+        if _PATH.fullmatch(text) and not os.path.isabs(text) and _exists(text)
+    ]
 
 
 def url_entry(url: str, *, headers: Sequence[str], is_sse: bool) -> JsonObject:
@@ -79,6 +101,22 @@ def plain_secrets(entry: Mapping[str, object]) -> list[str]:
         for name, value in members.items()
         if is_secret_key(name) and "${" not in str(value)
     ]
+
+
+def _program(command: str, folder: str) -> str:
+    """A bare name is looked up on the PATH, wherever that is."""
+    is_path = os.sep in command or "/" in command
+    there = os.path.join(folder, command)
+    return _from_anywhere(there) if is_path and _exists(there) else command
+
+
+def _from_anywhere(path: str) -> str:
+    return os.path.abspath(path) if _exists(path) else path
+
+
+def _exists(path: str) -> bool:
+    # References and the user's folder are for whoever reads the entry.
+    return "${" not in path and not path.startswith("~") and os.path.exists(path)
 
 
 def _pairs(option: str, given: Sequence[str]) -> Iterator[tuple[str, str]]:

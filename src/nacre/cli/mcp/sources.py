@@ -43,6 +43,8 @@ class ConfiguredServers:
 
     document: Mapping[str, object]
     """Nacre's configuration, whose other settings hold wherever the servers come from."""
+    folder: Path
+    """Where the configuration is, or would be."""
     servers: tuple[ConfiguredServer, ...]
 
     @property
@@ -99,7 +101,11 @@ def configured_servers(config: str | None, files: Sequence[str]) -> ConfiguredSe
             if server.name in found:
                 raise UsageProblem(_twice(server, found[server.name]))
             found[server.name] = server
-    return ConfiguredServers(document=document.members, servers=tuple(found.values()))
+    return ConfiguredServers(
+        document=document.members,
+        folder=document.file.path.absolute().parent,
+        servers=tuple(found.values()),
+    )
 
 
 def _from_file(file: Path) -> tuple[Path, str, Mapping[str, object]]:

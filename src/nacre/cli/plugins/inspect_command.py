@@ -18,7 +18,7 @@ def inspect_command(
     config: ConfigOption = None,
     is_json: JsonOption = False,
 ) -> int:
-    """Show one plugin: its tools, hooks and namespaces, or why it is not loaded."""
+    """Show what one plugin brings, or why it is not loaded."""
     from nacre.cli.plugins.loading import load_for_a_look
     from nacre.cli.system_config import read_system_config
 

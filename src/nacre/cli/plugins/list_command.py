@@ -13,7 +13,7 @@ def list_command(config: ConfigOption = None, is_json: JsonOption = False) -> in
 
     _, system = read_system_config(config)
     names = [server.name for server in system.mcp_servers]
-    found, _ = load_for_a_look(system.plugins, reserved_ids=names)
+    found, _ = load_for_a_look(system.plugins, reserved_ids=names, shows_tracebacks=False)
     printer = Printer()
     if is_json:
         printer.write_json(

@@ -21,7 +21,7 @@ def validate_command(
     ] = "{}",
     is_json: JsonOption = False,
 ) -> int:
-    """Check a plugin's manifest, load it, unload it, and say what it brings."""
+    """Check a plugin: load it, and say what it brings."""
     from pathlib import Path
 
     from nacre.cli.plugins.loading import load_for_a_look

@@ -62,7 +62,7 @@ def list_command(
     headings = ("session", "agent", "key", "turns", "last used", "title")
     write_table(printer, headings, rows, right=("turns",))
     if len(found) > limit:
-        say(f"{count_text(len(shown), 'session')} of more; --limit N shows N")
+        say(f"{count_text(len(shown), 'session')} shown; there are more: --limit N")
     elif not found:
         say('no sessions yet; `nacre run "..."` begins one')
     return printer.problem or ExitStatus.COMPLETED

@@ -23,7 +23,10 @@ def show_command(
     config: ConfigOption = None,
     is_json: JsonOption = False,
 ) -> int:
-    """Show what was said in a session, and what was called; calls inside of a program below it."""
+    """Show what was said in a session, and what was called.
+
+    Calls inside of a program stand below it.
+    """
     from nacre.cli.system_config import read_system_config
 
     _, system = read_system_config(config)

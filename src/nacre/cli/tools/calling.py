@@ -10,12 +10,13 @@ from nacre.cli.tools.outcomes import failure_of, outcome_of
 from nacre.cli.tools.terminal_approver import ask_at_terminal
 from nacre.cli.tools.tool_input import input_for
 from nacre.errors import ToolError
-from nacre.hooks import HookRunner, Hooks
+from nacre.hooks import HookRunner
 from nacre.tools import Approvals, CallSite, InputValidators, ToolExecutor
 from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
     from nacre.cli.tools.configured_tools import ConfiguredTools
+    from nacre.cli.tools.open_catalog import OpenCatalog
     from nacre.cli.tools.tool_input import ToolInput
     from nacre.run_context import AbortSignal
     from nacre.tool_search import ToolSearchResult
@@ -39,18 +40,19 @@ async def call_tool(
             configured, names, timeout_seconds=timeout_seconds, abort=abort
         ) as catalog:
             tool = named_tool(catalog, id_or_name).tool
-            executor = _executor(configured)
+            executor = _executor(catalog)
             value = await executor.call_directly(tool, input_for(tool, given), site=site)
             return outcome_of(tool, value)
     except ToolError as error:
         return failure_of(error)
 
 
-def _executor(configured: ConfiguredTools) -> ToolExecutor:
+def _executor(catalog: OpenCatalog) -> ToolExecutor:
+    configured = catalog.configured
     return ToolExecutor(
         context=configured.context,
         policy=configured.policy,
-        hooks=HookRunner(Hooks()),
+        hooks=HookRunner(catalog.hooks),
         approvals=Approvals(ask_at_terminal),
         recorder=TrajectoryRecorder(configured.context),
         validators=InputValidators(),

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nacre.cli.exit_status import UsageProblem
-from nacre.cli.mcp.sources import NO_SERVERS, configured_servers
+from nacre.cli.mcp.sources import configured_servers
 from nacre.cli.terminal import warn
 from nacre.cli.tool_modules import load_tools
+from nacre.cli.tools.agent_tools import read_agent_parts
 from nacre.config.documents import agent_tools
 from nacre.errors import CatalogError, ConfigError
 from nacre.run_context import RunContext
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nacre.cli.mcp.sources import ConfiguredServer, ConfiguredServers
+    from nacre.cli.tools.agent_tools import AgentParts
     from nacre.config.tool_search import ToolSearchConfig
     from nacre.tools import Tool, ToolPolicy
 
@@ -29,7 +31,9 @@ class ConfiguredTools:
     """What is configured; nothing of it is started."""
 
     own_tools: tuple[Tool, ...]
-    """Those that need no server."""
+    """Those that the command names."""
+    parts: AgentParts
+    """Core tools and plugins."""
     servers: ConfiguredServers
     policy: ToolPolicy
     context: RunContext
@@ -73,9 +77,8 @@ def configured_tools(
     """The tools of the configuration and those named beside it; raises UsageProblem."""
     servers = configured_servers(config, server_files)
     own_tools = tuple(load_tools(tool_modules))
-    if not servers.servers and not own_tools:
-        warn(NO_SERVERS)
-    context = RunContext() if agent_id is None else RunContext(agent_id=agent_id)
+    parts = read_agent_parts(servers.document, folder=servers.folder, agent_id=agent_id)
+    context = RunContext(agent_id=parts.agent_id)
     try:
         if agent_id is not None:
             _refuse_unknown_agent(servers.document, agent_id)
@@ -87,7 +90,12 @@ def configured_tools(
     except CatalogError as error:
         raise UsageProblem(f"these tools cannot be used together: {error}") from None
     return ConfiguredTools(
-        own_tools=own_tools, servers=servers, policy=policy, context=context, settings=settings
+        own_tools=own_tools,
+        parts=parts,
+        servers=servers,
+        policy=policy,
+        context=context,
+        settings=settings,
     )
 
 

@@ -21,9 +21,9 @@ def describe_command(
     timeout_seconds: TimeoutOption = TIMEOUT_SECONDS,
     is_json: JsonOption = False,
 ) -> int:
-    """Show what a tool does, and as TypeScript what it takes and gives.
+    """Show what a tool does, takes and gives.
 
-    With --json as JSON Schema, too. Exit status: 0, or 1 if there is no such tool.
+    As TypeScript; with --json as JSON Schema, too. Exit status: 0, or 1 if there is no such tool.
     """
     from nacre.cli.tools.configured_tools import configured_tools
     from nacre.cli.tools.description_text import description_json, description_text

@@ -12,7 +12,7 @@ from nacre.cli.mcp.options import (
     ServersOption,
     TimeoutOption,
 )
-from nacre.cli.terminal import Printer
+from nacre.cli.terminal import Printer, warn
 from nacre.cli.tools.options import AgentOption, OwnToolsOption
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def list_command(
         raise UsageProblem(f"--source is {source!r}; allowed: {', '.join(_SOURCE_NAMES)}")
     if server is not None and source not in (None, "mcp"):
         raise UsageProblem(f"--server names an MCP server; leave out --source {source}")
+    from nacre.cli.mcp.sources import NO_SERVERS
     from nacre.cli.mcp.tables import count_text, write_table
     from nacre.cli.tools.configured_tools import configured_tools
     from nacre.cli.tools.open_catalog import read_catalog
@@ -70,6 +71,8 @@ def list_command(
     else:
         write_table(printer, ("tool", "title", "description"), [tool_row(it) for it in entries])
         printer.write(f"{count_text(len(entries), 'tool')}\n")
+    if not entries and source in (None, "mcp") and not configured.servers.servers:
+        warn(NO_SERVERS)
     return end_status(printer, catalog)
 
 

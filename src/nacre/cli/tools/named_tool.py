@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nacre.errors import ToolDeniedError, ToolServerError, UnknownToolError
+from nacre.tools.definition import SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
 
 _MAX_SHOWN: Final = 120
 _MOST_OF_ONE_NAME: Final = 10
+_SERVERLESS: Final = tuple(source for source in SOURCES if source != "mcp")
 
 
 def servers_to_ask(configured: ConfiguredTools, id_or_name: str) -> Sequence[str]:
     """Without their tools it is not known which one is meant."""
-    if any(tool.id == id_or_name for tool in configured.own_tools):
+    if _source_in(id_or_name) in _SERVERLESS:
         return ()
     owner = _owner_in(id_or_name)
     if any(server.name == owner for server in configured.servers.servers):
@@ -60,5 +62,10 @@ def _unknown(catalog: OpenCatalog, id_or_name: str) -> ToolError:
 
 def _owner_in(tool_id: str) -> str:
     """The server that an id names; empty for what is no id of a server's tool."""
-    source, _, rest = tool_id.partition(":")
-    return rest.partition(":")[0] if source == "mcp" else ""
+    return tool_id.split(":")[1] if _source_in(tool_id) == "mcp" else ""
+
+
+def _source_in(id_or_name: str) -> str:
+    """The source that an id names; empty for a name."""
+    source, colon, _ = id_or_name.partition(":")
+    return source if colon else ""

@@ -11,6 +11,7 @@ import anyio
 from nacre.cli.exit_status import ExitStatus, UsageProblem
 from nacre.cli.mcp.survey import survey_of
 from nacre.cli.terminal import warn
+from nacre.cli.tools.agent_tools import open_agent_tools
 from nacre.cli.tools.progress import waiting_for_servers
 from nacre.cli.tools.running import run_abortable
 from nacre.errors import CatalogError, ToolAbortedError
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from nacre.cli.tools.configured_tools import ConfiguredTools
+    from nacre.hooks import Hooks
     from nacre.mcp_client import McpServer
     from nacre.run_context import AbortSignal
     from nacre.tool_search.live_catalog import Listing
+    from nacre.tools import Tool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,8 +36,10 @@ class OpenCatalog:
     configured: ConfiguredTools
     listing: Listing
     live: LiveCatalog
+    hooks: Hooks
+    """Those of the plugins."""
     problems: dict[str, str]
-    """By server, why its tools are missing."""
+    """By server or plugin, why its tools are missing."""
     notes: dict[str, str]
     """By server, what is wrong with single tools."""
 
@@ -86,7 +91,10 @@ async def open_catalog(
         for config in configured.servers.configs
         if config.name in server_names and config.name not in problems
     ]
-    async with McpConnections(configs) as connections:
+    async with (
+        open_agent_tools(configured.parts, reserved_ids=configured.servers.names) as agent,
+        McpConnections(configs) as connections,
+    ):
         ready: list[McpServer] = []
         with abort.cancelling():
             ready = await _ready(connections.servers(), problems, timeout_seconds=timeout_seconds)
@@ -94,7 +102,8 @@ async def open_catalog(
             raise ToolAbortedError(abort.reason, tool_id="")
         notes = {server.name: server.status().problem for server in ready}
         try:
-            live = LiveCatalog(configured.own_tools, servers=ready, policy=configured.policy)
+            tools = _joined(configured.own_tools, agent.tools)
+            live = LiveCatalog(tools, servers=ready, policy=configured.policy)
         except CatalogError as error:
             raise UsageProblem(f"these tools cannot be used together: {error}") from None
         listing, unusable = await live.started_listing()
@@ -102,9 +111,19 @@ async def open_catalog(
             configured=configured,
             listing=listing,
             live=live,
-            problems={**problems, **unusable},
+            hooks=agent.hooks,
+            problems={**agent.problems, **problems, **unusable},
             notes={name: note for name, note in notes.items() if note},
         )
+
+
+def _joined(own: Sequence[Tool], of_agent: Sequence[Tool]) -> list[Tool]:
+    """What a command names goes before a tool of the agent with the same id."""
+    own_ids = {tool.id for tool in own}
+    hidden = [tool.id for tool in of_agent if tool.id in own_ids]
+    if hidden:
+        warn(f"--tools hides what the agent has as {', '.join(hidden)}")
+    return [*(tool for tool in of_agent if tool.id not in own_ids), *own]
 
 
 async def _ready(

@@ -26,6 +26,9 @@ OwnToolsOption = Annotated[
 AgentOption = Annotated[
     str | None,
     typer.Option(
-        "--agent", metavar="ID", help="Whose tools and policy. [default: main]", show_default=False
+        "--agent",
+        metavar="ID",
+        help="Whose tools and policy. [default: the configured one]",
+        show_default=False,
     ),
 ]

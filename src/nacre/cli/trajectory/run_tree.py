@@ -24,6 +24,15 @@ def run_lines(run_id: str, events: Sequence[TrajectoryEvent]) -> Iterator[str]:
     yield from tree_lines(_branches(events))
 
 
+def run_to_json(run_id: str, events: Sequence[TrajectoryEvent]) -> JsonObject:
+    """The same for programs: the events as they were recorded, and the calls in each other."""
+    return {
+        "runId": run_id,
+        "events": [event.to_json() for event in events],
+        "calls": [call.to_json() for call in project(events)],
+    }
+
+
 def _heading(run_id: str, events: Sequence[TrajectoryEvent]) -> str:
     if not events:
         return f"{run_id}: nothing is recorded"

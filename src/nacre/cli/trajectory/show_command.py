@@ -3,38 +3,52 @@
 from typing import TYPE_CHECKING
 
 from nacre.cli.exit_status import ExitStatus
-from nacre.cli.mcp.options import ConfigOption
+from nacre.cli.mcp.options import ConfigOption, JsonOption
 from nacre.cli.terminal import Printer, warn
 from nacre.cli.trajectory.options import RecordArgument
 
 if TYPE_CHECKING:
+    from nacre.json_types import JsonValue
     from nacre.storage import Store
 
 
-def show_command(named: RecordArgument, config: ConfigOption = None) -> int:
-    """Show what was asked, answered and called, with durations, outcomes and sizes."""
+def show_command(
+    named: RecordArgument, config: ConfigOption = None, is_json: JsonOption = False
+) -> int:
+    """Show what was asked, answered and called.
+
+    With durations, outcomes and sizes; with --json the events of each run, and its calls.
+    """
     from nacre.cli.system_config import read_system_config
 
     _, system = read_system_config(config)
 
     from nacre.cli.stored import read_stored
-    from nacre.cli.trajectory.run_tree import run_lines
+    from nacre.cli.trajectory.run_tree import run_lines, run_to_json
     from nacre.cli.trajectory.stored_events import events_of_run, find_record, run_ids_of
     from nacre.errors import StorageError
 
     printer = Printer()
 
-    async def show(store: "Store") -> None:
+    async def show(store: "Store") -> "list[JsonValue]":
         record = await find_record(store, named, agent_ids=system.agents.ids)
+        runs: list[JsonValue] = []
         for run_id in await run_ids_of(store, record):
-            for line in run_lines(run_id, await events_of_run(store, run_id)):
+            events = await events_of_run(store, run_id)
+            if is_json:
+                runs.append(run_to_json(run_id, events))
+                continue
+            for line in run_lines(run_id, events):
                 printer.write(f"{line}\n")
             if printer.problem is not None:
-                return
+                break
+        return runs
 
     try:
-        read_stored(system, show)
+        runs = read_stored(system, show)
     except StorageError as error:
         warn(str(error))
         return ExitStatus.FAILED
+    if is_json:
+        printer.write_json({"runs": runs}, is_indented=printer.is_terminal)
     return printer.problem or ExitStatus.COMPLETED

@@ -1,0 +1,15 @@
+"""The help of `nacre`: what each command does, in full."""
+
+import pytest
+
+from tests.cli.mcp.setup import Surroundings
+
+GROUPS = ("mcp", "config", "tools", "plugins", "sessions", "trajectory")
+
+
+@pytest.mark.parametrize("group", ["", *GROUPS])
+def test_no_summary_of_a_command_is_cut(surroundings: Surroundings, group: str) -> None:
+    _, out, _ = surroundings.nacre(*filter(None, [group]), "--help")
+    summaries = out.partition("Commands:\n")[2].splitlines()
+    assert summaries
+    assert [line for line in summaries if line.endswith(("...", "…"))] == []

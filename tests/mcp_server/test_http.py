@@ -137,11 +137,13 @@ def test_a_port_that_is_taken_is_named() -> None:
 
 def test_small_messages_do_not_wait_for_acknowledgements() -> None:
     """asyncio sets TCP_NODELAY only for sockets that name their protocol."""
-    with listen_at("127.0.0.1", 0) as listener:
-        with socket.create_connection(listener.getsockname()):
-            accepted, _ = listener.accept()
-            with accepted:
-                assert accepted.proto == socket.IPPROTO_TCP
+    with (
+        listen_at("127.0.0.1", 0) as listener,
+        socket.create_connection(listener.getsockname()),
+    ):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.proto == socket.IPPROTO_TCP
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Sandboxes for attacks; each is checked for what it leaves behind."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import anyio
@@ -13,12 +14,19 @@ from tests.security.attacks import nothing_left_behind
 
 
 @pytest.fixture(scope="session")
-async def cache_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache that nobody else writes to, filled."""
     directory = tmp_path_factory.mktemp("cache")
+    # In a thread: an async fixture would keep the thread's event loop until the session ends, and
+    # tests that run commands in this process could not have one.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(anyio.run, _fill, directory).result()
+    return directory
+
+
+async def _fill(directory: Path) -> None:
     async with Sandbox(SandboxOptions(workers=1, cache_directory=directory)) as sandbox:
         assert (await sandbox.check()).problem == ""
-    return directory
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from nacre.config import watching
 from nacre.config.config_file import ConfigFile
 from nacre.config.system import SystemConfig, system_config_from
 from nacre.config.watching import ConfigChange, ConfigWatcher, changed_sections
-from nacre.errors import NacreError, PluginError
+from nacre.errors import PluginError
 
 ENVIRONMENT = {"HOME": "/home/ada"}
 
@@ -25,7 +25,7 @@ class Watched:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "nacre.json5"
         self.changes: list[ConfigChange] = []
-        self.refusal: NacreError | None = None
+        self.refusal: Exception | None = None
         self.has_changed = anyio.Event()
         self.watcher = ConfigWatcher(
             ConfigFile(path=self.path, origin="user"),
@@ -194,6 +194,19 @@ async def test_whoever_is_told_may_refuse_the_change(
     await watched.look_twice()
     assert watched.watcher.current.gateway.port == 18789
     assert "stays as it was: weather cannot be loaded" in caplog.text
+
+
+async def test_a_fault_in_taking_over_does_not_end_the_watcher(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.refusal = ZeroDivisionError("a fault of our own")
+    watched.write("{gateway: {port: 4000}}")
+    await watched.look_twice()
+    assert "it cannot be taken over" in caplog.text
+    watched.refusal = None
+    watched.write("{gateway: {port: 4001}}")
+    await watched.look_twice()
+    assert [change.new.gateway.port for change in watched.changes] == [4001]
 
 
 async def test_it_looks_by_itself(watched: Watched) -> None:

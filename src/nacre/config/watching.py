@@ -102,6 +102,9 @@ class ConfigWatcher:
                 raise ConfigError(str(self._file.path), "is gone")
         except NacreError as problem:
             self._tell(problem)
+        except Exception:
+            # A fault of our own in taking it over must not end the process that is being watched.
+            logger.exception("the configuration stays as it was: it cannot be taken over")
 
     async def _take_over(self) -> None:
         # Left behind when the watcher ends: a pipe in the file's place would be read for ever.

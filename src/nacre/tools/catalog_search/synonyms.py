@@ -67,6 +67,7 @@ company business firm
 cost price fee
 country nation
 currency money
+directory folder
 disease illness
 doctor physician
 email mail
@@ -78,6 +79,7 @@ game play
 graph chart plot
 health medical
 hotel accommodation
+image photo picture
 income salary wage
 job career employment
 journey trip travel

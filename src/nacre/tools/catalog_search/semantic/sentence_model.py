@@ -27,7 +27,7 @@ _HEADS: Final = 12
 _WIDTH: Final = 384
 _MAX_TOKENS: Final = 128
 # Who searches waits for these: the time grows with their number, about 0.12 ms each.
-_MAX_QUERY_TOKENS: Final = 64
+_MAX_QUERY_TOKENS: Final = 96
 _EPSILON: Final = 1e-12
 # What the graph is given.
 _TOKENS: Final = "tokens"

@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import json
 import os
+import select
 import signal
 import sys
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, NoReturn, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from nacre.cli.exit_status import ExitStatus
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from types import FrameType
 
     from nacre.json_types import JsonValue
 
@@ -70,7 +72,7 @@ class Printer:
 
     def _write(self, text: str) -> None:
         try:
-            with _signals_raised():
+            with _breakable_by_signals(self._stream):
                 self._stream.write(text)
                 self._stream.flush()
         except _Interrupted as interrupted:
@@ -146,9 +148,22 @@ def _styled_json(text: str, stream: TextIO) -> str:
 
 
 @contextmanager
-def _signals_raised() -> Generator[None]:
-    """Let a stop signal break off a write, which Python would otherwise take up again."""
-    before = {number: signal.signal(number, _raise_interrupted) for number in STOP_SIGNALS}
+def _breakable_by_signals(stream: TextIO) -> Generator[None]:
+    """Let a stop signal break off a write that hangs, which Python would otherwise take up again.
+
+    A signal that comes while the stream still takes text is left to whoever waits for signals: the
+    reader may have sent it because of the very line that is being written, and wants the rest.
+    """
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        handler = before[signal.Signals(number)]
+        if not callable(handler) or not _takes_text(stream):
+            raise _Interrupted(number)
+        handler(number, frame)
+
+    for number in STOP_SIGNALS:
+        signal.signal(number, stop)
     try:
         yield
     finally:
@@ -156,5 +171,12 @@ def _signals_raised() -> Generator[None]:
             signal.signal(number, handler)
 
 
-def _raise_interrupted(signal_number: int, _frame: object) -> NoReturn:
-    raise _Interrupted(signal_number)
+def _takes_text(stream: TextIO) -> bool:
+    try:
+        descriptor = stream.fileno()
+    except OSError:
+        # In memory.
+        return True
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(0))

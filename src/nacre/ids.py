@@ -3,12 +3,13 @@
 import os
 from typing import NewType
 
-RunId = NewType("RunId", str)
+# Models know it as `runId`: the contract's name, which is not the id of an agent's run.
+CellId = NewType("CellId", str)
 
-# Knowing a run id is part of being allowed to resume it, so ids must not be guessable.
+# Knowing a cell's id is part of being allowed to resume it, so ids must not be guessable.
 _RANDOM_BYTES = 16
 
 
-def new_run_id() -> RunId:
+def new_cell_id() -> CellId:
     # What `secrets.token_hex` and `uuid4` come down to, without importing either.
-    return RunId(f"run_{os.urandom(_RANDOM_BYTES).hex()}")
+    return CellId(f"run_{os.urandom(_RANDOM_BYTES).hex()}")

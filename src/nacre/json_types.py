@@ -183,7 +183,7 @@ def _parts(path: str, container: object) -> Iterator[tuple[str, object]]:
 def _problem_with(scalar: object) -> str:
     """Why this is not a JSON string, number, boolean or null; empty when it is one."""
     if not isinstance(scalar, _SCALARS):
-        return f"is of type {_type_name(scalar)}, which JSON has not"
+        return f"is of type {type_name(scalar)}, which JSON has not"
     if isinstance(scalar, float) and not math.isfinite(scalar):
         return f"is {float(scalar)!r}, which is not a JSON number"
     if isinstance(scalar, int):
@@ -201,6 +201,7 @@ def _member_path(path: str, key: str) -> str:
     return f"{path}[{json.dumps(shown)}]"
 
 
-def _type_name(value: object) -> str:
+def type_name(value: object) -> str:
+    """The type of a value in a message; where it comes from, unless it is Python's own."""
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"

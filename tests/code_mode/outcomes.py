@@ -38,7 +38,7 @@ class Recorded:
         run.trajectory.subscribe(self._notice)
 
     async def wait(self) -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await self._happened.wait()
 
     def _notice(self, event: TrajectoryEvent) -> None:

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 import nacre
-from nacre import RunContext, Runtime
+from nacre import CodeMode, RunContext, Runtime
 from nacre.errors import ConfigError, RuntimeUnavailableError
 from nacre.sandbox.image import load_image
 from nacre.sandbox.worker.wasm_runtime import WasmError
 from nacre.tools.tool_definitions import DefinitionFormat
+from nacre.tools.tool_servers import ListedServer
 from tests.code_mode.outcomes import failure_of, value_of
 from tests.code_mode.tools import echo_tool
 from tests.contract.requirements import requirement
@@ -190,3 +191,25 @@ def test_a_config_that_is_wrong_is_refused_by_its_path(config: Any, path: str) -
 def test_the_number_of_suspended_runs_has_limits(most: Any) -> None:
     with pytest.raises(ConfigError, match="whole numbers from 1 to 100000"):
         Runtime(max_suspended_runs=most)
+
+
+SERVERS: dict[str, Any] = {"tools": {"codeMode": True}, "mcp": {"servers": {"a": {"command": "a"}}}}
+
+
+async def test_servers_that_a_document_names_have_to_be_opened_by_whoever_gives_it() -> None:
+    with pytest.raises(
+        ConfigError, match=r"`mcp\.servers` names .* `McpConnections` .*`mcp="
+    ) as it:
+        async with CodeMode(config=SERVERS, workers=1):
+            pass
+    assert it.value.path == "mcp.servers"
+    async with Runtime(SERVERS, workers=1) as runtime:
+        with pytest.raises(ConfigError):
+            runtime.run()
+
+
+async def test_servers_that_are_given_or_not_wanted_are_no_fault_of_the_document() -> None:
+    async with CodeMode(config=SERVERS, mcp=[ListedServer("a", [])], workers=1) as code_mode:
+        assert value_of(await code_mode.exec("return Object.keys(MCP)")) == ["a"]
+    async with CodeMode(config=SERVERS, tools=[echo_tool()], mcp=(), workers=1) as code_mode:
+        assert value_of(await code_mode.exec("return Object.keys(MCP)")) == []

@@ -21,7 +21,7 @@ from nacre import (
 )
 from nacre.code_mode.bridge import CellBridge, RunTools
 from nacre.errors import HostRequestError
-from nacre.ids import new_run_id
+from nacre.ids import new_cell_id
 from nacre.json_types import JsonValue
 from nacre.sandbox import HostRequest
 from nacre.sandbox.results import PendingRequest
@@ -283,7 +283,7 @@ async def bridge_of(run: CodeModeRun) -> CellBridge:
 
 
 async def forged(bridge: CellBridge, method: str, payload: JsonValue) -> HostRequestError:
-    request = HostRequest(id=1, method=method, payload=payload, run_id=new_run_id())
+    request = HostRequest(id=1, method=method, payload=payload, cell_id=new_cell_id())
     with anyio.fail_after(5), pytest.raises(HostRequestError) as caught:
         await bridge(request)
     return caught.value

@@ -12,7 +12,7 @@ from tests.code_mode.tools import ANY_OBJECT, HeldTool, echo_tool
 from tests.contract.requirements import requirement
 
 # Long enough for the program itself on a busy machine, short enough to wait for.
-SHORT_TIMEOUT = {"timeoutMs": 300}
+SHORT_TIMEOUT = {"timeoutMs": 1000}
 
 
 # Legs.

@@ -209,7 +209,7 @@ async def test_spans_show_cells_calls_and_waits_and_no_inputs(
     by_name = {each.name: each for each in spans}
     assert set(by_name) == {"nacre.cell", "nacre.tool_call", "nacre.suspend", "nacre.resume"}
     cell = by_name["nacre.cell"]
-    assert attribute(cell, "nacre.run.id") == waiting.run_id
+    assert attribute(cell, "nacre.cell.id") == waiting.run_id
     assert attribute(cell, "nacre.cell.status") == "completed"
     for child in (
         by_name["nacre.suspend"],

@@ -4,7 +4,7 @@ import pytest
 
 from nacre.code_mode.exec_tool import InvalidInput
 from nacre.code_mode.wait_tool import wait_input_from, wait_parameters
-from nacre.ids import new_run_id
+from nacre.ids import new_cell_id
 
 
 def test_the_schema_asks_for_a_run_id() -> None:
@@ -16,9 +16,9 @@ def test_the_schema_asks_for_a_run_id() -> None:
 
 
 def test_the_id_of_a_run_is_taken() -> None:
-    run_id = new_run_id()
-    assert wait_input_from({"runId": run_id, "extra": 1}) == run_id
-    assert wait_input_from({"runId": f" {run_id}\n"}) == run_id
+    cell_id = new_cell_id()
+    assert wait_input_from({"runId": cell_id, "extra": 1}) == cell_id
+    assert wait_input_from({"runId": f" {cell_id}\n"}) == cell_id
 
 
 @pytest.mark.parametrize(

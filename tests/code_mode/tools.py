@@ -60,7 +60,7 @@ class HeldTool:
 
     async def received(self, count: int = 1) -> None:
         """Wait until so many calls have come in."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while len(self.calls) < count:
                 self._arrived = anyio.Event()
                 await self._arrived.wait()

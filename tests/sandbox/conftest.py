@@ -48,7 +48,7 @@ class HeldHandler:
 
     async def received(self, count: int) -> None:
         """Wait until so many requests have come in."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             while len(self.requests) < count:
                 self._arrived = anyio.Event()
                 await self._arrived.wait()

@@ -41,7 +41,7 @@ async def echo(request: HostRequest) -> JsonValue:
 async def run(
     sandbox: Sandbox, code: str, shared: SharedData = COMPLETE, limits: Limits | None = None
 ) -> Completed | Failed | Waiting:
-    with anyio.fail_after(20):
+    with anyio.fail_after(50):
         return await sandbox.cell(code, shared=shared, handler=echo, limits=limits).run()
 
 
@@ -112,7 +112,7 @@ async def test_without_parts_there_are_no_servers_and_no_files(sandbox: Sandbox)
 
 
 async def test_without_shared_data_there_is_neither_mcp_nor_api(sandbox: Sandbox) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(50):
         result = await sandbox.cell("return [typeof MCP, typeof API]").run()
     assert isinstance(result, Completed), result
     assert result.value == ["undefined", "undefined"]
@@ -164,7 +164,7 @@ async def test_an_error_of_a_server_that_nobody_caught_is_a_failed_nested_call(
     async def refuse(request: HostRequest) -> JsonValue:
         raise HostRequestError("the server is gone", name="ToolError")
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(50):
         cell = sandbox.cell("await MCP.github.createIssue()", shared=COMPLETE, handler=refuse)
         result = await cell.run()
     assert isinstance(result, Failed)
@@ -181,7 +181,7 @@ async def test_a_suspended_program_goes_on_with_its_servers_and_files() -> None:
     """
     async with Sandbox(SandboxOptions(workers=1)) as sandbox:
         cell = sandbox.cell(code, shared=COMPLETE, handler=echo)
-        with anyio.fail_after(20):
+        with anyio.fail_after(50):
             assert isinstance(await cell.run(), Waiting)
             result = await cell.resume()
     assert isinstance(result, Completed), result

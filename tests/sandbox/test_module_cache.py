@@ -63,7 +63,8 @@ def descriptors_are_closed() -> Iterator[None]:
     before = open_descriptors()
     yield
     gc.collect()
-    assert open_descriptors() == before
+    # What others left behind may go meanwhile.
+    assert open_descriptors() <= before
 
 
 def open_descriptors() -> set[str]:

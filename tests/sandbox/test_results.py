@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from nacre.ids import RunId
+from nacre.ids import CellId
 from nacre.json_types import JsonValue, decode_json, encode_json
 from nacre.sandbox.results import (
     CODE_OF_REASON,
@@ -103,12 +103,12 @@ def test_a_failure_carries_the_code_that_the_contract_gives_its_reason(
             },
         ),
         (
-            Waiting(run_id=RunId("run_1"), reason="yield"),
+            Waiting(run_id=CellId("run_1"), reason="yield"),
             {"status": "waiting", "runId": "run_1", "reason": "yield", "telemetry": NO_USAGE},
         ),
         (
             Waiting(
-                run_id=RunId("run_2"),
+                run_id=CellId("run_2"),
                 reason="pending_tools",
                 pending=(
                     PendingRequest(id=7, method="call"),

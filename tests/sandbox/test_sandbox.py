@@ -3,7 +3,6 @@
 import errno
 import hashlib
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +20,8 @@ from nacre.sandbox.image import load_image
 from tests.contract.requirements import requirement
 
 IMAGE = load_image("cell")
+# Longer than any sound sandbox needs on a busy machine.
+PATIENCE_SECONDS = 50
 
 
 def worker_pids() -> set[int]:
@@ -44,16 +45,16 @@ async def test_closing_leaves_no_process_and_no_descriptor() -> None:
         async with Sandbox(SandboxOptions(workers=3)) as sandbox:
             result = await sandbox.cell("return 1").run()
             assert isinstance(result, Completed)
-    assert worker_pids() == processes
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert worker_pids() <= processes
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 async def test_a_sandbox_that_was_never_used_closes_cleanly() -> None:
     processes = worker_pids()
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_SECONDS):
         async with Sandbox():
             pass
-    assert worker_pids() == processes
+    assert worker_pids() <= processes
 
 
 async def test_an_exception_in_the_block_comes_out_as_it_is() -> None:
@@ -68,7 +69,7 @@ async def test_cancelling_the_block_closes_the_sandbox() -> None:
         async with Sandbox(SandboxOptions(workers=1)) as sandbox:
             await sandbox.check()
     assert scope.cancelled_caught
-    assert worker_pids() == processes
+    assert worker_pids() <= processes
 
 
 async def test_a_sandbox_is_opened_once() -> None:
@@ -96,7 +97,7 @@ async def test_workers_that_cannot_start_make_cells_fail_as_unavailable(
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     async with Sandbox(SandboxOptions(workers=2)) as sandbox:
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_SECONDS):
             result = await sandbox.cell("return 1").run()
             again = await sandbox.cell("return 1").run()
     assert isinstance(result, Failed)
@@ -110,7 +111,7 @@ async def test_a_worker_that_dies_at_start_makes_cells_fail_as_unavailable(
 ) -> None:
     monkeypatch.setattr("nacre.sandbox.worker_process._BOOT", "raise SystemExit(3)")
     async with Sandbox(SandboxOptions(workers=1)) as sandbox:
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_SECONDS):
             result = await sandbox.cell("return 1").run()
     assert isinstance(result, Failed)
     assert result.code == "runtime_unavailable"
@@ -124,7 +125,7 @@ async def test_a_missing_image_makes_cells_fail_as_unavailable(
 
     monkeypatch.setattr("nacre.sandbox.launcher.load_image", missing)
     async with Sandbox(SandboxOptions(workers=1)) as sandbox:
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_SECONDS):
             result = await sandbox.cell("return 1").run()
     assert isinstance(result, Failed)
     assert (result.code, result.error) == (
@@ -141,7 +142,7 @@ async def test_the_sandbox_recovers_when_workers_can_start_again(
     async with Sandbox(SandboxOptions(workers=1)) as sandbox:
         assert isinstance(await sandbox.cell("return 1").run(), Failed)
         monkeypatch.setattr(sys, "executable", python)
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_SECONDS):
             result = await sandbox.cell("return 1").run()
     assert isinstance(result, Completed)
 
@@ -214,21 +215,21 @@ async def main():
         ).run()
 anyio.run(main)
 """
-    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
-    assert parent.stdout is not None
-    workers = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
+        try:
+            assert parent.stdout is not None
+            workers = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
+        finally:
+            parent.kill()
     assert workers
-    parent.send_signal(signal.SIGKILL)
-    parent.wait(timeout=10)
-    parent.stdout.close()
-    _, alive = psutil.wait_procs(workers, timeout=10)
+    _, alive = psutil.wait_procs(workers, timeout=PATIENCE_SECONDS)
     assert alive == []
 
 
 async def test_closing_ends_a_cell_that_runs(sandbox: Sandbox) -> None:
     results: list[object] = []
     async with anyio.create_task_group() as tasks:
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_SECONDS):
             async with Sandbox(SandboxOptions(workers=1)) as closing:
                 await closing.check()
                 cell = closing.cell("for (;;);", limits=Limits(timeout_ms=60000))
@@ -249,7 +250,7 @@ async def test_a_compiled_module_that_does_not_load_here_is_compiled_again(
     async with Sandbox(options) as sandbox:
         assert (await sandbox.check()).problem == ""
     put_foreign_module(tmp_path)
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE_SECONDS):
         async with Sandbox(options) as sandbox:
             assert isinstance(await sandbox.cell("return 1").run(), Completed)
 
@@ -303,7 +304,7 @@ async def test_closing_ends_a_cell_that_waits_without_a_worker() -> None:
         asked.set()
         await anyio.sleep_forever()
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_SECONDS):
         async with (
             anyio.create_task_group() as tasks,
             Sandbox(SandboxOptions(workers=1)) as closing,
@@ -369,7 +370,7 @@ async def test_a_want_of_threads_makes_cells_fail_as_unavailable(
 
     monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor.submit", no_thread_left)
     async with Sandbox(SandboxOptions(workers=1)) as sandbox:
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_SECONDS):
             result = await sandbox.cell("return 1").run()
     assert isinstance(result, Failed)
     assert (result.code, result.error) == ("runtime_unavailable", "can't start new thread")

@@ -43,7 +43,7 @@ async def echo(request: HostRequest) -> JsonValue:
 async def run(
     sandbox: Sandbox, code: str, shared: SharedData | None = None, limits: Limits | None = None
 ) -> Completed | Failed | Waiting:
-    with anyio.fail_after(20):
+    with anyio.fail_after(50):
         return await sandbox.cell(code, shared=shared, handler=echo, limits=limits).run()
 
 
@@ -215,7 +215,7 @@ async def test_a_suspended_program_finds_its_data_in_another_worker() -> None:
         assert isinstance(await cell.run(), Waiting)
         (first,) = pool_of(sandbox).workers
         first.kill()
-        with anyio.fail_after(20):
+        with anyio.fail_after(50):
             await first.death.wait()
             result = await cell.resume()
         assert isinstance(result, Completed), result
@@ -241,7 +241,7 @@ async def test_programs_that_move_out_under_pressure_keep_their_data(held: HeldH
             assert isinstance(result, Completed), result
             results.append(result.value)
 
-        with anyio.fail_after(20):
+        with anyio.fail_after(50):
             async with anyio.create_task_group() as tasks:
                 for name in "abcdef":
                     tasks.start_soon(run_one, name)
@@ -314,7 +314,7 @@ async def test_a_forged_request_of_a_method_that_was_not_given_is_refused(
         return None
 
     async with Sandbox(SandboxOptions(workers=1)) as sandbox:
-        with anyio.fail_after(20):
+        with anyio.fail_after(50):
             result = await sandbox.cell("return 1", shared=shared, handler=handler).run()
         assert isinstance(result, Failed)
         assert result.reason == "worker_lost"

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from nacre.errors import HostRequestError
-from nacre.ids import RunId
+from nacre.ids import CellId
 from nacre.sandbox import HostRequest
 from nacre.telemetry import Span
 from nacre.tool_search.catalog_access import CatalogAccess, RunTools
@@ -24,7 +24,7 @@ async def bridge(*tools: Tool) -> CodeBridge:
 
 
 def request(payload: Any) -> HostRequest:
-    return HostRequest(id=1, method="namespace", payload=payload, run_id=RunId("r"))
+    return HostRequest(id=1, method="namespace", payload=payload, cell_id=CellId("r"))
 
 
 @pytest.mark.parametrize(

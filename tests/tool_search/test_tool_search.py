@@ -93,3 +93,13 @@ async def test_tools_that_cannot_be_together_are_refused_and_nothing_stays_open(
 def test_it_has_no_run_before_it_is_open() -> None:
     with pytest.raises(RuntimeUnavailableError, match="use it in `async with`"):
         ToolSearch(tools=[echo_tool()]).definitions()
+
+
+def test_servers_that_a_document_names_have_to_be_opened_by_whoever_gives_it() -> None:
+    document: dict[str, Any] = {
+        "tools": {"toolSearch": True},
+        "mcp": {"servers": {"a": {"command": "a"}}},
+    }
+    with pytest.raises(ConfigError, match="McpConnections"):
+        ToolSearch(config=document)
+    ToolSearch(config=document, mcp=())

@@ -9,6 +9,7 @@ import typer
 from nacre.cli.limit_options import config_from, limit_help
 from nacre.cli.program_text import read_program
 from nacre.cli.terminal import errors_are_on_terminal, warn
+from nacre.cli.tools.options import OwnToolsOption
 from nacre.config.code_mode import LANGUAGES
 
 
@@ -33,15 +34,7 @@ def exec_command(
             help="By default typescript for .ts files, else javascript.",
         ),
     ] = None,
-    tools: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tools",
-            "-t",
-            metavar="MODULE:ATTRIBUTE",
-            help="Tools of your own: a tool, a typed function, or a list of them. Repeatable.",
-        ),
-    ] = None,
+    tools: OwnToolsOption = None,
     timeout_ms: Annotated[
         str | None,
         typer.Option(metavar="MS", help=limit_help("timeout_ms", "Time of one leg.")),

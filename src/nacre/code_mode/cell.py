@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from nacre.code_mode.bridge import CellBridge
     from nacre.code_mode.run_telemetry import SnapshotCounts
-    from nacre.ids import RunId
+    from nacre.ids import CellId
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
     from nacre.sandbox import Cell, CellResult, Usage
@@ -51,7 +51,7 @@ _STATES: Final[dict[CellState, State]] = {
 class CellInfo:
     """A live or suspended cell, for people who look after a runtime."""
 
-    run_id: RunId
+    run_id: CellId
     state: State
     age_seconds: float
     snapshot_bytes: int
@@ -89,12 +89,12 @@ class CodeModeCell:
         """Why it is to end, once an abort is wanted."""
         self.on_end: Callable[[], None] | None = None
         """Called when the program is over, however that came."""
-        self._span = span("nacre.cell", {"nacre.call.id": call_id, "nacre.run.id": cell.run_id})
+        self._span = span("nacre.cell", {"nacre.call.id": call_id, "nacre.cell.id": cell.cell_id})
         bridge.span = self._span
 
     @property
-    def run_id(self) -> RunId:
-        return self._cell.run_id
+    def cell_id(self) -> CellId:
+        return self._cell.cell_id
 
     @property
     def state(self) -> State:
@@ -118,7 +118,7 @@ class CodeModeCell:
         """The next leg."""
         self._counts.restored += 1
         self._record("cell.resumed", {})
-        with span("nacre.resume", {"nacre.run.id": self.run_id}, parent=self._span):
+        with span("nacre.resume", {"nacre.cell.id": self.cell_id}, parent=self._span):
             return await self._followed(self._cell.resume)
 
     def want_abort(self, reason: str) -> None:
@@ -145,7 +145,7 @@ class CodeModeCell:
 
     def info(self) -> CellInfo:
         return CellInfo(
-            run_id=self.run_id,
+            run_id=self.cell_id,
             state=self.state,
             age_seconds=time.monotonic() - self._started,
             snapshot_bytes=len(self._cell.snapshot or b""),
@@ -225,7 +225,7 @@ class CodeModeCell:
     def _suspended(self, result: cell_results.Waiting) -> None:
         self._counts.taken += 1
         size = result.usage.snapshot_bytes
-        attributes = {"nacre.run.id": self.run_id, "nacre.snapshot.bytes": size}
+        attributes = {"nacre.cell.id": self.cell_id, "nacre.snapshot.bytes": size}
         span("nacre.suspend", attributes, parent=self._span).end()
         self._record("cell.suspended", {"reason": result.reason, "snapshotBytes": size})
 
@@ -241,4 +241,4 @@ class CodeModeCell:
             self.on_end()
 
     def _record(self, kind: EventKind, data: JsonObject) -> None:
-        self.recorder.record(kind, call_id=self.call_id, data={"runId": self.run_id, **data})
+        self.recorder.record(kind, call_id=self.call_id, data={"runId": self.cell_id, **data})

@@ -34,7 +34,7 @@ class CodeMode:
         self,
         *,
         tools: Iterable[Tool | Callable[..., object]] = (),
-        mcp: Iterable[ToolServer] = (),
+        mcp: Iterable[ToolServer] | None = None,
         config: ConfigInput = None,
         context: RunContext | None = None,
         hooks: Hooks | Iterable[object] = (),
@@ -46,7 +46,7 @@ class CodeMode:
         for plugin_id, namespace in namespaces:
             self.runtime.namespaces.register(plugin_id, namespace)
         self._tools = tuple(tools)
-        self._mcp = tuple(mcp)
+        self._mcp = None if mcp is None else tuple(mcp)
         self._context = context
         self._hooks = hooks
         self._approvals = approvals

@@ -44,7 +44,7 @@ class LiveCells:
         async with anyio.create_task_group() as tasks:
             for cell in aborted:
                 cell.want_abort(reason)
-                self._suspended.remove(cell.run_id)
+                self._suspended.remove(cell.cell_id)
                 tasks.start_soon(cell.abort, reason)
         return len(aborted)
 

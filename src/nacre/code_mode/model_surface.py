@@ -12,7 +12,7 @@ from nacre.code_mode.exec_tool import exec_parameters
 from nacre.code_mode.wait_tool import wait_parameters
 from nacre.errors import CatalogError, CodeModePayloadError
 from nacre.tools.catalog import is_control_tool
-from nacre.tools.tool_definitions import DefinitionFormat, definition
+from nacre.tools.tool_definitions import DefinitionFormat, definition, definition_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,16 +54,7 @@ class ModelSurface:
         mcp_servers: Sequence[str],
     ) -> list[JsonObject]:
         """The payload itself, in the shape of a provider."""
-        direct = [
-            definition(
-                tool.name,
-                tool.description,
-                tool.parameters,
-                format,
-                output_schema=tool.output_schema,
-            )
-            for tool in self.direct_tools
-        ]
+        direct = [definition_of(tool, format) for tool in self.direct_tools]
         if not self.is_code_mode:
             return direct
         described = exec_description(

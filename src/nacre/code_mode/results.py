@@ -20,7 +20,7 @@ from nacre.sandbox.results import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nacre.ids import RunId
+    from nacre.ids import CellId
     from nacre.json_types import JsonObject, JsonValue
 
 _MAX_SHOWN_TOOLS: Final = 10
@@ -107,7 +107,7 @@ class Completed:
 class Waiting:
     """The program is suspended; `wait` with its `run_id` continues it."""
 
-    run_id: RunId
+    run_id: CellId
     reason: Literal["pending_tools", "yield"]
     yield_reason: str = ""
     pending: tuple[PendingToolCall, ...] = ()

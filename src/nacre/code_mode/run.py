@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING
 
 from nacre.code_mode.api_files import ApiFiles
 from nacre.code_mode.bridge import RunTools
@@ -16,8 +14,13 @@ from nacre.code_mode.suspended_runs import RunRefused
 from nacre.code_mode.wait_tool import wait_input_from
 from nacre.config.code_mode import LANGUAGES
 from nacre.errors import CatalogError, NamespaceError, ToolError
-from nacre.json_types import NotJsonError, decode_json
 from nacre.tools import CallSite, CallSubject
+from nacre.tools.model_calls import (
+    NotArguments,
+    arguments_from,
+    no_such_tool,
+    site_of_model_call,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -37,8 +40,6 @@ if TYPE_CHECKING:
     from nacre.tools.catalog_search.run_index import RunIndex
     from nacre.tools.tool_definitions import DefinitionFormat
     from nacre.trajectory import TrajectoryRecorder
-
-_CALL_ID_BYTES: Final = 8
 
 
 class CodeModeRun:
@@ -113,9 +114,9 @@ class CodeModeRun:
     ) -> CodeModeResult | DirectResult:
         """Do what the model asked for; `arguments` are an object, or the JSON text of one."""
         try:
-            given = _arguments_from(arguments)
-        except InvalidInput as refusal:
-            return self._failed(refusal.message, refusal.reason)
+            given = arguments_from(arguments)
+        except NotArguments as refusal:
+            return self._failed(str(refusal), "invalid_input")
         if self.is_code_mode and name == EXEC_NAME:
             return await self._exec(given, call_id)
         if self.is_code_mode and name == WAIT_NAME:
@@ -123,11 +124,7 @@ class CodeModeRun:
         for tool in self._surface.direct_tools:
             if tool.name == name:
                 return await self._call_directly(tool, given, call_id)
-        visible = ", ".join(self.visible_names) or "none"
-        return self._failed(
-            f"there is no tool {name!r} that the model may call; there are: {visible}",
-            "invalid_input",
-        )
+        return self._failed(no_such_tool(name, self.visible_names), "invalid_input")
 
     async def exec(
         self, code: str, *, language: Language | None = None, call_id: str = ""
@@ -246,27 +243,7 @@ class CodeModeRun:
         return DirectResult(value=value)
 
     def _site(self, call_id: str) -> CallSite:
-        own_id = call_id or f"call_{os.urandom(_CALL_ID_BYTES).hex()}"
-        return CallSite(call_id=own_id, abort=self._abort.signal)
+        return site_of_model_call(call_id, self._abort.signal)
 
     def _failed(self, message: str, reason: Reason) -> Failed:
         return Failed(error=message, reason=reason, telemetry=self._telemetry.report())
-
-
-def _arguments_from(arguments: object) -> JsonObject:
-    """Providers give the arguments of a call as an object or as JSON text."""
-    if arguments is None:
-        return {}
-    if isinstance(arguments, str):
-        try:
-            arguments = decode_json(arguments.encode(errors="replace"))
-        except NotJsonError as error:
-            raise InvalidInput(
-                f"the arguments are not JSON: {error}", reason="invalid_input"
-            ) from error
-    if not isinstance(arguments, Mapping):
-        raise InvalidInput(
-            f"the arguments are a {type(arguments).__name__}; they have to be an object",
-            reason="invalid_input",
-        )
-    return dict(cast("Mapping[str, JsonValue]", arguments))

@@ -75,10 +75,10 @@ class RunCells:
         self._live.add(cell)
         return await self._leg(cell, cell.run)
 
-    async def resume(self, run_id: str) -> CodeModeResult:
+    async def resume(self, cell_id: str) -> CodeModeResult:
         """Continue a suspended program; raises RunRefused, with the run as it was."""
         self._refuse_after_abort()
-        cell = self._suspended.begin_resume(run_id, self._scope)
+        cell = self._suspended.begin_resume(cell_id, self._scope)
         return await self._leg(cell, cell.resume)
 
     async def abort(self, reason: str) -> None:
@@ -86,11 +86,11 @@ class RunCells:
         self._abort_reason = reason
         await self._live.abort(self._is_mine, reason)
 
-    async def abort_one(self, run_id: str, reason: str) -> bool:
+    async def abort_one(self, cell_id: str, reason: str) -> bool:
         """End one of them; False if there is none of that id."""
         return bool(
             await self._live.abort(
-                lambda cell: self._is_mine(cell) and cell.run_id == run_id, reason
+                lambda cell: self._is_mine(cell) and cell.cell_id == cell_id, reason
             )
         )
 
@@ -120,7 +120,7 @@ class RunCells:
             raise RunRefused(UNAVAILABLE, "run_unavailable") from None
         finally:
             if not is_kept:
-                self._suspended.remove(cell.run_id)
+                self._suspended.remove(cell.cell_id)
 
     async def _kept(self, cell: CodeModeCell, waiting: Waiting) -> Waiting | Failed:
         try:

@@ -20,6 +20,7 @@ from nacre.code_mode.run_config import ConfigInput, run_config_from
 from nacre.code_mode.run_namespaces import RunNamespaces
 from nacre.code_mode.run_telemetry import RunTelemetry
 from nacre.code_mode.suspended_runs import MAX_SUSPENDED_RUNS, SuspendedRuns
+from nacre.config.documents import refuse_unopened_servers
 from nacre.errors import ConfigError, RuntimeUnavailableError, ToolDefinitionError
 from nacre.hooks import HookRunner, Hooks
 from nacre.run_context import AbortController, RunContext
@@ -128,20 +129,23 @@ class Runtime:
         context: RunContext | None = None,
         hooks: Hooks | Iterable[object] = (),
         approvals: Approver | ApprovalQueue | None = None,
-        mcp: Iterable[ToolServer] = (),
+        mcp: Iterable[ToolServer] | None = None,
         tools_disabled: bool = False,
     ) -> CodeModeRun:
         """A run of an agent with these tools and MCP servers, as far as policy allows them.
 
-        Raises CatalogError for tools that cannot be together, and ConfigError.
+        Raises CatalogError for tools that cannot be together, and ConfigError, also for servers
+        that a config document names where `mcp` is not given.
         """
         if not self._is_open:
             raise RuntimeUnavailableError("the runtime is not open; use it in `async with`")
+        if mcp is None:
+            refuse_unopened_servers(self._config.document)
         context = context or RunContext()
         config = self._config.code_mode_for(context)
         policy = self._config.policy_for(context)
         allowed = effective_tools(map(_as_tool, tools), policy)
-        servers = [server for server in mcp if policy.may_permit_server(server.name)]
+        servers = [server for server in mcp or () if policy.may_permit_server(server.name)]
         surface = visible_tools(
             allowed, config=config, has_servers=bool(servers), tools_disabled=tools_disabled
         )
@@ -207,7 +211,7 @@ class Runtime:
 
     async def abort_cell(self, run_id: str, reason: str = "the cell was aborted") -> bool:
         """End one cell; False if there is none of that id."""
-        return bool(await self._live.abort(lambda cell: cell.run_id == run_id, reason))
+        return bool(await self._live.abort(lambda cell: cell.cell_id == run_id, reason))
 
 
 def _as_tool(given: object) -> Tool:

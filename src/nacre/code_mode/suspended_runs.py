@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nacre.code_mode.cell import CodeModeCell
-    from nacre.ids import RunId
+    from nacre.ids import CellId
     from nacre.run_context import RunContext
     from nacre.sandbox.results import Reason
 
@@ -80,7 +80,7 @@ class SuspendedRuns:
     def __init__(self, most: int = MAX_SUSPENDED_RUNS) -> None:
         self._most = most
         self._most_per_session = max(1, int(most * _SESSION_SHARE))
-        self._runs: dict[RunId, _Suspended] = {}
+        self._runs: dict[CellId, _Suspended] = {}
         self._count_of_session: Counter[str] = Counter()
         # When the sweep looks next; a run that expires before that has to wake it.
         self._sweep_at = 0.0
@@ -101,18 +101,18 @@ class SuspendedRuns:
 
     def put(self, cell: CodeModeCell, scope: RunScope) -> None:
         """Keep a waiting cell, new or back from a `wait`; raises RunRefused if it has no room."""
-        if cell.run_id not in self._runs:
+        if cell.cell_id not in self._runs:
             self.check_room(scope)
             self._count_of_session[scope.session_id] += 1
         expires = time.monotonic() + cell.ttl_seconds
-        self._runs[cell.run_id] = _Suspended(cell=cell, scope=scope, expires=expires)
+        self._runs[cell.cell_id] = _Suspended(cell=cell, scope=scope, expires=expires)
         if expires < self._sweep_at:
             self._changed.set()
 
-    def begin_resume(self, run_id: str, scope: RunScope) -> CodeModeCell:
+    def begin_resume(self, cell_id: str, scope: RunScope) -> CodeModeCell:
         """The waiting cell of this id, now being resumed; raises RunRefused and changes nothing."""
-        suspended = self._runs.get(run_id)  # pyright: ignore[reportArgumentType]
-        known_scope = suspended.scope if suspended else self._expired.get(run_id)
+        suspended = self._runs.get(cell_id)  # pyright: ignore[reportArgumentType]
+        known_scope = suspended.scope if suspended else self._expired.get(cell_id)
         if known_scope is None:
             raise RunRefused(UNAVAILABLE, "run_unavailable")
         _check_scope(known_scope, scope)
@@ -126,9 +126,9 @@ class SuspendedRuns:
         suspended.is_resuming = True
         return suspended.cell
 
-    def remove(self, run_id: RunId) -> None:
+    def remove(self, cell_id: CellId) -> None:
         """Forget a run that is over."""
-        gone = self._runs.pop(run_id, None)
+        gone = self._runs.pop(cell_id, None)
         if gone is not None:
             session_id = gone.scope.session_id
             self._count_of_session[session_id] -= 1
@@ -147,11 +147,11 @@ class SuspendedRuns:
 
     async def _drop_expired(self) -> None:
         now = time.monotonic()
-        for run_id, suspended in list(self._runs.items()):
+        for cell_id, suspended in list(self._runs.items()):
             if suspended.is_resuming or suspended.expires > now:
                 continue
-            self.remove(run_id)
-            self._expired[run_id] = suspended.scope
+            self.remove(cell_id)
+            self._expired[cell_id] = suspended.scope
             if len(self._expired) > _REMEMBERED_EXPIRIES:
                 self._expired.popitem(last=False)
             await suspended.cell.expire()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from nacre.code_mode.exec_tool import InvalidInput
 from nacre.code_mode.suspended_runs import UNAVAILABLE
-from nacre.ids import RunId
+from nacre.ids import CellId
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject
@@ -26,7 +26,7 @@ def wait_parameters() -> JsonObject:
     }
 
 
-def wait_input_from(arguments: object) -> RunId:
+def wait_input_from(arguments: object) -> CellId:
     """Raises InvalidInput for what cannot be the id of a run, whoever's it is."""
     if not isinstance(arguments, Mapping):
         raise InvalidInput("wait takes an object: {runId}", reason="invalid_input")
@@ -45,4 +45,4 @@ def wait_input_from(arguments: object) -> RunId:
             "take it from the result whose status is waiting",
             reason="run_unavailable",
         )
-    return RunId(given.strip())
+    return CellId(given.strip())

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast, get_args
 
-from nacre.config.documents import shown
-from nacre.config.nearest_keys import unknown_key
-from nacre.errors import ConfigError
+from nacre.config.contract_values import (
+    NumberLimit,
+    clamp_fields,
+    read_numbers,
+    read_settings,
+    read_switch,
+    refused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Language = Literal["javascript", "typescript"]
 Runtime = Literal["quickjs-wasi"]
@@ -19,19 +26,6 @@ Mode = Literal["only"]
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 
 _Text = TypeVar("_Text", bound=str)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NumberLimit:
-    """A numeric setting: its key in the config file, its default, and what it is clamped to."""
-
-    key: str
-    default: int
-    least: int
-    most: int
-
-    def clamp(self, number: int) -> int:
-        return max(self.least, min(number, self.most))
 
 
 def _number(key: str, default: int, least: int, most: int) -> NumberLimit:
@@ -78,12 +72,11 @@ class CodeModeConfig:
     name_index_bytes: int = LIMITS["name_index_bytes"].default
 
     def __post_init__(self) -> None:
-        _read_switch(self.enabled, "enabled")
+        read_switch(self.enabled, "enabled")
         _read_only_value(self.runtime, "quickjs-wasi", "runtime")
         _read_only_value(self.mode, "only", "mode")
         self._set("languages", _read_languages(self.languages, "languages"))
-        for name, limit in LIMITS.items():
-            self._set(name, _read_number(getattr(self, name), limit, name))
+        clamp_fields(self, LIMITS)
         self._set("search_default_limit", min(self.search_default_limit, self.max_search_limit))
 
     def _set(self, name: str, value: object) -> None:
@@ -108,22 +101,12 @@ def code_mode_config_from(value: object, *, path: str = "tools.codeMode") -> Cod
 
     A number out of range is clamped; raises ConfigError for a wrong type or an unknown key.
     """
-    if value is None:
-        return CodeModeConfig()
-    if isinstance(value, bool):
-        return CodeModeConfig(enabled=value)
-    if not isinstance(value, Mapping):
-        raise _refused(path, value, "true, false and an object")
-    settings = cast("Mapping[object, object]", value)
-    for key in settings:
-        if key not in FIELDS:
-            raise unknown_key(path, key, FIELDS)
-    numbers = {
-        name: _read_number(settings.get(limit.key, limit.default), limit, f"{path}.{limit.key}")
-        for name, limit in LIMITS.items()
-    }
+    settings = read_settings(value, keys=FIELDS, path=path)
+    if isinstance(settings, bool):
+        return CodeModeConfig(enabled=settings)
+    numbers = read_numbers(settings, LIMITS, path=path)
     return CodeModeConfig(
-        enabled=_read_switch(settings.get("enabled", False), f"{path}.enabled"),
+        enabled=read_switch(settings.get("enabled", False), f"{path}.enabled"),
         runtime=_read_only_value(
             settings.get("runtime", "quickjs-wasi"), "quickjs-wasi", f"{path}.runtime"
         ),
@@ -133,15 +116,9 @@ def code_mode_config_from(value: object, *, path: str = "tools.codeMode") -> Cod
     )
 
 
-def _read_switch(value: object, path: str) -> bool:
-    if not isinstance(value, bool):
-        raise _refused(path, value, "true and false")
-    return value
-
-
 def _read_only_value(value: object, allowed: _Text, path: str) -> _Text:
     if value != allowed:
-        raise _refused(path, value, f"only {json.dumps(allowed)}")
+        raise refused(path, value, f"only {json.dumps(allowed)}")
     return allowed
 
 
@@ -149,23 +126,10 @@ def _read_languages(value: object, path: str) -> tuple[Language, ...]:
     allowed = 'a list of "javascript", "typescript" or both'
     items = cast("list[object]", value if isinstance(value, (list, tuple)) else [])
     if not items:
-        raise _refused(path, cast("object", value), allowed)
+        raise refused(path, cast("object", value), allowed)
     chosen: list[Language] = []
     for index, item in enumerate(items):
         if item not in LANGUAGES:
-            raise _refused(f"{path}[{index}]", item, '"javascript" and "typescript"')
+            raise refused(f"{path}[{index}]", item, '"javascript" and "typescript"')
         chosen.append(item)
     return tuple(dict.fromkeys(chosen))
-
-
-def _read_number(value: object, limit: NumberLimit, path: str) -> int:
-    # A boolean is an int to Python; 500.0 is how some writers of JSON spell 500.
-    if isinstance(value, float) and value.is_integer():
-        return limit.clamp(int(value))
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _refused(path, value, f"whole numbers from {limit.least} to {limit.most}")
-    return limit.clamp(value)
-
-
-def _refused(path: str, value: object, allowed: str) -> ConfigError:
-    return ConfigError(path, f"is {shown(value)}; allowed: {allowed}")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
+from nacre.config.fields import object_without_showing
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,6 +56,18 @@ def tool_settings(
     yield f"tools.{key}", object_at(document.get("tools"), "tools").get(key)
     for path, own in agent_tools(document, agent_id):
         yield f"{path}.{key}", own.get(key)
+
+
+def refuse_unopened_servers(document: Mapping[str, object]) -> None:
+    """Raises ConfigError for MCP servers in a document whose reader opens none."""
+    in_mcp = object_without_showing(document.get("mcp"), "mcp").get("servers")
+    for path, servers in (("mcp.servers", in_mcp), ("mcpServers", document.get("mcpServers"))):
+        if servers:
+            raise ConfigError(
+                path,
+                "names MCP servers, and the library opens none by itself; open them with "
+                "`McpConnections` and pass `mcp=connections.servers()`, or `mcp=()` to do without",
+            )
 
 
 def shown(value: object) -> str:

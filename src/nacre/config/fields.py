@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeGuard, cast
 
-from nacre.errors import ConfigError
+from nacre.errors import ConfigError, MisplacedValueError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,7 +92,7 @@ def object_without_showing(value: object, path: str) -> Mapping[str, object]:
     if value is None:
         return {}
     if not is_object(value):
-        raise refused(path, value, "an object")
+        raise MisplacedValueError(path, _refusal(value, "an object"), place=path)
     return value
 
 
@@ -104,7 +104,11 @@ def is_object(value: object) -> TypeGuard[Mapping[str, object]]:
 
 
 def refused(path: str, value: object, allowed: str) -> ConfigError:
-    return ConfigError(path, f"is {kind_of(value)}; allowed: {allowed}")
+    return ConfigError(path, _refusal(value, allowed))
+
+
+def _refusal(value: object, allowed: str) -> str:
+    return f"is {kind_of(value)}; allowed: {allowed}"
 
 
 def kind_of(value: object) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nacre.config.documents import shown
-from nacre.errors import ConfigError
+from nacre.config.fields import member_path
+from nacre.errors import MisplacedValueError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,11 +30,13 @@ def nearest_key(
     return by_lower_case[near[0]] if near else None
 
 
-def unknown_key(path: str, key: object, known: Iterable[str]) -> ConfigError:
+def unknown_key(path: str, key: object, known: Iterable[str]) -> MisplacedValueError:
     """The error for a key of the object at `path`; an empty path is the document itself."""
     names = tuple(known)
     near = nearest_key(str(key), names)
     hint = f"did you mean `{near}`?" if near else f"known: {', '.join(names)}"
+    place = member_path(path, str(key))
     if not path:
-        return ConfigError(str(key)[:_MAX_CHARACTERS], f"is no section of a configuration; {hint}")
-    return ConfigError(path, f"has the unknown key {shown(key)}; {hint}")
+        problem = f"is no section of a configuration; {hint}"
+        return MisplacedValueError(str(key)[:_MAX_CHARACTERS], problem, place=place)
+    return MisplacedValueError(path, f"has the unknown key {shown(key)}; {hint}", place=place)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from nacre.config.code_mode import NumberLimit
-from nacre.config.documents import shown
-from nacre.config.nearest_keys import unknown_key
-from nacre.errors import ConfigError
+from nacre.config.contract_values import (
+    NumberLimit,
+    clamp_fields,
+    read_numbers,
+    read_settings,
+    read_switch,
+    refused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Mode = Literal["code", "tools"]
 
@@ -47,15 +53,12 @@ class ToolSearchConfig:
     max_search_limit: int = LIMITS["max_search_limit"].default
 
     def __post_init__(self) -> None:
-        _read_switch(self.enabled, "enabled")
+        read_switch(self.enabled, "enabled")
         _read_mode(self.mode, "mode")
-        for name, limit in LIMITS.items():
-            self._set(name, _read_number(getattr(self, name), limit, name))
-        self._set("search_default_limit", min(self.search_default_limit, self.max_search_limit))
-
-    def _set(self, name: str, value: int) -> None:
+        clamp_fields(self, LIMITS)
+        default_limit = min(self.search_default_limit, self.max_search_limit)
         # Frozen, so this is how.
-        object.__setattr__(self, name, value)
+        object.__setattr__(self, "search_default_limit", default_limit)
 
 
 def tool_search_config_from(value: object, *, path: str = "tools.toolSearch") -> ToolSearchConfig:
@@ -63,47 +66,18 @@ def tool_search_config_from(value: object, *, path: str = "tools.toolSearch") ->
 
     A number out of range is clamped; raises ConfigError for a wrong type or an unknown key.
     """
-    if value is None:
-        return ToolSearchConfig()
-    if isinstance(value, bool):
-        return ToolSearchConfig(enabled=value)
-    if not isinstance(value, Mapping):
-        raise _refused(path, value, "true, false and an object")
-    settings = cast("Mapping[object, object]", value)
-    for key in settings:
-        if key not in KEYS:
-            raise unknown_key(path, key, KEYS)
-    numbers = {
-        name: _read_number(settings.get(limit.key, limit.default), limit, f"{path}.{limit.key}")
-        for name, limit in LIMITS.items()
-    }
+    settings = read_settings(value, keys=KEYS, path=path)
+    if isinstance(settings, bool):
+        return ToolSearchConfig(enabled=settings)
+    numbers = read_numbers(settings, LIMITS, path=path)
     return ToolSearchConfig(
-        enabled=_read_switch(settings.get("enabled", True), f"{path}.enabled"),
+        enabled=read_switch(settings.get("enabled", True), f"{path}.enabled"),
         mode=_read_mode(settings.get("mode", "code"), f"{path}.mode"),
         **numbers,
     )
 
 
-def _read_switch(value: object, path: str) -> bool:
-    if not isinstance(value, bool):
-        raise _refused(path, value, "true and false")
-    return value
-
-
 def _read_mode(value: object, path: str) -> Mode:
     if value not in MODES:
-        raise _refused(path, value, '"code" and "tools"')
+        raise refused(path, value, '"code" and "tools"')
     return value
-
-
-def _read_number(value: object, limit: NumberLimit, path: str) -> int:
-    # A boolean is an int to Python; 500.0 is how some writers of JSON spell 500.
-    if isinstance(value, float) and value.is_integer():
-        return limit.clamp(int(value))
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _refused(path, value, f"whole numbers from {limit.least} to {limit.most}")
-    return limit.clamp(value)
-
-
-def _refused(path: str, value: object, allowed: str) -> ConfigError:
-    return ConfigError(path, f"is {shown(value)}; allowed: {allowed}")

@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nacre.sandbox.cell import Cell, CellState
+    from nacre.sandbox.cell import Cell
+    from nacre.sandbox.cell_state import CellState
     from nacre.sandbox.host_requests import HostRequest, HostRequestHandler
     from nacre.sandbox.limits import Limits
     from nacre.sandbox.results import (
@@ -43,7 +44,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "cell": ("Cell", "CellState"),
+    "cell": ("Cell",),
+    "cell_state": ("CellState",),
     "host_requests": ("HostRequest", "HostRequestHandler"),
     "limits": ("Limits",),
     "results": (

@@ -9,7 +9,12 @@ from typing import Final
 
 import anyio
 
-from nacre.errors import CellStateError, WorkerDiedError, WorkerProtocolError
+from nacre.errors import (
+    CellStateError,
+    RuntimeUnavailableError,
+    WorkerDiedError,
+    WorkerProtocolError,
+)
 from nacre.sandbox.launcher import Launcher
 from nacre.sandbox.limits import Limits
 from nacre.sandbox.pool import WorkerPool
@@ -165,6 +170,11 @@ class CellVm:
         """The program goes on."""
         if self._worker is not None:
             self._home.pool.unpark(self._worker)
+
+    def check_home(self) -> None:
+        """Raises RuntimeUnavailableError if there is no home for VMs any more."""
+        if self._home.pool.is_closed:
+            raise RuntimeUnavailableError("the sandbox is closed")
 
     def check_alive(self) -> None:
         """Raises WorkerDiedError if the worker that holds the VM is gone."""

@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 
 from nacre.errors import HostRequestError
 from nacre.foreign_calls import described, passes_through
-from nacre.ids import RunId
+from nacre.ids import CellId
 from nacre.json_types import JsonValue, NotJsonError, encode_json
 from nacre.run_context import AbortController, AbortSignal
 from nacre.sandbox.limits import MAX_ANSWER_BYTES, MAX_ERROR_CHARACTERS
@@ -41,7 +41,7 @@ class HostRequest:
     id: int
     method: str
     payload: JsonValue
-    run_id: RunId
+    cell_id: CellId
     abort: AbortSignal = field(default_factory=AbortSignal)
     """Set just before the handler is cancelled, because the cell failed or was aborted."""
     asking_person: Callable[[], AbstractContextManager[None]] = nullcontext

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nacre.ids import RunId
+    from nacre.ids import CellId
     from nacre.json_types import JsonObject, JsonValue
 
 ErrorCode = Literal[
@@ -157,7 +157,7 @@ class Completed:
 class Waiting:
     """The program is suspended and can be resumed."""
 
-    run_id: RunId
+    run_id: CellId
     reason: Literal["pending_tools", "yield"]
     yield_reason: str = ""
     """What the program gave as its reason to `yield_control`."""

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from nacre.config.code_mode import Language
 from nacre.errors import ConfigError, RuntimeUnavailableError, SandboxError
-from nacre.sandbox.cell import Cell, CellServices, Program
+from nacre.sandbox.cell import Cell, CellServices
 from nacre.sandbox.cell_vm import VmHome
 from nacre.sandbox.hardening import HardeningReport
 from nacre.sandbox.host_requests import HostRequestHandler
@@ -21,6 +21,7 @@ from nacre.sandbox.image import ImageKind, engine_version
 from nacre.sandbox.launcher import Launcher
 from nacre.sandbox.limits import Limits
 from nacre.sandbox.pool import WorkerPool
+from nacre.sandbox.program import Program
 from nacre.sandbox.results import Output
 from nacre.sandbox.shared_data import SharedData
 from nacre.sandbox.threads import in_thread

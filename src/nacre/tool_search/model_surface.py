@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from nacre.errors import CatalogError
 from nacre.tool_search.control_tools import CONTROLS, CONTROLS_BY_MODE
 from nacre.tools.catalog import is_control_tool
-from nacre.tools.tool_definitions import DefinitionFormat, definition
+from nacre.tools.tool_definitions import DefinitionFormat, definition, definition_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,13 +55,6 @@ class ModelSurface:
             for name in self.control_names
         ]
         return [*controls, *(definition_of(tool, format) for tool in self.direct_tools)]
-
-
-def definition_of(tool: Tool, format: DefinitionFormat) -> JsonObject:
-    """A tool as the model sees it where nothing stands before it."""
-    return definition(
-        tool.name, tool.description, tool.parameters, format, output_schema=tool.output_schema
-    )
 
 
 def is_tool_search_active(

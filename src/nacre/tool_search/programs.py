@@ -67,7 +67,7 @@ class Programs:
                 owner=self._context.session_id,
             )
             self._keep(cell)
-            self._record("cell.started", call_id, {"runId": cell.run_id})
+            self._record("cell.started", call_id, {"runId": cell.cell_id})
             result: ToolSearchResult = _CANCELLED
             try:
                 result = await self._followed(cell, clock, bridge, call_id=call_id)
@@ -146,11 +146,11 @@ class Programs:
         for item in output:
             match item:
                 case cell_results.TextOutput():
-                    self._record("cell.output", call_id, {"runId": cell.run_id, "text": item.text})
+                    self._record("cell.output", call_id, {"runId": cell.cell_id, "text": item.text})
                 case cell_results.JsonOutput():
-                    data: JsonObject = {"runId": cell.run_id, "result": item.value}
+                    data: JsonObject = {"runId": cell.cell_id, "result": item.value}
                     self._record("cell.output", call_id, data)
-        ended: JsonObject = {"runId": cell.run_id}
+        ended: JsonObject = {"runId": cell.cell_id}
         match result:
             case Completed():
                 ended |= {"status": "completed", "unfinishedCalls": result.unfinished_calls}

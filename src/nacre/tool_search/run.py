@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING
 
 from nacre.errors import ToolError
-from nacre.json_types import NotJsonError, decode_json, encode_json
+from nacre.json_types import encode_json
 from nacre.tool_search.catalog_access import CatalogAccess, RunTools
 from nacre.tool_search.control_tools import (
     CODE_NAME,
@@ -21,6 +19,12 @@ from nacre.tool_search.control_tools import (
 from nacre.tool_search.results import Completed, Failed, ToolSearchResult
 from nacre.tool_search.run_telemetry import RequestCounts, ToolSearchTelemetry
 from nacre.tools import CallSite, CallSubject
+from nacre.tools.model_calls import (
+    NotArguments,
+    arguments_from,
+    no_such_tool,
+    site_of_model_call,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +36,6 @@ if TYPE_CHECKING:
     from nacre.tools import Catalog, Tool
     from nacre.tools.tool_definitions import DefinitionFormat
     from nacre.trajectory import TrajectoryRecorder
-
-_CALL_ID_BYTES: Final = 8
 
 
 class ToolSearchRun:
@@ -114,20 +116,16 @@ class ToolSearchRun:
     ) -> ToolSearchResult:
         """Do what the model asked for; `arguments` are an object, or the JSON text of one."""
         try:
-            given = _arguments_from(arguments)
-        except InvalidInput as refusal:
-            return _invalid(refusal)
+            given = arguments_from(arguments)
+        except NotArguments as refusal:
+            return Failed(error=str(refusal), code="invalid_input")
         site = self._site(call_id)
         if name in self._surface.control_names:
             return await self._controlled(name, given, site)
         for tool in self._surface.direct_tools:
             if tool.name == name:
                 return await self._call_directly(tool, given, site)
-        visible = ", ".join(self.visible_names) or "none"
-        return Failed(
-            error=f"there is no tool {name!r} that the model may call; there are: {visible}",
-            code="unknown_tool",
-        )
+        return Failed(error=no_such_tool(name, self.visible_names), code="unknown_tool")
 
     async def abort(self, reason: str = "the run was aborted") -> None:
         """End the run: its programs and their calls. It takes no more calls."""
@@ -202,8 +200,7 @@ class ToolSearchRun:
         return len(encode_json(self.definitions()[controls:]))
 
     def _site(self, call_id: str) -> CallSite:
-        own_id = call_id or f"call_{os.urandom(_CALL_ID_BYTES).hex()}"
-        return CallSite(call_id=own_id, abort=self._abort.signal)
+        return site_of_model_call(call_id, self._abort.signal)
 
 
 def _nested_in(site: CallSite) -> CallSite:
@@ -218,19 +215,3 @@ def _failed(error: ToolError) -> Failed:
 
 def _invalid(refusal: InvalidInput) -> Failed:
     return Failed(error=refusal.message, code="invalid_input")
-
-
-def _arguments_from(arguments: object) -> JsonObject:
-    """Providers give the arguments of a call as an object or as JSON text."""
-    if arguments is None:
-        return {}
-    if isinstance(arguments, str):
-        try:
-            arguments = decode_json(arguments.encode(errors="replace"))
-        except NotJsonError as error:
-            raise InvalidInput(f"the arguments are not JSON: {error}") from error
-    if not isinstance(arguments, Mapping):
-        raise InvalidInput(
-            f"the arguments are a {type(arguments).__name__}; they have to be an object"
-        )
-    return dict(cast("Mapping[str, JsonValue]", arguments))

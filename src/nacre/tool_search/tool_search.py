@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import anyio
 
+from nacre.config.documents import refuse_unopened_servers
 from nacre.errors import ConfigError, RuntimeUnavailableError
 from nacre.hooks import HookRunner, Hooks
 from nacre.run_context import RunContext
@@ -39,7 +40,7 @@ class ToolSearch:
         self,
         *,
         tools: Iterable[Tool] = (),
-        mcp: Iterable[ToolServer] = (),
+        mcp: Iterable[ToolServer] | None = None,
         config: ConfigInput = None,
         context: RunContext | None = None,
         hooks: Hooks | Iterable[object] = (),
@@ -48,11 +49,13 @@ class ToolSearch:
     ) -> None:
         context = context or RunContext()
         run_config = run_config_from(config)
+        if mcp is None:
+            refuse_unopened_servers(run_config.document)
         self._config = run_config.tool_search_for(context)
         self._is_code_mode = run_config.is_code_mode_on_for(context)
         self._policy = run_config.policy_for(context)
         self._tools = tuple(tools)
-        self._servers = tuple(mcp)
+        self._servers = tuple(mcp or ())
         self._context = context
         self._hooks = hooks if isinstance(hooks, Hooks) else Hooks(hooks)
         self._approvals = Approvals(approvals)

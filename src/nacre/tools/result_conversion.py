@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
-from nacre.json_types import MAX_JSON_DEPTH, NotJsonError
+from nacre.json_types import MAX_JSON_DEPTH, NotJsonError, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -97,7 +97,7 @@ class _Conversion:
         if is_dataclass(value) and not isinstance(value, type):
             members = ((field.name, getattr(value, field.name)) for field in fields(value))
             return self._object(members, path)
-        raise NotJsonError(path, f"is of type {_type_name(value)}, which has no form in JSON")
+        raise NotJsonError(path, f"is of type {type_name(value)}, which has no form in JSON")
 
     def _object(self, members: Iterable[tuple[object, object]], path: str) -> JsonObject:
         converted: JsonObject = {}
@@ -150,7 +150,7 @@ def _key_text(key: object, path: str) -> str:
         case int() | float():
             return repr(scalar)
         case _:
-            raise NotJsonError(path, f"has a key of type {_type_name(key)}, which is not text")
+            raise NotJsonError(path, f"has a key of type {type_name(key)}, which is not text")
 
 
 def _is_pydantic_model(value: object) -> bool:
@@ -163,10 +163,5 @@ def _dumped(model: object, path: str) -> object:
     try:
         return cast("Any", model).model_dump(mode="json", by_alias=True)
     except ValueError as error:
-        name = _type_name(model)
+        name = type_name(model)
         raise NotJsonError(path, f"is a {name} that cannot be written as JSON: {error}") from error
-
-
-def _type_name(value: object) -> str:
-    kind = type(value)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"

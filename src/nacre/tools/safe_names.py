@@ -15,20 +15,24 @@ if TYPE_CHECKING:
 HELPER_NAMES: Final = frozenset({"search", "describe", "call"})
 """What `tools` offers itself; no tool takes these places."""
 
-# Awaiting an object reads `then`, printing one reads `toJSON`, and programs use the members of
-# `Object.prototype` without a thought of tools.
-_TAKEN_NAMES: Final = HELPER_NAMES | {
-    "then",
-    "toJSON",
-    "constructor",
-    "prototype",
-    "hasOwnProperty",
-    "isPrototypeOf",
-    "propertyIsEnumerable",
-    "toLocaleString",
-    "toString",
-    "valueOf",
-}
+OBJECT_MEMBERS: Final = frozenset(
+    {
+        "then",
+        "toJSON",
+        "constructor",
+        "prototype",
+        "hasOwnProperty",
+        "isPrototypeOf",
+        "propertyIsEnumerable",
+        "toLocaleString",
+        "toString",
+        "valueOf",
+    }
+)
+"""Awaiting an object reads `then`, printing one reads `toJSON`, and programs use the members of
+`Object.prototype` without a thought of tools."""
+
+_TAKEN_NAMES: Final = HELPER_NAMES | OBJECT_MEMBERS
 _NAMES_KEPT: Final = 20_000
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject
+    from nacre.tools.definition import Tool
 
 DefinitionFormat = Literal["openai", "openai-responses", "anthropic", "mcp"]
+
+
+def definition_of(tool: Tool, format: DefinitionFormat) -> JsonObject:
+    """A tool as the model sees it where nothing stands before it."""
+    return definition(
+        tool.name, tool.description, tool.parameters, format, output_schema=tool.output_schema
+    )
 
 
 def definition(

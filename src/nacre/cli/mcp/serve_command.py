@@ -9,6 +9,7 @@ import typer
 from nacre.cli.exit_status import UsageProblem
 from nacre.cli.mcp.options import ConfigOption, ServersOption
 from nacre.cli.terminal import warn
+from nacre.cli.tools.options import OwnToolsOption
 
 # As `nacre.mcp_server.http` has them, which is slow to import.
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -18,15 +19,7 @@ DEFAULT_PORT: Final = 8931
 def serve_command(
     config: ConfigOption = None,
     servers: ServersOption = None,
-    tools: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tools",
-            "-t",
-            metavar="MODULE:ATTRIBUTE",
-            help="Tools of your own: a tool, a typed function, or a list of them. Repeatable.",
-        ),
-    ] = None,
+    tools: OwnToolsOption = None,
     is_http: Annotated[
         bool, typer.Option("--http", help="Serve Streamable HTTP instead of standard input.")
     ] = False,

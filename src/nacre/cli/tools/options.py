@@ -1,4 +1,7 @@
-"""Options that the commands of `nacre tools` share, besides those of `nacre mcp`."""
+"""Options that the commands of `nacre tools` share, besides those of `nacre mcp`.
+
+`--tools` is an option of `nacre exec` and `nacre mcp serve` as well.
+"""
 
 from typing import Annotated
 

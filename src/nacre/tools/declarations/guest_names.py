@@ -8,27 +8,14 @@ import unicodedata
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from nacre.tools.safe_names import OBJECT_MEMBERS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
 
-# What a server offers besides its tools, what awaiting and printing read, and what every object
-# has. Names such as `$api`, `$search` and `__proto__` cannot come about: `$` and `_` part words.
-_RESERVED: Final = frozenset(
-    {
-        "resources",
-        "prompts",
-        "then",
-        "toJSON",
-        "constructor",
-        "prototype",
-        "hasOwnProperty",
-        "isPrototypeOf",
-        "propertyIsEnumerable",
-        "toLocaleString",
-        "toString",
-        "valueOf",
-    }
-)
+# What a server offers besides its tools, and what every object has. Names such as `$api`, `$search`
+# and `__proto__` cannot come about: `$` and `_` part words.
+_RESERVED: Final = OBJECT_MEMBERS | {"resources", "prompts"}
 _HASH_CHARACTERS: Final = 6
 
 # The capitals at the start, but not the last of several if it begins a word: `HTML` of `HTMLPage`.

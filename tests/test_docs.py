@@ -117,6 +117,21 @@ PRINTED = {
     "docs/sandbox.md": "as it comes: not_found\ncompleted [3, 0]\n",
     "docs/testing.md": "The mail is sent.\n[{'to': 'Ada'}] ('exec', 'wait')\n",
     "docs/tools.md": "openclaw:core:convert ['amount', 'to'] convert\n",
+    "docs/tracing.md": (
+        "agent turn\n"
+        "  chat any\n"
+        "  execute_tool exec\n"
+        "    nacre.tool_call\n"
+        "      nacre.cell\n"
+        "        nacre.tool_call\n"
+        "        nacre.suspend\n"
+        "        nacre.resume\n"
+        "        nacre.tool_call\n"
+        "  chat any\n"
+        "  execute_tool wait\n"
+        "    nacre.tool_call\n"
+        "  chat any\n"
+    ),
     "docs/trajectory.md": (
         "exec > openclaw:core:login {'user': 'ada', 'password': '[redacted]'} completed\n7 lines\n"
     ),

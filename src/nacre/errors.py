@@ -3,6 +3,7 @@
 * NacreError
   x ConfigError                    a setting has a value that is not allowed
     + MissingReferenceError        a setting names a variable or a file that is not here
+    + MisplacedValueError          something stands where no setting of its kind can
   x SandboxError
     + RuntimeUnavailableError      the sandbox cannot be started here
       - ModuleNotLoadableError     the compiled engine in the cache is not for this machine
@@ -61,6 +62,16 @@ class ConfigError(NacreError):
 
 class MissingReferenceError(ConfigError):
     """A setting names a variable or a file that is not here; elsewhere it may be right."""
+
+
+class MisplacedValueError(ConfigError):
+    """A value stands where an object has to, or under a key that is none. Nobody knows what it was
+    meant for, so it may be a secret."""
+
+    def __init__(self, path: str, problem: str, *, place: str) -> None:
+        super().__init__(path, problem)
+        self.place = place
+        """Where the value stands."""
 
 
 class SandboxError(NacreError):
@@ -263,6 +274,11 @@ class ProviderError(NacreError):
 
 class StorageError(NacreError):
     """The database cannot be opened, read or written; the message says which and why."""
+
+    def __init__(self, message: str, *, is_uncertain: bool = False) -> None:
+        super().__init__(message)
+        self.is_uncertain = is_uncertain
+        """Whether what was written may be there after all: the answer to a commit was lost."""
 
 
 SessionErrorCode = Literal["not_found", "busy", "ended", "too_many", "invalid"]

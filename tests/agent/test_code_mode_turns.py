@@ -107,7 +107,7 @@ async def test_a_cell_that_waits_for_a_person_goes_on_without_a_model_call(
         await event_of(run, "cell.suspended")
         assert run.state == "waiting"
         world.approvals.answer(str(asked.data["approvalId"]), "allow-once")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await run.wait()
         assert run.state == "completed"
         assert len(world.model.requests) == 2
@@ -126,15 +126,15 @@ async def test_two_questions_of_a_cell_are_open_before_the_run_is_said_to_wait(
     async with open_service(tools=[tool], document=CODE_MODE) as world:
         world.model.will(call("exec", code(program)), say("done"))
         run = await world.start()
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             assert await run.waiting_or_ended() == "waiting"
         first, second = run.pending_approvals
         world.approvals.answer(first.id, "allow-once")
         assert run.state == "running"
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             assert await run.waiting_or_ended() == "waiting"
         world.approvals.answer(second.id, "deny")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await run.wait()
         assert "the approval was denied" in str(cell_result(run)["error"])
 
@@ -145,11 +145,11 @@ async def test_a_direct_call_that_needs_a_person_waits_and_is_kept(
     async with open_service(tools=[echo_tool(needs_approval="it speaks")]) as world:
         world.model.will(call("echo", {"text": "hi"}), say("done"))
         run = await world.start()
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             assert await run.waiting_or_ended() == "waiting"
         (asked,) = run.pending_approvals
         world.approvals.answer(asked.id, "allow-always")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await run.wait()
         assert {"run.waiting", "run.resumed"} <= set(kinds(run))
     # Written in the background; the service is closed now.
@@ -166,14 +166,14 @@ async def test_a_run_does_not_wait_while_another_call_still_moves(
         world.model.will(calls(("a", "held", {}), ("b", "echo", {})), say("done"))
         run = await world.start()
         await event_of(run, "approval.requested")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await held.started.wait()
         assert run.state == "running"
         held.release.set()
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             assert await run.waiting_or_ended() == "waiting"
         world.approvals.answer(run.pending_approvals[0].id, "deny")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await run.wait()
 
 
@@ -245,10 +245,10 @@ async def test_a_question_inside_of_tool_search_makes_the_run_wait(
         given: JsonObject = {"id": "openclaw:core:echo", "args": {"text": "hi"}}
         world.model.will(call("tool_call", given), say("done"))
         run = await world.start()
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             assert await run.waiting_or_ended() == "waiting"
         world.approvals.answer(run.pending_approvals[0].id, "allow-once")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await run.wait()
         assert cell_result(run)["value"] == "echo: hi"
 

@@ -1,7 +1,7 @@
 """An agent service and everything that a test wants to see of it."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -45,7 +45,7 @@ class World:
     async def turn(self, message: str = "hello", **options: Any) -> AgentRun:
         """A whole turn."""
         run = await self.start(message, **options)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await run.wait()
         return run
 
@@ -101,7 +101,7 @@ async def open_world(
             tools=GivenTools(tools),
             hooks=registered,
             approvals=approvals,
-            servers=lambda _session_id: servers,
+            servers=lambda _session_id: nullcontext(servers),
         ) as service,
     ):
         yield World(
@@ -126,7 +126,7 @@ def events_of(run: AgentRun, kind: str) -> list[RunEvent]:
 
 async def event_of(run: AgentRun, kind: str) -> RunEvent:
     """The first event of this kind, once there is one."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async for event in run.events.follow():
             if event.kind == kind:
                 return event

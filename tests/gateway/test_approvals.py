@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from nacre.testing import Call, Say
-from tests.gateway.worlds import CODE_MODE, World, open_gateway
+from tests.gateway.worlds import CODE_MODE, PATIENCE_SECONDS, World, open_gateway
 
 WRITE = "return await tools.write({path: 'note.txt', content: 'password=hunter2hunter2'})"
 ANYWAY = f"try {{ {WRITE} }} catch (error) {{ return error.message }}"
@@ -20,7 +20,7 @@ def script(code: str) -> list[Any]:
 async def asked(world: World) -> tuple[str, dict[str, Any]]:
     """A run that waits for an answer, and the question."""
     started = await world.start()
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_SECONDS):
         assert await world.run(started["runId"]).waiting_or_ended() == "waiting"
     [question] = (await world.get("/api/approvals"))["pending"]
     return started["runId"], question

@@ -10,7 +10,7 @@ from nacre.agent import RunFeed
 from nacre.gateway.event_stream import Cursor, cursor_from, live_events
 from nacre.testing import Call, Say, Stall
 from nacre.testing.scripted_provider import ScriptedProvider
-from tests.gateway.worlds import CODE_MODE, Event, open_gateway, open_world
+from tests.gateway.worlds import CODE_MODE, PATIENCE_SECONDS, Event, open_gateway, open_world
 
 
 async def test_events_come_while_the_run_goes_on_and_end_with_it(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ async def test_events_come_while_the_run_goes_on_and_end_with_it(tmp_path: Path)
     async with open_gateway(tmp_path, [[Say("first "), Stall(release), Say("then")]]) as world:
         started = await world.start()
         seen: list[Event] = []
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE_SECONDS):
             async for event in world.follow(f"/api/runs/{started['runId']}/events"):
                 seen.append(event)
                 if event.kind == "text.delta":

@@ -61,7 +61,7 @@ async def told(limit: BodyLimit, *messages: Any) -> None:
     async def send(message: Any) -> None:
         raise AssertionError("it is the application that answers")
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await limit({"type": "http", "headers": [], "path": "/"}, receive, send)
 
 

@@ -19,9 +19,11 @@ class Answering:
     """An application that answers at once, and `/slow` when the test says so."""
 
     def __init__(self) -> None:
+        self.is_asked = anyio.Event()
         self.release = anyio.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.is_asked.set()
         if scope["path"] == "/slow":
             await self.release.wait()
         headers = [(b"content-length", b"2")]
@@ -41,15 +43,20 @@ async def connected(port: int) -> anyio.abc.SocketStream:
     return await anyio.connect_tcp("127.0.0.1", port)
 
 
+def be_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on: a test has as long as it needs for what it sends before."""
+    monkeypatch.setattr(PromptProtocol, "header_seconds", 0.05)
+
+
 @pytest.fixture
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PromptProtocol, "header_seconds", 0.05)
+    be_impatient(monkeypatch)
 
 
 async def all_of(stream: anyio.abc.SocketStream) -> bytes:
     """What comes until the other end closes."""
     read = b""
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         try:
             while True:
                 read += await stream.receive()
@@ -70,22 +77,26 @@ async def test_headers_that_never_end_are_not_waited_for() -> None:
         assert await all_of(stream) == b""
 
 
-@pytest.mark.usefixtures("impatience")
-async def test_the_rest_of_a_body_is_not_waited_for_once_it_was_answered() -> None:
+async def test_the_rest_of_a_body_is_not_waited_for_once_it_was_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with serving() as port, await connected(port) as stream:
         await stream.send(HEAD.replace(b"GET", b"POST") + b"content-length: 9\r\n\r\n")
         answer = await stream.receive()
+        be_impatient(monkeypatch)
         # From here on uvicorn's own timer, for the pause between two requests, is off.
         await stream.send(b"x")
         answer += await all_of(stream)
     assert answer.endswith(b"ok")
 
 
-@pytest.mark.usefixtures("impatience")
-async def test_an_answer_may_take_longer_than_headers() -> None:
+async def test_an_answer_may_take_longer_than_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     app = Answering()
     async with serving(app) as port, await connected(port) as stream:
         await stream.send(HEAD.replace(b" / ", b" /slow ") + b"connection: close\r\n\r\n")
+        with anyio.fail_after(30):
+            await app.is_asked.wait()
+        be_impatient(monkeypatch)
         async with await connected(port) as later:
             assert await all_of(later) == b""
         app.release.set()

@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
+from nacre.errors import StorageError
 from nacre.testing import Call, Fail, Say, Stall
 from nacre.testing.scripted_provider import ScriptedProvider
-from tests.gateway.worlds import CODE_MODE, World, open_gateway, open_world
+from tests.gateway.worlds import CODE_MODE, PATIENCE_SECONDS, World, open_gateway, open_world
 
 LOOK_UP = {"name": "look_up", "description": "Looks it up.", "parameters": {"type": "object"}}
 CELL = (
@@ -17,7 +19,7 @@ CELL = (
 
 
 async def waiting(world: World, run_id: str) -> dict[str, Any]:
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_SECONDS):
         assert await world.run(run_id).waiting_or_ended() == "waiting"
     return await world.get(f"/api/runs/{run_id}")
 
@@ -202,3 +204,30 @@ async def test_a_gateway_that_ends_takes_no_more_runs(tmp_path: Path) -> None:
     assert [refused.status_code, refused_too.status_code] == [503, 503]
     assert refused.json()["error"]["code"] == "shutting_down"
     assert (ready.status_code, ready.json(), alive.status_code) == (503, {"status": "closing"}, 200)
+
+
+async def test_a_turn_that_is_not_kept_has_a_code_in_memory_and_from_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_args: object, **_options: object) -> None:
+        raise StorageError("the disk is full")
+
+    def forgotten(_run_id: str) -> None:
+        return None
+
+    async with open_gateway(tmp_path, [Say("one")]) as world:
+        with monkeypatch.context() as patch:
+            patch.setattr(world.system.store, "end_turn", full)
+            started = await world.start()
+            await world.end_of(started["runId"])
+        place = f"/api/runs/{started['runId']}"
+        live = await world.get(place)
+        store = world.system.store
+        with anyio.fail_after(PATIENCE_SECONDS):
+            while (turn := await store.turn(started["runId"])) and turn.status == "running":
+                await anyio.lowlevel.checkpoint()
+        monkeypatch.setattr(world.system.agents, "run", forgotten)
+        stored = await world.get(place)
+    for run in (live, stored):
+        assert (run["state"], run["result"]["errorCode"]) == ("failed", "storage_failed")
+        assert run["result"]["error"] == "the turn is not kept: the disk is full"

@@ -20,6 +20,8 @@ from nacre.testing.http_server import serving
 from nacre.testing.script import Script
 
 TOKEN = "0123456789abcdef-test"
+# Longer than any sound run takes on a busy machine.
+PATIENCE_SECONDS = 30
 CODE_MODE: Mapping[str, object] = {"tools": {"codeMode": {"enabled": True}}}
 
 
@@ -46,7 +48,7 @@ class World:
 
     async def end_of(self, run_id: str) -> None:
         run = self.run(run_id)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE_SECONDS):
             await run.wait()
 
     def run(self, run_id: str) -> AgentRun:
@@ -60,7 +62,7 @@ class World:
         return answer.json()
 
     async def events(self, path: str, **options: Any) -> "list[Event]":
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE_SECONDS):
             return [event async for event in self.follow(path, **options)]
 
     async def follow(self, path: str, **options: Any) -> "AsyncIterator[Event]":
@@ -118,7 +120,7 @@ async def open_world(
         headers = {"authorization": f"Bearer {TOKEN}"}
         async with (
             serving(app) as url,
-            httpx2.AsyncClient(base_url=url, headers=headers, timeout=10) as client,
+            httpx2.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE_SECONDS) as client,
         ):
             yield World(system=system, app=app, url=url, client=client, model=model)
 

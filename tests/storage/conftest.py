@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 PASSWORD: Final = "tr@de:winds/100%"
 PASSWORD_IN_URL: Final = "tr%40de%3Awinds%2F100%25"
-_START_SECONDS: Final = 30
+_START_SECONDS: Final = 60
+_MOST_STARTS: Final = 5
 
 
 @dataclass
@@ -32,8 +33,8 @@ class PostgresServer:
 
     folder: Path
     programs: Path
-    port: int
     user: str | None
+    port: int = 0
 
     def run(self, *command: str) -> str:
         """What a program of PostgreSQL prints."""
@@ -73,57 +74,70 @@ def postgres_server() -> Generator[PostgresServer]:
         user = "postgres" if os.geteuid() == 0 else None
         if user:
             shutil.chown(folder, user)
-        server = PostgresServer(folder=folder, programs=programs, port=_free_port(), user=user)
+        server = PostgresServer(folder=folder, programs=programs, user=user)
         yield from _running(server)
 
 
 def _running(server: PostgresServer) -> Generator[PostgresServer]:
-    data, secret = server.folder / "data", server.folder / "secret"
+    secret = server.folder / "secret"
     secret.write_text(PASSWORD, encoding="utf-8")
     secret.chmod(0o644)
     server.run(
         "initdb",
-        *("-D", str(data), "-U", "nacre", f"--pwfile={secret}", "--no-sync"),
+        *("-D", str(server.folder / "data"), "-U", "nacre", f"--pwfile={secret}", "--no-sync"),
         *("--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8"),
     )
-    settings = (
-        f"-k{server.folder}",
-        f"-p{server.port}",
-        "-h127.0.0.1",
-        "-F",
-        "-cmax_connections=60",
-    )
+    process = _started(server)
+    try:
+        yield server
+    finally:
+        _stop(process)
+
+
+def _started(server: PostgresServer) -> subprocess.Popen[bytes]:
+    # Somebody else may take the port before the server does; then it is to have another one.
+    for _ in range(_MOST_STARTS):
+        server.port = _free_port()
+        process = _start(server)
+        if _gets_ready(server, process):
+            return process
+        _stop(process)
+    log = (server.folder / "log").read_text(encoding="utf-8", errors="replace")
+    raise AssertionError(f"PostgreSQL did not start: {log}")
+
+
+def _start(server: PostgresServer) -> subprocess.Popen[bytes]:
+    at = (f"-k{server.folder}", f"-p{server.port}", "-h127.0.0.1")
+    settings = ("-F", "-cmax_connections=60")
     with (server.folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [server.programs / "postgres", "-D", data, *settings],
+        return subprocess.Popen(
+            [server.programs / "postgres", "-D", server.folder / "data", *at, *settings],
             cwd="/",
             user=server.user,
             stdout=log,
             stderr=log,
             env={"LC_ALL": "C"},
         )
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
     try:
-        _wait_until_ready(server, process)
-        yield server
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=_START_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.wait(timeout=_START_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
-def _wait_until_ready(server: PostgresServer, process: subprocess.Popen[bytes]) -> None:
+def _gets_ready(server: PostgresServer, process: subprocess.Popen[bytes]) -> bool:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
             server.sql("SELECT 1")
-            return
+            return True
         except subprocess.CalledProcessError:
             time.sleep(0.05)
-    log = (server.folder / "log").read_text(encoding="utf-8", errors="replace")
-    raise AssertionError(f"PostgreSQL did not start: {log}")
+    return False
 
 
 def _programs() -> Path | None:

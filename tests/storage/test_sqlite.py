@@ -125,7 +125,10 @@ async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
             await store.session("s")
 
 
-async def test_a_full_disk_fails_the_write_whole_and_the_next_one_succeeds(tmp_path: Path) -> None:
+async def test_a_full_disk_fails_the_write_whole_and_the_next_one_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nacre.storage.database._OUTAGE_WAITS_SECONDS", (0.01, 0.01))
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     async with Store.open(url_of(tmp_path / "nacre.db")) as store:
         await store.add_session(id="s", agent_id="main")

@@ -1,7 +1,8 @@
 """A process that writes turns until it is killed; started by test_killed_writer.py.
 
-Each line on standard input is a session: a fork writes turns into it and prints the run id of each
-that has ended. Forking spares the test twenty imports of SQLAlchemy.
+Each line on standard input is a session: a fork prints its own number, writes turns into the
+session and prints the run id of each that has ended. Forking spares the test twenty imports of
+SQLAlchemy.
 """
 
 import os
@@ -36,8 +37,9 @@ def main() -> None:
     url = sys.argv[1]
     for line in sys.stdin:
         if (child := os.fork()) == 0:
+            # Said by itself: the parent could say it too late, among the run ids.
+            os.write(1, f"{os.getpid()}\n".encode())
             anyio.run(write_turns, url, line.strip())
-        os.write(1, f"{child}\n".encode())
         os.waitpid(child, 0)
         os.write(1, b"gone\n")
 

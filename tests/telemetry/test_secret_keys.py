@@ -13,7 +13,9 @@ from nacre.telemetry.secret_keys import is_amount, is_secret_key
         "refreshToken", "X-Auth-Token", "session_token", "tokens", "token1", "api_key", "apikey",
         "apiKey", "X-API-Key", "OPENAI_API_KEY", "privateKey", "private_key_pem",
         "secretAccessKey", "authorization", "Proxy-Authorization", "cookie", "Set-Cookie",
-        "credentials", "bearer", "jwt", "auth",
+        "credentials", "bearer", "jwt", "auth", "openaiKey", "OPENAI_KEY", "anthropic-key",
+        "githubToken", "githubPat", "stripeKey", "stripeKeys", "myOpenaiKey2", "weatherKey",
+        "serviceRoleKey", "x-functions-key", "Ocp-Apim-Subscription-Key", "licenseKey",
     ],
 )  # fmt: skip
 def test_a_secret_is_known_by_its_name(key: str) -> None:
@@ -23,7 +25,9 @@ def test_a_secret_is_known_by_its_name(key: str) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        "title", "key", "keys", "primaryKey", "keyboard", "author", "authored_by", "tokenizer",
+        "title", "key", "keys", "primaryKey", "sortKey", "cacheKey", "issueKey", "sessionKey",
+        "idempotencyKey", "publicKey", "mapKey", "keyId", "openai", "github", "compat", "keyboard",
+        "author", "authored_by", "tokenizer",
         "token_count", "max_tokens", "maxTokens", "nextPageToken", "page_token",
         "continuationToken", "secretary", "passed", "session", "sessionId", "toolId", "", "_",
         "密码", "__proto__",

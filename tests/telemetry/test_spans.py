@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from nacre.telemetry import span
+from nacre.telemetry import current_trace, span, start_span
 
 
 @pytest.fixture
@@ -86,6 +86,62 @@ def test_a_span_that_failed_by_word_has_the_word(exporter: InMemorySpanExporter)
     assert finished(exporter)["nacre.tool_call"].status.description == "tool_failed"
 
 
+def test_the_first_word_about_a_failure_stays(exporter: InMemorySpanExporter) -> None:
+    with pytest.raises(ValueError, match="no"), span("nacre.tool_call") as started:
+        started.fail("denied_by_policy")
+        raise ValueError("no")
+    item = finished(exporter)["nacre.tool_call"]
+    assert item.status.description == "denied_by_policy"
+    assert (item.attributes or {})["error.type"] == "denied_by_policy"
+
+
+async def test_a_span_that_is_cancelled_was_aborted(exporter: InMemorySpanExporter) -> None:
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        with span("nacre.cell"):
+            await anyio.sleep_forever()
+    assert finished(exporter)["nacre.cell"].status.description == "aborted"
+
+
+def test_after_its_end_a_span_takes_nothing_more(
+    exporter: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ValueError, match="late"), span("nacre.cell") as started:
+        started.end()
+        started.set("late", 1)
+        raise ValueError("late")
+    item = finished(exporter)["nacre.cell"]
+    assert (item.status.is_ok, dict(item.attributes or {})) == (True, {})
+    assert caplog.messages == []
+
+
+def test_a_request_to_another_system_is_of_that_kind(exporter: InMemorySpanExporter) -> None:
+    start_span("chat model", {"reasons": ("stop",)}, is_request=True).end()
+    start_span("agent turn").end()
+    spans = finished(exporter)
+    assert spans["chat model"].kind is trace.SpanKind.CLIENT
+    assert (spans["chat model"].attributes or {})["reasons"] == ("stop",)
+    assert spans["agent turn"].kind is trace.SpanKind.INTERNAL
+
+
+# Traces that go on elsewhere.
+
+
+def test_a_place_in_a_trace_can_be_kept_and_gone_on_from(exporter: InMemorySpanExporter) -> None:
+    with span("nacre.cell"):
+        kept = current_trace()
+    outside = current_trace()
+    with span("nacre.resume"):
+        with start_span("agent turn", parent=kept), span("nacre.tool_call"):
+            pass
+        start_span("another turn", parent=outside).end()
+    spans = finished(exporter)
+    assert parent_id(spans["agent turn"]) == span_id(spans["nacre.cell"])
+    assert parent_id(spans["nacre.tool_call"]) == span_id(spans["agent turn"])
+    # Though it was started inside of another.
+    assert parent_id(spans["another turn"]) is None
+
+
 def test_a_span_ends_once(exporter: InMemorySpanExporter) -> None:
     started = span("nacre.cell")
     with started:
@@ -114,11 +170,12 @@ def test_without_a_provider_nothing_is_recorded() -> None:
         started.fail("no")
     assert not started.is_recording
     assert started.open_telemetry_span is None
+    assert current_trace() is None
 
 
 def test_the_library_is_not_imported_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "opentelemetry.trace")
     monkeypatch.delenv("OTEL_PYTHON_TRACER_PROVIDER", raising=False)
     with span("nacre.cell"):
-        pass
+        assert current_trace() is None
     assert "opentelemetry.trace" not in sys.modules

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final, assert_never
 
 from nacre.agent.payload_check import verify_names
+from nacre.agent.turn_spans import chat_span, note_answer
 from nacre.errors import NacreError, ProviderError
 from nacre.hooks import AfterCompaction, BeforeCompaction
 from nacre.messages import (
@@ -94,10 +95,12 @@ class Compactor:
             check=_without_tools,
         )
         answer: AssistantMessage | None = None
-        async with provider.stream(request) as events:
-            async for event in events:
-                if isinstance(event, Answered):
-                    answer = event.message
+        with chat_span(provider.model_id, context=self._context) as current:
+            async with provider.stream(request) as events:
+                async for event in events:
+                    if isinstance(event, Answered):
+                        answer = event.message
+                        note_answer(current, event)
         if answer is not None:
             self.usage = self.usage + answer.usage
         if answer is None or not answer.text.strip():

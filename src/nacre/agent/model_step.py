@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
+from nacre.agent.turn_spans import chat_span, note_answer
 from nacre.errors import ProviderError, ToolPayloadError
 from nacre.hooks import LlmInput, LlmOutput
 from nacre.json_types import sound_text
@@ -131,11 +132,14 @@ class ModelStep:
 
     async def _followed(self, provider: Provider, request: ModelRequest) -> AssistantMessage:
         answer: AssistantMessage | None = None
-        async with provider.stream(request) as events:
-            async for event in events:
-                answer = self._take(event) or answer
-        if answer is None:
-            raise ProviderError(f"{provider.model_id} ended its stream without an answer")
+        with chat_span(provider.model_id, context=self._context) as current:
+            async with provider.stream(request) as events:
+                async for event in events:
+                    answer = self._take(event) or answer
+                    if isinstance(event, Answered):
+                        note_answer(current, event)
+            if answer is None:
+                raise ProviderError(f"{provider.model_id} ended its stream without an answer")
         return answer if answer.model else replace(answer, model=provider.model_id)
 
     def _take(self, event: ModelEvent) -> AssistantMessage | None:

@@ -15,7 +15,7 @@ from nacre.agent.approval_log import asked_to_json
 from nacre.agent.client_tools import ClientCalls, PendingClientCall
 from nacre.agent.history import message_size
 from nacre.agent.run_feed import RunFeed
-from nacre.errors import SessionError
+from nacre.errors import SessionError, StorageError
 from nacre.messages import FinishReason, Usage
 from nacre.run_context import AbortController
 
@@ -63,6 +63,12 @@ class RunResult:
     """What was raised, where it failed so; for callers that tell kinds of failures apart."""
 
     @property
+    def error_code(self) -> str:
+        """`storage_failed` where the store failed the run, and `error` says what of it is not kept;
+        else empty."""
+        return "storage_failed" if isinstance(self.cause, StorageError) else ""
+
+    @property
     def size(self) -> int:
         """About how many bytes it holds."""
         return len(self.text) + sum(map(message_size, self.messages))
@@ -74,7 +80,11 @@ class RunResult:
             "usage": self.usage.to_json(),
             "model": self.model,
         }
-        return {**wire, "error": self.error} if self.error else wire
+        if self.error:
+            wire["error"] = self.error
+        if self.error_code:
+            wire["errorCode"] = self.error_code
+        return wire
 
 
 class AgentRun:

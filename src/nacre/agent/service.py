@@ -14,24 +14,27 @@ import anyio
 from nacre.agent.approval_log import ApprovalLog
 from nacre.agent.run import AgentRun, RunResult
 from nacre.agent.session_places import SessionPlaces
+from nacre.agent.session_turns import TurnEnd
 from nacre.agent.steering import QueuedTurn, SessionLane
 from nacre.agent.surface_choice import SurfaceChoice
 from nacre.agent.turn import Turn
 from nacre.agent.turn_parts import TurnParts
+from nacre.agent.unkept_turns import UnkeptTurns
 from nacre.code_mode.activation import code_mode_config_for
 from nacre.errors import SessionError
 from nacre.hooks import HookRunner
 from nacre.run_context import AbortController
+from nacre.telemetry import current_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from types import TracebackType
 
     from anyio.abc import TaskGroup
 
     from nacre.agent.model_step import ProviderSource
     from nacre.agent.session_places import SessionPlace
-    from nacre.agent.turn_parts import ToolSource
+    from nacre.agent.turn_parts import ServersInUse, ToolSource
     from nacre.agent.turn_request import TurnRequest
     from nacre.code_mode import Runtime
     from nacre.config.system import SystemConfig
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
     from nacre.messages import UserMessage
     from nacre.storage import Store
     from nacre.tools import ApprovalQueue
-    from nacre.tools.tool_servers import ToolServer
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ _FAREWELL_SECONDS: Final = 2.0
 _CLOSED: Final = "the agent service is shutting down"
 _CLOSED_WAITING: Final = f"{_CLOSED}; the run waited for an answer of a person or a client"
 _BROKEN: Final = RunResult(error="the run broke inside of Nacre", finish_reason="error")
+_BROKEN_END: Final = TurnEnd(status="failed", error=_BROKEN.error)
 
 
 class AgentService:
@@ -69,7 +72,7 @@ class AgentService:
         tools: ToolSource,
         hooks: Hooks,
         approvals: ApprovalQueue,
-        servers: Callable[[str], Sequence[ToolServer]],
+        servers: ServersInUse,
     ) -> None:
         hook_runner = HookRunner(hooks)
         self._farewell = AbortController()
@@ -78,9 +81,11 @@ class AgentService:
         self._approvals = approvals
         self._providers = providers
         self._places = SessionPlaces(config.agents, store)
+        self._unkept = UnkeptTurns(store)
         self._parts = TurnParts(
             config=config,
             store=store,
+            unkept=self._unkept,
             providers=providers,
             tools=tools,
             servers=servers,
@@ -105,6 +110,7 @@ class AgentService:
         self._tasks = await anyio.create_task_group().__aenter__()
         self._log = ApprovalLog(self._approvals, store=self._store, run_of=self.run)
         self._tasks.start_soon(self._log.write)
+        self._tasks.start_soon(self._unkept.write)
         self._is_closed = False
         return self
 
@@ -136,6 +142,7 @@ class AgentService:
             await self._until_idle()
         self._farewell.abort(_CLOSED)
         await self._until_idle()
+        self._unkept.close()
         if self._log is not None:
             self._log.close()
 
@@ -154,6 +161,9 @@ class AgentService:
         place = await self._places.place_of(request)
         self._refuse_if_closed()
         self._providers.get(request.model or place.agent.model)
+        if request.trace is None:
+            # Now: the task that takes the turn may be one that an earlier caller began.
+            request = replace(request, trace=current_trace())
         lane = self._lanes.get(place.session_id)
         if lane is None:
             return self._begin_lane(request, place)
@@ -234,6 +244,8 @@ class AgentService:
         except Exception:
             # One turn must not end the turns of all other sessions.
             logger.exception("the turn %s broke", queued.run.id)
+            if queued.run.is_stored:
+                self._unkept.add(queued.run.id, _BROKEN_END)
         finally:
             if not queued.run.has_ended:
                 queued.run.end("failed", _BROKEN)

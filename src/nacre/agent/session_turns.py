@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import anyio
 
 from nacre.agent.history import estimated_tokens
+from nacre.errors import SessionError, StorageError
+from nacre.messages import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.json_types import JsonObject
-    from nacre.messages import Message, Usage
+    from nacre.json_types import JsonObject, JsonValue
+    from nacre.messages import Message
     from nacre.storage import Store, StoredMessage, TurnStatus
 
 
@@ -22,10 +24,10 @@ class TurnEnd:
     """How a turn ended, as it is kept."""
 
     status: TurnStatus
-    messages: Sequence[Message]
-    usage: Usage
-    error: str
-    data: JsonObject
+    messages: Sequence[Message] = ()
+    usage: Usage = field(default_factory=Usage)
+    error: str = ""
+    data: JsonObject = field(default_factory=dict[str, "JsonValue"])
 
 
 class SessionTurns:
@@ -44,7 +46,8 @@ class SessionTurns:
         self._run_id = run_id
         self._given = given_history
         self._stored: list[StoredMessage] = []
-        self._is_begun = False
+        # None: perhaps, since the answer of the store was lost.
+        self._is_begun: bool | None = False
 
     @property
     def history(self) -> list[Message]:
@@ -67,18 +70,24 @@ class SessionTurns:
             return
         # A turn that the store knows has to be ended there, so we have to know that it does.
         with anyio.CancelScope(shield=True):
-            await self._store.begin_turn(
-                run_id=self._run_id,
-                session_id=self.session_id,
-                prompt=prompt,
-                model=model,
-                surface=surface,
-            )
+            try:
+                await self._store.begin_turn(
+                    run_id=self._run_id,
+                    session_id=self.session_id,
+                    prompt=prompt,
+                    model=model,
+                    surface=surface,
+                )
+            except StorageError as error:
+                self._is_begun = None if error.is_uncertain else False
+                raise
             self._is_begun = True
 
     async def end(self, end: TurnEnd, events: Sequence[JsonObject]) -> None:
         """Keep the whole turn at once, with the last events of its trajectory."""
-        if self._store is not None and self._is_begun:
+        if self._store is None or self._is_begun is False:
+            return
+        try:
             await self._store.end_turn(
                 self._run_id,
                 status=end.status,
@@ -88,6 +97,10 @@ class SessionTurns:
                 data=end.data,
                 events=events,
             )
+        except SessionError as error:
+            # Then it was not begun after all.
+            if self._is_begun or error.code != "not_found":
+                raise
 
     async def replace_by_summary(self, *, up_to_sequence: int, summary: str) -> None:
         """From now on the summary stands for all messages up to that one."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.agent.call_results import CallResult, result_of_error
+from nacre.agent.turn_spans import execute_tool_span
 from nacre.hooks import ToolResultPersist
 from nacre.messages import ToolMessage
 
@@ -79,6 +80,15 @@ class ToolCalls:
         self._outside.end(call)
 
     async def _result_of(self, call: ToolCallPart) -> CallResult:
+        is_known = any(spec.name == call.name for spec in self._surface.specs)
+        name = call.name if is_known else ""
+        with execute_tool_span(name, call_id=call.call_id) as current:
+            result = await self._called(call)
+            if result.is_error:
+                current.fail("tool_error" if is_known else "unknown_tool")
+            return result
+
+    async def _called(self, call: ToolCallPart) -> CallResult:
         try:
             return await self._surface.call(call)
         except Exception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -13,7 +14,8 @@ from nacre.agent.outside_waits import OutsideWaits
 from nacre.agent.run import RunEnding, RunFinish, RunResult
 from nacre.agent.session_turns import SessionTurns, TurnEnd
 from nacre.agent.turn_loop import TurnLoop
-from nacre.errors import AbortedError, NacreError, ProviderError
+from nacre.agent.turn_spans import end_turn_span, turn_span
+from nacre.errors import AbortedError, NacreError, ProviderError, StorageError
 from nacre.foreign_calls import described
 from nacre.hooks import AgentEnd
 from nacre.run_context import AbortController, RunContext
@@ -93,9 +95,14 @@ class Turn:
             stop=self._stop.signal,
             lane=lane,
         )
+        self._span = turn_span(self._context, model=self._loop.model, parent=self._request.trace)
 
     async def run(self) -> None:
         """Never raises for what goes wrong in the turn; that is the run's result."""
+        with self._span:
+            await self._ran()
+
+    async def _ran(self) -> None:
         self._run.begin(
             {
                 "runId": self._run.id,
@@ -159,6 +166,7 @@ class Turn:
         if self._stop.signal.is_aborted:
             return
         self._ending = "failed"
+        self._span.fail(type(error).__name__)
         self._cause = error if isinstance(error, NacreError) else None
         if isinstance(error, ProviderError):
             self._error = error.message
@@ -198,8 +206,21 @@ class Turn:
             model=self._loop.answering_model,
             cause=self._cause,
         )
+        # Before anybody is told: a program may end with the run that it waits for.
+        self._end_span()
         self._run.end(self._ending, result)
         await self._tell_end(result)
+
+    def _end_span(self) -> None:
+        if self._cause is not None:
+            self._span.fail(type(self._cause).__name__)
+        end_turn_span(
+            self._span,
+            state=self._ending,
+            surface=self._loop.shown_surface,
+            steps=self._budget.steps,
+            usage=self._budget.usage,
+        )
 
     async def _tell_end(self, result: RunResult) -> None:
         if not self._parts.hooks.has_hooks("agent_end"):
@@ -217,15 +238,23 @@ class Turn:
 
     async def _keep(self, end: TurnEnd) -> None:
         """The turn as a whole; where that fails, the run has failed, whatever it did."""
-        problem = "the store did not answer in time"
+        cause = StorageError("the store did not answer in time")
+        events = self._loop.end_trajectory(end)
         with anyio.move_on_after(_KEEP_SECONDS):
             try:
-                await self._session.end(end, self._loop.end_trajectory(end))
+                await self._session.end(end, events)
                 return
+            except StorageError as error:
+                cause = error
             except NacreError as error:
-                problem = str(error)
-        logger.error("the turn %s is not kept: %s", self._run.id, problem)
-        self._ending, self._error = "failed", f"the turn is not kept: {problem}"
+                cause = StorageError(str(error))
+        self._ending, self._error, self._cause = "failed", f"the turn is not kept: {cause}", cause
+        data: JsonObject = {**end.data, "errorCode": "storage_failed"}
+        unkept = replace(end, status="failed", error=self._error, messages=(), data=data)
+        self._parts.unkept.add(self._run.id, unkept)
+        if cause.is_uncertain:
+            self._error = f"whether the turn is kept is not known: {cause}"
+        logger.error("%s: %s (with %d last events)", self._run.id, self._error, len(events))
 
     def _take_leftovers(self) -> None:
         """Messages that came too late for the last model call."""

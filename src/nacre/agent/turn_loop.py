@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from nacre.agent.compaction import Compactor
@@ -68,6 +69,7 @@ class TurnLoop:
         self._calls: ToolCalls | None = None
         self._sink: TrajectorySink | None = None
         self._is_compacted = False
+        self._held = ExitStack()
         prompt = request.user_message
         self.messages: list[Message] = [] if prompt is None else [prompt]
         self.ending: RunEnding = "completed"
@@ -88,6 +90,11 @@ class TurnLoop:
             self._agent.id,
             tools_disabled=self._request.tools_disabled,
         )
+
+    @property
+    def shown_surface(self) -> SurfaceKind | None:
+        """What the model is shown; None where it does not come to that."""
+        return None if self._surface is None else self._surface.kind
 
     async def work(self, tasks: TaskGroup) -> None:
         """The turn; raises what keeps it from an answer. What runs beside it runs in `tasks`."""
@@ -118,8 +125,9 @@ class TurnLoop:
             self.messages.append(partial_answer(self.text, self.answering_model))
         if self._calls is not None:
             self.messages.extend(self._calls.take_finished())
-        if self._surface is not None:
-            await self._surface.abort(reason)
+        # Also where it is cut off: nothing of this turn uses the servers from here on.
+        with self._held:
+            await self.abort(reason)
 
     def end_trajectory(self, end: TurnEnd) -> list[JsonObject]:
         """The last events, which are kept together with the turn."""
@@ -155,7 +163,7 @@ class TurnLoop:
         self._surface = await parts.surfaces.open(
             parts.config.document,
             tools=tools,
-            servers=parts.servers(self._context.session_id),
+            servers=self._held.enter_context(parts.servers(self._context.session_id)),
             context=self._context,
             outside=self._outside,
             instructions=instructions,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from nacre.agent.model_step import ProviderSource
     from nacre.agent.surface_choice import SurfaceChoice
+    from nacre.agent.unkept_turns import UnkeptTurns
     from nacre.config.agents import AgentConfig
     from nacre.config.system import SystemConfig
     from nacre.hooks import HookRunner
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from nacre.storage import Store
     from nacre.tools import Tool
     from nacre.tools.tool_servers import ToolServer
+
+
+ServersInUse: TypeAlias = "Callable[[str], AbstractContextManager[Sequence[ToolServer]]]"
 
 
 class ToolSource(Protocol):
@@ -33,10 +38,11 @@ class TurnParts:
 
     config: SystemConfig
     store: Store
+    unkept: UnkeptTurns
     providers: ProviderSource
     tools: ToolSource
-    servers: Callable[[str], Sequence[ToolServer]]
-    """The MCP servers as a session sees them, by its id."""
+    servers: ServersInUse
+    """The MCP servers as a session sees them, by its id; they stay open until it is left."""
     surfaces: SurfaceChoice
     hooks: HookRunner
     farewell: AbortSignal

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nacre.agent.client_tools import ClientTool
     from nacre.config.queue import QueueMode
     from nacre.messages import Message
+    from nacre.telemetry import TraceContext
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +44,8 @@ class TurnRequest:
     tools_disabled: bool = False
     queue_mode: QueueMode | Literal[""] = ""
     """What becomes of the message while another turn of the session runs; empty as configured."""
+    trace: TraceContext | None = field(default=None, repr=False, compare=False)
+    """Where the turn is shown in a trace; None for where its caller is."""
 
     @property
     def user_message(self) -> UserMessage | None:

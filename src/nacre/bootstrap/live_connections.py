@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 import anyio
@@ -10,7 +12,7 @@ from nacre.mcp_client import McpConnections
 from nacre.providers.source import Providers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from anyio.abc import TaskStatus
 
@@ -19,6 +21,36 @@ if TYPE_CHECKING:
     from nacre.mcp_client.server import McpServer
     from nacre.mcp_client.status import ServerStatus
     from nacre.providers.base import Provider
+
+logger = logging.getLogger(__name__)
+
+
+class _Connections:
+    """The connections of one configuration; not needed when another is in force and no run is left
+    that uses them."""
+
+    def __init__(self, connections: McpConnections) -> None:
+        self.open = connections
+        self.not_needed = anyio.Event()
+        self._user_count = 0
+        self._is_replaced = False
+
+    @contextmanager
+    def in_use(self) -> Generator[None]:
+        self._user_count += 1
+        try:
+            yield
+        finally:
+            self._user_count -= 1
+            self._look()
+
+    def replace(self) -> None:
+        self._is_replaced = True
+        self._look()
+
+    def _look(self) -> None:
+        if self._is_replaced and not self._user_count:
+            self.not_needed.set()
 
 
 class LiveMcp:
@@ -30,35 +62,50 @@ class LiveMcp:
 
     def __init__(self) -> None:
         self._tasks = anyio.create_task_group()
-        self._closing = anyio.Event()
-        self._connections: McpConnections | None = None
+        self._current: _Connections | None = None
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self._closing.set()
+        # No run is left: those are closed before their connections.
+        self._replace_by(None)
         await self._tasks.__aexit__(None, None, None)
 
     async def configure(self, servers: Sequence[McpServerConfig]) -> None:
-        """Use these from now on. The old ones stay open to the end: a run may be in the middle of a
-        call, and what is idle costs little."""
-        self._connections = await self._tasks.start(self._hold, servers)
+        """Use these from now on. The old ones are closed when the last run that uses them ends."""
+        self._replace_by(await self._tasks.start(self._hold, servers))
 
-    async def _hold(
-        self, servers: Sequence[McpServerConfig], *, task_status: TaskStatus[McpConnections]
-    ) -> None:
-        async with McpConnections(servers) as connections:
-            task_status.started(connections)
-            await self._closing.wait()
-
-    def servers(self, session_id: str) -> Sequence[McpServer]:
-        """The servers as a session sees them; nothing is started by asking."""
-        return [] if self._connections is None else self._connections.servers(session_id)
+    @contextmanager
+    def in_use(self, session_id: str) -> Generator[Sequence[McpServer]]:
+        """The servers as a session sees them, open until this is left; asking starts nothing."""
+        current = self._current
+        if current is None:
+            yield []
+            return
+        with current.in_use():
+            yield current.open.servers(session_id)
 
     def status(self) -> list[ServerStatus]:
-        return [] if self._connections is None else self._connections.status()
+        return [] if self._current is None else self._current.open.status()
+
+    def _replace_by(self, new: _Connections | None) -> None:
+        old, self._current = self._current, new
+        if old is not None:
+            old.replace()
+
+    async def _hold(
+        self, servers: Sequence[McpServerConfig], *, task_status: TaskStatus[_Connections]
+    ) -> None:
+        try:
+            async with McpConnections(servers) as opened:
+                connections = _Connections(opened)
+                task_status.started(connections)
+                await connections.not_needed.wait()
+        except Exception:
+            # Whatever keeps these from closing, runs with other ones go on.
+            logger.exception("MCP connections cannot be closed")
 
 
 class LiveProviders:

@@ -119,7 +119,7 @@ async def open_system(
                 tools=tools,
                 hooks=hooks,
                 approvals=approvals,
-                servers=mcp.servers,
+                servers=mcp.in_use,
             )
         )
         yield System(

@@ -8,7 +8,7 @@ from fastapi import FastAPI, Security
 from fastapi.security import HTTPBearer
 
 import nacre
-from nacre.gateway.auth import Doorkeeper
+from nacre.gateway.auth import OPEN_PATHS, Doorkeeper
 from nacre.gateway.errors import OPENAI_PREFIX, add_error_handlers
 from nacre.gateway.limits import BodyLimit
 from nacre.gateway.metrics import Metrics
@@ -19,6 +19,8 @@ from nacre.gateway.routes import system as system_routes
 from nacre.gateway.state import GatewayState
 
 if TYPE_CHECKING:
+    from starlette.types import Scope
+
     from nacre.bootstrap import System
 
 _ABOUT: Final = """Agents over HTTP: sessions, runs, approvals and trajectories under `/api`; the
@@ -26,6 +28,9 @@ same agents under `/v1` for clients of OpenAI. Times are seconds since the epoch
 
 # For the document; the doorkeeper asks for the token, before anything else is looked at.
 _BEARER: Final = HTTPBearer(auto_error=False, description="The token of the gateway.")
+
+# Asked every few seconds, they would be most of what is traced.
+_PROBES: Final = frozenset((*OPEN_PATHS, "/metrics"))
 
 
 def create_app(system: System, *, made_token: str = "") -> FastAPI:
@@ -44,6 +49,8 @@ def create_app(system: System, *, made_token: str = "") -> FastAPI:
         docs_url=None,
         redoc_url=None,
         separate_input_output_schemas=False,
+        # FastAPI reads `traceparent` and has a span per request; of its own steps nobody needs any.
+        telemetry={"operation_spans": False, "exclude": _is_probe},
         # A redirect would be the one answer without a body; and not all clients send theirs twice.
         redirect_slashes=False,
     )
@@ -60,3 +67,7 @@ def create_app(system: System, *, made_token: str = "") -> FastAPI:
     app.add_middleware(Doorkeeper, state)
     app.add_middleware(RequestMeter, metrics)
     return app
+
+
+def _is_probe(scope: Scope) -> bool:
+    return scope["path"] in _PROBES

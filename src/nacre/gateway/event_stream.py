@@ -141,6 +141,8 @@ def _ending(turn: TurnRecord) -> JsonObject:
     data: JsonObject = {"usage": turn.usage.to_json(), "model": turn.model}
     if turn.error:
         data["error"] = turn.error
+    if "errorCode" in turn.data:
+        data["errorCode"] = turn.data["errorCode"]
     return {"time": turn.ended, "kind": f"run.{turn.status}", "data": data}
 
 

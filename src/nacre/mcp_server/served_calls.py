@@ -55,6 +55,7 @@ class ServedCall:
         self._run = run
         self._queue = queue
         self._questions: dict[str, ClientQuestion] = {}
+        self._settled_count = 0
         self._change = anyio.Event()
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
@@ -127,6 +128,7 @@ class ServedCall:
             # Also withdraws it, where whoever asked was cancelled.
             question.refuse("the question was withdrawn")
             del self._questions[question.id]
+            self._settled_count += 1
             self._tell_change()
 
     def awaited_approvals(self) -> list[ApprovalRequest]:
@@ -136,17 +138,23 @@ class ServedCall:
     # The call itself.
 
     async def _performed(self) -> CodeModeResult | DirectResult:
+        settled_before = self._settled_count
         result = await self._run.call(self.name, self.arguments, call_id=self.id)
-        while isinstance(result, Waiting) and self._waits_for_client(result):
+        while isinstance(result, Waiting) and self._waits_for_client(result, settled_before):
             await self._changed_to(lambda: not self._is_asking())
+            settled_before = self._settled_count
             result = await self._run.wait(result.run_id)
         return result
 
-    def _waits_for_client(self, waiting: Waiting) -> bool:
+    def _waits_for_client(self, waiting: Waiting, settled_before: int) -> bool:
         if waiting.reason != "pending_tools":
             return False
-        has_approvals = any(call.is_awaiting_approval for call in waiting.pending)
-        return bool(self.open_questions) or (has_approvals and self.can_ask_for_approvals)
+        if self.open_questions:
+            return True
+        if any(call.is_awaiting_approval for call in waiting.pending):
+            return self.can_ask_for_approvals
+        # Answered while the program was being suspended: it goes on with the next leg.
+        return self._settled_count > settled_before
 
     def _is_asking(self) -> bool:
         waits_for_approval = self.can_ask_for_approvals and bool(self.awaited_approvals())

@@ -57,7 +57,7 @@ async def open_server(options: ServeOptions) -> AsyncGenerator[CodeModeMcpServer
 
     async with Runtime(options.config, workers=options.workers) as runtime:
         # Faults of the tools are for whoever starts the server, not for its first client.
-        runtime.run(tools=options.tools)
+        runtime.run(tools=options.tools, mcp=())
         yield CodeModeMcpServer(
             runtime,
             servers=servers,

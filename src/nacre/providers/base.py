@@ -98,6 +98,8 @@ class Answered:
     """The whole answer; the last event of a stream."""
 
     message: AssistantMessage
+    response_model: str = ""
+    """What the provider says that the model is, which may be a version of what was asked for."""
 
 
 ModelEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta | Retrying | Answered

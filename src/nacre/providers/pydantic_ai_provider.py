@@ -104,7 +104,11 @@ class PydanticAiModel:
                         break
                     for each in reader.of(event):
                         yield each
-                yield Answered(message=self._conversion.from_theirs(self._whole(response.get())))
+                answer = self._whole(response.get())
+                yield Answered(
+                    message=self._conversion.from_theirs(answer),
+                    response_model=answer.model_name or "",
+                )
         except Exception as error:
             if exchange.refusal is not None:
                 raise PayloadRefusedError(exchange.refusal) from None

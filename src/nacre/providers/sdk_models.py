@@ -82,6 +82,8 @@ def _anthropic(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker
         timeout=_timeout(config),
         max_retries=0,
         http_client=client,
+        # The turn has a span of the call already: another would count its tokens twice.
+        open_telemetry=False,
     )
     send_plainly(sdk.beta.messages, "messages")
     provider = AnthropicProvider(anthropic_client=sdk)

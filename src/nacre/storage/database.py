@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import anyio
 from sqlalchemy.dialects import postgresql, sqlite
 
-from nacre.storage.faults import FAULTS, faults_of, is_passing, storage_error_from
+from nacre.storage.faults import (
+    FAULTS,
+    faults_of,
+    is_conflict,
+    is_lost,
+    is_transient,
+    storage_error_from,
+)
 from nacre.storage.place import ServerPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy.engine import Connection
     from sqlalchemy.schema import Table
@@ -22,8 +29,11 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-_MAX_ATTEMPTS: Final = 5
-_RETRY_SECONDS: Final = 0.02
+# Between one attempt and the next.
+_CONFLICT_WAITS_SECONDS: Final = (0.02, 0.04, 0.06, 0.08)
+_OUTAGE_WAITS_SECONDS: Final = (0.1, 0.5, 1.0, 2.0)
+# An outage that took this long to show has been waited for already.
+_PATIENCE_SECONDS: Final = 5.0
 
 
 class Transactions(Protocol):
@@ -71,15 +81,46 @@ class Database:
 
     async def write(self, work: Callable[[Connection], _Result]) -> _Result:
         """The function is called again when another process got in its way."""
-        attempt = 0
+        return await self._attempt(work, _CONFLICT_WAITS_SECONDS, is_conflict)
+
+    async def write_through(self, work: Callable[[Connection], _Result]) -> _Result:
+        """The function is also called again after what may be over in a moment.
+
+        It has to notice that it was committed before: of a commit, only the answer may be lost.
+        """
+        return await self._attempt(work, _OUTAGE_WAITS_SECONDS, is_transient)
+
+    async def _attempt(
+        self,
+        work: Callable[[Connection], _Result],
+        waits_seconds: Sequence[float],
+        is_curable: Callable[[BaseException], bool],
+    ) -> _Result:
+        has_worked = is_uncertain = False
+
+        def noted(connection: Connection) -> _Result:
+            nonlocal has_worked
+            result = work(connection)
+            has_worked = True
+            return result
+
+        deadline = anyio.current_time() + _PATIENCE_SECONDS
+        waits = iter(waits_seconds)
         while True:
-            attempt += 1
+            has_worked = False
             try:
-                return await self._transactions.write(work)
+                return await self._transactions.write(noted)
             except FAULTS as error:
-                if attempt == _MAX_ATTEMPTS or not is_passing(error):
-                    raise storage_error_from(error, self._place) from error
-            await anyio.sleep(_RETRY_SECONDS * attempt)
+                if has_worked:
+                    # The commit failed. If it did so by itself, it also settles those before it.
+                    is_uncertain = is_lost(error)
+                wait_seconds = next(waits, None)
+                is_late = anyio.current_time() > deadline and not is_conflict(error)
+                if wait_seconds is None or is_late or not is_curable(error):
+                    raise storage_error_from(
+                        error, self._place, is_uncertain=is_uncertain
+                    ) from error
+            await anyio.sleep(wait_seconds)
 
 
 def now() -> float:

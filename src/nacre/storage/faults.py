@@ -21,7 +21,20 @@ FAULTS: Final = (DBAPIError, PoolTimeoutError, OSError, OverflowError)
 the one of SQLite has no error of its own for a number that no column can hold."""
 
 # Two transactions that could not both be, and a deadlock.
-_PASSING_STATES: Final = frozenset({"40001", "40P01"})
+_CONFLICT_STATES: Final = frozenset({"40001", "40P01"})
+# Locks that others hold, disks that are full, files that cannot be opened while too many are.
+_TRANSIENT_CODES: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
+# Lost connections, no room for more, a server that stops or starts.
+_TRANSIENT_CLASSES: Final = frozenset({"08", "53", "57"})
+_LOST_CLASSES: Final = frozenset({"08", "57"})
 
 _SQLITE_WORDS: Final = {
     sqlite3.SQLITE_BUSY: "another process has kept it locked for too long; "
@@ -65,21 +78,39 @@ def faults_of(place: Place) -> Generator[None]:
         raise storage_error_from(error, place) from error
 
 
-def is_passing(error: BaseException) -> bool:
+def is_conflict(error: BaseException) -> bool:
     """Whether two transactions got into each other's way, and trying again is the cure."""
-    return _sqlstate_of(error) in _PASSING_STATES
+    return _sqlstate_of(error) in _CONFLICT_STATES
 
 
-def storage_error_from(error: BaseException, place: Place) -> StorageError:
+def is_transient(error: BaseException) -> bool:
+    """Whether it may be over in a moment, so that trying again may help."""
+    return (
+        is_conflict(error)
+        or is_lost(error)
+        or _sqlite_code_of(error) in _TRANSIENT_CODES
+        or _sqlstate_of(error)[:2] in _TRANSIENT_CLASSES
+    )
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether a server was out of reach or gave no answer: it may have done what it was told."""
+    is_cut_off = isinstance(error, DBAPIError) and error.connection_invalidated
+    return is_cut_off or isinstance(error, OSError) or _sqlstate_of(error)[:2] in _LOST_CLASSES
+
+
+def storage_error_from(
+    error: BaseException, place: Place, *, is_uncertain: bool = False
+) -> StorageError:
     """The fault in our words, with the driver's; never with a password or a row's content."""
     driver_error = error.orig if isinstance(error, DBAPIError) and error.orig else error
     said = place.blank(_words_of(driver_error))
-    return StorageError(f"{place.shown} failed: {_explained(driver_error, said)}")
+    text = f"{place.shown} failed: {_explained(driver_error, said)}"
+    return StorageError(text, is_uncertain=is_uncertain)
 
 
 def _explained(error: BaseException, said: str) -> str:
-    code = getattr(error, "sqlite_errorcode", None)
-    if isinstance(code, int) and (words := _SQLITE_WORDS.get(code & 0xFF)):
+    if words := _SQLITE_WORDS.get(_sqlite_code_of(error)):
         return f"{words} ({said})"
     state = _sqlstate_of(error)
     for length in (5, 2):
@@ -90,6 +121,12 @@ def _explained(error: BaseException, said: str) -> str:
     if isinstance(error, OSError):
         return f"it cannot be reached; check that it is up and the address is right ({said})"
     return said
+
+
+def _sqlite_code_of(error: BaseException) -> int:
+    """Without what SQLite adds to tell kinds of it apart; 0 if it is none of SQLite's."""
+    code: object = getattr(getattr(error, "orig", None) or error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else 0
 
 
 def _sqlstate_of(error: BaseException) -> str:

@@ -37,7 +37,8 @@ LOCK_SECONDS: Final = 10.0
 class Store:
     """A database that is open. Every method raises StorageError when the database fails it.
 
-    A method that returned has committed; one that raised has changed nothing.
+    A method that returned has committed; one that raised has changed nothing, or says that this
+    `is_uncertain`.
     """
 
     def __init__(self, database: Database, rows: Rows) -> None:
@@ -149,7 +150,8 @@ class Store:
         """Write the whole turn at once: its messages, its usage, how it ended.
 
         `messages` are all of it, the prompt first; `events` are what `add_events` has not been
-        given of its trajectory. Raises SessionError: `not_found`, `ended` if
+        given of its trajectory. What may be over in a moment, such as a full disk or a server that
+        starts anew, is tried again for some seconds. Raises SessionError: `not_found`, `ended` if
         it was ended before, `invalid` for a status or a compaction that cannot be.
         """
         await self._turns.end(

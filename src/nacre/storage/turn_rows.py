@@ -104,6 +104,8 @@ class TurnRows:
 
         def work(connection: Connection) -> None:
             session_id = _end_once(connection, run_id, ending)
+            if session_id is None:
+                return
             message_count = _count_messages(connection, session_id, len(contents))
             first = message_count - len(contents)
             write_messages(connection, session_id, run_id, first, contents)
@@ -115,7 +117,7 @@ class TurnRows:
 
         if not is_storable(run_id):
             raise _no_run(run_id)
-        await self._database.write(work)
+        await self._database.write_through(work)
 
     async def by_id(self, run_id: str) -> TurnRecord | None:
         if not is_storable(run_id):
@@ -179,9 +181,11 @@ def _refuse_if_busy(connection: Connection, session_id: str) -> None:
         )
 
 
-def _end_once(connection: Connection, run_id: str, ending: Mapping[str, object]) -> str:
-    """The id of the session. An interrupted turn may end after all: its process was only cut off
-    from the database for a while."""
+def _end_once(connection: Connection, run_id: str, ending: Mapping[str, object]) -> str | None:
+    """The id of the session; None if an earlier attempt with this very ending was committed.
+
+    An interrupted turn may end after all: its process was only cut off from the database for a
+    while."""
     statement = (
         update(turns)
         .where(turns.c.run_id == run_id, turns.c.ended.is_(None))
@@ -190,10 +194,12 @@ def _end_once(connection: Connection, run_id: str, ending: Mapping[str, object])
     )
     if (session_id := (connection.execute(statement)).scalar()) is not None:
         return session_id
-    query = select(turns.c.status).where(turns.c.run_id == run_id)
-    if (status := (connection.execute(query)).scalar()) is None:
+    query = select(turns.c.status, turns.c.ended).where(turns.c.run_id == run_id)
+    if (row := connection.execute(query).first()) is None:
         raise _no_run(run_id)
-    raise SessionError(f"the run {run_id!r} has ended already, as `{status}`", code="ended")
+    if (row.status, row.ended) == (ending["status"], ending["ended"]):
+        return None
+    raise SessionError(f"the run {run_id!r} has ended already, as `{row.status}`", code="ended")
 
 
 def _count_messages(connection: Connection, session_id: str, added: int) -> int:

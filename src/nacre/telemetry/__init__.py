@@ -2,6 +2,24 @@
 
 from nacre.telemetry.counters import CatalogCounters
 from nacre.telemetry.redaction import Redaction
-from nacre.telemetry.spans import AttributeValue, Span, SpanName, span
+from nacre.telemetry.spans import (
+    AttributeValue,
+    Span,
+    SpanName,
+    TraceContext,
+    current_trace,
+    span,
+    start_span,
+)
 
-__all__ = ["AttributeValue", "CatalogCounters", "Redaction", "Span", "SpanName", "span"]
+__all__ = [
+    "AttributeValue",
+    "CatalogCounters",
+    "Redaction",
+    "Span",
+    "SpanName",
+    "TraceContext",
+    "current_trace",
+    "span",
+    "start_span",
+]

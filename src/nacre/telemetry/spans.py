@@ -1,9 +1,10 @@
-"""The one door to OpenTelemetry: spans of cells and calls, next to nothing where nobody listens."""
+"""The one door to OpenTelemetry: spans, and next to nothing where nobody listens."""
 
 from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
 
 SpanName = Literal["nacre.cell", "nacre.tool_call", "nacre.suspend", "nacre.resume"]
-AttributeValue: TypeAlias = str | bool | int | float
+AttributeValue: TypeAlias = str | bool | int | float | tuple[str, ...]
 
 # The library reads a provider's name from here when nobody has set one in code.
 _PROVIDER_VARIABLE: Final = "OTEL_PYTHON_TRACER_PROVIDER"
@@ -24,16 +25,28 @@ _PROVIDER_VARIABLE: Final = "OTEL_PYTHON_TRACER_PROVIDER"
 _tracer_of_provider: tuple[TracerProvider, Tracer] | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TraceContext:
+    """A place in a trace, kept to go on from there in another task."""
+
+    context: Context
+
+
 class Span:
     """Something that takes time. As a context manager, spans that are started inside are its
     children; without, whoever has it ends it. What is set may be ids, sizes and outcomes, never
     inputs, results or messages that quote them."""
 
-    __slots__ = ("_is_ended", "_span", "_token")
+    __slots__ = ("_base", "_is_ended", "_is_failed", "_span", "_token")
 
-    def __init__(self, span: OpenTelemetrySpan | None = None) -> None:
+    def __init__(
+        self, span: OpenTelemetrySpan | None = None, *, base: Context | None = None
+    ) -> None:
+        """`base` is what the span is entered on, if not on whatever its task is inside of."""
         self._span = span
+        self._base = base
         self._is_ended = False
+        self._is_failed = False
         self._token: Token[Context] | None = None
 
     @property
@@ -47,15 +60,18 @@ class Span:
         return self._span
 
     def set(self, key: str, value: AttributeValue) -> None:
-        if self._span is not None:
+        if self._span is not None and not self._is_ended:
             self._span.set_attribute(key, value)
 
-    def fail(self, message: str) -> None:
-        """Mark as failed; the message is an error's code or type."""
-        if self._span is not None:
+    def fail(self, kind: str) -> None:
+        """Mark as failed by an error's code or type. The first word stays: who comes later knows
+        less."""
+        if self._span is not None and not self._is_ended and not self._is_failed:
             from opentelemetry.trace import StatusCode
 
-            self._span.set_status(StatusCode.ERROR, message)
+            self._is_failed = True
+            self._span.set_attribute("error.type", kind)
+            self._span.set_status(StatusCode.ERROR, kind)
 
     def end(self) -> None:
         """End it; again does nothing."""
@@ -67,7 +83,7 @@ class Span:
         if self._span is not None:
             from opentelemetry import context, trace
 
-            self._token = context.attach(trace.set_span_in_context(self._span))
+            self._token = context.attach(trace.set_span_in_context(self._span, self._base))
         return self
 
     def __exit__(
@@ -77,7 +93,8 @@ class Span:
         traceback: TracebackType | None,
     ) -> None:
         if kind is not None:
-            self.fail(kind.__name__)
+            # What is no Exception is a cancellation, or the end of the process.
+            self.fail(kind.__name__ if issubclass(kind, Exception) else "aborted")
         if self._token is not None:
             from opentelemetry import context
 
@@ -95,14 +112,39 @@ def span(
     parent: Span | None = None,
 ) -> Span:
     """Start a span; its parent is the given one, else the one that the caller is inside of."""
-    # Whoever set a provider has imported the library: until then it is not worth 30 ms.
-    if "opentelemetry.trace" not in sys.modules and _PROVIDER_VARIABLE not in os.environ:
-        return _NOT_RECORDED
+    return start_span(name, attributes, parent=parent)
+
+
+def start_span(
+    name: str,
+    attributes: Mapping[str, AttributeValue] | None = None,
+    *,
+    parent: Span | TraceContext | None = None,
+    is_request: bool = False,
+) -> Span:
+    """The same for names that are made of something; `is_request` where another system answers."""
     tracer = _tracer()
     if tracer is None:
         return _NOT_RECORDED
-    started = tracer.start_span(name, context=_context_of(parent), attributes=attributes)
-    return Span(started)
+    from opentelemetry.trace import SpanKind
+
+    base = parent.context if isinstance(parent, TraceContext) else _context_of(parent)
+    started = tracer.start_span(
+        name,
+        context=base,
+        kind=SpanKind.CLIENT if is_request else SpanKind.INTERNAL,
+        attributes=attributes,
+    )
+    return Span(started, base=base)
+
+
+def current_trace() -> TraceContext | None:
+    """Where the caller is; None where nobody listens."""
+    if _tracer() is None:
+        return None
+    from opentelemetry import context
+
+    return TraceContext(context=context.get_current())
 
 
 def _context_of(parent: Span | None) -> Context | None:
@@ -116,6 +158,9 @@ def _context_of(parent: Span | None) -> Context | None:
 def _tracer() -> Tracer | None:
     """The tracer of the provider that is set now; None when there is none that records."""
     global _tracer_of_provider
+    # Whoever set a provider has imported the library: until then it is not worth 30 ms.
+    if "opentelemetry.trace" not in sys.modules and _PROVIDER_VARIABLE not in os.environ:
+        return None
     from opentelemetry import trace
 
     provider = trace.get_tracer_provider()

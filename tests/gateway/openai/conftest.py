@@ -11,7 +11,7 @@ import pytest
 
 from nacre.testing import ScriptedProvider
 from nacre.testing.script import Script
-from tests.gateway.worlds import TOKEN, World, open_world
+from tests.gateway.worlds import PATIENCE_SECONDS, TOKEN, World, open_world
 
 WEATHER: dict[str, Any] = {
     "type": "object",
@@ -64,7 +64,7 @@ def open_openai(tmp_path: Path) -> OpenWorld:
             ScriptedProvider(script) as model,
             open_world(tmp_path, model, document) as world,
             openai.AsyncOpenAI(
-                base_url=f"{world.url}/v1", api_key=TOKEN, max_retries=0, timeout=10
+                base_url=f"{world.url}/v1", api_key=TOKEN, max_retries=0, timeout=PATIENCE_SECONDS
             ) as client,
         ):
             yield OpenAiWorld(client=client, world=world, model=model)

@@ -10,7 +10,7 @@ import pytest
 from nacre.agent import AgentRun
 from nacre.testing import Call, Say
 from tests.gateway.openai.conftest import CHAT_WEATHER, OpenAiWorld, OpenWorld, user
-from tests.gateway.worlds import CODE_MODE
+from tests.gateway.worlds import CODE_MODE, PATIENCE_SECONDS
 
 NESTED = "const said = await tools.weather({city: 'Oslo'}); return said.degrees + 1"
 BOTH = "return await Promise.all(['Oslo', 'Rome'].map(city => tools.weather({city})))"
@@ -34,7 +34,7 @@ def live_runs(world: OpenAiWorld) -> list[AgentRun]:
 
 
 async def ended(run: AgentRun) -> str:
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_SECONDS):
         await run.wait()
     return run.state
 
@@ -272,7 +272,7 @@ async def test_a_client_that_goes_on_without_the_results_ends_the_run_that_waits
     async with open_openai([Call("weather", {"city": "Oslo"}), Say("Never mind.")]) as world:
         await asked(world, user="ada")
         (run,) = live_runs(world)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE_SECONDS):
             answer = await world.chat("Forget it.", user="ada")
         assert answer.choices[0].message.content == "Never mind."
         assert (await ended(run), run.result and run.result.error) == (
@@ -336,7 +336,7 @@ async def test_an_approval_is_waited_for_while_the_client_waits_for_its_answer(
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(go_on)
-            with anyio.fail_after(5):
+            with anyio.fail_after(PATIENCE_SECONDS):
                 async for event in run.events.follow():
                     if event.kind == "client_call.answered":
                         break

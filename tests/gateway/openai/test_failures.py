@@ -8,14 +8,16 @@ import openai
 import pytest
 
 from nacre.agent import AgentRun
+from nacre.errors import StorageError
 from nacre.testing import Call, Fail, Say, Stall
 from tests.gateway.openai.conftest import CHAT_WEATHER, OpenAiWorld, OpenWorld
+from tests.gateway.worlds import PATIENCE_SECONDS
 
 STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
 
 async def ended(run: AgentRun) -> tuple[str, str]:
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_SECONDS):
         result = await run.wait()
     return run.state, result.error
 
@@ -74,6 +76,24 @@ async def test_a_budget_that_is_used_up_is_an_error(open_openai: OpenWorld, stre
     assert refused.value.code == "run_failed"
 
 
+@pytest.mark.parametrize("door", ["chat", "responses"])
+async def test_a_turn_that_is_not_kept_is_told_as_such(
+    open_openai: OpenWorld, door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_args: object, **_options: object) -> None:
+        raise StorageError("the disk is full")
+
+    async with open_openai([Say("one")]) as world:
+        monkeypatch.setattr(world.world.system.store, "end_turn", full)
+        ask = world.chat if door == "chat" else world.respond
+        with pytest.raises(openai.InternalServerError) as refused:
+            await ask(user="a-session-that-is-kept")
+    error = refused.value
+    assert (error.status_code, error.code) == (503, "storage_failed")
+    assert "the turn is not kept: the disk is full" in error.message
+    assert error.response.headers["x-should-retry"] == "false"
+
+
 @STREAMS
 async def test_an_abort_by_somebody_else_is_told(open_openai: OpenWorld, stream: bool) -> None:
     async with open_openai([Stall()]) as world:
@@ -87,7 +107,7 @@ async def test_an_abort_by_somebody_else_is_told(open_openai: OpenWorld, stream:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
             run = await begun(world)
-            with anyio.fail_after(5):
+            with anyio.fail_after(PATIENCE_SECONDS):
                 assert await run.abort("a person pressed stop")
     assert (errors[0].status_code, errors[0].code) == (503, "aborted")
     assert "a person pressed stop" in errors[0].message
@@ -95,7 +115,7 @@ async def test_an_abort_by_somebody_else_is_told(open_openai: OpenWorld, stream:
 
 async def begun(world: OpenAiWorld) -> AgentRun:
     """The run of the only request, once its model is asked."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_SECONDS):
         while not (runs := world.world.system.agents.runs()):
             await anyio.lowlevel.checkpoint()
         async for event in runs[0].events.follow():
@@ -125,7 +145,7 @@ async def test_a_client_that_goes_away_ends_its_run(
             tasks.cancel_scope.cancel()
         (run,) = world.world.system.agents.runs()
         assert await ended(run) == ("aborted", "the client closed the connection")
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE_SECONDS):
             assert await world.model.requests[0].wait_until_over() == "abandoned"
 
 

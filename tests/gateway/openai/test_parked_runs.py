@@ -30,7 +30,7 @@ async def asking_run(number: int = 0) -> AsyncGenerator[AgentRun]:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(called)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async for event in run.events.follow():
                 if event.kind == "client_call.requested":
                     break
@@ -48,7 +48,7 @@ async def test_a_run_is_aborted_when_its_time_is_up() -> None:
     runs = ParkedRuns(most=lambda: 8, seconds=0.01)
     async with asking_run() as run:
         parked_in(runs, run)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await run.abort_signal.wait()
     assert run.abort_signal.reason == "the client did not send the results of its calls in time"
     assert len(runs) == 0
@@ -58,7 +58,7 @@ async def test_a_run_is_aborted_before_its_calls_expire_by_themselves() -> None:
     runs = ParkedRuns(most=lambda: 8)
     async with asking_run() as run:
         parked_in(runs, run, call_seconds=1)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await run.abort_signal.wait()
         assert run.pending_client_calls
 

@@ -9,7 +9,7 @@ import pytest
 from nacre.messages import Usage
 from nacre.testing import Call, End, Fail, Say, Stall
 from tests.gateway.openai.conftest import RESPONSES_WEATHER, OpenWorld
-from tests.gateway.worlds import CODE_MODE
+from tests.gateway.worlds import CODE_MODE, PATIENCE_SECONDS
 
 NESTED = "const said = await tools.weather({city: 'Oslo'}); return said.degrees + 1"
 PROGRAM = Call("exec", {"code": "return 1 + 1"})
@@ -229,7 +229,7 @@ async def test_a_response_that_is_not_there_is_not_found(open_openai: OpenWorld)
 
 async def test_a_response_can_be_cancelled(open_openai: OpenWorld) -> None:
     async with open_openai([[Say("So"), Stall()]]) as world:
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE_SECONDS):
             stream = await world.respond(stream=True)
             events: list[Any] = []
             async for event in stream:
@@ -306,7 +306,7 @@ async def test_outputs_stand_with_their_calls_wherever_the_client_put_them(
 async def test_a_response_is_not_gone_on_from_before_it_is_complete(open_openai: OpenWorld) -> None:
     async with open_openai([[Say("So"), Stall()]]) as world:
         stream = await world.respond(stream=True)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE_SECONDS):
             async for event in stream:
                 if event.type == "response.output_text.delta":
                     break

@@ -72,7 +72,7 @@ async def test_a_stream_that_has_nothing_to_say_for_long_says_so() -> None:
     stream = streamed(an_answer(run), nothing_until(go_on), heartbeat_seconds=0.01)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(stream, SCOPE, browser.receive, browser.send)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await browser.got.wait()
         assert browser.body.startswith(b": still working\n\n")
         assert browser.sent[0]["status"] == 200
@@ -93,7 +93,7 @@ async def test_an_error_has_a_status_until_something_was_sent(has_begun: bool) -
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(stream, SCOPE, browser.receive, browser.send)
         if has_begun:
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 await browser.got.wait()
         go_on.set()
     if has_begun:
@@ -107,7 +107,7 @@ async def test_a_reader_that_goes_away_ends_the_run() -> None:
     run, browser = a_run(), Browser()
     stream = streamed(an_answer(run), nothing_until(anyio.Event()))
     browser.gone.set()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await stream(SCOPE, browser.receive, browser.send)
     assert run.abort_signal.reason == "the client closed the connection"
 

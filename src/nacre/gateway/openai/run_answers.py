@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from nacre.errors import ProviderError
+from nacre.errors import ProviderError, StorageError
 from nacre.gateway.errors import ApiError
 from nacre.messages import Usage
 
@@ -162,6 +162,8 @@ def failure_of(run: AgentRun, result: RunResult) -> ApiError:
     message = result.error or "the run was cut off"
     if isinstance(cause, ProviderError):
         return _not_again(_provider_failure(cause))
+    if isinstance(cause, StorageError):
+        return _not_again(ApiError(503, message, code="storage_failed"))
     if run.state == "aborted":
         return _not_again(ApiError(503, f"the run was aborted: {message}", code="aborted"))
     return _not_again(ApiError(500, message, code="run_failed"))

@@ -138,6 +138,8 @@ class ResultAnswer(Answer):
     usage: UsageAnswer
     model: str = ""
     error: str = ""
+    error_code: str = ""
+    """`storage_failed` where the database failed; `error` says whether the turn is kept."""
 
 
 class RunAnswer(Answer):
@@ -223,6 +225,7 @@ def live_run_answer(run: AgentRun) -> RunAnswer:
             usage=usage_answer(run.result.usage),
             model=run.result.model,
             error=run.result.error,
+            error_code=run.result.error_code,
         )
     return RunAnswer(
         run_id=run.id,
@@ -250,6 +253,7 @@ def stored_run_answer(
             usage=usage_answer(turn.usage),
             model=turn.model,
             error=turn.error,
+            error_code=str(turn.data.get("errorCode", "")),
         )
     return RunAnswer(
         run_id=turn.run_id,

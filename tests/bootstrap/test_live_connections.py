@@ -1,0 +1,176 @@
+"""MCP servers that are exchanged: the old ones end with the last run that uses them."""
+
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio import to_thread
+
+from nacre.agent import AgentRun, TurnRequest
+from nacre.bootstrap import System
+from nacre.bootstrap.live_connections import LiveMcp
+from nacre.config.mcp_server_config import McpServerConfig
+from nacre.mcp_client import McpServer
+from nacre.testing import Call, Say, ScriptedProvider
+from tests.bootstrap.test_system import agents, configuration, models, opened, said
+from tests.mcp_client.peers import PATIENCE_SECONDS, call, ended, text_of
+
+HELD_SERVER = Path(__file__).with_name("held_mcp_server.py")
+
+
+class HeldServer:
+    """A server of `held_mcp_server.py`, from the other end of its pipes."""
+
+    def __init__(self, folder: Path, tool: str) -> None:
+        self._folder = folder / tool
+        self._folder.mkdir()
+        for name in ("called", "result"):
+            os.mkfifo(self._folder / name)
+        self.entry = {
+            "command": sys.executable,
+            "args": [str(HELD_SERVER), tool, str(self._folder)],
+        }
+
+    @property
+    def config(self) -> McpServerConfig:
+        command, args = sys.executable, tuple(self.entry["args"])
+        return McpServerConfig(name="held", transport="stdio", command=command, args=args)
+
+    async def called(self) -> None:
+        """Return when a call is at it."""
+        with anyio.fail_after(PATIENCE_SECONDS):
+            await anyio.Path(self._folder / "called").read_text()
+
+    async def answer(self, text: str) -> None:
+        with anyio.fail_after(PATIENCE_SECONDS):
+            await anyio.Path(self._folder / "result").write_text(text)
+
+
+def program(tool: str) -> Call:
+    return Call("exec", {"code": f"return (await MCP.held.{tool}({{}})).content[0].text"})
+
+
+@asynccontextmanager
+async def system_with(
+    folder: Path, provider: ScriptedProvider, server: HeldServer
+) -> AsyncGenerator[System]:
+    async with opened(folder, **document(folder, provider, server)) as system:
+        yield system
+
+
+def document(folder: Path, provider: ScriptedProvider, server: HeldServer | None) -> dict[str, Any]:
+    servers = {"held": server.entry} if server is not None else {}
+    return {
+        **models(provider),
+        "agents": agents(folder),
+        "tools": {"codeMode": True},
+        "mcp": {"servers": servers},
+    }
+
+
+async def reload(
+    system: System, folder: Path, provider: ScriptedProvider, server: HeldServer | None
+) -> None:
+    written = document(folder, provider, server)
+    await system.apply(await to_thread.run_sync(configuration, folder, written))
+
+
+async def started(system: System, text: str = "go") -> AgentRun:
+    return await system.agents.start(TurnRequest(message=text, session_key="s"))
+
+
+def pid_in(system: System) -> int:
+    (status,) = system.mcp.status()
+    assert status.pid is not None
+    return status.pid
+
+
+async def test_servers_that_no_run_uses_end_at_once(tmp_path: Path) -> None:
+    server = HeldServer(tmp_path, "old")
+    script = [Call("exec", {"code": "return (await MCP.held.$api()).tools"}), Say("done")]
+    async with (
+        ScriptedProvider(script) as provider,
+        system_with(tmp_path, provider, server) as system,
+    ):
+        await said(system, "go")
+        pid = pid_in(system)
+        await reload(system, tmp_path, provider, None)
+        await ended(pid)
+        assert system.mcp.status() == []
+
+
+async def test_a_call_that_is_under_way_is_answered_before_its_server_ends(tmp_path: Path) -> None:
+    server = HeldServer(tmp_path, "old")
+    async with ScriptedProvider([program("old"), Say("done")]) as provider:
+        async with system_with(tmp_path, provider, server) as system:
+            run = await started(system)
+            await server.called()
+            pid = pid_in(system)
+            await reload(system, tmp_path, provider, None)
+            await server.answer("as promised")
+            with anyio.fail_after(PATIENCE_SECONDS):
+                result = await run.wait()
+            await ended(pid)
+        assert (run.state, result.text) == ("completed", "done")
+        assert provider.requests[1].last_object["value"] == "as promised"
+
+
+async def test_a_run_that_is_aborted_lets_go_of_its_servers(tmp_path: Path) -> None:
+    server = HeldServer(tmp_path, "old")
+    async with (
+        ScriptedProvider([program("old")]) as provider,
+        system_with(tmp_path, provider, server) as system,
+    ):
+        run = await started(system)
+        await server.called()
+        pid = pid_in(system)
+        await reload(system, tmp_path, provider, None)
+        with anyio.fail_after(PATIENCE_SECONDS):
+            assert await run.abort()
+        await ended(pid)
+
+
+async def test_the_next_turn_of_a_session_uses_the_new_servers(tmp_path: Path) -> None:
+    old, new = HeldServer(tmp_path, "old"), HeldServer(tmp_path, "new")
+    script = [program("old"), Say("one"), program("new"), Say("two")]
+    async with ScriptedProvider(script) as provider:
+        async with system_with(tmp_path, provider, old) as system:
+            for number, server in enumerate((old, new)):
+                run = await started(system)
+                await server.called()
+                if number == 0:
+                    await reload(system, tmp_path, provider, new)
+                await server.answer(f"answer {number}")
+                with anyio.fail_after(PATIENCE_SECONDS):
+                    await run.wait()
+        values = [provider.requests[index].last_object["value"] for index in (1, 3)]
+    assert values == ["answer 0", "answer 1"]
+
+
+async def test_servers_stay_open_until_the_last_of_several_runs_has_ended(tmp_path: Path) -> None:
+    server = await to_thread.run_sync(HeldServer, tmp_path, "old")
+    async with LiveMcp() as mcp:
+        await mcp.configure([server.config])
+        results: list[str] = []
+
+        async def use(held: McpServer) -> None:
+            results.append(text_of(await call(held, "old")))
+
+        with mcp.in_use("b") as (of_second,):
+            with mcp.in_use("a") as (of_first,):
+                await of_first.tools()
+                await of_second.tools()
+                pids = [status.pid for status in mcp.status()]
+                assert None not in pids and len(set(pids)) == 2
+                await mcp.configure([])
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(use, of_second)
+                await server.called()
+                await server.answer("still here")
+        assert results == ["still here"]
+        await ended(*pids)
+        assert [of_first.status().state, of_second.status().state] == ["closed", "closed"]

@@ -1,0 +1,381 @@
+"""A store that fails at the end of a turn: tried again, never written twice, never left open."""
+
+from __future__ import annotations
+
+import resource
+import sqlite3
+from contextlib import asynccontextmanager, closing
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+
+from nacre.agent.turn_loop import TurnLoop
+from nacre.errors import StorageError
+from nacre.messages import Usage, user_message
+from nacre.storage import Store
+from tests.agent.fake_models import HeldAnswer, say
+from tests.agent.worlds import open_world
+from tests.storage.conftest import PASSWORD_IN_URL
+from tests.storage.wires import open_wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+    from pathlib import Path
+
+    from nacre.storage import TurnRecord
+    from tests.storage.conftest import PostgresServer
+    from tests.storage.wires import Wire
+
+WAITS = "nacre.storage.database._OUTAGE_WAITS_SECONDS"
+BEGINNING, ENDING = b"INSERT INTO nacre_turns", b"UPDATE nacre_turns"
+NO_USAGE = Usage()
+
+
+class Waits:
+    """Tells of the first failure, and has the store try again until somebody mends it."""
+
+    def __init__(self) -> None:
+        self.failed = anyio.Event()
+
+    def __iter__(self) -> Iterator[float]:
+        self.failed.set()
+        while True:
+            yield 0.01
+
+
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a test does not wait for a store that it has broken itself."""
+    monkeypatch.setattr(WAITS, (0.01, 0.01))
+    monkeypatch.setattr("nacre.agent.unkept_turns._FIRST_WAIT_SECONDS", 0.01)
+
+
+@asynccontextmanager
+async def begun_turn(url: str, *, lock_seconds: float = 0.05) -> AsyncGenerator[Store]:
+    async with Store.open(url, lock_seconds=lock_seconds) as store:
+        await store.add_session(id="s", agent_id="main")
+        await store.begin_turn(run_id="r", session_id="s", prompt=None, model="", surface="")
+        yield store
+
+
+async def end(store: Store) -> None:
+    said = [user_message("hi")]
+    await store.end_turn("r", status="completed", messages=said, usage=NO_USAGE)
+
+
+async def kept(store: Store) -> tuple[str, int]:
+    """The status of the turn, and how many messages the session has."""
+    turn, session = await store.turn("r"), await store.session("s")
+    assert turn is not None and session is not None
+    assert session.message_count == len(await store.messages("s"))
+    return turn.status, session.message_count
+
+
+async def ended_turn(store: Store, run_id: str) -> TurnRecord:
+    """The row, once it has its final state."""
+    with anyio.fail_after(10):
+        while True:
+            turn = await store.turn(run_id)
+            assert turn is not None
+            if turn.status != "running":
+                return turn
+            await anyio.lowlevel.checkpoint()
+
+
+def wire_url(wire: Wire) -> str:
+    return f"postgresql://nacre:{PASSWORD_IN_URL}@127.0.0.1:{wire.port}/postgres"
+
+
+# The store alone.
+
+
+async def test_a_file_that_is_locked_for_a_while_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = Waits()
+    monkeypatch.setattr(WAITS, waits)
+    path = tmp_path / "nacre.db"
+    async with begun_turn(f"sqlite:///{path}") as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(end, store)
+                with anyio.fail_after(5):
+                    await waits.failed.wait()
+                other.execute("COMMIT")
+
+        assert await kept(store) == ("completed", 1)
+
+
+async def test_a_file_that_stays_locked_is_given_up_after_a_few_attempts(
+    tmp_path: Path, short_waits: None
+) -> None:
+    path = tmp_path / "nacre.db"
+    async with begun_turn(f"sqlite:///{path}") as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StorageError, match="another process has kept it locked") as caught:
+                await end(store)
+            other.execute("COMMIT")
+
+        assert not caught.value.is_uncertain
+        assert await kept(store) == ("running", 0)
+        await end(store)
+        assert await kept(store) == ("completed", 1)
+
+
+async def test_a_server_whose_disk_is_full_for_a_moment_is_tried_again(
+    postgres: PostgresServer, short_waits: None
+) -> None:
+    def make_trigger() -> None:
+        postgres.sql(
+            "CREATE SEQUENCE tries;"
+            "CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "IF nextval('tries') = 1 THEN RAISE SQLSTATE '53100'; END IF; RETURN NEW; END $$;"
+            "CREATE TRIGGER fail_once BEFORE UPDATE ON nacre_turns "
+            "FOR EACH ROW EXECUTE FUNCTION fail_once()"
+        )
+
+    async with begun_turn(postgres.url()) as store:
+        await anyio.to_thread.run_sync(make_trigger)
+        await end(store)
+
+        assert await kept(store) == ("completed", 1)
+        tries = await anyio.to_thread.run_sync(postgres.sql, "SELECT last_value FROM tries")
+        assert tries == "2"
+
+
+async def test_a_server_that_is_away_for_a_while_is_tried_again(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = Waits()
+    monkeypatch.setattr(WAITS, waits)
+    async with open_wire(postgres.port) as wire, begun_turn(wire_url(wire)) as store:
+        wire.cut()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(end, store)
+            with anyio.fail_after(5):
+                await waits.failed.wait()
+            wire.mend()
+
+        assert await kept(store) == ("completed", 1)
+
+
+async def test_a_commit_whose_answer_was_lost_is_not_made_twice(
+    postgres: PostgresServer, short_waits: None
+) -> None:
+    async with open_wire(postgres.port) as wire, begun_turn(wire_url(wire)) as store:
+        wire.cuts_commit_of = ENDING
+        await end(store)
+
+        assert not wire.cuts_commit_of
+        assert await kept(store) == ("completed", 1)
+
+
+async def test_whether_a_commit_took_place_is_not_claimed_where_it_is_not_known(
+    postgres: PostgresServer, short_waits: None
+) -> None:
+    async with open_wire(postgres.port) as wire, begun_turn(wire_url(wire)) as store:
+        wire.cuts_commit_of, wire.mends_by_itself = ENDING, False
+        with pytest.raises(StorageError) as caught:
+            await end(store)
+        wire.mend()
+
+        assert caught.value.is_uncertain
+        assert await kept(store) == ("completed", 1)
+
+
+async def test_a_server_that_is_gone_before_the_commit_has_certainly_kept_nothing(
+    postgres: PostgresServer, short_waits: None
+) -> None:
+    async with open_wire(postgres.port) as wire, begun_turn(wire_url(wire)) as store:
+        wire.cut()
+        with pytest.raises(StorageError) as caught:
+            await end(store)
+        wire.mend()
+
+        assert not caught.value.is_uncertain
+        assert await kept(store) == ("running", 0)
+
+
+# A whole turn.
+
+
+async def test_a_turn_that_cannot_be_kept_fails_and_its_session_goes_on_from_the_one_before(
+    tmp_path: Path, short_waits: None
+) -> None:
+    path = tmp_path / "nacre.db"
+    async with (
+        Store.open(f"sqlite:///{path}", lock_seconds=0.05) as store,
+        open_world(store=store, folder=tmp_path) as world,
+    ):
+        answer = HeldAnswer(say("two"))
+        world.model.will(say("one"), answer, say("three"))
+        await world.turn("1", session_key="chat")
+        run = await world.start("2", session_key="chat")
+        await answer.asked.wait()
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            answer.release.set()
+            with anyio.fail_after(5):
+                result = await run.wait()
+            open_turn = await store.turn(run.id)
+            other.execute("COMMIT")
+
+        assert (run.state, result.text, result.error_code) == ("failed", "two", "storage_failed")
+        assert result.error.startswith("the turn is not kept: ")
+        told = run.events.events[-1]
+        assert (told.kind, told.data["errorCode"]) == ("run.failed", "storage_failed")
+        assert open_turn is not None and open_turn.status == "running"
+
+        turn = await ended_turn(store, run.id)
+        assert (turn.status, turn.error, turn.usage) == ("failed", result.error, result.usage)
+        assert turn.data["errorCode"] == "storage_failed"
+
+        await world.turn("3", session_key="chat")
+        read = [getattr(message, "text", "") for message in world.model.requests[-1].messages]
+        assert read == ["1", "one", "3"]
+        assert [it.status for it in await store.turns(run.session_id)] == [
+            "completed",
+            "failed",
+            "completed",
+        ]
+
+
+async def test_a_turn_that_the_disk_has_no_room_for_is_noted_as_soon_as_a_small_write_is_possible(
+    tmp_path: Path, short_waits: None
+) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    async with (
+        Store.open(f"sqlite:///{tmp_path}/nacre.db") as store,
+        open_world(store=store, folder=tmp_path) as world,
+    ):
+        answer = HeldAnswer(say("x" * 4_000_000))
+        world.model.will(answer, say("fine"))
+        run = await world.start("1", session_key="chat")
+        await answer.asked.wait()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+        try:
+            answer.release.set()
+            with anyio.fail_after(5):
+                result = await run.wait()
+            turn = await ended_turn(store, run.id)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+
+        assert result.error_code == "storage_failed"
+        assert "full" in result.error
+        assert (turn.status, turn.error) == ("failed", result.error)
+        assert (await world.turn("2", session_key="chat")).state == "completed"
+        assert [getattr(it, "text", "") for it in await world.kept(run.session_id)] == ["2", "fine"]
+
+
+async def test_turns_of_a_server_that_was_away_are_noted_when_it_is_back(
+    postgres: PostgresServer, tmp_path: Path, short_waits: None
+) -> None:
+    async with (
+        open_wire(postgres.port) as wire,
+        Store.open(wire_url(wire)) as store,
+        open_world(store=store, folder=tmp_path) as world,
+    ):
+        answers = [HeldAnswer(say(text)) for text in ("one", "two")]
+        world.model.will(*answers, say("fine"))
+        runs = [await world.start("hi", session_key=key) for key in ("a", "b")]
+        for answer in answers:
+            await answer.asked.wait()
+        wire.cut()
+        for answer in answers:
+            answer.release.set()
+        with anyio.fail_after(20):
+            results = [await run.wait() for run in runs]
+        wire.mend()
+
+        assert [result.error_code for result in results] == ["storage_failed", "storage_failed"]
+        assert PASSWORD_IN_URL not in results[0].error
+        for run in runs:
+            assert (await ended_turn(store, run.id)).status == "failed"
+        assert (await world.turn("again", session_key="a")).state == "completed"
+        read = [getattr(message, "text", "") for message in world.model.requests[-1].messages]
+        assert read == ["again"]
+
+
+async def test_a_turn_that_was_kept_after_all_stays_as_it_is(
+    postgres: PostgresServer, tmp_path: Path, short_waits: None
+) -> None:
+    async with (
+        open_wire(postgres.port) as wire,
+        Store.open(wire_url(wire)) as store,
+        open_world(store=store, folder=tmp_path) as world,
+    ):
+        answer = HeldAnswer(say("one"))
+        world.model.will(answer)
+        run = await world.start("hi", session_key="a")
+        await answer.asked.wait()
+        wire.cuts_commit_of, wire.mends_by_itself = ENDING, False
+        answer.release.set()
+        with anyio.fail_after(20):
+            result = await run.wait()
+        wire.mend()
+
+        assert (run.state, result.error_code) == ("failed", "storage_failed")
+        assert result.error.startswith("whether the turn is kept is not known: ")
+        assert (await ended_turn(store, run.id)).status == "completed"
+        assert [getattr(it, "text", "") for it in await world.kept(run.session_id)] == ["hi", "one"]
+
+
+async def test_a_turn_that_was_begun_though_the_answer_was_lost_is_ended(
+    postgres: PostgresServer, tmp_path: Path, short_waits: None
+) -> None:
+    async with (
+        open_wire(postgres.port) as wire,
+        Store.open(wire_url(wire)) as store,
+        open_world(store=store, folder=tmp_path) as world,
+    ):
+        wire.cuts_commit_of = BEGINNING
+        run = await world.turn("hi", session_key="a")
+        result = await run.wait()
+
+        assert (run.state, result.error_code) == ("failed", "storage_failed")
+        turn = await store.turn(run.id)
+        assert turn is not None and (turn.status, turn.error) == ("failed", result.error)
+
+
+async def test_a_turn_that_breaks_inside_of_nacre_does_not_stay_open(
+    tmp_path: Path, short_waits: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(_loop: object) -> None:
+        raise RuntimeError("a bug")
+
+    async with (
+        Store.open(f"sqlite:///{tmp_path}/nacre.db") as store,
+        open_world(store=store, folder=tmp_path) as world,
+    ):
+        monkeypatch.setattr(TurnLoop, "telemetry", breaks)
+        world.model.will(say("one"))
+        run = await world.turn("hi")
+
+        turn = await ended_turn(store, run.id)
+        assert (turn.status, turn.error) == ("failed", "the run broke inside of Nacre")
+
+
+async def test_a_service_can_be_closed_while_the_store_is_away(
+    postgres: PostgresServer, tmp_path: Path, short_waits: None
+) -> None:
+    async with open_wire(postgres.port) as wire, Store.open(wire_url(wire)) as store:
+        async with open_world(store=store, folder=tmp_path) as world:
+            answer = HeldAnswer(say("one"))
+            world.model.will(answer)
+            run = await world.start("hi", session_key="a")
+            await answer.asked.wait()
+            wire.cut()
+            answer.release.set()
+            with anyio.fail_after(20):
+                await run.wait()
+                await world.service.aclose()
+        wire.mend()
+
+    async with Store.open(postgres.url()) as store:
+        assert await store.interrupt_open_turns() == 1

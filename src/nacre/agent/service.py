@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import os
-from collections import OrderedDict
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 
 from nacre.agent.approval_log import ApprovalLog
-from nacre.agent.run import AgentRun, RunResult
+from nacre.agent.known_runs import KnownRuns
+from nacre.agent.session_lanes import SessionLanes
 from nacre.agent.session_places import SessionPlaces
-from nacre.agent.session_turns import TurnEnd
-from nacre.agent.steering import QueuedTurn, SessionLane
 from nacre.agent.surface_choice import SurfaceChoice
-from nacre.agent.turn import Turn
 from nacre.agent.turn_parts import TurnParts
 from nacre.agent.unkept_turns import UnkeptTurns
-from nacre.code_mode.activation import code_mode_config_for
 from nacre.errors import SessionError
 from nacre.hooks import HookRunner
 from nacre.run_context import AbortController
@@ -30,30 +23,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from anyio.abc import TaskGroup
-
     from nacre.agent.model_step import ProviderSource
-    from nacre.agent.session_places import SessionPlace
+    from nacre.agent.run import AgentRun
     from nacre.agent.turn_parts import ServersInUse, ToolSource
     from nacre.agent.turn_request import TurnRequest
     from nacre.code_mode import Runtime
     from nacre.config.system import SystemConfig
     from nacre.hooks import Hooks
-    from nacre.messages import UserMessage
     from nacre.storage import Store
     from nacre.tools import ApprovalQueue
 
-logger = logging.getLogger(__name__)
-
-_RUN_ID_BYTES: Final = 12
-_MOST_ENDED_RUNS: Final = 256
-_MOST_ENDED_BYTES: Final = 64 * 1024 * 1024
 # For hooks that are told of turns that closing the service has ended.
 _FAREWELL_SECONDS: Final = 2.0
 _CLOSED: Final = "the agent service is shutting down"
 _CLOSED_WAITING: Final = f"{_CLOSED}; the run waited for an answer of a person or a client"
-_BROKEN: Final = RunResult(error="the run broke inside of Nacre", finish_reason="error")
-_BROKEN_END: Final = TurnEnd(status="failed", error=_BROKEN.error)
 
 
 class AgentService:
@@ -76,13 +59,14 @@ class AgentService:
     ) -> None:
         hook_runner = HookRunner(hooks)
         self._farewell = AbortController()
-        self._config = config
         self._store = store
         self._approvals = approvals
         self._providers = providers
         self._places = SessionPlaces(config.agents, store)
         self._unkept = UnkeptTurns(store)
-        self._parts = TurnParts(
+        self._runs = KnownRuns()
+        self._tasks = anyio.create_task_group()
+        parts = TurnParts(
             config=config,
             store=store,
             unkept=self._unkept,
@@ -95,19 +79,13 @@ class AgentService:
             hooks=hook_runner,
             farewell=self._farewell.signal,
         )
-        self._lanes: dict[str, SessionLane] = {}
-        self._live: dict[str, AgentRun] = {}
-        self._ended: OrderedDict[str, AgentRun] = OrderedDict()
-        self._ended_bytes = 0
-        self._tasks: TaskGroup | None = None
+        self._lanes = SessionLanes(parts, self._runs, self._tasks)
         self._log: ApprovalLog | None = None
-        self._closing_reason = ""
         self._is_closed = True
-        self._idle = anyio.Event()
-        self._watchers: dict[Callable[[AgentRun], None], None] = {}
 
     async def __aenter__(self) -> Self:
-        self._tasks = await anyio.create_task_group().__aenter__()
+        await self._tasks.__aenter__()
+        # Not before: it listens from then on, and has a stream to close.
         self._log = ApprovalLog(self._approvals, store=self._store, run_of=self.run)
         self._tasks.start_soon(self._log.write)
         self._tasks.start_soon(self._unkept.write)
@@ -120,7 +98,6 @@ class AgentService:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._tasks is not None
         with anyio.CancelScope(shield=True):
             await self.aclose()
         if isinstance(error, Exception):
@@ -135,13 +112,11 @@ class AgentService:
         self._is_closed = True
         with anyio.move_on_after(grace_seconds):
             await self._until_idle_or_waiting()
-        self._closing_reason = _CLOSED
-        for lane in list(self._lanes.values()):
-            lane.active.request_abort(_CLOSED)
+        self._lanes.abort_all(_CLOSED)
         with anyio.move_on_after(_FAREWELL_SECONDS):
-            await self._until_idle()
+            await self._lanes.until_idle()
         self._farewell.abort(_CLOSED)
-        await self._until_idle()
+        await self._lanes.until_idle()
         self._unkept.close()
         if self._log is not None:
             self._log.close()
@@ -164,146 +139,29 @@ class AgentService:
         if request.trace is None:
             # Now: the task that takes the turn may be one that an earlier caller began.
             request = replace(request, trace=current_trace())
-        lane = self._lanes.get(place.session_id)
-        if lane is None:
-            return self._begin_lane(request, place)
-        mode = request.queue_mode or self._config.queue.mode
-        return lane.add(request, mode, partial(self._queued_run, request, place, lane))
+        return self._lanes.take(request, place)
 
     def run(self, run_id: str) -> AgentRun | None:
         """A run that is live, or has ended lately."""
-        return self._live.get(run_id) or self._ended.get(run_id)
+        return self._runs.get(run_id)
 
     def runs(self, session_id: str | None = None) -> list[AgentRun]:
         """Those that ended lately, and those that are live; oldest first."""
-        known = [*self._ended.values(), *self._live.values()]
-        return [run for run in known if session_id in (None, run.session_id)]
+        return self._runs.all(session_id)
 
     async def abort(self, run_id: str, reason: str = "the run was aborted") -> bool:
         """End a run, and return when it has ended; False if there is none that could be ended."""
-        run = self._live.get(run_id)
+        run = self._runs.get(run_id)
         return False if run is None else await run.abort(reason)
 
     def watch_runs(self, watcher: Callable[[AgentRun], None]) -> Callable[[], None]:
         """Have every run told as it is made; call what is returned to stop."""
-        self._watchers[watcher] = None
-        return lambda: self._watchers.pop(watcher, None)
+        return self._runs.watch(watcher)
 
     def configure(self, config: SystemConfig) -> None:
         """Use another configuration for the turns to come; those that have begun keep theirs."""
-        self._config = config
         self._places = SessionPlaces(config.agents, self._store)
-        self._parts = replace(self._parts, config=config)
-
-    # The turns of a session.
-
-    def _begin_lane(self, request: TurnRequest, place: SessionPlace) -> AgentRun:
-        most = self._config.gateway.max_concurrent_runs
-        if len(self._lanes) >= most:
-            raise SessionError(
-                f"{len(self._lanes)} runs are going on; `gateway.maxConcurrentRuns` is {most}",
-                code="too_many",
-            )
-        run = self._new_run(request, place)
-        lane = SessionLane(
-            QueuedTurn(run=run, request=request),
-            self._config.queue,
-            on_dropped=self._end_unstarted,
-        )
-        self._lanes[place.session_id] = lane
-        assert self._tasks is not None
-        self._tasks.start_soon(self._serve, lane, place)
-        return run
-
-    async def _serve(self, lane: SessionLane, place: SessionPlace) -> None:
-        try:
-            while (queued := await lane.next_turn()) is not None:
-                await self._serve_one(queued, lane, place)
-        finally:
-            del self._lanes[place.session_id]
-            for run in lane.queued_runs:
-                self._end_unstarted(run, _CLOSED)
-            if not self._lanes:
-                self._idle.set()
-                self._idle = anyio.Event()
-
-    async def _serve_one(self, queued: QueuedTurn, lane: SessionLane, place: SessionPlace) -> None:
-        if queued.run.has_ended:
-            return
-        if self._closing_reason:
-            queued.run.request_abort(self._closing_reason)
-        turn = Turn(
-            queued,
-            agent=place.agent,
-            parts=self._parts,
-            lane=lane,
-            continue_as=partial(self._continue_as, queued.request, lane, place),
-        )
-        try:
-            await turn.run()
-        except Exception:
-            # One turn must not end the turns of all other sessions.
-            logger.exception("the turn %s broke", queued.run.id)
-            if queued.run.is_stored:
-                self._unkept.add(queued.run.id, _BROKEN_END)
-        finally:
-            if not queued.run.has_ended:
-                queued.run.end("failed", _BROKEN)
-            self._note_ended(queued.run)
-
-    def _continue_as(
-        self,
-        request: TurnRequest,
-        lane: SessionLane,
-        place: SessionPlace,
-        messages: list[UserMessage],
-    ) -> str:
-        run = self._queued_run(request, place, lane)
-        lane.put_first(messages, request, run)
-        return run.id
-
-    # Runs.
-
-    def _new_run(self, request: TurnRequest, place: SessionPlace) -> AgentRun:
-        code_mode = code_mode_config_for(self._config.document, place.agent.id)
-        run = AgentRun(
-            id=f"run_{os.urandom(_RUN_ID_BYTES).hex()}",
-            session_id=place.session_id,
-            agent_id=place.agent.id,
-            session_key=place.session_key,
-            is_stored=place.is_stored,
-            client_call_seconds=code_mode.snapshot_ttl_seconds,
-        )
-        # Here, so that whoever asks for a turn is told what is wrong with a tool.
-        run.client_calls.as_tools(request.client_tools)
-        self._live[run.id] = run
-        for watcher in list(self._watchers):
-            watcher(run)
-        return run
-
-    def _queued_run(self, request: TurnRequest, place: SessionPlace, lane: SessionLane) -> AgentRun:
-        run = self._new_run(request, place)
-        run.abort_signal.on_abort(partial(self._end_unwanted, run, lane))
-        return run
-
-    def _end_unwanted(self, run: AgentRun, lane: SessionLane) -> None:
-        """Somebody aborts a turn that waits; one that has begun ends itself."""
-        if run.state == "queued" and run is not lane.active:
-            lane.remove(run)
-            self._end_unstarted(run, run.abort_signal.reason)
-
-    def _end_unstarted(self, run: AgentRun, reason: str) -> None:
-        run.end("aborted", RunResult(error=reason, finish_reason="aborted"))
-        self._note_ended(run)
-
-    def _note_ended(self, run: AgentRun) -> None:
-        self._live.pop(run.id, None)
-        self._ended[run.id] = run
-        self._ended_bytes += run.bytes_held
-        while len(self._ended) > _MOST_ENDED_RUNS or (
-            self._ended_bytes > _MOST_ENDED_BYTES and len(self._ended) > 1
-        ):
-            self._ended_bytes -= self._ended.popitem(last=False)[1].bytes_held
+        self._lanes.parts = replace(self._lanes.parts, config=config)
 
     async def _until_idle_or_waiting(self) -> None:
         """Runs that work come to their end; one that begins to wait is aborted."""
@@ -314,16 +172,12 @@ class AgentService:
 
             stop_watching = self.watch_runs(watch)
             try:
-                for run in list(self._live.values()):
+                for run in self._runs.live():
                     watch(run)
-                await self._until_idle()
+                await self._lanes.until_idle()
                 tasks.cancel_scope.cancel()
             finally:
                 stop_watching()
-
-    async def _until_idle(self) -> None:
-        while self._lanes:
-            await self._idle.wait()
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:

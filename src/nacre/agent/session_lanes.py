@@ -1,0 +1,162 @@
+"""Turns of all sessions: side by side, but one after the other within a session."""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from nacre.agent.run import AgentRun, RunResult
+from nacre.agent.session_turns import TurnEnd
+from nacre.agent.steering import QueuedTurn, SessionLane
+from nacre.agent.turn import Turn
+from nacre.code_mode.activation import code_mode_config_for
+from nacre.errors import SessionError
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from nacre.agent.known_runs import KnownRuns
+    from nacre.agent.session_places import SessionPlace
+    from nacre.agent.turn_parts import TurnParts
+    from nacre.agent.turn_request import TurnRequest
+    from nacre.messages import UserMessage
+
+logger = logging.getLogger(__name__)
+
+_RUN_ID_BYTES: Final = 12
+_BROKEN: Final = RunResult(error="the run broke inside of Nacre", finish_reason="error")
+_BROKEN_END: Final = TurnEnd(status="failed", error=_BROKEN.error)
+
+
+class SessionLanes:
+    """Of one service. A session has a lane as long as one of its turns runs or waits."""
+
+    def __init__(self, parts: TurnParts, runs: KnownRuns, tasks: TaskGroup) -> None:
+        self.parts = parts
+        """For the turns to come; those that have begun keep theirs."""
+        self._runs = runs
+        self._tasks = tasks
+        self._lanes: dict[str, SessionLane] = {}
+        self._closing_reason = ""
+        self._idle = anyio.Event()
+
+    def take(self, request: TurnRequest, place: SessionPlace) -> AgentRun:
+        """Begin a turn, or hand the message to the one that runs; returns the run that takes it."""
+        lane = self._lanes.get(place.session_id)
+        if lane is None:
+            return self._begin_lane(request, place)
+        mode = request.queue_mode or self.parts.config.queue.mode
+        return lane.add(request, mode, partial(self._queued_run, request, place, lane))
+
+    def abort_all(self, reason: str) -> None:
+        """End what runs, and what would begin after it."""
+        self._closing_reason = reason
+        for lane in list(self._lanes.values()):
+            lane.active.request_abort(reason)
+
+    async def until_idle(self) -> None:
+        while self._lanes:
+            await self._idle.wait()
+
+    # The turns of a session.
+
+    def _begin_lane(self, request: TurnRequest, place: SessionPlace) -> AgentRun:
+        most = self.parts.config.gateway.max_concurrent_runs
+        if len(self._lanes) >= most:
+            raise SessionError(
+                f"{len(self._lanes)} runs are going on; `gateway.maxConcurrentRuns` is {most}",
+                code="too_many",
+            )
+        run = self._new_run(request, place)
+        lane = SessionLane(
+            QueuedTurn(run=run, request=request),
+            self.parts.config.queue,
+            on_dropped=self._end_unstarted,
+        )
+        self._lanes[place.session_id] = lane
+        self._tasks.start_soon(self._serve, lane, place)
+        return run
+
+    async def _serve(self, lane: SessionLane, place: SessionPlace) -> None:
+        try:
+            while (queued := await lane.next_turn()) is not None:
+                await self._serve_one(queued, lane, place)
+        finally:
+            del self._lanes[place.session_id]
+            for run in lane.queued_runs:
+                self._end_unstarted(run, self._closing_reason or "the turn before it was cut off")
+            if not self._lanes:
+                self._idle.set()
+                self._idle = anyio.Event()
+
+    async def _serve_one(self, queued: QueuedTurn, lane: SessionLane, place: SessionPlace) -> None:
+        run = queued.run
+        if run.has_ended:
+            return
+        if self._closing_reason:
+            run.request_abort(self._closing_reason)
+        turn = Turn(
+            queued,
+            agent=place.agent,
+            parts=self.parts,
+            lane=lane,
+            continue_as=partial(self._continue_as, queued.request, lane, place),
+        )
+        try:
+            await turn.run()
+        except Exception:
+            # One turn must not end the turns of all other sessions.
+            logger.exception("the turn %s broke", run.id)
+            if run.is_stored:
+                self.parts.unkept.add(run.id, _BROKEN_END)
+        finally:
+            if not run.has_ended:
+                run.end("failed", _BROKEN)
+            self._runs.note_ended(run)
+
+    def _continue_as(
+        self,
+        request: TurnRequest,
+        lane: SessionLane,
+        place: SessionPlace,
+        messages: list[UserMessage],
+    ) -> str:
+        run = self._queued_run(request, place, lane)
+        lane.put_first(messages, request, run)
+        return run.id
+
+    # Their runs.
+
+    def _new_run(self, request: TurnRequest, place: SessionPlace) -> AgentRun:
+        code_mode = code_mode_config_for(self.parts.config.document, place.agent.id)
+        run = AgentRun(
+            id=f"run_{os.urandom(_RUN_ID_BYTES).hex()}",
+            session_id=place.session_id,
+            agent_id=place.agent.id,
+            session_key=place.session_key,
+            is_stored=place.is_stored,
+            client_call_seconds=code_mode.snapshot_ttl_seconds,
+        )
+        # Here, so that whoever asks for a turn is told what is wrong with a tool.
+        run.client_calls.as_tools(request.client_tools)
+        self._runs.add(run)
+        return run
+
+    def _queued_run(self, request: TurnRequest, place: SessionPlace, lane: SessionLane) -> AgentRun:
+        run = self._new_run(request, place)
+        run.abort_signal.on_abort(partial(self._end_unwanted, run, lane))
+        return run
+
+    def _end_unwanted(self, run: AgentRun, lane: SessionLane) -> None:
+        """Somebody aborts a turn that waits; one that has begun ends itself."""
+        if run.state == "queued" and run is not lane.active:
+            lane.remove(run)
+            self._end_unstarted(run, run.abort_signal.reason)
+
+    def _end_unstarted(self, run: AgentRun, reason: str) -> None:
+        run.end("aborted", RunResult(error=reason, finish_reason="aborted"))
+        self._runs.note_ended(run)

@@ -43,6 +43,8 @@ def test_comments_are_allowed_as_in_the_configuration(tmp_path: Path) -> None:
             '{"id": "a", "configSchema": {"$ref": "http://127.0.0.1:9/schema"}}',
             "configSchema` is not a JSON Schema: Resource 'http://127.0.0.1:9/schema' is not",
         ),
+        ('{"id": "a", "description": "\\u001b[2J"}', ".description` holds control characters"),
+        ('{"id": "a", "version": "\\ud800"}', ".version` holds control characters or halves"),
         ("[]", "is a list; allowed: an object"),
         ("{", "is not JSON"),
     ],

@@ -31,7 +31,9 @@ def slow_source(folder: Path) -> PluginSource:
         (package / f"{name}.py").write_text(code, encoding="utf-8")
     point = EntryPoint(name="slow", value="slow_package.main:register", group="nacre.plugins")
     manifest = PluginManifest(id="slow", name="slow")
-    return PluginSource(manifest=manifest, folder=package, entry_point=point)
+    return PluginSource(
+        manifest=manifest, folder=package, entry_point=point, package="slow_package"
+    )
 
 
 def test_an_import_that_ends_after_it_was_given_up_leaves_nothing(

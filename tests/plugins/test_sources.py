@@ -96,6 +96,66 @@ async def test_an_entry_point_may_name_extras(tmp_path: Path) -> None:
         assert plugins.tool_ids == ["openclaw:greeter:greet"]
 
 
+def install_two(folder: Path) -> None:
+    """One package with two plugins, each in a package of its own, and a module that both use."""
+    names = ("hello", "goodbye")
+    for name in names:
+        package = folder / "greeting_package" / name
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(
+            "from greeting_package import shared", encoding="utf-8"
+        )
+        (package / "main.py").write_text(GREETING, encoding="utf-8")
+        (package / MANIFEST_NAME).write_text(json.dumps({"id": name}), encoding="utf-8")
+    (folder / "greeting_package" / "shared.py").write_text("", encoding="utf-8")
+    metadata = folder / "greeting-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Name: greeting\nVersion: 1.0\n", encoding="utf-8")
+    lines = [f"{name} = greeting_package.{name}.main:register" for name in names]
+    points = "\n".join(["[nacre.plugins]", *lines, ""])
+    (metadata / "entry_points.txt").write_text(points, encoding="utf-8")
+
+
+async def test_two_plugins_of_one_package_have_manifests_and_modules_of_their_own(
+    tmp_path: Path,
+) -> None:
+    install_two(tmp_path)
+    plugins = Plugins()
+    async with plugins.host:
+        await plugins.host.apply(INSTALLED)
+        assert plugins.problems == {}
+        assert plugins.tool_ids == ["openclaw:goodbye:greet", "openclaw:hello:greet"]
+        kept = sys.modules["greeting_package.hello.main"]
+        shared = sys.modules["greeting_package.shared"]
+
+        await plugins.host.unload("goodbye")
+
+        assert sys.modules["greeting_package.hello.main"] is kept
+        assert sys.modules["greeting_package.shared"] is shared
+        left = [name for name in sys.modules if name.startswith("greeting_package.goodbye")]
+        assert left == []
+        assert not hasattr(sys.modules["greeting_package"], "goodbye")
+
+
+async def test_a_plugin_inside_of_anothers_package_stays_when_that_one_goes(tmp_path: Path) -> None:
+    install_two(tmp_path)
+    outer = tmp_path / "greeting_package"
+    (outer / "main.py").write_text(GREETING, encoding="utf-8")
+    (outer / MANIFEST_NAME).write_text(json.dumps({"id": "all"}), encoding="utf-8")
+    points = tmp_path / "greeting-1.0.dist-info" / "entry_points.txt"
+    points.write_text(
+        f"{points.read_text(encoding='utf-8')}all = greeting_package.main:register\n",
+        encoding="utf-8",
+    )
+    plugins = Plugins()
+    async with plugins.host:
+        await plugins.host.apply(INSTALLED)
+        assert len(plugins.tool_ids) == 3
+        await plugins.host.unload("all")
+        assert "greeting_package.main" not in sys.modules
+        assert "greeting_package.hello.main" in sys.modules
+
+
 def test_entry_points_can_be_left_alone(tmp_path: Path) -> None:
     install(tmp_path)
     assert find_sources(PluginsConfig(uses_entry_points=False)) == []

@@ -54,7 +54,7 @@ async def test_the_root_by_its_own_full_path_is_the_root(files: Files) -> None:
     assert (await files.call("read", path=path))["text"] == "inner"
 
 
-@pytest.mark.parametrize("path", ["", "a\0b", "~", "~/x", "x" * 5000])
+@pytest.mark.parametrize("path", ["", "a\0b", "~", "~/x", "x" * 5000, "\ud800", "\udcff"])
 async def test_paths_that_are_none_are_refused(files: Files, path: str) -> None:
     assert await files.problem("read", path=path)
 
@@ -114,10 +114,56 @@ async def test_a_device_is_no_file(files: Files) -> None:
 
 
 async def test_a_deep_tree_is_walked(files: Files) -> None:
-    path = "/".join(["d"] * 300)
+    path = "/".join(["d"] * 100)
     await files.call("write", path=f"{path}/deep.txt", content="needle")
     found = await files.call("search", query="needle")
     assert [match["path"] for match in found["matches"]] == [f"{path}/deep.txt"]
+    assert "incomplete" not in found
+
+
+async def test_a_path_through_too_many_folders_opens_few_of_them(files: Files) -> None:
+    problem = await files.problem("write", path="d/" * 2_000 + "x", content="x")
+    assert "goes through more than 100 folders" in problem
+
+
+async def test_a_tree_that_is_too_deep_does_not_keep_the_rest_from_being_searched(
+    files: Files,
+) -> None:
+    make_deep_tree(files.root / "a", depth=300)
+    (files.root / "z.txt").write_text("needle", encoding="utf-8")
+    found = await files.call("search", query="needle")
+    assert [match["path"] for match in found["matches"]] == ["z.txt"]
+    assert "1 folders may not be read, or are in more than 100 others" in found["incomplete"]
+
+
+def make_deep_tree(place: Path, *, depth: int) -> None:
+    """Folders in folders."""
+    place.mkdir()
+    here = os.open(place, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+
+async def test_a_folder_that_becomes_a_pipe_keeps_no_search_waiting(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really_open = os.open
+
+    def swap_and_open(
+        path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+    ) -> int:
+        if path == "folder" and (files.root / "folder").is_dir():
+            shutil.rmtree(files.root / "folder")
+            os.mkfifo(files.root / "folder")
+        return really_open(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", swap_and_open)
+    found = await files.call("search", query="inner")
+    assert (found["matches"], bool(found["incomplete"])) == ([], True)
 
 
 @contextmanager

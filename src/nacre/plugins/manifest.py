@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
+from unicodedata import category
 
 from nacre.config.fields import Fields, member_path
 from nacre.config.json5_text import parse_json5
@@ -24,6 +25,7 @@ DEFAULT_ENTRY: Final = "plugin:register"
 _MAX_PROBLEMS: Final = 10
 
 _KEYS: Final = ("id", "name", "version", "description", "entry", "configSchema")
+_ALLOWED_CONTROLS: Final = "\n\r\t"
 _ID = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 # Owners that mean something else wherever tools are named.
@@ -96,6 +98,10 @@ def _manifest_in(fields: Fields) -> PluginManifest:
             f"is {plugin_id[:80]!r}; allowed: a lower-case letter, then letters, digits, - and _, "
             f"at most 64, and none of {', '.join(sorted(_TAKEN_IDS))}",
         )
+    for key in ("name", "version", "description"):
+        if not _is_shown_as_it_is(fields.text(key)):
+            problem = "holds control characters or halves of characters, which cannot be shown"
+            raise ConfigError(fields.path_of(key), problem)
     entry = fields.text("entry") or DEFAULT_ENTRY
     if not _ENTRY.fullmatch(entry):
         raise ConfigError(
@@ -110,6 +116,10 @@ def _manifest_in(fields: Fields) -> PluginManifest:
         entry=entry,
         config_schema=_schema_in(fields),
     )
+
+
+def _is_shown_as_it_is(text: str) -> bool:
+    return all(mark in _ALLOWED_CONTROLS or category(mark) not in ("Cc", "Cs") for mark in text)
 
 
 def _schema_in(fields: Fields) -> JsonObject | None:

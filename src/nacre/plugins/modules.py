@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # Two plugins may both have a `helpers.py`, and one that is loaded again is to be read again.
 _PACKAGE_PREFIX: Final = "nacre_plugin_"
 _numbers = itertools.count(1)
+# One plugin's package may be inside of another's.
+_packages_in_use: Final[set[str]] = set()
 
 
 class PluginModules:
@@ -33,10 +35,11 @@ class PluginModules:
                 f"{_PACKAGE_PREFIX}{source.manifest.id.replace('-', '_')}_{next(_numbers)}"
             )
         else:
-            self._package = source.entry_point.module.partition(".")[0]
+            self._package = source.package
 
     def load_entry(self) -> Callable[..., object]:
         """Import the plugin and return its `register`; raises what its code raises. May block."""
+        _packages_in_use.add(self._package)
         try:
             return self._loaded_entry()
         finally:
@@ -47,10 +50,10 @@ class PluginModules:
     def forget(self) -> None:
         """Have Python forget what this load has imported; what was there before stays."""
         self._is_forgotten = True
+        _packages_in_use.discard(self._package)
         for name in list(sys.modules):
-            is_ours = name == self._package or name.startswith(f"{self._package}.")
-            if is_ours and name not in self._before:
-                sys.modules.pop(name, None)
+            if name not in self._before and _owner_of(name, self._package) == self._package:
+                _forget_module(name)
 
     def _loaded_entry(self) -> Callable[..., object]:
         importlib.invalidate_caches()
@@ -77,3 +80,18 @@ class PluginModules:
         sys.modules[self._package] = package
         if loader is not None:
             loader.exec_module(package)
+
+
+def _owner_of(name: str, package: str) -> str:
+    """The package of a plugin that a module belongs to: this one, one inside of it, or none."""
+    around = [it for it in (*_packages_in_use, package) if f"{name}.".startswith(f"{it}.")]
+    return max(around, key=len, default="")
+
+
+def _forget_module(name: str) -> None:
+    module = sys.modules.pop(name, None)
+    parent, _, child = name.rpartition(".")
+    around = sys.modules.get(parent)
+    # `from parent import child` would find it there.
+    if around is not None and getattr(around, child, None) is module:
+        vars(around).pop(child, None)

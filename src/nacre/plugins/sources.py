@@ -25,6 +25,8 @@ class PluginSource:
     folder: Path
     entry_point: EntryPoint | None = None
     """Of an installed package, whose modules keep their own names."""
+    package: str = ""
+    """The installed package that is the plugin's own: the one with the manifest in it."""
 
     @property
     def origin(self) -> str:
@@ -64,7 +66,7 @@ def _in_folder(folder: Path) -> PluginSource | BrokenSource:
 def _of_entry_point(point: EntryPoint) -> PluginSource | BrokenSource:
     origin = f"{ENTRY_POINT_GROUP}: {point.name} = {point.value}"
     try:
-        folder = _folder_of_package(point.module.partition(".")[0])
+        folder, package = _own_package(point.module)
         manifest = read_manifest(folder)
     except PluginError as error:
         return BrokenSource(name=point.name, origin=origin, problem=str(error))
@@ -75,15 +77,24 @@ def _of_entry_point(point: EntryPoint) -> PluginSource | BrokenSource:
     if manifest.id != point.name:
         problem = f"it is named {point.name!r}, but its {MANIFEST_NAME} has the id {manifest.id!r}"
         return BrokenSource(name=point.name, origin=origin, problem=problem)
-    return PluginSource(manifest=manifest, folder=folder, entry_point=point)
+    return PluginSource(manifest=manifest, folder=folder, entry_point=point, package=package)
 
 
-def _folder_of_package(package: str) -> Path:
-    """Found without importing it: nothing of a plugin runs before it is to be loaded."""
-    spec = find_spec(package)
+def _own_package(module: str) -> tuple[Path, str]:
+    """The package around the module that has a manifest, the nearest one: several plugins may be
+    parts of one package, or of one namespace. Found without importing anything: nothing of a plugin
+    runs before it is to be loaded."""
+    top, *inner = module.split(".")
+    spec = find_spec(top)
     if spec is None or not spec.submodule_search_locations:
-        raise PluginError(f"there is no package {package!r} with a {MANIFEST_NAME} in it")
-    return Path(next(iter(spec.submodule_search_locations)))
+        raise PluginError(f"there is no package {top!r} with a {MANIFEST_NAME} in it")
+    places = [Path(place) for place in spec.submodule_search_locations]
+    for depth in range(len(inner), -1, -1):
+        for place in places:
+            folder = place.joinpath(*inner[:depth])
+            if (folder / MANIFEST_NAME).is_file():
+                return folder, ".".join((top, *inner[:depth]))
+    return places[0], top
 
 
 def _without_repeats(

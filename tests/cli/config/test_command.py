@@ -393,6 +393,34 @@ def test_show_hides_secrets_and_says_where_the_file_is(surroundings: Surrounding
     assert surroundings.nacre("config", "get", "gateway.auth.token")[1] == "***\n"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{ models: { providers: { openai: "hunter2" } } }',
+        '{ models: { providers: { openai: { apiKye: "hunter2" } } } }',
+        '{ models: { providers: "hunter2" } }',
+        '{ mcp: { servers: { files: "hunter2" } } }',
+        '{ plugins: { entries: { weather: "hunter2" } } }',
+        '{ plugins: { entries: { weather: { config: "hunter2" } } } }',
+        '{ gateway: "hunter2" }',
+        '{ gateway: { auth: "hunter2" } }',
+        '{ gateway: ["hunter2"] }',
+        '{ gatewy: "hunter2" }',
+        '{ agents: { list: ["hunter2"] } }',
+        '{ tools: { exec: "hunter2" } }',
+    ],
+)
+def test_a_secret_that_stands_in_a_wrong_place_is_not_shown(
+    surroundings: Surroundings, text: str
+) -> None:
+    surroundings.config.write_text(text, encoding="utf-8")
+    section = text.split()[1].rstrip(":")
+    for arguments in (["show"], ["show", "--json"], ["get", section]):
+        _, out, err = surroundings.nacre("config", *arguments)
+        assert "***" in out
+        assert "hunter2" not in out + err
+
+
 def test_show_for_programs(written: Surroundings) -> None:
     _, out, _ = written.nacre("config", "show", "--json")
     shown = json.loads(out)

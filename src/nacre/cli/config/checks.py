@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nacre.cli.config.surfaces import surface_warnings
 from nacre.config.system import read_system
-from nacre.errors import ConfigError
+from nacre.errors import ConfigError, MisplacedValueError
 from nacre.plugins.configuration import check_plugins
 from nacre.run_context import RunContext
 from nacre.tools.policy import policy_from_config
@@ -54,6 +54,12 @@ def check(document: Mapping[str, object], file: Path) -> Checked:
         settings=found.settings,
         known_paths=found.known_paths,
     )
+
+
+def misplaced_in(document: Mapping[str, object], file: Path) -> frozenset[str]:
+    """Where something stands in the document that has no business there."""
+    problems = check(document, file).problems
+    return frozenset(it.place for it in problems if isinstance(it, MisplacedValueError))
 
 
 def _problems_of_rules(document: Mapping[str, object], found: SystemReading) -> list[ConfigError]:

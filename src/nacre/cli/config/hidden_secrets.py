@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, cast
 
-from nacre.config.fields import is_object
+from nacre.config.fields import is_object, member_path
 from nacre.telemetry.secret_keys import is_amount, is_secret_key
 from nacre.telemetry.secret_text import REDACTED, without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from nacre.json_types import JsonValue
 
@@ -18,6 +18,10 @@ HIDDEN: Final = "***"
 
 # Whatever they are called, values in these are given to whoever is to be let in.
 _SECRET_OBJECTS: Final = ("env", "headers")
+# A text in their place is none of their settings, and whoever put it there meant something else.
+_NEVER_TEXT: Final = (
+    "providers", "models", "servers", "mcpServers", "oauth", "codeMode", "toolSearch",
+)  # fmt: skip
 _MAX_DEPTH: Final = 64
 
 # Not `${NAME:-default}`: the default may be the secret.
@@ -32,9 +36,29 @@ _ADDRESS = re.compile(r"(https?://[^/?#\s]+)[/?#].+")
 _FLAG_WITH_VALUE = re.compile(r"(-[^=\s]*=).+", re.DOTALL)
 
 
-def without_plain_secrets(document: Mapping[str, object]) -> dict[str, JsonValue]:
-    """A copy of the document to show."""
-    return {key: _member(key, value, 0) for key, value in document.items()}
+def without_plain_secrets(
+    document: Mapping[str, object], *, misplaced: Collection[str] = ()
+) -> dict[str, JsonValue]:
+    """A copy of the document to show. `misplaced` are paths where something stands that has no
+    business there; what it is for is not known, so it is hidden."""
+    known = _without_misplaced(document, "", misplaced) if misplaced else document
+    return {
+        key: _member(key, value, 0) for key, value in cast("Mapping[str, object]", known).items()
+    }
+
+
+def _without_misplaced(value: object, path: str, misplaced: Collection[str]) -> object:
+    if is_object(value):
+        return {
+            key: _without_misplaced(member, member_path(path, key), misplaced)
+            for key, member in value.items()
+        }
+    if path in misplaced:
+        return _hidden("", value)
+    if isinstance(value, list):
+        items = enumerate(cast("list[object]", value))
+        return [_without_misplaced(item, f"{path}[{at}]", misplaced) for at, item in items]
+    return value
 
 
 def is_plain_secret(key: str, value: object) -> bool:
@@ -46,6 +70,8 @@ def _member(key: str, value: object, depth: int) -> JsonValue:
     if key in _SECRET_OBJECTS or (is_secret_key(key) and not _is_section(key, value)):
         if is_object(value):
             return {name: _hidden(name, item) for name, item in value.items()}
+        return _hidden(key, value)
+    if key in _NEVER_TEXT and isinstance(value, str):
         return _hidden(key, value)
     if key == "args" and isinstance(value, list):
         return _arguments(cast("list[object]", value), depth)

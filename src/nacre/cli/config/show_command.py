@@ -16,12 +16,14 @@ def show_command(config: ConfigOption = None, is_json: JsonOption = False) -> in
     Secrets are shown as ***, references such as ${NAME} as they are. With --json the document also
     says which file it is.
     """
+    from nacre.cli.config.checks import misplaced_in
     from nacre.cli.config.document import read_document
     from nacre.cli.config.hidden_secrets import without_plain_secrets
     from nacre.cli.config.origins import origin_text
 
     document = read_document(config)
-    shown = without_plain_secrets(document.members)
+    misplaced = misplaced_in(document.members, document.file.path)
+    shown = without_plain_secrets(document.members, misplaced=misplaced)
     printer = Printer()
     if is_json:
         whole: JsonObject = {

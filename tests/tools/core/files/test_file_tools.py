@@ -1,11 +1,16 @@
 """Reading, writing, editing, listing and searching, as a model does it."""
 
 import os
+from difflib import SequenceMatcher
+from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 
 from nacre.config.core_tools import FsToolsConfig
+from nacre.tools.core.files import Workspace
+from nacre.tools.core.files.reading import read_lines
 from tests.tools.core.files.file_calls import Files
 
 
@@ -81,6 +86,21 @@ async def test_lines_beyond_the_end_are_said_to_be_missing(files: Files) -> None
     assert problem == "notes.txt has fewer than 9 lines"
 
 
+def test_a_line_far_behind_many_empty_ones_is_found_by_pieces(files: Files) -> None:
+    (files.root / "empty.txt").write_bytes(b"\n" * 1_000_000 + b"here\nthere\n")
+    reads: list[None] = []
+
+    def is_over() -> bool:
+        reads.append(None)
+        return False
+
+    with Workspace(files.root).locate("empty.txt") as place:
+        found = read_lines(
+            place, first_line=1_000_001, most_lines=1, most_bytes=100, is_over=is_over
+        )
+    assert (found.text, found.is_cut, len(reads) < 1_000) == ("here\n", True, True)
+
+
 async def test_a_file_is_written_with_its_folders(files: Files) -> None:
     result = await files.call("write", path="a/b/c.txt", content="hello ☃")
     assert result == {"path": "a/b/c.txt", "bytes": 9, "created": True}
@@ -154,6 +174,68 @@ async def test_an_edit_that_cannot_be_made_changes_nothing_and_says_why(
     assert (files.root / "notes.txt").read_text(encoding="utf-8") == "one\ntwo\nthree\n"
 
 
+async def test_edits_of_one_file_at_once_are_all_made(files: Files) -> None:
+    names = [f"name{number:02}" for number in range(20)]
+    (files.root / "many.txt").write_text("\n".join(names), encoding="utf-8")
+    async with anyio.create_task_group() as tasks:
+        for name in names:
+            edit = partial(files.call, "edit", path="many.txt", oldText=name, newText=name.upper())
+            tasks.start_soon(edit)
+    text = (files.root / "many.txt").read_text(encoding="utf-8")
+    assert text == "\n".join(names).upper()
+
+
+async def test_an_edit_does_not_undo_what_another_program_wrote_meanwhile(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes, really_sync = files.root / "notes.txt", os.fsync
+
+    def write_and_sync(file: int) -> None:
+        really_sync(file)
+        notes.write_text("one\ntwo\nthree\nfour\n", encoding="utf-8")
+
+    monkeypatch.setattr(os, "fsync", write_and_sync)
+    problem = await files.problem("edit", path="notes.txt", oldText="two", newText="2")
+    assert problem == "notes.txt was changed meanwhile; read it again"
+    assert notes.read_text(encoding="utf-8").endswith("four\n")
+    assert os.listdir(files.root) == ["notes.txt"]
+
+
+async def test_an_edit_does_not_fill_the_memory(files: Files) -> None:
+    (files.root / "many.txt").write_text("a" * 1_000_000, encoding="utf-8")
+    problem = await files.problem(
+        "edit", path="many.txt", oldText="a", newText="b" * 100_000, replaceAll=True
+    )
+    assert problem.startswith("many.txt would have 100000000000 characters")
+
+
+async def test_the_nearest_line_is_looked_for_within_bounds(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comparisons: list[None] = []
+    really_compare = SequenceMatcher[str].ratio
+
+    def counted(matcher: SequenceMatcher[str]) -> float:
+        comparisons.append(None)
+        return really_compare(matcher)
+
+    monkeypatch.setattr(SequenceMatcher, "ratio", counted)
+    lines = [f"{'ab' * 100}{number:013b}" for number in range(5_000)]
+    (files.root / "alike.txt").write_text("\n".join(lines), encoding="utf-8")
+    problem = await files.problem("edit", path="alike.txt", oldText="ba" * 80 + "z", newText="c")
+    assert "the nearest is line" in problem
+    assert len(comparisons) <= 21
+
+
+async def test_a_new_file_is_as_private_as_the_user_wants_files_to_be(files: Files) -> None:
+    before = os.umask(0o077)
+    try:
+        await files.call("write", path="new.txt", content="x")
+    finally:
+        os.umask(before)
+    assert (files.root / "new.txt").stat().st_mode & 0o777 == 0o600
+
+
 async def test_a_folder_is_listed_by_name_and_page_by_page(files: Files) -> None:
     (files.root / "sub").mkdir()
     (files.root / "link").symlink_to("notes.txt")
@@ -171,6 +253,18 @@ async def test_a_folder_is_listed_by_name_and_page_by_page(files: Files) -> None
     page = await files.call("list", limit=2, after=page["after"])
     assert [entry["name"] for entry in page["entries"]] == ["notes.txt", "sub"]
     assert "after" not in page
+
+
+async def test_no_name_is_lost_between_two_pages_that_is_no_text(files: Files) -> None:
+    for name in (b"\xff1", b"\xff2", "\uffff".encode()):
+        os.close(os.open(os.path.join(os.fsencode(files.root), name), os.O_CREAT))
+    names: list[str] = []
+    page = await files.call("list", limit=1)
+    while "after" in page:
+        names += [entry["name"] for entry in page["entries"]]
+        page = await files.call("list", limit=1, after=page["after"])
+    names += [entry["name"] for entry in page["entries"]]
+    assert sorted(names) == ["\\xff1", "\\xff2", "notes.txt", "\uffff"]
 
 
 async def test_lines_are_found_in_all_files_of_a_folder(files: Files) -> None:
@@ -211,24 +305,53 @@ async def test_more_matches_than_were_asked_for_are_said_to_be_there(files: File
     assert (len(found["matches"]), found["incomplete"]) == (1, "there are more than 1 matches")
 
 
-async def test_an_expression_that_backtracks_for_ever_is_given_up(
-    files: Files, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("query", ["(a|aa)+$", "(a+)+$", "(a*)*c", "(?:a?){100}c"])
+async def test_an_expression_that_was_made_to_go_back_for_ever_takes_no_longer(
+    files: Files, query: str
 ) -> None:
-    monkeypatch.setattr("nacre.tools.core.files.text_search._MAX_SECONDS", 0.2)
-    (files.root / "evil.txt").write_text("a" * 60 + "b", encoding="utf-8")
-    found = await files.call("search", query="(a|aa)+$", isRegex=True)
-    assert found["incomplete"] == "the regular expression took too long; make it simpler"
+    (files.root / "evil.txt").write_text("a" * 4_000 + "b", encoding="utf-8")
+    found = await files.call("search", query=query, isRegex=True, path="evil.txt")
+    assert found == {"matches": [], "filesSearched": 1, "filesSkipped": 0}
 
 
-@pytest.mark.parametrize(("query", "is_regex"), [("", False), ("(", True)])
-async def test_a_query_that_is_none_is_refused(files: Files, query: str, is_regex: bool) -> None:
-    assert "query is" in await files.problem("search", query=query, isRegex=is_regex)
+@pytest.mark.parametrize(
+    "query",
+    [
+        # A hundred million repetitions in few characters.
+        "(?:(?:(?:(?:a?){100}){100}){100}){100}",
+        r"\p{L}" * 150,
+        "(?:" * 300 + "a" + ")" * 300,
+        "a" * 2_000,
+        r"(a)\1",
+        "\ud800",
+        "a(?=b)",
+        "(",
+    ],
+)
+async def test_an_expression_that_is_too_large_or_none_is_refused(files: Files, query: str) -> None:
+    assert "query" in await files.problem("search", query=query, isRegex=True)
+
+
+async def test_lines_that_are_too_long_for_an_expression_are_said_to_be_left_out(
+    files: Files,
+) -> None:
+    (files.root / "long.txt").write_text("x" * 400_000 + "abc\n", encoding="utf-8")
+    found = await files.call("search", query="[a]bc", isRegex=True, path="long.txt")
+    assert (found["matches"], "such as line 1 of long.txt" in found["incomplete"]) == ([], True)
+
+
+async def test_an_empty_query_and_one_without_end_are_refused(files: Files) -> None:
+    assert "query is empty" in await files.problem("search", query="")
+    assert "1000 characters" in await files.problem("search", query="x" * 1_001)
+    assert "1000 characters" in await files.problem("search", query="x", glob="*" * 1_001)
 
 
 async def test_a_search_that_nobody_wants_any_more_ends(files: Files) -> None:
+    (files.root / "folders" / "without" / "files").mkdir(parents=True)
     files.abort.abort("stop")
-    found = await files.call("search", query="two")
-    assert (found["matches"], bool(found["incomplete"])) == ([], True)
+    for path in (".", "folders"):
+        found = await files.call("search", query="two", path=path)
+        assert (found["matches"], bool(found["incomplete"])) == ([], True)
 
 
 @pytest.mark.parametrize(

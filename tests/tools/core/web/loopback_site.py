@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import anyio
@@ -24,6 +24,10 @@ class Site:
         self.requests: list[str] = []
         self.stall = anyio.Event()
         """Set when somebody asked for a page that never comes."""
+        self.was_left = anyio.Event()
+        """Set when whoever waited for it has gone."""
+        self.stays_open = False
+        """Whether a page that was sent has no end."""
 
     def url(self, path: str, host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}{path}"
@@ -35,16 +39,25 @@ class Site:
     async def answer(self, stream: ByteStream) -> None:
         async with stream:
             request = b""
-            while b"\r\n\r\n" not in request:
-                request += await stream.receive()
+            try:
+                while b"\r\n\r\n" not in request:
+                    request += await stream.receive()
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                # Who asked had no time left to say for what.
+                return
             self.requests.append(request.decode())
             path = request.split(b" ")[1].decode()
             if path not in self.pages:
                 self.stall.set()
-                await anyio.sleep_forever()
+                with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                    await stream.receive()
+                self.was_left.set()
+                return
             try:
                 await stream.send(self.pages[path])
-            except (anyio.BrokenResourceError, ConnectionError):
+                if self.stays_open:
+                    await stream.receive()
+            except (anyio.BrokenResourceError, anyio.EndOfStream, ConnectionError):
                 # Who fetched it had enough of it.
                 return
 

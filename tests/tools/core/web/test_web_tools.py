@@ -1,10 +1,12 @@
 """Fetching pages from a server on loopback, and what is not fetched."""
 
+import asyncio
 import gzip
 import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -32,12 +34,13 @@ class Web(Calls):
 
     def __init__(self, *allow: str, timeout_seconds: float = 10, max_bytes: int = 10_000) -> None:
         self.addresses = ["127.0.0.1"]
+        self.loops: set[asyncio.AbstractEventLoop] = set()
         config = WebFetchConfig(
             is_enabled=True, allow=allow, timeout_seconds=timeout_seconds, max_bytes=max_bytes
         )
         super().__init__(web_tools(config, resolve=self._resolve))
 
-    async def fetch(self, url: str, **given: object) -> object:
+    async def fetch(self, url: str, **given: object) -> Any:
         return await self.call("web_fetch", url=url, **given)
 
     async def problem(self, url: str) -> str:
@@ -46,6 +49,7 @@ class Web(Calls):
         return str(refused.value)
 
     async def _resolve(self, host: str, port: int, /) -> list[str]:
+        self.loops.add(asyncio.get_running_loop())
         if host == "nowhere.example":
             raise OSError("no such name")
         return self.addresses
@@ -186,6 +190,29 @@ async def test_a_page_that_is_packed_is_unpacked_only_as_far_as_is_allowed(site:
     assert (await web.call("web_fetch", url=site.url("/fine")))["text"] == "fine"
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        # The start of gzip, and pieces that stand for nothing.
+        pytest.param(b"\x1f\x8b\x08\0\0\0\0\0\0\x03" + b"\0\0\0\xff\xff" * 200_000, id="empty"),
+        pytest.param(gzip.compress(b"") + b"\0" * 1_000_000, id="after its end"),
+    ],
+)
+async def test_of_what_stands_for_nothing_no_more_is_read_either(site: Site, body: bytes) -> None:
+    site.add("/empty", body, PLAIN, "Content-Encoding: gzip")
+    # The server never closes, so that this ends only by what was read.
+    site.stays_open = True
+    result = await Web("127.0.0.1").fetch(site.url("/empty"))
+    assert result["text"] == ""
+    assert result["incomplete"] == "only the first 0 bytes of the page were read"
+
+
+async def test_a_page_in_several_packed_parts_is_read_whole(site: Site) -> None:
+    body = gzip.compress(b"hello ") + gzip.compress(b"world") + b"\0" * 10
+    site.add("/parts", body, PLAIN, "Content-Encoding: gzip")
+    assert (await Web("127.0.0.1").fetch(site.url("/parts")))["text"] == "hello world"
+
+
 async def test_of_a_long_text_as_much_is_told_as_was_asked_for(site: Site) -> None:
     site.add("/long", b"abcdefgh", PLAIN)
     found = await Web("127.0.0.1").call("web_fetch", url=site.url("/long"), maxCharacters=3)
@@ -250,11 +277,20 @@ async def test_a_fetch_that_is_aborted_ends(site: Site) -> None:
         with web.abort.signal.cancelling():
             await web.fetch(site.url("/never"))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(fetch)
             await site.stall.wait()
             web.abort.abort("enough")
+        await site.was_left.wait()
+
+
+async def test_what_a_server_sends_is_read_where_nobody_else_waits(site: Site) -> None:
+    site.add("/page", b"hi", PLAIN)
+    web = Web("127.0.0.1")
+    await web.fetch(site.url("/page"))
+    assert web.loops
+    assert asyncio.get_running_loop() not in web.loops
 
 
 async def test_a_proxy_of_the_environment_is_not_asked(

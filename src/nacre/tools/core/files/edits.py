@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
+from difflib import SequenceMatcher
+from heapq import nlargest
 from typing import Final
 
 from nacre.tools.core.files.workspace import FileProblem
 
+# What is there after an edit can be edited again.
+MAX_EDITED_CHARACTERS: Final = 4 * 1024 * 1024
 _MAX_LINES_COMPARED: Final = 5_000
+# The closer look takes time that grows with the square of the line.
+_MAX_LINES_COMPARED_CLOSELY: Final = 20
+_LEAST_LIKENESS: Final = 0.6
 _MAX_SHOWN: Final = 160
+# Longer ones cannot be alike enough.
+_MAX_COMPARED: Final = 400
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +46,12 @@ def edited(text: str, *, path: str, old: str, new: str, is_everywhere: bool) -> 
         )
     if old == new:
         raise FileProblem("oldText and newText are the same; nothing to do")
+    characters = len(text) + count * (len(new) - len(old))
+    if characters > max(len(text), MAX_EDITED_CHARACTERS):
+        raise FileProblem(
+            f"{path} would have {characters} characters; an edit may make it "
+            f"{MAX_EDITED_CHARACTERS} at most"
+        )
     return Edited(
         text=text.replace(old, new),
         count=count,
@@ -50,7 +64,23 @@ def _hint(text: str, old: str) -> str:
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
     lines = text.splitlines()[:_MAX_LINES_COMPARED]
     numbers = {line.strip(): number for number, line in enumerate(lines, start=1)}
-    near = get_close_matches(wanted[:_MAX_SHOWN], numbers, n=1, cutoff=0.6)
-    if not near:
+    near = _nearest(wanted[:_MAX_SHOWN], [line for line in numbers if len(line) <= _MAX_COMPARED])
+    if near is None:
         return "; read it first: every character has to be the same"
-    return f"; the nearest is line {numbers[near[0]]}: {near[0][:_MAX_SHOWN]}"
+    return f"; the nearest is line {numbers[near]}: {near[:_MAX_SHOWN]}"
+
+
+def _nearest(wanted: str, lines: list[str]) -> str | None:
+    likeness = SequenceMatcher[str](None, "", wanted)
+
+    def quick_likeness(line: str) -> float:
+        likeness.set_seq1(line)
+        return likeness.quick_ratio()
+
+    def exact_likeness(line: str) -> float:
+        likeness.set_seq1(line)
+        return likeness.ratio()
+
+    likely = nlargest(_MAX_LINES_COMPARED_CLOSELY, lines, key=quick_likeness)
+    best = max(likely, key=exact_likeness, default=None)
+    return best if best is not None and exact_likeness(best) >= _LEAST_LIKENESS else None

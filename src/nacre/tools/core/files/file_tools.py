@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
+
 from nacre.foreign_calls import call_in_thread
 from nacre.tools.core.files.edits import edited
 from nacre.tools.core.files.listing import list_folder
 from nacre.tools.core.files.reading import read_lines, read_whole
 from nacre.tools.core.files.text_search import SearchQuery, search_files
 from nacre.tools.core.files.workspace import FileProblem, Workspace
-from nacre.tools.core.files.writing import write_file
+from nacre.tools.core.files.writing import one_writer, write_file
 from nacre.tools.definition import Tool
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 _MOST_LINES: Final = 2_000
 _MOST_ENTRIES: Final = 1_000
 _MOST_MATCHES: Final = 500
+# Others need threads and open files as well; a search may have one of them for 20 seconds.
+_MOST_AT_ONCE: Final = 8
 _MAX_EDITED_BYTES: Final = 4 * 1024 * 1024
 
 _PATH: Final[JsonObject] = {"type": "string", "description": "Path in the workspace"}
@@ -37,14 +41,15 @@ def file_tools(config: FsToolsConfig, root: Path) -> list[Tool]:
     if not config.is_enabled:
         return []
     files = _Files(Workspace(root), config.max_read_bytes)
+    threads = anyio.CapacityLimiter(_MOST_AT_ONCE)
     reads = _READS if config.ask == "always" else ""
     writes = "" if config.ask == "never" else _WRITES
     return [
-        _tool("read", files.read, _READ_INPUT, reads),
-        _tool("write", files.write, _WRITE_INPUT, writes),
-        _tool("edit", files.edit, _EDIT_INPUT, writes),
-        _tool("list", files.list, _LIST_INPUT, reads),
-        _tool("search", files.search, _SEARCH_INPUT, reads),
+        _tool("read", files.read, _READ_INPUT, reads, threads),
+        _tool("write", files.write, _WRITE_INPUT, writes, threads),
+        _tool("edit", files.edit, _EDIT_INPUT, writes, threads),
+        _tool("list", files.list, _LIST_INPUT, reads, threads),
+        _tool("search", files.search, _SEARCH_INPUT, reads, threads),
     ]
 
 
@@ -81,21 +86,23 @@ class _Files:
     def write(self, given: dict[str, Any], _call: ToolCall) -> JsonObject:
         """Write a whole file; its folders are made. What was there is replaced."""
         data = _encoded(given["content"])
-        with self._workspace.locate(given["path"], is_made=True) as place:
+        where = self._workspace.locate(given["path"], is_made=True)
+        with where as place, one_writer(place):
             is_new = write_file(place, data)
         return {"path": place.shown, "bytes": len(data), "created": is_new}
 
     def edit(self, given: dict[str, Any], _call: ToolCall) -> JsonObject:
         """Replace exact text in a file."""
-        with self._workspace.locate(given["path"]) as place:
+        with self._workspace.locate(given["path"]) as place, one_writer(place):
+            text, version = read_whole(place, most_bytes=_MAX_EDITED_BYTES)
             change = edited(
-                read_whole(place, most_bytes=_MAX_EDITED_BYTES),
+                text,
                 path=place.shown,
                 old=given["oldText"],
                 new=given["newText"],
                 is_everywhere=given.get("replaceAll", False),
             )
-            write_file(place, _encoded(change.text))
+            write_file(place, _encoded(change.text), expected=version)
         return {"path": place.shown, "replacements": change.count, "line": change.first_line}
 
     def list(self, given: dict[str, Any], _call: ToolCall) -> JsonObject:
@@ -136,9 +143,10 @@ def _tool(
     work: Callable[[dict[str, Any], ToolCall], JsonObject],
     parameters: JsonObject,
     needs_approval: str,
+    threads: anyio.CapacityLimiter,
 ) -> Tool:
     async def execute(given: dict[str, Any], call: ToolCall) -> JsonObject:
-        return await call_in_thread(partial(work, given, call))
+        return await call_in_thread(partial(work, given, call), limiter=threads)
 
     return Tool(
         name=name,
@@ -208,7 +216,10 @@ _SEARCH_INPUT: Final = _input(
     ["query"],
     query={"type": "string", "description": "What a line has to hold"},
     path=_PATH,
-    isRegex={"type": "boolean", "description": "Whether query is a regular expression"},
+    isRegex={
+        "type": "boolean",
+        "description": "Whether query is a regular expression; no look-around, no back references",
+    },
     ignoreCase={"type": "boolean", "description": "Whether case does not matter"},
     glob={"type": "string", "description": "Only files named so, such as *.py or src/*.py"},
     limit=_whole("How many matches; default 50", most=_MOST_MATCHES),

@@ -8,7 +8,7 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from nacre.tools.core.files.workspace import problems_of
+from nacre.tools.core.files.workspace import problems_of, shown_name
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject
@@ -46,9 +46,10 @@ def list_folder(place: Place, *, after: str, most: int) -> Listing:
     try:
         with problems_of(place.shown), os.scandir(folder) as found:
             names = [entry.name for entry in found]
-        behind = [name for name in names if name > after]
+        # As they are shown, since that is how the page before tells where it ended.
+        behind = [name for name in names if shown_name(name) > after]
         # A folder may have a million names, and only a few are looked at closely.
-        chosen = heapq.nsmallest(most, behind)
+        chosen = heapq.nsmallest(most, behind, key=shown_name)
         entries = tuple(_entry(folder, name) for name in chosen)
     finally:
         os.close(folder)
@@ -56,7 +57,7 @@ def list_folder(place: Place, *, after: str, most: int) -> Listing:
 
 
 def _entry(folder: int, name: str) -> FolderEntry:
-    shown = os.fsencode(name).decode(errors="replace")
+    shown = shown_name(name)
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.core.files.workspace import FileProblem, problems_of
+from nacre.tools.core.files.workspace import FileProblem, FileVersion, problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,16 +73,19 @@ def read_lines(
     )
 
 
-def read_whole(place: Place, *, most_bytes: int) -> str:
-    """All of a text file; raises FileProblem for one that is too large or no UTF-8."""
+def read_whole(place: Place, *, most_bytes: int) -> tuple[str, FileVersion | None]:
+    """All of a text file, and which one it was; raises FileProblem for one that is too large or
+    no UTF-8."""
     with os.fdopen(place.open_file(), "rb") as file, problems_of(place.shown):
-        size = os.fstat(file.fileno()).st_size
+        # Looked at before it is read: whoever writes meanwhile is noticed later.
+        status = os.fstat(file.fileno())
+        size = status.st_size
         refuse_binary(place, file, size)
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
         raise FileProblem(f"{place.shown} has {size} bytes; at most {most_bytes} can be edited")
     try:
-        return data.decode()
+        return data.decode(), FileVersion.of(status)
     except UnicodeDecodeError as error:
         raise FileProblem(f"{place.shown} is not UTF-8 text; write it anew instead") from error
 
@@ -96,14 +99,24 @@ def refuse_binary(place: Place, file: BufferedReader, size: int) -> None:
 def _skip_lines(
     place: Place, file: BufferedReader, count: int, is_over: Callable[[], bool]
 ) -> None:
-    skipped = 0
-    for _ in range(count):
-        line = file.readline(_MAX_SKIPPED_BYTES - skipped + 1)
-        skipped += len(line)
+    left, skipped = count, 0
+    while left > 0:
+        # By pieces, not by lines: there may be a line end in every byte.
+        piece = file.peek(_LOOK_BYTES)[:_LOOK_BYTES]
+        ends = piece.count(b"\n")
+        used = len(piece) if ends < left else _position_after(piece, left)
+        file.seek(used, os.SEEK_CUR)
+        left -= min(left, ends)
+        skipped += used
         if skipped > _MAX_SKIPPED_BYTES or is_over():
             raise FileProblem(
                 f"line {count + 1} of {place.shown} is further than {_MAX_SKIPPED_BYTES} bytes in; "
                 "use search"
             )
-        if not line:
+        if not piece:
             raise FileProblem(f"{place.shown} has fewer than {count + 1} lines")
+
+
+def _position_after(piece: bytes, line_count: int) -> int:
+    """Where so many lines end, all of which are in the piece."""
+    return len(piece) - len(piece.split(b"\n", line_count)[-1])

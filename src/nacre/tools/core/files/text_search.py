@@ -1,18 +1,22 @@
-"""Looking for text in files: literal or by a regular expression that has to be done in time."""
+"""Looking for text in files: literal, or a regular expression, within a time."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.core.files.workspace import FileProblem, problems_of
+from nacre.tools.core.files.folder_walk import FolderWalk, FoundFile
+from nacre.tools.core.files.line_patterns import LinePattern
+from nacre.tools.core.files.workspace import MAX_DEPTH, OPEN_FILE, FileProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from nacre.json_types import JsonObject
     from nacre.tools.core.files.workspace import Place
@@ -21,10 +25,10 @@ _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 _MAX_FILES: Final = 50_000
 _MAX_SECONDS: Final = 20.0
 _MAX_LINE_CHARACTERS: Final = 300
+_MAX_QUERY_CHARACTERS: Final = 1_000
 _LOOK_BYTES: Final = 8_192
-# What people did not write.
-_SKIPPED_FOLDERS: Final = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"))
-_OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# Between two looks at the clock.
+_LINES_AT_ONCE: Final = 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,116 +52,123 @@ class SearchFound:
     skipped_count: int = 0
     """Files that are binary, too large, or may not be read."""
     end: str = ""
-    """Why it ended before it had seen everything; empty if it did."""
+    """Why there may be more; empty if it has seen everything."""
+
+
+class _OverError(Exception):
+    """The search ends before it has seen everything; the message says why."""
 
 
 def search_files(place: Place, query: SearchQuery, *, is_over: Callable[[], bool]) -> SearchFound:
     """All lines that fit, in the order of their paths; raises FileProblem."""
-    deadline = time.monotonic() + _MAX_SECONDS
-    finds = _matcher(query, deadline)
-    found = SearchFound()
+    if max(len(query.text), len(query.glob)) > _MAX_QUERY_CHARACTERS:
+        raise FileProblem(f"query and glob may have {_MAX_QUERY_CHARACTERS} characters")
+    search = _Search(query, is_over)
     try:
-        for path, name, folder in _files_in(place):
-            if is_over() or time.monotonic() > deadline:
-                found.end = f"it took longer than {_MAX_SECONDS:g} seconds"
-                break
-            if found.file_count >= _MAX_FILES:
-                found.end = f"there are more than {_MAX_FILES} files; search in a folder of it"
-                break
-            if not fnmatchcase(path if "/" in query.glob else name, query.glob):
+        with _files_in(place, search) as files:
+            search.look_through(files)
+    except _OverError as over:
+        search.found.end = str(over)
+    return search.found
+
+
+class _Search:
+    """One search, until its time is over."""
+
+    def __init__(self, query: SearchQuery, is_over: Callable[[], bool]) -> None:
+        self.found = SearchFound()
+        self._query = query
+        self._is_over = is_over
+        self._deadline = time.monotonic() + _MAX_SECONDS
+        self._fits, self._most_characters = _matcher(query)
+        # Not by `fnmatch` itself, which keeps tens of thousands of patterns for ever.
+        self._is_named_so = re.compile(translate(query.glob)).match
+
+    def look_through(self, files: Iterator[FoundFile]) -> None:
+        """Raises _OverError."""
+        for file in files:
+            self.look_at_clock()
+            if self.found.file_count >= _MAX_FILES:
+                raise _OverError(
+                    f"there are more than {_MAX_FILES} files; search in a folder of it"
+                )
+            if not self._is_named_so(file.path if "/" in self._query.glob else file.name):
                 continue
-            text = _text_of(name, folder)
+            text = _text_of(file)
             if text is None:
-                found.skipped_count += 1
+                self.found.skipped_count += 1
                 continue
-            found.file_count += 1
+            self.found.file_count += 1
             # Most files do not have it at all; lines matter to expressions.
-            if not query.is_regex and not finds(text):
-                continue
-            if not _add_matches(found, path, text, finds, query.most):
-                found.end = f"there are more than {query.most} matches"
-                break
-    except TimeoutError:
-        found.end = "the regular expression took too long; make it simpler"
-    return found
+            if self._query.is_regex or self._fits(text):
+                self._add_matches(file.path, text)
+
+    def _add_matches(self, path: str, text: str) -> None:
+        for number, line in enumerate(text.splitlines(), start=1):
+            if number % _LINES_AT_ONCE == 0:
+                self.look_at_clock()
+            if len(line) > self._most_characters:
+                self.found.end = (
+                    f"lines of more than {self._most_characters} characters were left out, such as "
+                    f"line {number} of {path}; search for text without isRegex"
+                )
+            elif self._fits(line):
+                if len(self.found.matches) == self._query.most:
+                    raise _OverError(f"there are more than {self._query.most} matches")
+                shown = line.strip()[:_MAX_LINE_CHARACTERS]
+                self.found.matches.append({"path": path, "line": number, "text": shown})
+
+    def look_at_clock(self) -> None:
+        """Raises _OverError when the time is over."""
+        if self._is_over() or time.monotonic() > self._deadline:
+            raise _OverError(f"it took longer than {_MAX_SECONDS:g} seconds")
 
 
-def _add_matches(
-    found: SearchFound, path: str, text: str, finds: Callable[[str], bool], most: int
-) -> bool:
-    """Whether all that fits could be taken."""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if finds(line):
-            if len(found.matches) == most:
-                return False
-            shown = line.strip()[:_MAX_LINE_CHARACTERS]
-            found.matches.append({"path": path, "line": number, "text": shown})
-    return True
-
-
-def _matcher(query: SearchQuery, deadline: float) -> Callable[[str], bool]:
+def _matcher(query: SearchQuery) -> tuple[Callable[[str], bool], float]:
+    """What says whether a line fits, and how long a line it may be asked about."""
     if not query.text:
         raise FileProblem("query is empty; say what to look for")
     if query.is_regex:
-        return _regex_matcher(query, deadline)
-    wanted = query.text.casefold() if query.is_case_ignored else query.text
+        pattern = LinePattern.compiled(query.text, is_case_ignored=query.is_case_ignored)
+        return pattern.is_in, pattern.most_characters
     if query.is_case_ignored:
-        return lambda line: wanted in line.casefold()
-    return lambda line: wanted in line
+        wanted = query.text.casefold()
+        return lambda line: wanted in line.casefold(), float("inf")
+    return lambda line: query.text in line, float("inf")
 
 
-def _regex_matcher(query: SearchQuery, deadline: float) -> Callable[[str], bool]:
-    try:
-        # Unlike `re`, it can be stopped, and lets others run meanwhile.
-        import regex
-    except ImportError:
-        raise FileProblem("isRegex needs `pip install 'nacre[gateway]'`; search for text") from None
-    try:
-        pattern = regex.compile(query.text, regex.IGNORECASE if query.is_case_ignored else 0)
-    except regex.error as error:
-        raise FileProblem(f"query is not a regular expression: {error}") from error
-
-    def finds(line: str) -> bool:
-        left = max(0.001, deadline - time.monotonic())
-        return pattern.search(line, timeout=left, concurrent=True) is not None
-
-    return finds
-
-
-def _files_in(place: Place) -> Iterator[tuple[str, str, int]]:
-    """Path, name and folder of every plain file, by folders; links are not followed."""
+@contextmanager
+def _files_in(place: Place, search: _Search) -> Generator[Iterator[FoundFile]]:
+    """Every file of the place, which may be one itself."""
     status = place.status()
     if status is not None and stat.S_ISREG(status.st_mode):
-        yield place.shown, place.name, place.folder
+        yield iter([FoundFile(path=place.shown, name=place.name, folder=place.folder)])
         return
-    top = place.open_folder()
     prefix = "" if place.shown == "." else f"{place.shown}/"
+    walk = FolderWalk(prefix=prefix, at_each_folder=search.look_at_clock)
+    files = walk.files(place.open_folder())
     try:
-        with problems_of(place.shown):
-            for folder, folders, files, descriptor in os.fwalk(".", dir_fd=top):
-                folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
-                inside = prefix if folder == "." else f"{prefix}{folder.removeprefix('./')}/"
-                for name in sorted(files):
-                    yield _shown(f"{inside}{name}"), name, descriptor
+        yield files
     finally:
-        os.close(top)
+        files.close()
+        if walk.unread_folders:
+            search.found.end = (
+                f"{walk.unread_folders} folders may not be read, or are in more than {MAX_DEPTH} "
+                "others; search in a folder further down"
+            )
 
 
-def _text_of(name: str, folder: int) -> str | None:
+def _text_of(file: FoundFile) -> str | None:
     """None for what is not to be searched."""
     try:
-        descriptor = os.open(name, _OPEN, dir_fd=folder)
+        descriptor = os.open(file.name, OPEN_FILE, dir_fd=file.folder)
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
+    with os.fdopen(descriptor, "rb") as opened:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
             return None
-        data = file.read(_MAX_FILE_BYTES)
+        data = opened.read(_MAX_FILE_BYTES)
     if b"\0" in data[:_LOOK_BYTES]:
         return None
     return data.decode(errors="replace")
-
-
-def _shown(path: str) -> str:
-    return os.fsencode(path).decode(errors="replace")

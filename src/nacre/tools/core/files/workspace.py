@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 _MAX_LINKS: Final = 40
 _MAX_PATH_CHARACTERS: Final = 4_096
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MAX_DEPTH: Final = 100
+"""Of a folder. All folders on the way to it are open at once, and a process may open so many."""
+OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A named pipe would keep whoever opens it waiting.
-_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+OPEN_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class FileProblem(Exception):
@@ -50,7 +52,7 @@ class Place:
     def open_file(self) -> int:
         """A descriptor of the plain file; raises FileProblem for anything else."""
         with problems_of(self.shown):
-            descriptor = os.open(self.name, _FILE, dir_fd=self.folder)
+            descriptor = os.open(self.name, OPEN_FILE, dir_fd=self.folder)
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISREG(mode):
             return descriptor
@@ -61,7 +63,22 @@ class Place:
     def open_folder(self) -> int:
         """A descriptor of the folder; raises FileProblem for anything else."""
         with problems_of(self.shown):
-            return os.open(self.name, _FOLDER, dir_fd=self.folder)
+            return os.open(self.name, OPEN_FOLDER, dir_fd=self.folder)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileVersion:
+    """What tells a file from what it is after somebody wrote to it, or put another one there."""
+
+    number: int
+    size: int
+    changed_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result | None) -> FileVersion | None:
+        if status is None:
+            return None
+        return cls(number=status.st_ino, size=status.st_size, changed_ns=status.st_mtime_ns)
 
 
 class Workspace:
@@ -90,7 +107,7 @@ class Workspace:
             steps.close()
 
     def _parts_of(self, path: str) -> list[str]:
-        if not path or "\0" in path or len(path) > _MAX_PATH_CHARACTERS:
+        if not _is_path(path):
             raise FileProblem(
                 f"path is {path[:60]!r}; it has to be a path in the workspace, such as src/main.py"
             )
@@ -111,7 +128,7 @@ class _Steps:
         self._names: list[str] = []
         self._links_left = _MAX_LINKS
         with problems_of("the workspace"):
-            self._folders = [os.open(root, _FOLDER)]
+            self._folders = [os.open(root, OPEN_FOLDER)]
 
     def walk(self, parts: list[str], *, is_made: bool) -> Place:
         ahead = deque(_meaningful(parts))
@@ -135,7 +152,7 @@ class _Steps:
 
     def _place(self, name: str) -> Place:
         shown = "/".join(self._names if name == "." else [*self._names, name])
-        return Place(folder=self._folders[-1], name=name, shown=shown or ".")
+        return Place(folder=self._folders[-1], name=name, shown=shown_name(shown) or ".")
 
     def _go_back(self) -> None:
         if len(self._folders) == 1:
@@ -145,16 +162,18 @@ class _Steps:
 
     def _enter(self, name: str, *, is_made: bool) -> None:
         here = self._folders[-1]
+        if len(self._folders) > MAX_DEPTH:
+            raise FileProblem(f"{self._path[:60]}… goes through more than {MAX_DEPTH} folders")
         with problems_of(self._path):
             try:
-                folder = os.open(name, _FOLDER, dir_fd=here)
+                folder = os.open(name, OPEN_FOLDER, dir_fd=here)
             except FileNotFoundError:
                 if not is_made:
                     raise
                 # Somebody else may have made it meanwhile, which is as good.
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=here)
-                folder = os.open(name, _FOLDER, dir_fd=here)
+                folder = os.open(name, OPEN_FOLDER, dir_fd=here)
         self._folders.append(folder)
         self._names.append(name)
 
@@ -173,6 +192,12 @@ class _Steps:
         if os.path.isabs(target):
             raise _outside(self._path)
         return target
+
+
+def shown_name(name: str) -> str:
+    """A name or path as text: what is no UTF-8 in it is told by its bytes, `\\xff`."""
+    # Most are, and a folder may have a million.
+    return name if name.isascii() else os.fsencode(name).decode(errors="backslashreplace")
 
 
 def kind_of(mode: int) -> str:
@@ -207,6 +232,15 @@ def problems_of(path: str) -> Generator[None]:
         if error.errno == errno.ENXIO:
             raise FileProblem(f"{path} is a named pipe or a socket, not a file") from error
         raise FileProblem(f"{path} cannot be used: {error.strerror or error}") from error
+
+
+def _is_path(path: str) -> bool:
+    try:
+        # Half a character would stand for a byte, and what is shown would not be what is opened.
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return bool(path) and "\0" not in path and len(path) <= _MAX_PATH_CHARACTERS
 
 
 def _meaningful(parts: list[str]) -> list[str]:

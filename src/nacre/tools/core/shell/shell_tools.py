@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _REASON: Final = "it runs a command on this machine"
 _MOST_AT_ONCE: Final = 16
 _MAX_WAIT_SECONDS: Final = 60
+# More than that no system takes, and getting it there would keep everybody waiting.
+_MAX_ARGUMENT_CHARACTERS: Final = 1_000_000
 # Whoever aborts waits for it; whoever set a time limit has waited already.
 _ABORT_GRACE_SECONDS: Final = 0.1
 _GRACE_SECONDS: Final = 1.0
@@ -102,6 +104,10 @@ class _Shell:
     async def _command(self, given: dict[str, Any]) -> Command:
         if ("command" in given) == ("argv" in given):
             raise ShellProblem("exec takes either command or argv, one of the two")
+        if sum(map(len, given.get("argv", ()))) > _MAX_ARGUMENT_CHARACTERS:
+            raise ShellProblem(
+                f"argv has more than {_MAX_ARGUMENT_CHARACTERS} characters; write them to a file"
+            )
         folder = await call_in_thread(lambda: self._folder(given.get("folder", ".")))
         return Command(
             argv=given["argv"] if "argv" in given else ["/bin/sh", "-c", given["command"]],

@@ -131,15 +131,19 @@ class Fetcher:
     async def _body(self, response: httpx2.Response, url: httpx2.URL) -> tuple[bytes, bool]:
         """As much as is allowed, and whether there is more."""
         unpacking = Unpacking.named(response.headers.get("content-encoding", ""))
-        data = bytearray()
+        data, packed_bytes = bytearray(), 0
         try:
             async with aclosing(response.aiter_raw()) as chunks:
                 async for chunk in chunks:
+                    packed_bytes += len(chunk)
                     for piece in unpacking.pieces(chunk):
                         data += piece
                         if len(data) > self.most_bytes:
                             return bytes(data[: self.most_bytes]), True
                         await anyio.lowlevel.checkpoint()
+                    if packed_bytes > self.most_bytes:
+                        # It is packed so that it only grows, or has no end.
+                        return bytes(data), True
             unpacking.finish()
         except (httpx2.HTTPError, zlib.error) as error:
             raise WebProblem(f"{_told(url)} broke off: {_said(error)}") from error

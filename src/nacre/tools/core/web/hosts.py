@@ -16,6 +16,14 @@ _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # IPv4 addresses within IPv6 ones, where a gateway translates.
 _TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
+# Where machines in a cloud get their credentials, besides the addresses of a link: of AWS, Google,
+# Alibaba, Oracle and Azure.
+_CLOUD_ADDRESSES: Final = frozenset(
+    map(
+        ipaddress.ip_address,
+        ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192", "168.63.129.16"),
+    )
+)
 _MOST_SHOWN: Final = 8
 
 
@@ -44,8 +52,8 @@ class AllowedHosts:
     def reachable(self, host: str, addresses: Sequence[str]) -> list[str]:
         """The addresses of the host that may be connected to; raises WebProblem if none may.
 
-        Addresses within a network only for a host that is named itself, not by a pattern. Those of
-        a link, where clouds keep their secrets, only if the address is what is named.
+        Addresses within a network only for a host that is named itself, not by a pattern. Those
+        where clouds keep their secrets only if the address is what is named.
         """
         fitting = [each for each in addresses if self._may_reach(host, each)]
         if not fitting:
@@ -62,7 +70,7 @@ class AllowedHosts:
             return True
         if host not in self._names or address.is_multicast or address.is_unspecified:
             return False
-        return not address.is_link_local or _is_address(host)
+        return not _is_of_cloud(address) or _is_address(host)
 
 
 def _innermost(address: _Address) -> _Address:
@@ -76,7 +84,15 @@ def _innermost(address: _Address) -> _Address:
 
 
 def _is_public(address: _Address) -> bool:
-    return address.is_global and not address.is_multicast and not address.is_reserved
+    if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
+        # Given up long ago, and taken for public ever since; some networks still use them.
+        return False
+    is_special = address.is_multicast or address.is_reserved or _is_of_cloud(address)
+    return address.is_global and not is_special
+
+
+def _is_of_cloud(address: _Address) -> bool:
+    return address.is_link_local or address in _CLOUD_ADDRESSES
 
 
 def _is_address(host: str) -> bool:

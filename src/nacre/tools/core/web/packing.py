@@ -1,4 +1,4 @@
-"""Undoing gzip piece by piece: a few bytes may stand for gigabytes."""
+"""Undoing gzip piece by piece: a few bytes may stand for gigabytes, gigabytes for none."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _GZIP: Final = zlib.MAX_WBITS | 16
+# Behind the end of one, another one may begin.
+_GZIP_START: Final = b"\x1f"
 _PIECE_BYTES: Final = 65_536
 
 
@@ -18,7 +20,8 @@ class Unpacking:
     """What a body was packed with, or nothing."""
 
     def __init__(self, *, is_gzip: bool) -> None:
-        self._inflater = zlib.decompressobj(_GZIP) if is_gzip else None
+        self._is_gzip = is_gzip
+        self._inflater = zlib.decompressobj(_GZIP)
         self._is_begun = False
 
     @classmethod
@@ -34,15 +37,20 @@ class Unpacking:
 
     def pieces(self, chunk: bytes) -> Iterator[bytes]:
         """What the chunk stands for; none of the pieces is large. Raises `zlib.error`."""
-        if self._inflater is None:
+        if not self._is_gzip:
             yield chunk
             return
-        self._is_begun = True
-        while chunk and not self._inflater.eof:
+        while chunk:
+            if self._inflater.eof:
+                if chunk[:1] != _GZIP_START:
+                    # Filling, which some servers send.
+                    return
+                self._inflater = zlib.decompressobj(_GZIP)
+            self._is_begun = True
             yield self._inflater.decompress(chunk, _PIECE_BYTES)
-            chunk = self._inflater.unconsumed_tail
+            chunk = self._inflater.unconsumed_tail or self._inflater.unused_data
 
     def finish(self) -> None:
         """Raises `zlib.error` if the end is missing."""
-        if self._inflater is not None and self._is_begun and not self._inflater.eof:
+        if self._is_begun and not self._inflater.eof:
             raise zlib.error("the packed page has no end")

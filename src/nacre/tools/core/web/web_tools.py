@@ -9,6 +9,7 @@ import anyio
 
 from nacre.foreign_calls import call_in_thread
 from nacre.tools.core.web.hosts import AllowedHosts, WebProblem
+from nacre.tools.core.web.own_loop import in_own_loop
 from nacre.tools.core.web.page_text import page_text
 from nacre.tools.core.web.resolving import system_resolve
 from nacre.tools.core.web.text_decoding import decoded
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from nacre.tools.core.web.resolving import Resolve
     from nacre.tools.definition import ToolCall
 
+_MOST_AT_ONCE: Final = 32
 _DEFAULT_CHARACTERS: Final = 50_000
 _MOST_CHARACTERS: Final = 2_000_000
 
@@ -31,6 +33,8 @@ def web_tools(config: WebFetchConfig, *, resolve: Resolve = system_resolve) -> l
         return []
     hosts = AllowedHosts(config.allow)
 
+    threads = anyio.CapacityLimiter(_MOST_AT_ONCE)
+
     def fetcher() -> Fetcher:
         from nacre.tools.core.web.fetching import Fetcher, tls_context
 
@@ -39,11 +43,12 @@ def web_tools(config: WebFetchConfig, *, resolve: Resolve = system_resolve) -> l
     async def execute(given: dict[str, Any], _call: ToolCall) -> JsonObject:
         try:
             with anyio.fail_after(config.timeout_seconds):
-                fetched = await (await call_in_thread(fetcher)).fetch(given["url"])
+                opened = await call_in_thread(fetcher, limiter=threads)
+                fetched = await in_own_loop(partial(opened.fetch, given["url"]), threads=threads)
         except TimeoutError as error:
             raise WebProblem(f"the page took longer than {config.timeout_seconds:g} s") from error
         most = given.get("maxCharacters", _DEFAULT_CHARACTERS)
-        return await call_in_thread(partial(_result, fetched, most))
+        return await call_in_thread(partial(_result, fetched, most), limiter=threads)
 
     return [
         Tool(

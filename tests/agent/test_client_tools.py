@@ -8,6 +8,7 @@ import pytest
 from nacre.agent import ClientTool
 from nacre.errors import SessionError
 from nacre.messages import ToolMessage
+from nacre.sandbox.cell_vm import CellVm
 from tests.agent.conftest import OpenWorld
 from tests.agent.fake_models import call, calls, say
 from tests.agent.tools import HeldTool
@@ -66,6 +67,31 @@ async def test_a_client_call_inside_of_a_cell_suspends_and_resumes_the_cell(
         run.deliver(str(asked.data["callId"]), {"degrees": 4})
         await ends(run)
         assert json.loads(last_result(run).content)["value"] == 5
+        assert len(world.model.requests) == 2
+
+
+async def test_a_result_that_comes_as_the_cell_is_suspended_costs_no_model_call(
+    open_service: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_suspending, is_answered, suspend = anyio.Event(), anyio.Event(), CellVm.suspend
+
+    async def suspend_after_the_answer(vm: CellVm, open_requests: tuple[int, ...]) -> None:
+        is_suspending.set()
+        await is_answered.wait()
+        # The answer reaches the program's request only in later turns of the loop.
+        await anyio.wait_all_tasks_blocked()
+        await suspend(vm, open_requests)
+
+    monkeypatch.setattr(CellVm, "suspend", suspend_after_the_answer)
+    async with open_service(document=CODE_MODE) as world:
+        world.model.will(call("exec", {"code": "return tools.weather({city: 'Oslo'})"}), say("so"))
+        run = await world.start(client_tools=[WEATHER])
+        with anyio.fail_after(30):
+            await is_suspending.wait()
+        run.deliver(run.pending_client_calls[0].call_id, "rain")
+        is_answered.set()
+        await ends(run)
+        assert json.loads(last_result(run).content)["value"] == "rain"
         assert len(world.model.requests) == 2
 
 

@@ -59,10 +59,11 @@ class CodeModeSurface:
         arguments = arguments_in(call.arguments)
         if isinstance(arguments, CallResult):
             return arguments
+        closed_before = self._outside.closed_count
         result = await self._run.call(call.name, arguments, call_id=call.call_id)
         if isinstance(result, DirectResult):
             return _of_direct(result)
-        return _of_code_mode(await self._continued(result))
+        return _of_code_mode(await self._continued(result, closed_before))
 
     def is_held(self, call: ToolCallPart, *, open_ids: Set[str]) -> bool:
         if call.call_id in open_ids:
@@ -76,27 +77,27 @@ class CodeModeSurface:
     def telemetry(self) -> JsonObject:
         return self._run.telemetry().to_json()
 
-    async def _continued(self, result: CodeModeResult) -> CodeModeResult:
+    async def _continued(self, result: CodeModeResult, closed_before: int) -> CodeModeResult:
         """Where only people or clients held it up, the model need not even know."""
         output = result.output
-        while self._is_only_outside(result):
-            assert isinstance(result, Waiting)
+        while isinstance(result, Waiting) and self._is_only_outside(result, closed_before):
+            closed_before = self._outside.closed_count
+            awaited = {call.id for call in result.pending if call.is_awaiting_somebody}
             # The program's own clock goes on only while it is resumed.
-            if not result.has_timer:
-                ids = {call.id for call in result.pending if call.is_awaiting_somebody}
+            if awaited and not result.has_timer:
                 with anyio.move_on_after(self._touch_seconds):
-                    await self._outside.any_closed(ids)
+                    await self._outside.any_closed(awaited)
             result = await self._run.wait(result.run_id)
             # Of all its legs: the model is shown one result.
             output = (*output, *result.output)
         return replace(result, output=output)
 
-    def _is_only_outside(self, result: CodeModeResult) -> bool:
-        return (
-            isinstance(result, Waiting)
-            and result.reason == "pending_tools"
-            and self._run.waits_for_somebody(result.pending)
-        )
+    def _is_only_outside(self, waiting: Waiting, closed_before: int) -> bool:
+        if waiting.reason != "pending_tools":
+            return False
+        # Or it was answered while the program was being suspended: it goes on with the next leg.
+        has_been_answered = self._outside.closed_count > closed_before
+        return has_been_answered or self._run.waits_for_somebody(waiting.pending)
 
     def _is_cell_held(self, info: CellInfo, open_ids: Set[str]) -> bool:
         awaited = {call.id for call in info.pending if call.is_awaiting_somebody}

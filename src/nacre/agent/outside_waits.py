@@ -18,8 +18,11 @@ class OutsideWaits:
     """Knows which questions of a run are open, and whether they are all that it waits for."""
 
     def __init__(self, run: AgentRun, on_waiting: Callable[[bool], None]) -> None:
+        self.closed_count = 0
+        """How many questions have had their answer, or will not get one."""
         self._run = run
         self._on_waiting = on_waiting
+        self._open_before: set[str] = set()
         self._surface: ToolSurface | None = None
         self._calls: dict[str, ToolCallPart] = {}
         self._change = anyio.Event()
@@ -47,15 +50,17 @@ class OutsideWaits:
 
     def look(self) -> None:
         """Something has changed: tell whoever waits, and whether the run waits."""
+        open_ids = self.open_ids()
+        self.closed_count += len(self._open_before - open_ids)
+        self._open_before = open_ids
         change, self._change = self._change, anyio.Event()
         change.set()
-        self._on_waiting(self._is_held())
+        self._on_waiting(self._is_held(open_ids))
 
-    def _is_held(self) -> bool:
+    def _is_held(self, open_ids: Set[str]) -> bool:
         surface = self._surface
         if surface is None or not self._calls:
             return False
-        open_ids = self.open_ids()
         # Most changes are of calls that wait for nobody.
         return bool(open_ids) and all(
             surface.is_held(call, open_ids=open_ids) for call in self._calls.values()

@@ -4,13 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 import psutil
 
 # Longer than any sound command takes on a busy machine.
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 50
 
 _COMMAND = [sys.executable, "-m", "nacre.cli.main"]
 
@@ -28,25 +30,38 @@ def run_nacre(
         stderr=subprocess.PIPE,
         env={**os.environ, **(environment or {})},
     )
-    try:
+    with ended_with_the_block(process):
         out, err = process.communicate(
             stdin if isinstance(stdin, bytes) else None, timeout=PATIENCE_SECONDS
         )
-    finally:
-        process.kill()
     return subprocess.CompletedProcess(process.args, process.returncode, out.decode(), err.decode())
 
 
-def start_nacre(*arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
-    """Start the command and leave it running."""
+@contextmanager
+def start_nacre(
+    *arguments: str, stdout: int = subprocess.PIPE
+) -> Generator[subprocess.Popen[bytes]]:
+    """Start the command and leave it running until the end of the block."""
     # A process that was started in the background of a shell ignores Ctrl-C; so would its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [*_COMMAND, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=subprocess.PIPE,
     )
+    with ended_with_the_block(process):
+        yield process
+
+
+@contextmanager
+def ended_with_the_block(process: subprocess.Popen[bytes]) -> Generator[None]:
+    """Also where an assertion fails: no process goes on, and no pipe of it stays open."""
+    with process:
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 def pipe_of(stream: IO[bytes] | None) -> IO[bytes]:
@@ -60,6 +75,6 @@ def workers_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 
 def still_running(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Those that do not end by themselves within a moment."""
-    _, alive = psutil.wait_procs(processes, timeout=5)
+    """Those that do not end by themselves."""
+    _, alive = psutil.wait_procs(processes, timeout=PATIENCE_SECONDS)
     return alive

@@ -6,6 +6,7 @@ import pty
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -550,8 +551,10 @@ def test_reader_that_is_gone_before_the_value_is_quiet() -> None:
 
 
 def test_full_disk_is_said() -> None:
-    with open("/dev/full", "wb") as full:
-        process = start_nacre("exec", "-e", "return 1", stdout=full.fileno())
+    with (
+        open("/dev/full", "wb") as full,
+        start_nacre("exec", "-e", "return 1", stdout=full.fileno()) as process,
+    ):
         _, err = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert process.returncode == 1
@@ -579,10 +582,20 @@ def on_terminal(*arguments: str, environment: dict[str, str]) -> str:
             check=False,
             env={**os.environ, "TERM": "xterm-256color", **environment},
         )
-        return os.read(ours, 65536).decode()
+        os.close(theirs)
+        return all_of(ours).decode()
     finally:
         os.close(ours)
-        os.close(theirs)
+
+
+def all_of(terminal: int) -> bytes:
+    """What nobody writes to any more: it may come in pieces, and after the writer has ended."""
+    shown = b""
+    # An OSError is how Linux tells that nobody has the terminal open.
+    with suppress(OSError):
+        while piece := os.read(terminal, 65536):
+            shown += piece
+    return shown
 
 
 def test_terminal_is_safe_from_control_characters() -> None:

@@ -4,8 +4,8 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -38,40 +38,50 @@ def received() -> Iterator[list[int]]:
         signal.signal(number, handler)
 
 
+@contextmanager
+def signalled_pipe(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, *, is_full: bool
+) -> Generator[int]:
+    """Standard output is a pipe of that kind; the reader's end of it."""
+    reading, writing = os.pipe()
+    if is_full:
+        fill(writing)
+    stream = _SignalledPipe(writing, number)
+    monkeypatch.setattr(sys, "stdout", stream)
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        stream.detach().close()
+
+
+def fill(pipe: int) -> None:
+    os.set_blocking(pipe, False)
+    for size in (65536, 1):
+        with suppress(BlockingIOError):
+            while True:
+                os.write(pipe, b"x" * size)
+
+
 @pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_signal_beside_a_write_that_was_taken_goes_to_its_handler_and_no_text_is_lost(
     number: signal.Signals, received: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reading, writing = os.pipe()
-    stream = _SignalledPipe(writing, number)
-    monkeypatch.setattr(sys, "stdout", stream)
-    printer = Printer()
-    printer.write("one\n")
-    printer.write("two\n")
-    assert printer.problem is None
-    assert received == [number, number]
-    assert os.read(reading, 100) == b"one\ntwo\n"
-    os.close(reading)
-    stream.detach().close()
+    with signalled_pipe(number, monkeypatch, is_full=False) as reading:
+        printer = Printer()
+        printer.write("one\n")
+        printer.write("two\n")
+        assert printer.problem is None
+        assert received == [number, number]
+        assert os.read(reading, 100) == b"one\ntwo\n"
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_signal_breaks_off_a_write_that_nobody_takes(
     number: signal.Signals, received: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    with suppress(BlockingIOError):
-        while True:
-            os.write(writing, b"x" * 65536)
-    with suppress(BlockingIOError):
-        while True:
-            os.write(writing, b"x")
-    stream = _SignalledPipe(writing, number)
-    monkeypatch.setattr(sys, "stdout", stream)
-    printer = Printer()
-    printer.write("")
-    assert printer.problem == ExitStatus(128 + number)
-    assert received == []
-    os.close(reading)
-    stream.detach().close()
+    with signalled_pipe(number, monkeypatch, is_full=True):
+        printer = Printer()
+        printer.write("")
+        assert printer.problem == ExitStatus(128 + number)
+        assert received == []

@@ -18,12 +18,10 @@ from anyio.streams.text import TextReceiveStream
 
 from nacre.testing import RecordedRequest, ScriptedProvider, by_marker
 from nacre.testing.script import Script, Turn
-from tests.e2e.outside import Outside, open_outside
+from tests.e2e.outside import PATIENCE_SECONDS, Outside, open_outside
 
 TOKEN = "an-e2e-token-0123456789"
 API_KEY = "sk-e2e-key-that-nobody-may-log-0123456789"
-# Longer than a sound gateway needs for anything, on a machine with much else to do.
-PATIENCE_SECONDS = 40
 PLUGINS = Path(__file__).parent / "plugins"
 TIME_SERVER = str(Path(sys.executable).with_name("mcp-server-time"))
 CODE_MODE: Mapping[str, Any] = {"codeMode": {"enabled": True}}

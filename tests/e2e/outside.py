@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import anyio
 
-PATIENCE_SECONDS = 20
+# Longer than a sound gateway needs for anything, on a machine with much else to do.
+PATIENCE_SECONDS = 90
 
 
 @dataclass(kw_only=True)
@@ -43,7 +44,12 @@ class Outside:
             return await self._receive.receive()
 
     async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        note = json.loads(await reader.readline())["note"]
+        line = await reader.readline()
+        if not line:
+            # The tool was ended before it had said anything.
+            writer.close()
+            return
+        note = json.loads(line)["note"]
         call = HeldCall(note=note, reader=reader, writer=writer)
         self._calls.append(call)
         self._send.send_nowait(call)

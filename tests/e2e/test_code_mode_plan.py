@@ -13,6 +13,7 @@ from nacre.testing import Call, RecordedRequest, Say
 from nacre.testing.script import PlainTurn
 from tests.contract.requirements import requirement
 from tests.e2e.gateways import CODE_MODE, TOKEN, Gateway, Home, time_server
+from tests.e2e.outside import PATIENCE_SECONDS
 
 TOOLS: dict[str, Any] = {
     "deny": ["kit_forbidden"],
@@ -240,7 +241,7 @@ async def test_a_call_that_ends_after_exec_has_returned_reaches_the_restored_pro
     marker = shared_home.model.script(Call("exec", {"code": RESTORED}), wait, final)
     run_id = await gateway.start(f"wait {marker}")
     held = await shared_home.outside.call()
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_SECONDS):
         await is_suspended.wait()
     await held.answer("it was worth it")
     events = await gateway.events(run_id)

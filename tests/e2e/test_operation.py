@@ -117,7 +117,7 @@ async def killed(home: Home) -> tuple[Home, dict[str, list[str]]]:
     markers = [home.model.play(numbered) for _ in range(SESSIONS)]
     async with home.gateway() as gateway:
         talk = Talk(gateway, markers)
-        with anyio.fail_after(60):
+        with anyio.fail_after(120):
             async with anyio.create_task_group() as tasks:
                 for session in range(SESSIONS):
                     tasks.start_soon(talk.go_on, session)

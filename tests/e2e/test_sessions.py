@@ -11,6 +11,7 @@ from nacre.testing import Call, RecordedRequest, Say
 from nacre.testing.script import PlainTurn
 from tests.contract.requirements import requirement
 from tests.e2e.gateways import CODE_MODE, Event, Gateway, Home, kinds
+from tests.e2e.outside import PATIENCE_SECONDS
 
 AGENTS: list[Any] = [{"id": "main"}, {"id": "bare", "tools": {"allow": []}}]
 SUSPENDED = "await yield_control('a moment'); return await tools.kit_add({a: 40, b: 2})"
@@ -138,7 +139,7 @@ async def test_a_stream_goes_on_where_it_was_cut(shared_home: Home, gateway: Gat
     run_id = await gateway.start(f"tell {marker}")
     held = await shared_home.outside.call()
     seen: list[Event] = []
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_SECONDS):
         async for event in gateway.follow(run_id):
             seen.append(event)
             if event.kind == "call.started" and event.data.get("parentToolCallId"):

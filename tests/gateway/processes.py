@@ -19,7 +19,7 @@ from nacre.testing import ScriptedProvider
 from tests.gateway.worlds import TOKEN
 
 # Longer than any sound gateway needs on a busy machine.
-PATIENCE_SECONDS = 40
+PATIENCE_SECONDS = 90
 _COMMAND = [sys.executable, "-m", "nacre.cli.main", "gateway"]
 
 
@@ -93,5 +93,5 @@ async def served(
     async with gateway_process(folder, "--config", config, "--json") as gateway:
         url = json.loads(await gateway.line())["url"]
         headers = {"authorization": f"Bearer {TOKEN}"}
-        async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=30) as client:
+        async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=60) as client:
             yield gateway, client

@@ -21,7 +21,7 @@ from nacre.testing.script import Script
 
 TOKEN = "0123456789abcdef-test"
 # Longer than any sound run takes on a busy machine.
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 50
 CODE_MODE: Mapping[str, object] = {"tools": {"codeMode": {"enabled": True}}}
 
 

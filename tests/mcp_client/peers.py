@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import anyio
-import anyio.to_thread
 import psutil
 
 from nacre.config.mcp import McpServerConfig
@@ -18,6 +17,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RAW_SERVER = HERE / "fault_servers" / "raw_server.py"
 HTTP_SERVER = HERE / "fault_servers" / "http_server.py"
+# Longer than any sound server needs on a busy machine.
+PATIENCE_SECONDS = 60
 
 
 def raw(behaviour: str = "plain", **settings: Any) -> McpServerConfig:
@@ -47,7 +48,7 @@ def python_server(command: str, *args: str) -> McpServerConfig:
 
 
 async def tool_of(server: McpServer, name: str) -> Tool:
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_SECONDS):
         (found,) = [tool for tool in await server.tools() if tool.name == name]
     return found
 
@@ -68,16 +69,25 @@ async def call_tool(
         abort=AbortSignal(),
         update=noted.append,
     )
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_SECONDS):
         result = await tool.execute(given, context)
     assert isinstance(result, dict)
     return cast("JsonObject", result)
 
 
-async def ended(pid: int | None) -> None:
-    """Return when the process is gone."""
-    if pid is not None and psutil.pid_exists(pid):
-        await anyio.to_thread.run_sync(lambda: psutil.Process(pid).wait(10))
+async def ended(*pids: int | None) -> None:
+    """Return when these processes are gone; nobody has to have asked what became of them."""
+    with anyio.fail_after(PATIENCE_SECONDS):
+        # A process sets no event.
+        while any(pid is not None and is_alive(pid) for pid in pids):  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def text_of(result: JsonObject) -> str:

@@ -3,11 +3,11 @@
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
-import psutil
+import anyio.lowlevel
 import pytest
 
 from nacre.config.mcp import McpServerConfig
@@ -15,7 +15,17 @@ from nacre.errors import ToolFailedError, ToolServerError
 from nacre.mcp_client import McpConnections, process
 from nacre.mcp_client.process import kill_all_groups
 from tests.mcp_client.conftest import Opening
-from tests.mcp_client.peers import RAW_SERVER, call, call_tool, ended, raw, text_of, tool_of
+from tests.mcp_client.peers import (
+    PATIENCE_SECONDS,
+    RAW_SERVER,
+    call,
+    call_tool,
+    ended,
+    is_alive,
+    raw,
+    text_of,
+    tool_of,
+)
 
 
 async def test_a_server_is_not_started_before_it_is_asked_something(opening: Opening) -> None:
@@ -122,7 +132,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_start_for_others(opening
     server = await opening.one(raw())
     with anyio.move_on_after(0):
         await server.tools()
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_SECONDS):
         assert await server.tools()
     assert server.status().restarts == 0
 
@@ -130,8 +140,9 @@ async def test_a_caller_that_gives_up_does_not_stop_the_start_for_others(opening
 async def test_a_call_without_answer_ends_with_its_timeout_and_is_cancelled_upstream(
     opening: Opening,
 ) -> None:
-    server = await opening.one(raw(timeout_seconds=0.3))
-    with pytest.raises(ToolServerError, match=r"did not answer tools/call within 0\.3 seconds"):
+    # As long as a busy machine may take for the calls that are answered.
+    server = await opening.one(raw(timeout_seconds=3))
+    with pytest.raises(ToolServerError, match="did not answer tools/call within 3 seconds"):
         await call(server, "hold")
     assert text_of(await call(server, "cancelled")) == "true"
 
@@ -156,6 +167,19 @@ async def test_a_server_that_is_not_used_is_stopped_and_starts_again(opening: Op
     assert server.status().restarts == 0
     assert text_of(await call(server, "echo")) == "{}"
     assert server.status().restarts == 1
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_call_at_the_very_moment_that_a_server_is_stopped_is_made_all_the_same(
+    opening: Opening, turns: int
+) -> None:
+    server = await opening.one(raw(idle_seconds=0.2))
+    echo = await tool_of(server, "echo")
+    # Its time is over, and then others have some turns: from none to enough to stop it.
+    time.sleep(0.3)  # noqa: ASYNC251
+    for _ in range(turns):
+        await anyio.lowlevel.checkpoint()
+    assert text_of(await call_tool(echo, {})) == "{}"
 
 
 async def test_a_server_is_not_idle_while_a_call_is_open(opening: Opening) -> None:
@@ -204,9 +228,11 @@ async def test_a_stubborn_server_and_its_children_are_gone_after_the_end(
     stubborn, other = connections.servers()
     children = [int(text_of(await call(server, "family"))) for server in (stubborn, other)]
     pids = [server.status().pid or 0 for server in (stubborn, other)]
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_SECONDS):
         await connections.aclose()
-    assert not [pid for pid in (*children, *pids) if is_alive(pid)]
+    assert not [pid for pid in pids if is_alive(pid)]
+    # They were killed; nobody waits until the system has cleared them away.
+    await ended(*children)
     assert [status.state for status in connections.status()] == ["closed", "closed"]
 
 
@@ -216,15 +242,11 @@ async def test_a_server_that_never_spoke_is_not_given_time_to_finish(
     for grace in ("_EXIT_SECONDS", "_TERM_SECONDS"):
         monkeypatch.setattr(process, grace, 600.0)
     server = await opening.one(raw("silent", startup_seconds=0.5))
-    with anyio.fail_after(20), pytest.raises(ToolServerError, match="did not start within"):
+    with (
+        anyio.fail_after(PATIENCE_SECONDS),
+        pytest.raises(ToolServerError, match="did not start within"),
+    ):
         await server.tools()
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 async def test_a_closed_connection_says_so(opening: Opening) -> None:
@@ -347,8 +369,6 @@ async def test_all_servers_and_their_children_can_be_killed_at_once(opening: Ope
     connections = await opening.all(raw("stubborn", name="a"), raw("stubborn", name="b"))
     servers = connections.servers()
     children = [int(text_of(await call(server, "family"))) for server in servers]
-    pids = [*children, *(server.status().pid for server in servers)]
-    processes = await anyio.to_thread.run_sync(lambda: [psutil.Process(pid) for pid in pids])
+    pids = [server.status().pid for server in servers]
     kill_all_groups()
-    _, left = await anyio.to_thread.run_sync(lambda: psutil.wait_procs(processes, timeout=5))
-    assert not left
+    await ended(*children, *pids)

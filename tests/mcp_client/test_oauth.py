@@ -23,7 +23,9 @@ from nacre.config.mcp import McpServerConfig
 from nacre.mcp_client.oauth import login_for
 from nacre.mcp_client.token_file import TokenFile
 
-BASE = "http://login.test"
+# The port on which a login ends is made of its URL: that of this one is 62788, which Linux gives to
+# nobody who asks for any port.
+BASE = "http://login2.test"
 URL = f"{BASE}/mcp"
 
 
@@ -87,7 +89,7 @@ def browser(**answer: str) -> Any:
         back = f"{query['redirect_uri'][0]}?{urlencode({**answer, 'state': query['state'][0]})}"
 
         def visit() -> None:
-            with urllib.request.urlopen(back, timeout=10) as page:
+            with urllib.request.urlopen(back, timeout=30) as page:
                 page.read()
 
         threading.Thread(target=visit, daemon=True).start()
@@ -123,7 +125,7 @@ async def test_a_login_is_made_once_and_kept(server: AuthorizationServer, tmp_pa
             open_browser=browser(code="the-code"),
             directory=tmp_path,
         )
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             async with server.client(login) as client:
                 assert (await client.post(URL)).text == "welcome"
     assert server.login_count == 1
@@ -137,7 +139,7 @@ async def test_a_refused_login_is_told(server: AuthorizationServer, tmp_path: Pa
         open_browser=browser(error="access_denied", error_description="not you"),
         directory=tmp_path,
     )
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with server.client(login) as client:
             with pytest.raises(OAuthFlowError, match="not you"):
                 await client.post(URL)

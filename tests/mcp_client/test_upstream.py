@@ -123,7 +123,7 @@ async def test_a_ping_is_answered(opening: Opening) -> None:
 
 
 async def test_the_time_that_a_person_takes_is_not_the_servers(opening: Opening) -> None:
-    server = await opening.one(raw(timeout_seconds=0.3), upstream=Person(seconds=0.8))
+    server = await opening.one(raw(timeout_seconds=1), upstream=Person(seconds=1.5))
     result = await call(server, "ask", method="elicitation/create", params=QUESTION)
     assert json.loads(text_of(result))["action"] == "accept"
 

@@ -13,7 +13,7 @@ from mcp import StdioServerParameters
 
 SCRIPT = str(Path(__file__).with_name("serve_script.py"))
 # Longer than any sound server needs on a busy machine.
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 50
 
 
 def stdio_parameters() -> StdioServerParameters:
@@ -44,6 +44,13 @@ class ServerProcess:
     def stderr(self) -> IO[bytes]:
         assert self._process.stderr is not None
         return self._process.stderr
+
+    def read_until(self, text: bytes) -> None:
+        """Read lines of its output up to the one that has this."""
+        for line in self.stdout:
+            if text in line:
+                return
+        raise AssertionError(f"its output ended without {text!r}")
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
@@ -85,6 +92,6 @@ def http_server(*arguments: str) -> Generator[tuple[ServerProcess, str, str]]:
 
 
 def still_running(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Those that do not end by themselves within a moment."""
-    _, alive = psutil.wait_procs(processes, timeout=5)
+    """Those that do not end by themselves."""
+    _, alive = psutil.wait_procs(processes, timeout=PATIENCE_SECONDS)
     return alive

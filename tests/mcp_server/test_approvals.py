@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any, Literal, cast
 
+import anyio
+import anyio.lowlevel
 import pytest
 from mcp_types import ElicitRequestFormParams
 
@@ -20,6 +22,7 @@ from nacre import (
 from nacre.json_types import JsonObject
 from nacre.mcp_server import CodeModeMcpServer
 from nacre.mcp_server.approvals import approval_form, decided_in
+from nacre.sandbox.cell_vm import CellVm
 from tests.code_mode.tools import HeldTool, echo_tool
 from tests.mcp_server.clients import Era, FormFiller, connect, exec_in, wait_in
 
@@ -144,6 +147,30 @@ async def test_a_direct_tool_is_asked_about_as_well(runtime: Runtime, era: Era) 
         result = await client.call_tool("echo", {"n": 1})
     assert not result.is_error
     assert len(person.asked) == 1
+
+
+async def test_an_answer_that_comes_as_the_program_is_suspended_is_no_matter_for_the_model(
+    runtime: Runtime, era: Era, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_suspending, suspend = anyio.Event(), CellVm.suspend
+
+    class SlowPerson(FormFiller):
+        async def __call__(self, context: Any, params: Any) -> Any:
+            await is_suspending.wait()
+            return await super().__call__(context, params)
+
+    async def suspend_after_the_answer(vm: CellVm, open_requests: tuple[int, ...]) -> None:
+        is_suspending.set()
+        while any(call.is_awaiting_approval for cell in runtime.cells() for call in cell.pending):
+            await anyio.lowlevel.checkpoint()
+        await suspend(vm, open_requests)
+
+    monkeypatch.setattr(CellVm, "suspend", suspend_after_the_answer)
+    person = SlowPerson("accept", decision="allow-once")
+    async with connect(asking_server(runtime), era, elicitation_callback=person) as client:
+        with anyio.fail_after(60):
+            result = await exec_in(client, "return tools.echo({n: 1})")
+    assert (result["status"], len(person.asked)) == ("completed", 1)
 
 
 async def test_a_program_with_many_approvals_in_a_row_does_not_wear_out_the_client(

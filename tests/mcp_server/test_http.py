@@ -3,10 +3,11 @@
 import signal
 import socket
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import httpx2
+import psutil
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
@@ -31,9 +32,9 @@ def served() -> Iterator[Served]:
 async def connect(served: Served, era: Era, **options: Any) -> AsyncGenerator[Client]:
     _, url, token = served
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
+    async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
         transport = streamable_http_client(url, http_client=http)
-        options = {"cache": None, "read_timeout_seconds": 30, **options}
+        options = {"cache": None, "read_timeout_seconds": 60, **options}
         async with Client(transport, mode=era, **options) as client:
             yield client
 
@@ -44,7 +45,7 @@ def status_of(served: Served, headers: dict[str, str], *, content: bytes | None 
     given["Authorization"] = f"Bearer {token}"
     json = None if content else BODY
     given.update(headers)
-    return httpx2.post(url, headers=given, json=json, content=content, timeout=30).status_code
+    return httpx2.post(url, headers=given, json=json, content=content, timeout=60).status_code
 
 
 async def test_a_program_calls_a_real_server_and_the_client_hears_of_it(
@@ -90,9 +91,15 @@ async def test_the_servers_of_a_session_end_with_it(served: Served) -> None:
     async with connect(served, "legacy") as client:
         await exec_in(client, "return MCP.curious.echo({})")
         own = [child for child in server.children() if child not in before]
-        assert any("upstream_server" in " ".join(child.cmdline()) for child in own)
-        upstream = [child for child in own if "upstream_server" in " ".join(child.cmdline())]
+        upstream = [child for child in own if is_upstream(child)]
+    assert upstream
     assert still_running(upstream) == []
+
+
+def is_upstream(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return "upstream_server" in " ".join(process.cmdline())
+    return False
 
 
 def test_without_the_token_nobody_gets_in(served: Served) -> None:

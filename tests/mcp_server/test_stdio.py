@@ -29,7 +29,7 @@ INITIALIZE = {
 
 
 def connect(era: Era, **options: Any) -> Client:
-    return Client(stdio_parameters(), mode=era, cache=None, read_timeout_seconds=30, **options)
+    return Client(stdio_parameters(), mode=era, cache=None, read_timeout_seconds=60, **options)
 
 
 def send(server: ServerProcess, message: dict[str, Any]) -> None:
@@ -119,8 +119,7 @@ def test_a_signal_ends_it_with_all_that_it_started(number: signal.Signals) -> No
         initialize(server)
         # A server and a worker are in the middle of something, and standard input stays open.
         call_exec(server, "return MCP.curious.hang({})")
-        while b"hanging" not in server.stdout.readline():
-            pass
+        server.read_until(b"hanging")
         children = server.children()
         assert len(children) >= 2
         server.signal(number)
@@ -132,8 +131,7 @@ def test_a_second_signal_ends_it_at_once_and_no_server_outlives_it() -> None:
     with server_process("stdio", "--stubborn") as server:
         initialize(server)
         call_exec(server, "return MCP.curious.hang({})")
-        while b"hanging" not in server.stdout.readline():
-            pass
+        server.read_until(b"hanging")
         children = server.children()
         # A child of a server ignores SIGTERM: a clean end waits for it for a while.
         server.signal(signal.SIGTERM)
@@ -162,8 +160,7 @@ def test_the_end_of_input_ends_it_with_all_that_it_started() -> None:
     with server_process("stdio") as server:
         initialize(server)
         call_exec(server, "return MCP.curious.hang({})")
-        while b"hanging" not in server.stdout.readline():
-            pass
+        server.read_until(b"hanging")
         children = server.children()
         server.stdin.close()
         assert server.wait() == 0

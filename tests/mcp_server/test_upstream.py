@@ -204,7 +204,7 @@ async def test_a_person_may_take_longer_than_a_program_may_run(era: Era) -> None
             return await super().__call__(context, params)
 
     person = SlowPerson("accept", city="Ulm")
-    async with Runtime({"timeoutMs": 300}, workers=1) as runtime:
+    async with Runtime({"timeoutMs": 1000}, workers=1) as runtime:
         server = CodeModeMcpServer(runtime, servers=curious.servers())
         async with connect(server, era, elicitation_callback=person) as client:
 
@@ -212,7 +212,7 @@ async def test_a_person_may_take_longer_than_a_program_may_run(era: Era) -> None
                 form = encode_json({"method": "elicit", "params": FORM}).decode()
                 results.append(await exec_in(client, f"return MCP.curious.ask({form})"))
 
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(run)
                     await is_asked.wait()

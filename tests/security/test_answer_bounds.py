@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from nacre.errors import HostRequestError
-from nacre.ids import RunId
+from nacre.ids import CellId
 from nacre.json_types import JsonValue, decode_json
 from nacre.sandbox import HostRequest, HostRequestHandler, Limits, Sandbox
 from nacre.sandbox.host_requests import HostRequests
@@ -31,7 +31,7 @@ class Requests:
     def add(self, *ids: int) -> None:
         for request_id in ids:
             request = HostRequest(
-                id=request_id, method="ask", payload=request_id, run_id=RunId("run_1")
+                id=request_id, method="ask", payload=request_id, cell_id=CellId("run_1")
             )
             self.all.add(request)
 

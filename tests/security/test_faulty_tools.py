@@ -29,7 +29,7 @@ from nacre import (
     ToolCall,
     tool,
 )
-from nacre.ids import RunId
+from nacre.ids import CellId
 from nacre.json_types import JsonValue
 from nacre.run_context import AbortController
 from nacre.sandbox import HostRequest
@@ -403,7 +403,7 @@ async def test_a_task_that_is_cancelled_after_its_call_does_not_take_the_next_al
         return None
 
     def request(request_id: int) -> HostRequest:
-        return HostRequest(id=request_id, method="ask", payload=None, run_id=RunId("run_1"))
+        return HostRequest(id=request_id, method="ask", payload=None, cell_id=CellId("run_1"))
 
     async with anyio.create_task_group() as tasks:
         requests = HostRequests(

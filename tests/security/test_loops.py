@@ -7,6 +7,7 @@ from nacre.sandbox import CellState, Limits, Sandbox
 from tests.contract.requirements import requirement
 from tests.security.attacks import (
     BOUND_SECONDS,
+    SHORT,
     TIMED_OUT,
     attack,
     completed,
@@ -87,7 +88,7 @@ BUILTINS = {
 async def test_a_program_that_never_ends_is_stopped_at_its_time_budget(
     sandbox: Sandbox, code: str
 ) -> None:
-    assert await attack(sandbox, code) == TIMED_OUT
+    assert await attack(sandbox, code, limits=SHORT) == TIMED_OUT
 
 
 @pytest.mark.parametrize("code", ENDLESS.values(), ids=ENDLESS.keys())
@@ -118,7 +119,7 @@ async def test_others_are_served_while_a_program_that_never_ends_still_runs(
 async def test_a_backtracking_regular_expression_is_stopped_at_its_time_budget(
     sandbox: Sandbox, expression: str
 ) -> None:
-    assert await attack(sandbox, f"return {expression}") == TIMED_OUT
+    assert await attack(sandbox, f"return {expression}", limits=SHORT) == TIMED_OUT
 
 
 @pytest.mark.parametrize("expression", BUILTINS.values(), ids=BUILTINS.keys())
@@ -126,11 +127,12 @@ async def test_a_backtracking_regular_expression_is_stopped_at_its_time_budget(
 async def test_a_builtin_that_never_asks_is_stopped_at_the_time_budget(
     sandbox: Sandbox, expression: str
 ) -> None:
-    assert await attack(sandbox, f"return {expression}") == TIMED_OUT
+    assert await attack(sandbox, f"return {expression}", limits=SHORT) == TIMED_OUT
 
 
 async def test_output_before_an_endless_loop_is_kept(sandbox: Sandbox) -> None:
-    assert await attack(sandbox, "text('first'); json([2]); for (;;);") == {
+    code = "text('first'); json([2]); for (;;);"
+    assert await attack(sandbox, code, limits=SHORT) == {
         **TIMED_OUT,
         "output": [{"type": "text", "text": "first"}, {"type": "json", "value": [2]}],
     }
@@ -146,9 +148,7 @@ async def test_an_endless_spread_ends_at_the_memory_or_the_time_limit(sandbox: S
 
 
 async def test_an_endless_interval_only_waits_and_can_be_aborted(sandbox: Sandbox) -> None:
-    cell = sandbox.cell(
-        "setInterval(() => {}, 1); await new Promise(() => {})", limits=Limits(timeout_ms=100)
-    )
+    cell = sandbox.cell("setInterval(() => {}, 1); await new Promise(() => {})", limits=SHORT)
     waiting = await cell.run()
     assert (type(waiting).__name__, cell.state.value) == ("Waiting", "waiting")
     await cell.abort()

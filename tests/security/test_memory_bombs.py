@@ -7,7 +7,7 @@ import pytest
 from nacre.json_types import JsonValue
 from nacre.sandbox import HostRequest, Limits, Sandbox
 from tests.contract.requirements import requirement
-from tests.security.attacks import attack, completed, shown, verdict
+from tests.security.attacks import BOUND_SECONDS, attack, completed, shown, verdict
 
 LIMIT = 8 << 20
 LIMITS = Limits(timeout_ms=10_000, memory_limit_bytes=LIMIT)
@@ -152,7 +152,7 @@ async def test_memory_of_dead_bombs_is_given_back(sandbox: Sandbox) -> None:
     report = await sandbox.check()
     bomb = "const all = []; for (;;) all.push(new Uint8Array(1 << 20).fill(1))"
     limits = Limits(memory_limit_bytes=64 << 20)
-    with anyio.fail_after(20):
+    with anyio.fail_after(BOUND_SECONDS):
         for _ in range(10):
             assert verdict(shown(await sandbox.cell(bomb, limits=limits).run()))[2] == (
                 "memory_limit_exceeded"

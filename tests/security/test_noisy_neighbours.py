@@ -129,7 +129,7 @@ async def test_two_hundred_cells_hostile_and_honest_all_come_to_their_own_end(
         )
         found[number] = shown(await cell.run()).get("value")
 
-    with anyio.fail_after(40):
+    with anyio.fail_after(120):
         async with heartbeat() as heart, anyio.create_task_group() as tasks:
             for number in range(200):
                 tasks.start_soon(run, number)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nacre.sandbox import Limits, Sandbox
-from tests.security.attacks import SHORT, attack, completed, verdict
+from nacre.sandbox import Sandbox
+from tests.security.attacks import AMPLE, SHORT, attack, completed, verdict
 
 RECURSIONS = {
     "function": "(function deeper() { return deeper() + 1 })()",
@@ -31,7 +31,6 @@ RECURSIONS = {
 }
 
 NESTED = "function nested(depth) { let a = []; while (depth--) a = [a]; return a }\n"
-AMPLE = Limits(timeout_ms=5000)
 
 
 @pytest.mark.parametrize("expression", RECURSIONS.values(), ids=RECURSIONS.keys())
@@ -70,7 +69,7 @@ async def test_recursion_that_goes_on_in_finally_is_stopped_at_the_time_budget(
     sandbox: Sandbox,
 ) -> None:
     code = "function deeper() { try { deeper() } finally { deeper() } } deeper()"
-    assert verdict(await attack(sandbox, code)) == ("failed", "timeout", "timeout")
+    assert verdict(await attack(sandbox, code, limits=SHORT)) == ("failed", "timeout", "timeout")
 
 
 DEEP_SINKS = {
@@ -104,5 +103,5 @@ async def test_a_deeply_nested_value_is_freed_without_recursion(sandbox: Sandbox
 
 
 async def test_a_program_that_is_nested_too_deep_does_not_compile(sandbox: Sandbox) -> None:
-    result = await attack(sandbox, "return " + "[" * 100_000 + "]" * 100_000, limits=SHORT)
+    result = await attack(sandbox, "return " + "[" * 100_000 + "]" * 100_000)
     assert (result["status"], "call stack" in str(result["error"])) == ("failed", True)

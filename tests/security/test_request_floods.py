@@ -8,6 +8,7 @@ from nacre.json_types import JsonValue
 from nacre.sandbox import HostRequest, Limits, Sandbox, Waiting
 from nacre.sandbox.limits import MAX_REQUEST_BACKLOG
 from tests.security.attacks import (
+    AMPLE,
     BOUND_SECONDS,
     attack,
     beside_neighbours,
@@ -15,8 +16,6 @@ from tests.security.attacks import (
     shown,
     verdict,
 )
-
-AMPLE = Limits(timeout_ms=20_000)
 
 
 class Recorder:

@@ -4,7 +4,7 @@ import pytest
 
 from nacre.json_types import JsonValue
 from nacre.sandbox import HostRequest, Limits, Sandbox
-from tests.security.attacks import TIMED_OUT, attack, completed, verdict
+from tests.security.attacks import AMPLE, SHORT, TIMED_OUT, attack, completed, verdict
 
 # Each is an expression that never gives its JSON away.
 LOOPING = {
@@ -64,7 +64,8 @@ async def test_a_value_that_never_serialises_is_stopped_at_the_time_budget(
         asked.append(request.payload)
         return None
 
-    assert await attack(sandbox, sink.replace("VALUE", value), handler=record) == TIMED_OUT
+    code = sink.replace("VALUE", value)
+    assert await attack(sandbox, code, limits=SHORT, handler=record) == TIMED_OUT
     assert asked == []
 
 
@@ -189,7 +190,7 @@ async def test_anything_can_be_thrown(sandbox: Sandbox, how: str, thrown: str, e
 async def test_an_error_that_never_tells_its_text_is_stopped_at_the_time_budget(
     sandbox: Sandbox, how: str, thrown: str
 ) -> None:
-    assert await attack(sandbox, f"{how}({thrown})") == TIMED_OUT
+    assert await attack(sandbox, f"{how}({thrown})", limits=SHORT) == TIMED_OUT
 
 
 async def test_an_error_whose_text_exhausts_the_memory_ends_at_the_memory_limit(
@@ -253,7 +254,8 @@ THENABLES = {
 async def test_a_hostile_thenable_as_the_value_ends_cleanly(
     sandbox: Sandbox, value: str, expected: tuple[JsonValue, JsonValue, JsonValue]
 ) -> None:
-    assert verdict(await attack(sandbox, f"return {value}")) == expected
+    limits = SHORT if value == THENABLES["looping"][0] else AMPLE
+    assert verdict(await attack(sandbox, f"return {value}", limits=limits)) == expected
 
 
 async def test_text_that_is_not_unicode_reaches_the_host_as_unicode(sandbox: Sandbox) -> None:

@@ -220,7 +220,7 @@ async def test_a_stalled_turn_goes_on_when_its_event_is_set(door: Door) -> None:
         async def ask() -> None:
             texts.append((await clients.ask(door)).text)
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(ask)
                 await stalled.wait()
@@ -238,7 +238,7 @@ async def test_a_client_that_goes_away_is_noticed_at_once(door: Door) -> None:
         return [Say("one "), Stall(), Say("two")]
 
     async with ScriptedProvider([turn]) as provider, clients_of(provider) as clients:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(clients.ask, door)
                 await arrived.wait()
@@ -258,7 +258,7 @@ async def test_leaving_the_block_does_not_wait_for_stalled_requests() -> None:
             with pytest.raises(httpx2.HTTPError):
                 await client.post(f"{url}/chat/completions", json={"model": "m"})
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks, ScriptedProvider([turn]) as provider:
             tasks.start_soon(ask, provider.openai_url)
             await arrived.wait()
@@ -425,7 +425,7 @@ async def test_it_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
                     ]
             finally:
                 process.terminate()
-            return answers, process.wait(timeout=10)
+            return answers, process.wait(timeout=60)
 
     assert await anyio.to_thread.run_sync(ask) == (["from a file"] * 2, 0)
 

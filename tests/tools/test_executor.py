@@ -82,7 +82,7 @@ class Work:
         )
 
     async def call(self, given: object, *, site: CallSite = SITE) -> JsonValue:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             return await self.executor.call(self.tool, given, site=site)
 
     async def refusal(self, given: object, *, site: CallSite = SITE) -> ToolError:

@@ -133,14 +133,17 @@ class Connection:
             raise
 
     async def _usable_life(self) -> ConnectionLife:
-        while self._life is not None and self._life.phase in ("leaving", "over"):
-            await self._life.over()
-        life = self._life or self._new_life()
-        try:
-            self.facts = self._cleaned(await life.ready())
-        except PeerLostError as lost:
-            raise self._unavailable(lost.problem) from lost
-        return life
+        while True:
+            while self._life is not None and self._life.phase in ("leaving", "over"):
+                await self._life.over()
+            life = self._life or self._new_life()
+            try:
+                self.facts = self._cleaned(await life.ready())
+            except PeerLostError as lost:
+                raise self._unavailable(lost.problem) from lost
+            # While we waited for our turn, it may have been stopped for want of use.
+            if life.phase == "ready":
+                return life
 
     def _cleaned(self, facts: ServerFacts) -> ServerFacts:
         return replace(

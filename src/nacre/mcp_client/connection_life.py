@@ -99,9 +99,9 @@ class ConnectionLife:
     async def request(
         self, method: str, params: JsonObject, on_progress: Callable[[JsonObject], None] | None
     ) -> JsonObject:
-        """Raises PeerLostError, PeerSilentError, RpcError and NotJsonError."""
-        await self.ready()
+        """Only while it is ready. Raises PeerLostError, PeerSilentError, RpcError, NotJsonError."""
         assert self._peer is not None
+        # Before anybody else gets a turn: a life without an open request may be ended as idle.
         self._open_count += 1
         try:
             with self._deadlines.limited() as scope:

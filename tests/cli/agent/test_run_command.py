@@ -230,28 +230,25 @@ def test_a_store_that_cannot_be_opened_fails_the_run(here: Surroundings) -> None
 
 
 def test_sigterm_aborts_the_run_and_leaves_no_process(here: Surroundings) -> None:
-    process = start_nacre("run", "--json", ENDLESS)
-    out = pipe_of(process.stdout)
-    for line in out:
-        if json.loads(line)["kind"] == "cell.started":
-            break
-    workers = workers_of(process)
-    process.send_signal(signal.SIGTERM)
-    kinds = [json.loads(line)["kind"] for line in out]
-    assert process.wait(PATIENCE_SECONDS) == 143
+    with start_nacre("run", "--json", ENDLESS) as process:
+        out = pipe_of(process.stdout)
+        for line in out:
+            if json.loads(line)["kind"] == "cell.started":
+                break
+        workers = workers_of(process)
+        process.send_signal(signal.SIGTERM)
+        kinds = [json.loads(line)["kind"] for line in out]
+        assert process.wait(PATIENCE_SECONDS) == 143
     assert kinds[-1] == "run.aborted"
     assert workers
     assert still_running(workers) == []
-    pipe_of(process.stdout).close()
-    pipe_of(process.stderr).close()
 
 
 def test_a_reader_that_leaves_ends_the_run(here: Surroundings) -> None:
-    process = start_nacre("run", "--json", ENDLESS)
-    pipe_of(process.stdout).readline()
-    pipe_of(process.stdout).close()
-    assert process.wait(PATIENCE_SECONDS) == 141
-    pipe_of(process.stderr).close()
+    with start_nacre("run", "--json", ENDLESS) as process:
+        pipe_of(process.stdout).readline()
+        pipe_of(process.stdout).close()
+        assert process.wait(PATIENCE_SECONDS) == 141
 
 
 def test_importing_the_commands_imports_nothing_heavy() -> None:

@@ -12,7 +12,13 @@ from urllib.request import urlopen
 import pytest
 
 from tests.cli.mcp.setup import Surroundings, small_server
-from tests.cli.nacre_process import PATIENCE_SECONDS, pipe_of, run_nacre, start_nacre
+from tests.cli.nacre_process import (
+    PATIENCE_SECONDS,
+    ended_with_the_block,
+    pipe_of,
+    run_nacre,
+    start_nacre,
+)
 
 
 def talk(*arguments: str | Path) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
@@ -30,15 +36,13 @@ def talk(*arguments: str | Path) -> tuple[subprocess.CompletedProcess[str], list
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    try:
+    with ended_with_the_block(process):
         lines = [json.dumps({"jsonrpc": "2.0", **message}).encode() for message in messages]
         wire = pipe_of(process.stdin)
         wire.write(b"\n".join((*lines, b"")))
         wire.flush()
         answers = [json.loads(pipe_of(process.stdout).readline()) for _ in range(2)]
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
-    finally:
-        process.kill()
     done = subprocess.CompletedProcess(process.args, process.returncode, out.decode(), err.decode())
     return done, answers[1]["result"]["tools"]
 
@@ -141,18 +145,15 @@ def test_wrong_setting_is_bad_usage(surroundings: Surroundings) -> None:
 
 def test_http_says_where_it_serves_and_ends_with_a_signal(surroundings: Surroundings) -> None:
     surroundings.configure({"one": small_server("a")})
-    process = start_nacre("mcp", "serve", "--http", "--port", "0")
-    try:
+    with start_nacre("mcp", "serve", "--http", "--port", "0") as process:
         place = pipe_of(process.stderr).readline().decode()
         token = pipe_of(process.stderr).readline().decode()
         # Answered as soon as it serves; what it says comes before.
-        with pytest.raises(HTTPError, match="401"):
+        with pytest.raises(HTTPError, match="401") as refused:
             urlopen(place.split()[-1], timeout=PATIENCE_SECONDS)
+        refused.value.close()
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=PATIENCE_SECONDS)
-    finally:
-        process.kill()
-        process.communicate()
 
     assert place.startswith("serving MCP at http://127.0.0.1:")
     assert "Authorization: Bearer " in token

@@ -106,12 +106,12 @@ def test_signal_ends_the_command_and_the_servers(
     surroundings.configure({"hangs": small_server("--hang", "--tell")})
     started = surroundings.project / "started"
     os.mkfifo(started)
-    process = start_nacre("mcp", "status")
-    started.read_text(encoding="utf-8")
-    servers = workers_of(process)
+    with start_nacre("mcp", "status") as process:
+        started.read_text(encoding="utf-8")
+        servers = workers_of(process)
 
-    process.send_signal(number)
-    out, err = process.communicate(timeout=PATIENCE_SECONDS)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert (process.returncode, out, err) == (128 + number, b"", b"nacre: aborted\n")
     assert servers

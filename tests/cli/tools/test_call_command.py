@@ -6,12 +6,15 @@ import pty
 import signal
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import pytest
 
 from tests.cli.mcp.setup import Surroundings, small_server
 from tests.cli.nacre_process import (
     PATIENCE_SECONDS,
+    ended_with_the_block,
     run_nacre,
     start_nacre,
     still_running,
@@ -180,26 +183,30 @@ def test_without_a_terminal_what_needs_an_approval_is_refused(surroundings: Surr
 class AskedPerson:
     """Somebody at a terminal who has just been asked about a call."""
 
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "nacre.cli.main", "tools", "call", "mcp:one:echo"]
-        self.terminal, theirs = pty.openpty()
-        self.process = subprocess.Popen(
-            [*command, "count=1"], stdin=theirs, stderr=theirs, stdout=subprocess.PIPE
-        )
-        os.close(theirs)
+    def __init__(self, terminal: int, process: subprocess.Popen[bytes]) -> None:
+        self.terminal = terminal
+        self.process = process
         self.shown = b""
         while b"[y/N]" not in self.shown:
             self.shown += os.read(self.terminal, 4096)
 
     def end(self) -> tuple[int, bytes]:
         """The exit status and what was printed."""
-        try:
-            printed, _ = self.process.communicate(timeout=PATIENCE_SECONDS)
-        finally:
-            self.process.kill()
-            self.process.wait()
-            os.close(self.terminal)
+        printed, _ = self.process.communicate(timeout=PATIENCE_SECONDS)
         return self.process.returncode, printed
+
+
+@contextmanager
+def asked_person() -> Generator[AskedPerson]:
+    command = [sys.executable, "-m", "nacre.cli.main", "tools", "call", "mcp:one:echo", "count=1"]
+    terminal, theirs = pty.openpty()
+    process = subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE)
+    os.close(theirs)
+    try:
+        with ended_with_the_block(process):
+            yield AskedPerson(terminal, process)
+    finally:
+        os.close(terminal)
 
 
 @pytest.mark.parametrize(
@@ -210,11 +217,10 @@ def test_at_a_terminal_the_person_is_asked(
     surroundings: Surroundings, typed: bytes, end: tuple[int, bytes]
 ) -> None:
     surroundings.configure({"one": calling_server(requireApproval=["echo"])})
-    person = AskedPerson()
+    with asked_person() as person:
+        os.write(person.terminal, typed)
 
-    os.write(person.terminal, typed)
-
-    assert person.end() == end
+        assert person.end() == end
     assert b"waiting for 1 server: one" in person.shown
     assert b"mcp:one:echo needs your approval: " in person.shown
     assert b'input: {"count":1}' in person.shown
@@ -222,11 +228,10 @@ def test_at_a_terminal_the_person_is_asked(
 
 def test_signal_is_an_answer_to_the_question_too(surroundings: Surroundings) -> None:
     surroundings.configure({"one": calling_server(requireApproval=["echo"])})
-    person = AskedPerson()
+    with asked_person() as person:
+        person.process.send_signal(signal.SIGINT)
 
-    person.process.send_signal(signal.SIGINT)
-
-    assert person.end() == (130, b"")
+        assert person.end() == (130, b"")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -235,12 +240,12 @@ def test_signal_aborts_the_call_and_ends_the_server(
 ) -> None:
     started = one.project / "started"
     os.mkfifo(started)
-    process = start_nacre("tools", "call", "mcp:one:hang", "--json")
-    started.read_text(encoding="utf-8")
-    servers = workers_of(process)
+    with start_nacre("tools", "call", "mcp:one:hang", "--json") as process:
+        started.read_text(encoding="utf-8")
+        servers = workers_of(process)
 
-    process.send_signal(number)
-    out, err = process.communicate(timeout=PATIENCE_SECONDS)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert (process.returncode, err) == (128 + number, b"nacre: aborted\n")
     assert json.loads(out)["code"] == "aborted"
@@ -252,10 +257,10 @@ def test_signal_while_a_server_starts_ends_the_command(surroundings: Surrounding
     surroundings.configure({"hangs": small_server("--hang", "--tell")})
     started = surroundings.project / "started"
     os.mkfifo(started)
-    process = start_nacre("tools", "list")
-    started.read_text(encoding="utf-8")
+    with start_nacre("tools", "list") as process:
+        started.read_text(encoding="utf-8")
 
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=PATIENCE_SECONDS)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert (process.returncode, out, err) == (130, b"", b"nacre: aborted\n")

@@ -1,6 +1,7 @@
 """A model whose vectors can be foretold."""
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,5 +26,5 @@ class FakeModel:
         vector[found[0] if found else -1] = 1.0
         return vector
 
-    def query_vector(self, query: str) -> tuple[Vector, float]:
-        return self.vector(query), 1.0
+    def query_vectors(self, sentences: Sequence[str]) -> tuple[Vector, float]:
+        return np.stack([self.vector(sentence) for sentence in sentences]), 1.0

@@ -7,7 +7,7 @@ import pytest
 
 from nacre.tools.catalog_search.semantic.background import BackgroundThread
 
-SECONDS = 5
+SECONDS = 30
 
 
 @pytest.fixture

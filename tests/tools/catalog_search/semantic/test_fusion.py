@@ -1,5 +1,7 @@
 """Words and meanings in one order."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,10 @@ def by_words(position: int, score: float) -> Candidate:
 
 
 def by_meaning(*cosines: float, weight: float = 1.0) -> Likeness:
+    return by_sentences(cosines, weight=weight)
+
+
+def by_sentences(*cosines: Sequence[float], weight: float = 1.0) -> Likeness:
     return Likeness(weight=weight, cosines=np.array(cosines, dtype=np.float32))
 
 
@@ -50,6 +56,27 @@ def test_models_add_up_by_their_weights() -> None:
     other = by_meaning(0.0, 0.8, weight=0.5)
     assert positions([], one, other) == [0, 1]
     assert [each.score for each in fused([], [one, other], 8)] == pytest.approx([10.0, 7.5])
+
+
+def test_what_one_sentence_asks_for_is_before_what_is_a_little_like_all() -> None:
+    asked = by_sentences([0.8, 0.0, 0.45], [0.0, 0.6, 0.35])
+    assert positions([], asked) == [0, 1, 2]
+
+
+def test_of_what_one_sentence_asks_for_that_is_first_which_is_like_the_others_too() -> None:
+    asked = by_sentences([0.6, 0.6, 0.6], [0.0, 0.3, 0.1])
+    assert positions([], asked) == [1, 2, 0]
+
+
+def test_a_query_of_one_sentence_said_twice_is_the_same_query() -> None:
+    once = fused([by_words(1, 8.0)], [by_meaning(0.7, 0.4)], 8)
+    twice = fused([by_words(1, 8.0)], [by_sentences([0.7, 0.4], [0.7, 0.4])], 8)
+    assert [each.score for each in once] == pytest.approx([each.score for each in twice])
+
+
+def test_what_is_alike_to_one_sentence_needs_no_word_of_the_query() -> None:
+    asked = by_sentences([0.25, 0.0, 0.1], [0.0, 0.0, 0.1])
+    assert positions([by_words(1, 5.0)], asked) == [1, 0]
 
 
 def test_equal_ones_come_in_the_order_of_the_catalog() -> None:

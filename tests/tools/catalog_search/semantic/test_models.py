@@ -62,21 +62,48 @@ def test_a_text_has_one_vector_whatever_came_before(model: TextModel) -> None:
 
 
 def test_a_short_query_is_read_like_any_text(model: TextModel) -> None:
-    vector, share = model.query_vector("open a ticket")
-    assert (vector == model.vector("open a ticket")).all()
+    sentences = ["open a ticket", "send an invoice"]
+    vectors, share = model.query_vectors(sentences)
+    assert (vectors == [model.vector(sentence) for sentence in sentences]).all()
     assert share == 1.0
 
 
-def test_of_a_long_query_the_sentence_model_reads_the_beginning() -> None:
+@pytest.fixture(name="sentence_model")
+def installed_sentence_model() -> SentenceModel:
     try:
-        model = SentenceModel()
+        return SentenceModel()
     except ImportError as missing:
         pytest.skip(str(missing))
-    start = "open a ticket " * 32
-    vector, share = model.query_vector(start + "and send an invoice " * 4)
-    other, other_share = model.query_vector(start + "or paint the whole house " * 2)
-    assert (vector == other).all()
+
+
+def test_of_a_long_query_the_sentence_model_reads_the_beginning(
+    sentence_model: SentenceModel,
+) -> None:
+    start = "open a ticket " * 42
+    vectors, share = sentence_model.query_vectors([start + "and send an invoice " * 8])
+    others, other_share = sentence_model.query_vectors([start + "or paint the whole house " * 4])
+    assert (vectors == others).all()
+    assert (vectors == [sentence_model.vector(start + "is read no more")]).all()
     assert 0.7 < share < other_share < 1.0
+
+
+def test_of_many_sentences_the_sentence_model_reads_the_first(
+    sentence_model: SentenceModel,
+) -> None:
+    sentence = "open a ticket " * 15
+    vectors, share = sentence_model.query_vectors([sentence] * 4)
+    whole = sentence_model.vector(sentence)
+    assert (vectors[:2] == whole).all()
+    # The third is cut, the fourth is not read.
+    assert len(vectors) == 3
+    assert (vectors[2] != whole).any()
+    assert 0.6 < share < 0.75
+
+
+def test_a_few_words_of_a_sentence_are_not_read(sentence_model: SentenceModel) -> None:
+    vectors, share = sentence_model.query_vectors(["open a ticket " * 41, "send an invoice " * 9])
+    assert len(vectors) == 1
+    assert 0.7 < share < 0.9
 
 
 @pytest.mark.parametrize("library", LIBRARIES[1:3])

@@ -10,7 +10,7 @@ from nacre.tools.catalog_search.semantic.meanings import meaning_text
 from nacre.tools.definition import Tool, ToolCall
 from tests.tools.catalog_search.semantic.fake_model import FakeModel
 
-SECONDS = 5
+SECONDS = 60
 
 
 async def nothing(input: dict[str, object], call: ToolCall) -> object:

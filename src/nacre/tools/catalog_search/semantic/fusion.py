@@ -35,6 +35,12 @@ class Likeness:
 
     weight: float
     cosines: Vector
+    """A row for each sentence of the query, a column for each text."""
+
+    @property
+    def to_nearest(self) -> Vector:
+        """For each text, to the sentence that it is most alike."""
+        return self.cosines.max(axis=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,11 +88,22 @@ def _is_alike(likenesses: Sequence[Likeness], *, has_words: bool) -> NDArray[np.
 
     if not has_words:
         # The best model alone: to the others, letters in any order are like something.
-        return likenesses[0].cosines >= _LEAST_WITHOUT_WORDS
-    return np.max([each.cosines for each in likenesses], axis=0) >= _LEAST_ALONE
+        return likenesses[0].to_nearest >= _LEAST_WITHOUT_WORDS
+    return np.max([each.to_nearest for each in likenesses], axis=0) >= _LEAST_ALONE
 
 
 def _meaning(likeness: Likeness) -> Vector:
+    """Half by all sentences together, half by the one that fits best.
+
+    One vector of a task that asks for three things is like none of the three tools. But a sentence
+    by itself may lack what the others say it is about.
+    """
     cosines = likeness.cosines.clip(min=0)
-    best = cosines.dtype.type(max(cosines.max(), _LEAST_BEST))
-    return (cosines / best) ** 2 * likeness.weight
+    together = _stretched(cosines.mean(axis=0, keepdims=True))[0]
+    apart = _stretched(cosines).max(axis=0)
+    return (together + apart) * (likeness.weight / 2)
+
+
+def _stretched(cosines: Vector) -> Vector:
+    """Squares of each row, of which the greatest is 1, or less where nothing is much alike."""
+    return (cosines / cosines.max(axis=1, keepdims=True).clip(min=_LEAST_BEST)) ** 2

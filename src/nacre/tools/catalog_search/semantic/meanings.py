@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.tools.catalog_search.semantic.background import BackgroundThread, give_way
 from nacre.tools.catalog_search.semantic.fusion import Likeness
+from nacre.tools.catalog_search.semantic.sentences import sentences_of
 from nacre.tools.catalog_search.semantic.text_models import installed_models, is_switched_off
 from nacre.tools.catalog_search.semantic.vector_store import VectorStore
 
@@ -44,10 +45,10 @@ class Embedded:
     model: TextModel
     rows: Vector
 
-    def likeness(self, query: str) -> Likeness:
+    def likeness(self, sentences: Sequence[str]) -> Likeness:
         """A model counts for less where it read less."""
-        vector, share = self.model.query_vector(query)
-        return Likeness(weight=self.model.weight * share, cosines=self.rows @ vector)
+        vectors, share = self.model.query_vectors(sentences)
+        return Likeness(weight=self.model.weight * share, cosines=vectors @ self.rows.T)
 
 
 class Meanings:
@@ -85,7 +86,8 @@ class Meanings:
         # The models read Latin letters; of others they know some signs and no words.
         if not self._embedded or not _is_mostly_latin(asked):
             return []
-        return [it.likeness(asked) for it in self._embedded]
+        sentences = sentences_of(asked)
+        return [it.likeness(sentences) for it in self._embedded]
 
     def settle(self, embedded: Sequence[tuple[TextModel, Vector]]) -> None:
         self._embedded = tuple(Embedded(model=model, rows=rows) for model, rows in embedded)

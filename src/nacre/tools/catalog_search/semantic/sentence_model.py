@@ -17,7 +17,7 @@ from nacre.tools.catalog_search.semantic.libraries import (
 from nacre.tools.catalog_search.semantic.onnx_file import CONTRIB, OnnxGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from nacre.tools.catalog_search.semantic.libraries import Vector
 
@@ -27,7 +27,10 @@ _HEADS: Final = 12
 _WIDTH: Final = 384
 _MAX_TOKENS: Final = 128
 # Who searches waits for these: the time grows with their number, about 0.12 ms each.
-_MAX_QUERY_TOKENS: Final = 96
+_MAX_QUERY_TOKENS: Final = 128
+# So much of a text is cut into tokens, to know how much of it was read.
+_MAX_COUNTED_TOKENS: Final = 1_024
+_LEAST_TOKENS: Final = 8
 _EPSILON: Final = 1e-12
 # What the graph is given.
 _TOKENS: Final = "tokens"
@@ -41,11 +44,11 @@ class SentenceModel:
 
     def __init__(self) -> None:
         self.name = "all-MiniLM-L6-v2 int8 1"
-        self.weight = 1.25
+        self.weight = 1.5
         self.size = _WIDTH
         weights = weights_in(installed_file(_PACKAGE, "model/model.safetensors"))
         tokens = installed_file(_PACKAGE, "model/tokenizer.json")
-        self._tokenizer = tokenizer_in(tokens, max_tokens=_MAX_TOKENS)
+        self._tokenizer = tokenizer_in(tokens, max_tokens=_MAX_COUNTED_TOKENS)
         self._words = weights["embeddings.word_embeddings.weight"].astype("float16")
         position = weights["embeddings.position_embeddings.weight"][:_MAX_TOKENS]
         self._places = position + weights["embeddings.token_type_embeddings.weight"][0]
@@ -54,15 +57,15 @@ class SentenceModel:
         self._session = session_of(_encoder(weights))
 
     def vector(self, text: str) -> Vector:
-        return self._vector_of(self._tokenizer.encode(text).ids)
+        return self._vector_of(_cut(self._tokenizer.encode(text).ids, _MAX_TOKENS))
 
-    def query_vector(self, query: str) -> tuple[Vector, float]:
-        ids = self._tokenizer.encode(query).ids
-        if len(ids) <= _MAX_QUERY_TOKENS:
-            return self._vector_of(ids), 1.0
-        # The last one says that the text is over.
-        read = [*ids[: _MAX_QUERY_TOKENS - 1], ids[-1]]
-        return self._vector_of(read), _MAX_QUERY_TOKENS / len(ids)
+    def query_vectors(self, sentences: Sequence[str]) -> tuple[Vector, float]:
+        import numpy as np
+
+        tokens = [self._tokenizer.encode(sentence).ids for sentence in sentences]
+        read = list(_first(tokens, _MAX_QUERY_TOKENS))
+        share = sum(map(len, read)) / sum(map(len, tokens))
+        return np.stack([self._vector_of(ids) for ids in read]), share
 
     def _vector_of(self, ids: list[int]) -> Vector:
         import numpy as np
@@ -73,6 +76,19 @@ class SentenceModel:
         first = (centred / deviation * self._scale + self._shift)[np.newaxis]
         mean = self._session.run(None, {_TOKENS: first})[0][0].mean(axis=0)
         return mean / np.linalg.norm(mean)
+
+
+def _first(sentences: Sequence[list[int]], most: int) -> Iterator[list[int]]:
+    """So many tokens of them; what is left for the last may be too little to mean anything."""
+    for ids in sentences:
+        if len(ids) <= most or most >= _LEAST_TOKENS:
+            yield _cut(ids, most)
+        most = max(0, most - len(ids))
+
+
+def _cut(ids: list[int], most: int) -> list[int]:
+    # The last one says that the text is over.
+    return ids if len(ids) <= most else [*ids[: most - 1], ids[-1]]
 
 
 def _encoder(weights: Mapping[str, Vector]) -> bytes:

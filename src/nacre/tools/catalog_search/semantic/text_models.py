@@ -10,6 +10,8 @@ from nacre.tools.catalog_search.semantic.sentence_model import SentenceModel
 from nacre.tools.catalog_search.semantic.word_model import WordModel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nacre.tools.catalog_search.semantic.libraries import Vector
 
 logger = logging.getLogger(__name__)
@@ -32,8 +34,8 @@ class TextModel(Protocol):
         """Of length 1; of length 0 where the model knows nothing of the text."""
         ...
 
-    def query_vector(self, query: str) -> tuple[Vector, float]:
-        """Of as much of a query as can be read in time; and which share of it that is."""
+    def query_vectors(self, sentences: Sequence[str]) -> tuple[Vector, float]:
+        """A row for each sentence that can be read in time; and which share of all was read."""
         ...
 
 

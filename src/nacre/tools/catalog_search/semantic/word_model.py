@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 from nacre.tools.catalog_search.semantic.libraries import installed_file, tokenizer_in, weights_in
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nacre.tools.catalog_search.semantic.libraries import Vector
 
 # Not imported: that would set up logging for the whole process.
@@ -19,7 +21,7 @@ class WordModel:
 
     def __init__(self) -> None:
         self.name = "wordllama l2_supercat_256 1"
-        self.weight = 0.6
+        self.weight = 0.8
         self.size = 256
         weights = weights_in(installed_file(_PACKAGE, "weights/l2_supercat_256.safetensors"))
         self._words = weights["embedding.weight"]
@@ -34,5 +36,7 @@ class WordModel:
         length = np.linalg.norm(total)
         return total / length if length else total
 
-    def query_vector(self, query: str) -> tuple[Vector, float]:
-        return self.vector(query), 1.0
+    def query_vectors(self, sentences: Sequence[str]) -> tuple[Vector, float]:
+        import numpy as np
+
+        return np.stack([self.vector(sentence) for sentence in sentences]), 1.0

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from nacre.foreign_calls import described, passes_through
+from nacre.foreign_calls import call_in_own_task, described, passes_through
 
 
 class Panic(BaseException):
@@ -166,3 +167,31 @@ async def test_an_error_that_ends_the_process_when_it_is_read_is_told_by_its_typ
         # Kept here, as it would end the test runner.
         words = repr(error)
     assert words == "Speechless"
+
+
+async def test_a_call_in_a_task_of_its_own_gives_what_it_returns() -> None:
+    async def foreign() -> asyncio.Task[object]:
+        return current_task()
+
+    assert await call_in_own_task(foreign) is not current_task()
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(2), Panic("x"), GeneratorExit()])
+async def test_a_call_in_a_task_of_its_own_raises_what_it_raises(error: BaseException) -> None:
+    async def foreign() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        await call_in_own_task(foreign)
+    assert raised.value is error
+
+
+async def test_a_call_that_cancels_its_own_task_does_not_cancel_its_caller() -> None:
+    async def foreign() -> None:
+        current_task().cancel()
+        await anyio.lowlevel.checkpoint()
+
+    with pytest.raises(asyncio.CancelledError):
+        await call_in_own_task(foreign)
+    assert not current_task().cancelling()
+    await anyio.lowlevel.checkpoint()

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 _Result = TypeVar("_Result")
 
@@ -64,4 +64,35 @@ async def call_in_thread(
     results, error = await anyio.to_thread.run_sync(caught, abandon_on_cancel=True, limiter=limiter)
     if error is not None:
         raise error
+    return results[0]
+
+
+async def call_in_own_task(function: Callable[[], Awaitable[_Result]]) -> _Result:
+    """What an async function returns or raises; a cancelled error where it cancelled its task, and
+    a RuntimeError where it leaves a cancel scope or a task group open.
+
+    The task is its own: whatever it does to that, its caller goes on.
+    """
+    results: list[_Result] = []
+    errors: list[BaseException] = []
+
+    async def caught() -> None:
+        try:
+            results.append(await function())
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:
+            # A task that raised a SystemExit would end the event loop.
+            errors.append(error)
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(caught)
+    except ExceptionGroup as group:
+        # All else is caught above.
+        raise RuntimeError("it left a cancel scope or a task group open") from group
+    if errors:
+        raise errors[0]
+    if tasks.cancel_scope.cancel_called or not results:
+        raise anyio.get_cancelled_exc_class()
     return results[0]

@@ -1,16 +1,22 @@
 """Which session a turn belongs to, and what is kept of it."""
 
 from dataclasses import replace
+from typing import Any
 
+import anyio
 import pytest
 
-from nacre.agent import TurnRequest
+from nacre.agent import AgentRun, TurnRequest
+from nacre.agent.session_turns import SessionTurns
 from nacre.agent.turn import Turn
+from nacre.code_mode.run_config import RunConfig
+from nacre.config.agents import AgentConfig
 from nacre.errors import SessionError, StorageError
 from nacre.messages import user_message
 from tests.agent.conftest import OpenWorld
-from tests.agent.fake_models import say
-from tests.agent.worlds import World
+from tests.agent.fake_models import HeldAnswer, say
+from tests.agent.tools import echo_tool
+from tests.agent.worlds import CODE_MODE, World
 
 
 async def test_a_key_finds_the_same_session_again(open_service: OpenWorld) -> None:
@@ -144,10 +150,77 @@ async def test_a_new_configuration_holds_from_the_next_turn_on(open_service: Ope
     async with open_service() as world:
         world.model.will(say("one"), say("two"))
         await world.turn("1", session_key="chat")
-        agents = world.config.agents
-        agent = replace(agents.agent("main"), instructions="Be better.")
-        changed = replace(world.config, agents=replace(agents, by_id={"main": agent}))
-        world.service.configure(changed)
+        configure(world, better(world))
         await world.turn("2", session_key="chat")
-        starts = [request.instructions.split("\n")[0] for request in world.model.requests]
-        assert starts == ["Be good.", "Be better."]
+        assert instructions(world) == ["Be good.", "Be better."]
+
+
+def better(world: World) -> AgentConfig:
+    return replace(world.config.agents.agent("main"), instructions="Be better.")
+
+
+def configure(world: World, agent: AgentConfig) -> None:
+    """With this agent, and no other."""
+    agents = replace(world.config.agents, default_id=agent.id, by_id={agent.id: agent})
+    world.service.configure(replace(world.config, agents=agents))
+
+
+def instructions(world: World) -> list[str]:
+    return [request.instructions.split("\n")[0] for request in world.model.requests]
+
+
+async def turn_and_one_that_waits(world: World, held: HeldAnswer) -> tuple[AgentRun, AgentRun]:
+    world.model.will(held, say("two"))
+    first = await world.start("1", session_key="chat")
+    with anyio.fail_after(5):
+        await held.asked.wait()
+    return first, await world.start("2", session_key="chat", queue_mode="followup")
+
+
+async def test_a_turn_that_waited_begins_with_the_configuration_of_then(
+    open_service: OpenWorld,
+) -> None:
+    held = HeldAnswer(say("one"))
+    async with open_service() as world:
+        first, second = await turn_and_one_that_waits(world, held)
+        configure(world, better(world))
+        held.release.set()
+        with anyio.fail_after(5):
+            await first.wait()
+            await second.wait()
+        assert instructions(world) == ["Be good.", "Be better."]
+
+
+async def test_a_turn_that_waited_says_so_where_its_agent_is_gone(open_service: OpenWorld) -> None:
+    held = HeldAnswer(say("one"))
+    async with open_service() as world:
+        first, second = await turn_and_one_that_waits(world, held)
+        configure(world, replace(better(world), id="other"))
+        held.release.set()
+        with anyio.fail_after(5):
+            await first.wait()
+            result = await second.wait()
+        assert (first.state, second.state) == ("completed", "aborted")
+        assert result.error == (
+            "the configuration changed while the turn waited: "
+            "there is no agent 'main'; there are: other"
+        )
+
+
+async def test_a_configuration_that_comes_while_a_turn_is_being_begun_is_not_for_it(
+    open_service: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = SessionTurns.begin
+    async with open_service(document=CODE_MODE, tools=[echo_tool()]) as world:
+
+        async def begun_in_a_reload(session: SessionTurns, **what: Any) -> None:
+            await begin(session, **what)
+            world.runtime.configure(RunConfig(document={}))
+            world.service.configure(replace(world.config, document={}))
+
+        monkeypatch.setattr(SessionTurns, "begin", begun_in_a_reload)
+        world.model.will(say("one"), say("two"))
+        for _ in range(2):
+            await world.turn()
+        shown = [[tool.name for tool in request.tools] for request in world.model.requests]
+        assert shown == [["exec", "wait"], ["echo"]]

@@ -89,6 +89,7 @@ async def open_world(
     )
     model = FakeModel(context_tokens=context_tokens)
     spare = FakeModel("fake/spare")
+    models = FakeModels({"fake/model": model, "fake/spare": spare})
     registered = Hooks(hooks)
     approvals = ApprovalQueue()
     async with (
@@ -97,7 +98,7 @@ async def open_world(
             config=config,
             store=store,
             runtime=runtime,
-            providers=FakeModels({"fake/model": model, "fake/spare": spare}),
+            providers=lambda: nullcontext(models),
             tools=GivenTools(tools),
             hooks=registered,
             approvals=approvals,

@@ -1,4 +1,4 @@
-"""MCP servers that are exchanged: the old ones end with the last run that uses them."""
+"""MCP servers and models that are exchanged: the old ones end with the last run that uses them."""
 
 import os
 import sys
@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from anyio import to_thread
 
 from nacre.agent import AgentRun, TurnRequest
 from nacre.bootstrap import System
-from nacre.bootstrap.live_connections import LiveMcp
+from nacre.bootstrap.live_connections import LiveMcp, LiveProviders
 from nacre.config.mcp_server_config import McpServerConfig
+from nacre.config.models import ModelsConfig
 from nacre.mcp_client import McpServer
-from nacre.testing import Call, Say, ScriptedProvider
+from nacre.providers.source import Providers
+from nacre.testing import Call, Say, ScriptedProvider, Stall
 from tests.bootstrap.test_system import agents, configuration, models, opened, said
 from tests.mcp_client.peers import PATIENCE_SECONDS, call, ended, text_of
 
@@ -174,3 +177,93 @@ async def test_servers_stay_open_until_the_last_of_several_runs_has_ended(tmp_pa
         assert results == ["still here"]
         await ended(*pids)
         assert [of_first.status().state, of_second.status().state] == ["closed", "closed"]
+
+
+class Closings:
+    """Which providers were closed, in their order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.closed: list[Providers] = []
+        self._one_more = anyio.Event()
+        close = Providers.aclose
+
+        async def noting(providers: Providers) -> None:
+            await close(providers)
+            self.closed.append(providers)
+            self._one_more.set()
+            self._one_more = anyio.Event()
+
+        monkeypatch.setattr(Providers, "aclose", noting)
+
+    async def first(self) -> None:
+        with anyio.fail_after(5):
+            while not self.closed:
+                await self._one_more.wait()
+
+
+async def test_models_that_no_run_uses_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    closings = Closings(monkeypatch)
+    async with LiveProviders(ModelsConfig(providers={})) as live:
+        with live.in_use() as old:
+            pass
+        live.configure(ModelsConfig(providers={}))
+        await closings.first()
+        assert closings.closed == [old]
+        with live.in_use() as new:
+            pass
+    assert closings.closed == [old, new]
+
+
+async def test_models_stay_open_until_the_last_of_several_runs_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closings = Closings(monkeypatch)
+    async with LiveProviders(ModelsConfig(providers={})) as live:
+        with live.in_use() as old:
+            with live.in_use():
+                live.configure(ModelsConfig(providers={}))
+                await anyio.wait_all_tasks_blocked()
+            await anyio.wait_all_tasks_blocked()
+            assert closings.closed == []
+        await closings.first()
+        assert closings.closed == [old]
+
+
+async def test_models_that_cannot_be_closed_keep_nothing_else_from_ending(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def breaks(_providers: Providers) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(Providers, "aclose", breaks)
+    async with LiveProviders(ModelsConfig(providers={})) as live:
+        live.configure(ModelsConfig(providers={}))
+        await anyio.wait_all_tasks_blocked()
+        assert live.known() == ["demo/demo"]
+    assert "cannot be closed" in caplog.text
+
+
+async def test_a_run_asks_the_models_that_it_began_with_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closings = Closings(monkeypatch)
+    release = anyio.Event()
+    script = [[Stall(release), Call("list", {})], Say("done")]
+    async with ScriptedProvider(script) as provider:
+        async with opened(tmp_path, **models(provider), agents=agents(tmp_path)) as system:
+            run = await started(system)
+            with anyio.fail_after(PATIENCE_SECONDS):
+                async for event in run.events.follow():
+                    if event.kind == "model.started":
+                        break
+            # Neither the model nor its provider is there any more.
+            nothing: dict[str, Any] = {}
+            await system.apply(await to_thread.run_sync(configuration, tmp_path, nothing))
+            assert closings.closed == []
+            release.set()
+            with anyio.fail_after(PATIENCE_SECONDS):
+                result = await run.wait()
+            await closings.first()
+            assert len(closings.closed) == 1
+        assert (run.state, result.text, result.error) == ("completed", "done", "")
+        assert len(provider.requests) == 2

@@ -84,7 +84,7 @@ def test_an_agents_core_tools_go_over_those_of_all() -> None:
 
 
 WRONG_AGENTS: list[tuple[Mapping[str, Any], str]] = [
-    ({"list": {}}, "`agents.list` is {}; allowed: a list of agents"),
+    ({"list": {}}, "`agents.list` is an object; allowed: a list of agents"),
     ({"list": [{}]}, "`agents.list[0].id` is missing; allowed: 1 to 64 letters"),
     ({"list": [{"id": "a b"}]}, '`agents.list[0].id` is "a b"; allowed: 1 to 64 letters'),
     (

@@ -161,9 +161,9 @@ def test_what_is_not_a_whole_number_is_refused_with_path_value_and_range(
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("on", '`tools.codeMode` is "on"; allowed: true, false and an object'),
-        (1, "`tools.codeMode` is 1; allowed: true, false and an object"),
-        ([], "`tools.codeMode` is []; allowed: true, false and an object"),
+        ("on", "`tools.codeMode` is a text; allowed: true, false and an object"),
+        (1, "`tools.codeMode` is a number; allowed: true, false and an object"),
+        ([], "`tools.codeMode` is a list; allowed: true, false and an object"),
         ({"enabled": "yes"}, '`tools.codeMode.enabled` is "yes"; allowed: true and false'),
         ({"enabled": 1}, "`tools.codeMode.enabled` is 1; allowed: true and false"),
         ({"enabled": None}, "`tools.codeMode.enabled` is null; allowed: true and false"),

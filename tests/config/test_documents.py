@@ -1,8 +1,9 @@
-"""Values in messages."""
+"""Values in messages, and parts of a document that nobody would use."""
 
 import pytest
 
-from nacre.config.documents import shown
+from nacre.config.documents import refuse_unopened_servers, shown
+from nacre.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -19,3 +20,25 @@ def test_a_value_is_shown_in_short_and_without_the_user_of_a_url(
     value: object, expected: str
 ) -> None:
     assert shown(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ({"mcp": {"servers": {"a": {"command": "a"}}}}, "mcp.servers"),
+        ({"mcpServers": {"a": {"command": "a"}}}, "mcpServers"),
+        ({"mcp": ["--token=hunter2"]}, "mcp"),
+    ],
+)
+def test_servers_that_nobody_opens_are_refused(document: dict[str, object], path: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        refuse_unopened_servers(document)
+    assert caught.value.path == path
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "document", [{}, {"mcp": None}, {"mcp": {}}, {"mcp": {"servers": {}}}, {"mcpServers": {}}]
+)
+def test_a_document_without_servers_is_not_refused(document: dict[str, object]) -> None:
+    refuse_unopened_servers(document)

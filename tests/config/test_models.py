@@ -85,7 +85,7 @@ WRONG_ENTRIES: list[tuple[Mapping[str, Any], str]] = [
     ({"api": "demo", "apiKey": 7}, ".apiKey` is a number; allowed: text, ${NAME}"),
     ({"api": "demo", "apiKey": "a\nb"}, ".apiKey` gives a secret that no header can carry"),
     ({"api": "demo", "headers": {"a": "b\r\nc"}}, ".headers.a` holds what no header can"),
-    ({"api": "demo", "models": {}}, ".models` is {}; allowed: a list of models"),
+    ({"api": "demo", "models": {}}, ".models` is an object; allowed: a list of models"),
     ({"api": "demo", "models": [{}]}, ".models[0].id` is missing"),
     ({"api": "demo", "models": [{"id": ""}]}, '.models[0].id` is ""; allowed: the id by which'),
     ({"api": "demo", "models": [3]}, ".models[0]` is a number; allowed: an object"),

@@ -55,7 +55,7 @@ def test_the_first_fault_is_raised_and_all_are_collected() -> None:
 
     assert problems_of(document) == [
         '`tools.codeMode.timeoutMs` is "soon"; allowed: whole numbers from 100 to 60000',
-        "`tools.toolSearch` is 3; allowed: true, false and an object",
+        "`tools.toolSearch` is a number; allowed: true, false and an object",
         '`tools.fs.ask` is true; allowed: "writes", "always", "never"',
         "`mcp.servers.a.command` is a number; allowed: text",
         "`mcp.servers.b` has neither `command` nor `url`; a server has one of them",

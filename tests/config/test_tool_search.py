@@ -76,8 +76,8 @@ def test_every_number_is_in_the_table_above() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (5, "`tools.toolSearch` is 5; allowed: true, false and an object"),
-        ("code", '`tools.toolSearch` is "code"; allowed: true, false and an object'),
+        (5, "`tools.toolSearch` is a number; allowed: true, false and an object"),
+        ("code", "`tools.toolSearch` is a text; allowed: true, false and an object"),
         (
             {"mode": "directory"},
             '`tools.toolSearch.mode` is "directory"; allowed: "code" and "tools"',

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from nacre.config.plugins import PluginEntry, PluginsConfig
@@ -325,6 +326,80 @@ async def test_an_unload_callback_that_fails_does_not_keep_the_others(
     await plugins.host.unload("noisy")
     assert mark.read_text(encoding="utf-8") == "told"
     assert plugin_modules() == []
+
+
+CANCELLED = "CancelledError: it was cancelled"
+LEFT_OPEN = "RuntimeError: it left a cancel scope or a task group open"
+CANCELLING = [
+    ("asyncio.current_task().cancel(); await asyncio.sleep(0)", CANCELLED),
+    ("asyncio.current_task().cancel()", CANCELLED),
+    ("raise asyncio.CancelledError", CANCELLED),
+    ("anyio.CancelScope().__enter__().cancel(); await asyncio.sleep(0)", LEFT_OPEN),
+    ("await anyio.create_task_group().__aenter__()", LEFT_OPEN),
+]
+
+
+@pytest.mark.parametrize(("step", "problem"), CANCELLING)
+async def test_an_async_register_that_cancels_its_task_is_a_failed_load_and_nothing_else(
+    plugins: Plugins, tmp_path: Path, step: str, problem: str
+) -> None:
+    mark = tmp_path / "mark"
+    code = (
+        f"import asyncio\nimport anyio\n{EVERYTHING}".replace("def register", "async def register")
+        + f"    {step}\n"
+    )
+    folder = plugin_folder(tmp_path, "seer", code, configSchema=MARK_SCHEMA)
+    await plugins.apply(folder, plugin_folder(tmp_path), seer={"mark": str(mark)})
+    # Whoever applied it goes on as before.
+    await anyio.lowlevel.checkpoint()
+    assert plugins.problems == {"seer": f"`register` failed: {problem}"}
+    assert plugins.tool_ids == ["openclaw:greeter:greet"]
+    assert plugins.hooks.for_event("before_tool_call") == ()
+    assert plugins.namespaces.registrations == ()
+    assert mark.read_text(encoding="utf-8") == "unloaded"
+
+
+@pytest.mark.parametrize(("step", "problem"), CANCELLING)
+async def test_an_unload_callback_that_cancels_its_task_cancels_nothing_else(
+    plugins: Plugins,
+    tmp_path: Path,
+    step: str,
+    problem: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    code = (
+        "import asyncio\nimport anyio\n"
+        "def register(api):\n"
+        f"    async def bye():\n        {step}\n"
+        "    api.on_unload(bye)\n"
+    )
+    await plugins.apply(plugin_folder(tmp_path, "rude", code))
+    assert await plugins.host.unload("rude")
+    await anyio.lowlevel.checkpoint()
+    assert plugin_modules() == []
+    assert problem.partition(":")[0] in caplog.text
+
+
+async def test_whoever_is_cancelled_during_an_async_register_ends_it(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    code = (
+        f"import sys\nimport anyio\n{EVERYTHING}".replace("def register", "async def register")
+        + "    sys.registering.set()\n    await anyio.sleep_forever()\n"
+    )
+    folder = plugin_folder(tmp_path, "seer", code, configSchema=MARK_SCHEMA)
+    registering = sys.registering = anyio.Event()  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lambda: plugins.apply(folder, seer={"mark": str(mark)}))
+                await registering.wait()
+                tasks.cancel_scope.cancel()
+    finally:
+        del sys.registering  # pyright: ignore[reportAttributeAccessIssue]
+    assert (plugins.tool_ids, plugin_modules()) == ([], [])
+    assert mark.read_text(encoding="utf-8") == "unloaded"
 
 
 async def test_nothing_can_be_added_later(plugins: Plugins, tmp_path: Path) -> None:

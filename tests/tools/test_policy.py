@@ -194,7 +194,7 @@ def test_rules_are_read() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (5, "`x` is 5; allowed: an object"),
+        (5, "`x` is a number; allowed: an object"),
         ({"allowed": []}, '`x` has the unknown key "allowed"; known: allow, deny, alsoAllow'),
         ({"allow": "exec"}, '`x.allow` is "exec"; allowed: a list of tool names or patterns'),
         ({"deny": [3]}, "`x.deny[0]` is 3; allowed: a tool's name"),
@@ -258,16 +258,16 @@ def test_an_agents_own_sandbox_rules_hold_as_well() -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"tools": []}, "`tools` is []; allowed: an object"),
+        ({"tools": []}, "`tools` is a list; allowed: an object"),
         ({"tools": {"denny": ["a"]}}, '`tools` has the unknown key "denny"; did you mean `deny`?'),
         (
             {"tools": {"also_allow": ["a"]}},
             '`tools` has the unknown key "also_allow"; did you mean `alsoAllow`?',
         ),
-        ({"tools": {"sandbox": 1}}, "`tools.sandbox` is 1; allowed: an object"),
+        ({"tools": {"sandbox": 1}}, "`tools.sandbox` is a number; allowed: an object"),
         ({"tools": {"sandbox": {"tools": {"x": 1}}}}, "`tools.sandbox.tools` has the unknown key"),
-        ({"agents": {"list": {}}}, "`agents.list` is {}; allowed: a list of agents"),
-        ({"agents": {"list": [5]}}, "`agents.list[0]` is 5; allowed: an object"),
+        ({"agents": {"list": {}}}, "`agents.list` is an object; allowed: a list of agents"),
+        ({"agents": {"list": [5]}}, "`agents.list[0]` is a number; allowed: an object"),
         (
             {"agents": {"list": [{"id": "main", "tools": {"deny": 1}}]}},
             "`agents.list[0].tools.deny` is 1; allowed: a list",

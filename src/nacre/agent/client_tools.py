@@ -74,7 +74,8 @@ class ClientCalls:
         on_opened: Callable[[PendingClientCall], None],
         on_closed: Callable[[PendingClientCall, str], None],
     ) -> None:
-        self._expiry_seconds = expiry_seconds
+        self.expiry_seconds = expiry_seconds
+        """For calls to come."""
         self._on_opened = on_opened
         self._on_closed = on_closed
         self._open: dict[str, _Open] = {}
@@ -130,7 +131,7 @@ class ClientCalls:
             self._closed.pop(call.id, None)
             self._on_opened(waiting.call)
             try:
-                with anyio.move_on_after(self._expiry_seconds):
+                with anyio.move_on_after(self.expiry_seconds):
                     await waiting.is_answered.wait()
             finally:
                 if call.id in self._open and self._open[call.id] is waiting:
@@ -143,7 +144,7 @@ class ClientCalls:
             if call.abort.is_aborted:
                 raise ToolAbortedError(call.abort.reason, tool_id=tool_id)
             raise ToolFailedError(
-                f"the client gave no result within {self._expiry_seconds:g} seconds",
+                f"the client gave no result within {self.expiry_seconds:g} seconds",
                 code="tool_failed",
                 tool_id=tool_id,
             )

@@ -98,7 +98,6 @@ class AgentRun:
         agent_id: str,
         session_key: str = "",
         is_stored: bool = True,
-        client_call_seconds: float = CLIENT_CALL_SECONDS,
     ) -> None:
         self.id = id
         self.session_id = session_id
@@ -112,7 +111,7 @@ class AgentRun:
         self.on_change: Callable[[], None] | None = None
         """Told when a question to a person or a client opens or closes; for the turn that runs."""
         self.client_calls = ClientCalls(
-            expiry_seconds=client_call_seconds,
+            expiry_seconds=CLIENT_CALL_SECONDS,
             on_opened=self._client_call_opened,
             on_closed=self._client_call_closed,
         )

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from nacre.agent.model_step import ProviderSource
     from nacre.agent.run import AgentRun
-    from nacre.agent.turn_parts import ServersInUse, ToolSource
+    from nacre.agent.turn_parts import ProvidersInUse, ServersInUse, ToolSource
     from nacre.agent.turn_request import TurnRequest
     from nacre.code_mode import Runtime
     from nacre.config.system import SystemConfig
@@ -51,7 +50,7 @@ class AgentService:
         config: SystemConfig,
         store: Store,
         runtime: Runtime,
-        providers: ProviderSource,
+        providers: ProvidersInUse,
         tools: ToolSource,
         hooks: Hooks,
         approvals: ApprovalQueue,
@@ -132,10 +131,10 @@ class AgentService:
         self._refuse_if_closed()
         if request.model:
             # First, so that no session is begun for a turn that cannot be.
-            self._providers.get(request.model)
+            self._refuse_unknown(request.model)
         place = await self._places.place_of(request)
         self._refuse_if_closed()
-        self._providers.get(request.model or place.agent.model)
+        self._refuse_unknown(request.model or place.agent.model)
         if request.trace is None:
             # Now: the task that takes the turn may be one that an earlier caller began.
             request = replace(request, trace=current_trace())
@@ -178,6 +177,10 @@ class AgentService:
                 tasks.cancel_scope.cancel()
             finally:
                 stop_watching()
+
+    def _refuse_unknown(self, model: str) -> None:
+        with self._providers() as providers:
+            providers.get(model)
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:

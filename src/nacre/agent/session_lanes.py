@@ -13,8 +13,10 @@ from nacre.agent.run import AgentRun, RunResult
 from nacre.agent.session_turns import TurnEnd
 from nacre.agent.steering import QueuedTurn, SessionLane
 from nacre.agent.turn import Turn
+from nacre.agent.turn_parts import held_parts
 from nacre.code_mode.activation import code_mode_config_for
 from nacre.errors import SessionError
+from nacre.run_context import RunContext
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from nacre.agent.session_places import SessionPlace
     from nacre.agent.turn_parts import TurnParts
     from nacre.agent.turn_request import TurnRequest
+    from nacre.config.agents import AgentConfig
     from nacre.messages import UserMessage
 
 logger = logging.getLogger(__name__)
@@ -99,15 +102,14 @@ class SessionLanes:
             return
         if self._closing_reason:
             run.request_abort(self._closing_reason)
-        turn = Turn(
-            queued,
-            agent=place.agent,
-            parts=self.parts,
-            lane=lane,
-            continue_as=partial(self._continue_as, queued.request, lane, place),
-        )
         try:
-            await turn.run()
+            # As it is now: the place was found when the first of these turns was asked for.
+            agent = self.parts.config.agents.agent(place.agent.id)
+        except SessionError as error:
+            self._end_unstarted(run, f"the configuration changed while the turn waited: {error}")
+            return
+        try:
+            await self._run_turn(queued, lane, place, agent)
         except Exception:
             # One turn must not end the turns of all other sessions.
             logger.exception("the turn %s broke", run.id)
@@ -117,6 +119,23 @@ class SessionLanes:
             if not run.has_ended:
                 run.end("failed", _BROKEN)
             self._runs.note_ended(run)
+
+    async def _run_turn(
+        self, queued: QueuedTurn, lane: SessionLane, place: SessionPlace, agent: AgentConfig
+    ) -> None:
+        parts, context = self.parts, _context_of(queued, agent)
+        code_mode = code_mode_config_for(parts.config.document, agent.id)
+        queued.run.client_calls.expiry_seconds = code_mode.snapshot_ttl_seconds
+        with held_parts(parts, agent, context) as held:
+            turn = Turn(
+                queued,
+                context=context,
+                held=held,
+                parts=parts,
+                lane=lane,
+                continue_as=partial(self._continue_as, queued.request, lane, place),
+            )
+            await turn.run()
 
     def _continue_as(
         self,
@@ -132,14 +151,12 @@ class SessionLanes:
     # Their runs.
 
     def _new_run(self, request: TurnRequest, place: SessionPlace) -> AgentRun:
-        code_mode = code_mode_config_for(self.parts.config.document, place.agent.id)
         run = AgentRun(
             id=f"run_{os.urandom(_RUN_ID_BYTES).hex()}",
             session_id=place.session_id,
             agent_id=place.agent.id,
             session_key=place.session_key,
             is_stored=place.is_stored,
-            client_call_seconds=code_mode.snapshot_ttl_seconds,
         )
         # Here, so that whoever asks for a turn is told what is wrong with a tool.
         run.client_calls.as_tools(request.client_tools)
@@ -160,3 +177,15 @@ class SessionLanes:
     def _end_unstarted(self, run: AgentRun, reason: str) -> None:
         run.end("aborted", RunResult(error=reason, finish_reason="aborted"))
         self._runs.note_ended(run)
+
+
+def _context_of(queued: QueuedTurn, agent: AgentConfig) -> RunContext:
+    run, request = queued.run, queued.request
+    return RunContext(
+        agent_id=agent.id,
+        session_id=run.session_id,
+        session_key=run.session_key,
+        run_id=run.id,
+        sender=request.sender,
+        channel=request.channel,
+    )

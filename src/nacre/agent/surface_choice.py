@@ -11,6 +11,7 @@ from nacre.agent.code_mode_surface import CodeModeSurface
 from nacre.agent.direct_surface import DirectSurface
 from nacre.agent.tool_search_surface import ToolSearchSurface
 from nacre.code_mode.activation import code_mode_config_for
+from nacre.code_mode.run_config import RunConfig
 from nacre.errors import ToolServerError
 from nacre.tool_search import start_run, tool_search_config_for
 from nacre.tools import ToolExecutor, effective_tools
@@ -71,6 +72,7 @@ class SurfaceChoice:
                 hooks=self._hooks,
                 approvals=self._approvals,
                 mcp=servers,
+                config=RunConfig(document=document),
             )
             if not run.is_code_mode:
                 # Nothing is left that could be hidden.

@@ -18,7 +18,7 @@ from nacre.agent.turn_spans import end_turn_span, turn_span
 from nacre.errors import AbortedError, NacreError, ProviderError, StorageError
 from nacre.foreign_calls import described
 from nacre.hooks import AgentEnd
-from nacre.run_context import AbortController, RunContext
+from nacre.run_context import AbortController
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from nacre.agent.steering import QueuedTurn, SessionLane
-    from nacre.agent.turn_parts import TurnParts
-    from nacre.config.agents import AgentConfig
+    from nacre.agent.turn_parts import HeldParts, TurnParts
     from nacre.json_types import JsonObject
     from nacre.messages import UserMessage
+    from nacre.run_context import RunContext
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,8 @@ class Turn:
         self,
         queued: QueuedTurn,
         *,
-        agent: AgentConfig,
+        context: RunContext,
+        held: HeldParts,
         parts: TurnParts,
         lane: SessionLane,
         continue_as: Callable[[list[UserMessage]], str],
@@ -56,7 +57,7 @@ class Turn:
         its run's id."""
         self._run = queued.run
         self._request = queued.request
-        self._agent = agent
+        self._context = context
         self._parts = parts
         self._lane = lane
         self._continue_as = continue_as
@@ -66,15 +67,7 @@ class Turn:
         self._error = ""
         self._cause: NacreError | None = None
         self._loop_ended = anyio.Event()
-        self._budget = RunBudget(agent)
-        self._context = RunContext(
-            agent_id=agent.id,
-            session_id=self._run.session_id,
-            session_key=self._run.session_key,
-            run_id=self._run.id,
-            sender=self._request.sender,
-            channel=self._request.channel,
-        )
+        self._budget = RunBudget(held.agent)
         store = parts.store if self._run.is_stored else None
         self._session = SessionTurns(
             store,
@@ -86,8 +79,8 @@ class Turn:
         self._loop = TurnLoop(
             self._run,
             self._request,
-            agent=agent,
-            context=self._context,
+            context=context,
+            held=held,
             parts=parts,
             session=self._session,
             outside=self._outside,
@@ -107,7 +100,7 @@ class Turn:
             {
                 "runId": self._run.id,
                 "sessionId": self._run.session_id,
-                "agentId": self._agent.id,
+                "agentId": self._context.agent_id,
                 "model": self._loop.model,
             }
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from nacre.agent.compaction import Compactor
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from nacre.agent.session_turns import SessionTurns, TurnEnd
     from nacre.agent.steering import SessionLane
     from nacre.agent.tool_surface import SurfaceKind, ToolSurface
-    from nacre.agent.turn_parts import TurnParts
+    from nacre.agent.turn_parts import HeldParts, TurnParts
     from nacre.agent.turn_request import TurnRequest
     from nacre.config.agents import AgentConfig
     from nacre.json_types import JsonObject
@@ -44,8 +43,8 @@ class TurnLoop:
         run: AgentRun,
         request: TurnRequest,
         *,
-        agent: AgentConfig,
         context: RunContext,
+        held: HeldParts,
         parts: TurnParts,
         session: SessionTurns,
         outside: OutsideWaits,
@@ -55,8 +54,9 @@ class TurnLoop:
     ) -> None:
         self._run = run
         self._request = request
-        self._agent = agent
+        self._agent = agent = held.agent
         self._context = context
+        self._held = held
         self._parts = parts
         self._session = session
         self._outside = outside
@@ -69,7 +69,6 @@ class TurnLoop:
         self._calls: ToolCalls | None = None
         self._sink: TrajectorySink | None = None
         self._is_compacted = False
-        self._held = ExitStack()
         prompt = request.user_message
         self.messages: list[Message] = [] if prompt is None else [prompt]
         self.ending: RunEnding = "completed"
@@ -86,7 +85,7 @@ class TurnLoop:
     def planned_surface(self) -> SurfaceKind:
         """As configured; a run that has no tools in the end is shown none."""
         return planned_surface(
-            self._parts.config.document,
+            self._held.config.document,
             self._agent.id,
             tools_disabled=self._request.tools_disabled,
         )
@@ -125,9 +124,7 @@ class TurnLoop:
             self.messages.append(partial_answer(self.text, self.answering_model))
         if self._calls is not None:
             self.messages.extend(self._calls.take_finished())
-        # Also where it is cut off: nothing of this turn uses the servers from here on.
-        with self._held:
-            await self.abort(reason)
+        await self.abort(reason)
 
     def end_trajectory(self, end: TurnEnd) -> list[JsonObject]:
         """The last events, which are kept together with the turn."""
@@ -152,18 +149,18 @@ class TurnLoop:
     # Before the first model call.
 
     async def _opened(self) -> TrajectorySink:
-        request, agent, parts = self._request, self._agent, self._parts
+        request, agent, parts, held = self._request, self._agent, self._parts, self._held
         instructions = instructions_of(
             agent, added=request.instructions, has_tools=not request.tools_disabled
         )
         tools = [
-            *parts.tools.tools(agent, self._context),
+            *held.tools,
             *self._run.client_calls.as_tools(request.client_tools),
         ]
         self._surface = await parts.surfaces.open(
-            parts.config.document,
+            held.config.document,
             tools=tools,
-            servers=self._held.enter_context(parts.servers(self._context.session_id)),
+            servers=held.servers,
             context=self._context,
             outside=self._outside,
             instructions=instructions,
@@ -173,7 +170,7 @@ class TurnLoop:
         self._outside.watch(self._surface)
         self._step = ModelStep(
             self._models,
-            providers=parts.providers,
+            providers=held.providers,
             surface=self._surface,
             feed=self._run.events,
             hooks=parts.hooks,
@@ -261,7 +258,7 @@ class TurnLoop:
         if not compaction.is_enabled or not self._session.stored:
             return
         keep = compaction.keep_turns
-        context_tokens = self._parts.providers.get(self.model).context_tokens
+        context_tokens = self._held.providers.get(self.model).context_tokens
         tokens = self._session.estimated_tokens(self.messages, keep_turns=keep)
         if tokens > compaction.threshold_share * context_tokens:
             await self._compacted(keep_turns=keep, tokens=tokens)
@@ -284,7 +281,7 @@ class TurnLoop:
         is_shorter = False
         with self._stop.cancelling():
             is_shorter = await compactor.compact(
-                self._parts.providers.get(self.model),
+                self._held.providers.get(self.model),
                 keep_turns=keep_turns,
                 estimated_tokens=tokens,
             )

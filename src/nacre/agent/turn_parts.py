@@ -1,12 +1,13 @@
-"""What every turn of a service is made with."""
+"""What every turn of a service is made with, and what one of them holds while it lasts."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from contextlib import AbstractContextManager
 
     from nacre.agent.model_step import ProviderSource
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from nacre.tools.tool_servers import ToolServer
 
 
+ProvidersInUse: TypeAlias = "Callable[[], AbstractContextManager[ProviderSource]]"
 ServersInUse: TypeAlias = "Callable[[str], AbstractContextManager[Sequence[ToolServer]]]"
 
 
@@ -34,12 +36,13 @@ class ToolSource(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnParts:
-    """Shared by all turns."""
+    """Shared by all turns to come; a change of the configuration brings others."""
 
     config: SystemConfig
     store: Store
     unkept: UnkeptTurns
-    providers: ProviderSource
+    providers: ProvidersInUse
+    """The models; they stay open until it is left."""
     tools: ToolSource
     servers: ServersInUse
     """The MCP servers as a session sees them, by its id; they stay open until it is left."""
@@ -47,3 +50,27 @@ class TurnParts:
     hooks: HookRunner
     farewell: AbortSignal
     """Aborted when nobody waits any longer for hooks that are told of the end of a turn."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeldParts:
+    """What one turn has of the configuration that it begins with, whatever changes meanwhile."""
+
+    config: SystemConfig
+    agent: AgentConfig
+    providers: ProviderSource
+    servers: Sequence[ToolServer]
+    tools: Sequence[Tool]
+
+
+@contextmanager
+def held_parts(parts: TurnParts, agent: AgentConfig, context: RunContext) -> Generator[HeldParts]:
+    """All of it at one moment, so that it fits together; open until this is left."""
+    with parts.providers() as providers, parts.servers(context.session_id) as servers:
+        yield HeldParts(
+            config=parts.config,
+            agent=agent,
+            providers=providers,
+            servers=servers,
+            tools=parts.tools.tools(agent, context),
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 import anyio
 
@@ -13,6 +13,7 @@ from nacre.providers.source import Providers
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
+    from contextlib import AbstractContextManager
 
     from anyio.abc import TaskStatus
 
@@ -24,22 +25,26 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_CLOSE_SECONDS: Final = 5.0
 
-class _Connections:
-    """The connections of one configuration; not needed when another is in force and no run is left
-    that uses them."""
+_Open = TypeVar("_Open")
 
-    def __init__(self, connections: McpConnections) -> None:
-        self.open = connections
+
+class _Leased(Generic[_Open]):
+    """What is open for one configuration; not needed when another is in force and no run is left
+    that uses it."""
+
+    def __init__(self, opened: _Open) -> None:
+        self.open = opened
         self.not_needed = anyio.Event()
         self._user_count = 0
         self._is_replaced = False
 
     @contextmanager
-    def in_use(self) -> Generator[None]:
+    def in_use(self) -> Generator[_Open]:
         self._user_count += 1
         try:
-            yield
+            yield self.open
         finally:
             self._user_count -= 1
             self._look()
@@ -62,7 +67,7 @@ class LiveMcp:
 
     def __init__(self) -> None:
         self._tasks = anyio.create_task_group()
-        self._current: _Connections | None = None
+        self._current: _Leased[McpConnections] | None = None
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -84,23 +89,26 @@ class LiveMcp:
         if current is None:
             yield []
             return
-        with current.in_use():
-            yield current.open.servers(session_id)
+        with current.in_use() as connections:
+            yield connections.servers(session_id)
 
     def status(self) -> list[ServerStatus]:
         return [] if self._current is None else self._current.open.status()
 
-    def _replace_by(self, new: _Connections | None) -> None:
+    def _replace_by(self, new: _Leased[McpConnections] | None) -> None:
         old, self._current = self._current, new
         if old is not None:
             old.replace()
 
     async def _hold(
-        self, servers: Sequence[McpServerConfig], *, task_status: TaskStatus[_Connections]
+        self,
+        servers: Sequence[McpServerConfig],
+        *,
+        task_status: TaskStatus[_Leased[McpConnections]],
     ) -> None:
         try:
             async with McpConnections(servers) as opened:
-                connections = _Connections(opened)
+                connections = _Leased(opened)
                 task_status.started(connections)
                 await connections.not_needed.wait()
         except Exception:
@@ -109,25 +117,51 @@ class LiveMcp:
 
 
 class LiveProviders:
-    """The models in force; an answer that is being written comes from where it began."""
+    """The models in force. A run that has begun keeps those that it began with.
+
+    An async context manager: what was replaced is closed in tasks of its own.
+    """
 
     def __init__(self, config: ModelsConfig) -> None:
-        self._current = Providers(config)
-        self._replaced: list[Providers] = []
+        self._tasks = anyio.create_task_group()
+        self._current = _Leased(Providers(config))
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._tasks.start_soon(_close_after_use, self._current)
+        await self._tasks.__aexit__(None, None, None)
 
     def configure(self, config: ModelsConfig) -> None:
-        self._replaced.append(self._current)
-        self._current = Providers(config)
+        """Use these from now on. The old ones are closed when the last run that uses them ends."""
+        old, self._current = self._current, _Leased(Providers(config))
+        self._tasks.start_soon(_close_after_use, old)
+
+    def in_use(self) -> AbstractContextManager[Providers]:
+        """The models as they are now, open until this is left."""
+        return self._current.in_use()
 
     def get(self, model_id: str) -> Provider:
-        return self._current.get(model_id)
+        return self._current.open.get(model_id)
 
     def known(self) -> list[str]:
-        return self._current.known()
+        return self._current.open.known()
 
     async def prepare(self, model_id: str) -> None:
-        await self._current.prepare(model_id)
+        with self.in_use() as providers:
+            await providers.prepare(model_id)
 
-    async def aclose(self) -> None:
-        for providers in (*self._replaced, self._current):
-            await providers.aclose()
+
+async def _close_after_use(replaced: _Leased[Providers]) -> None:
+    replaced.replace()
+    try:
+        await replaced.not_needed.wait()
+    finally:
+        # Also where the whole system is cancelled, but not for as long as a peer likes.
+        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+            try:
+                await replaced.open.aclose()
+            except Exception:
+                logger.exception("the connections to model providers cannot be closed")

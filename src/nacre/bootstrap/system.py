@@ -68,9 +68,11 @@ class System:
             await self.mcp.configure(config.mcp_servers)
         if "models" in sections:
             self.providers.configure(config.models)
+        # From the servers to here nothing is waited for, so that a turn begins with all or nothing.
         self.runtime.configure(RunConfig(document=config.document))
         self.agents.configure(config)
         self.config = config
+        await self.tools.configure(config)
         logger.info("the configuration changed: %s", ", ".join(sections) or "nothing")
 
 
@@ -96,8 +98,7 @@ async def open_system(
                 cache_directory=cache_directory,
             )
         )
-        providers = LiveProviders(config.models)
-        stack.push_async_callback(providers.aclose)
+        providers = await stack.enter_async_context(LiveProviders(config.models))
         mcp = await stack.enter_async_context(LiveMcp())
         await mcp.configure(config.mcp_servers)
         plugins = await stack.enter_async_context(
@@ -109,13 +110,13 @@ async def open_system(
         )
         await plugins.apply(config.plugins)
         messages = RunMessages(lambda run_id: agents.run(run_id))
-        tools = AgentTools(plugins, stack, messages=messages)
+        tools = await stack.enter_async_context(AgentTools(plugins, messages=messages))
         agents = await stack.enter_async_context(
             AgentService(
                 config=config,
                 store=store,
                 runtime=runtime,
-                providers=providers,
+                providers=providers.in_use,
                 tools=tools,
                 hooks=hooks,
                 approvals=approvals,

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from nacre.code_mode.cell import CellInfo
+    from nacre.code_mode.run_config import RunConfig
     from nacre.tools import ApprovalQueue, Approver
     from nacre.tools.tool_servers import ToolServer
 
@@ -131,23 +132,27 @@ class Runtime:
         approvals: Approver | ApprovalQueue | None = None,
         mcp: Iterable[ToolServer] | None = None,
         tools_disabled: bool = False,
+        config: RunConfig | None = None,
     ) -> CodeModeRun:
         """A run of an agent with these tools and MCP servers, as far as policy allows them.
+
+        `config` is for whoever has one of their own, in place of the runtime's.
 
         Raises CatalogError for tools that cannot be together, and ConfigError, also for servers
         that a config document names where `mcp` is not given.
         """
         if not self._is_open:
             raise RuntimeUnavailableError("the runtime is not open; use it in `async with`")
+        settings = self._config if config is None else config
         if mcp is None:
-            refuse_unopened_servers(self._config.document)
+            refuse_unopened_servers(settings.document)
         context = context or RunContext()
-        config = self._config.code_mode_for(context)
-        policy = self._config.policy_for(context)
+        code_mode = settings.code_mode_for(context)
+        policy = settings.policy_for(context)
         allowed = effective_tools(map(_as_tool, tools), policy)
         servers = [server for server in mcp or () if policy.may_permit_server(server.name)]
         surface = visible_tools(
-            allowed, config=config, has_servers=bool(servers), tools_disabled=tools_disabled
+            allowed, config=code_mode, has_servers=bool(servers), tools_disabled=tools_disabled
         )
         prepared = self._catalogs.prepare(surface.cataloged)
         catalog = prepared.catalog
@@ -158,7 +163,7 @@ class Runtime:
         telemetry = RunTelemetry(catalog=catalog, mcp=mcp_servers, visible_tools=surface.tool_names)
         run = CodeModeRun(
             surface=surface,
-            config=config,
+            config=code_mode,
             catalog=catalog,
             index=prepared.index,
             executor=ToolExecutor(
@@ -173,7 +178,7 @@ class Runtime:
                 self.namespaces,
                 catalog,
                 context=context,
-                config=self._config.to_json(),
+                config=settings.to_json(),
                 abort=abort.signal,
             ),
             mcp=mcp_servers,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from nacre.config.documents import shown
+from nacre.config.fields import misplaced
 from nacre.config.nearest_keys import unknown_key
 from nacre.errors import ConfigError
 
@@ -35,7 +36,7 @@ def read_settings(
     if value is None or isinstance(value, bool):
         return bool(value)
     if not isinstance(value, Mapping):
-        raise refused(path, value, "true, false and an object")
+        raise misplaced(path, value, "true, false and an object")
     settings = cast("Mapping[object, object]", value)
     for key in settings:
         if key not in keys:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
-from nacre.config.fields import object_without_showing
+from nacre.config.fields import misplaced, object_without_showing
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def object_at(value: object, path: str) -> Mapping[str, object]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigError(path, f"is {shown(value)}; allowed: an object")
+        raise misplaced(path, value, "an object")
     return cast("Mapping[str, object]", value)
 
 
@@ -36,7 +36,7 @@ def agent_tools(
     agents, wanted = object_at(document.get("agents"), "agents"), agent_id.casefold()
     listed = agents.get("list")
     if listed is not None and not isinstance(listed, (list, tuple)):
-        raise ConfigError("agents.list", f"is {shown(listed)}; allowed: a list of agents")
+        raise misplaced("agents.list", listed, "a list of agents")
     for index, item in enumerate(cast("Sequence[object]", listed or ())):
         agent = object_at(item, f"agents.list[{index}]")
         if str(agent.get("id", "")).casefold() == wanted:

@@ -92,7 +92,7 @@ def object_without_showing(value: object, path: str) -> Mapping[str, object]:
     if value is None:
         return {}
     if not is_object(value):
-        raise MisplacedValueError(path, _refusal(value, "an object"), place=path)
+        raise misplaced(path, value, "an object")
     return value
 
 
@@ -105,6 +105,11 @@ def is_object(value: object) -> TypeGuard[Mapping[str, object]]:
 
 def refused(path: str, value: object, allowed: str) -> ConfigError:
     return ConfigError(path, _refusal(value, allowed))
+
+
+def misplaced(path: str, value: object, allowed: str) -> MisplacedValueError:
+    """For a value where only an object, or a list of them, can stand."""
+    return MisplacedValueError(path, _refusal(value, allowed), place=path)
 
 
 def _refusal(value: object, allowed: str) -> str:

@@ -92,6 +92,16 @@ def mcp_server_from_entry(
     )
 
 
+def unused_keys(value: object) -> list[str]:
+    """The keys of an entry under which nothing is read."""
+    if not is_object(value):
+        return []
+    fields = Fields(value, "")
+    # Of an object there, only that it is there counts.
+    logins = [key for key in ("oauth", "auth") if is_object(fields.get(key))]
+    return [*fields.others(_KNOWN_KEYS), *logins]
+
+
 def starts_nacre(value: object) -> bool:
     """Whether an entry starts `nacre mcp`, which would have itself as a server of its own."""
     if not is_object(value):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nacre.config.fields import member_path, object_without_showing
+from nacre.config.fields import is_object, member_path, object_without_showing
 from nacre.config.mcp import mcp_servers_from, server_name_from
+from nacre.config.mcp_entry import unused_keys
 from nacre.config.mcp_server_config import McpServerConfig
 from nacre.errors import ConfigError, MissingReferenceError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nacre.config.reading import Reading
     from nacre.config.section import Found, Section
 
@@ -26,6 +29,23 @@ def read_mcp_servers(top: Section) -> tuple[McpServerConfig, ...]:
     if len(used) > 1:
         top.refuse("mcpServers", "stands beside `mcp.servers`; keep the servers in one of the two")
     return tuple(server for place in used[:1] for server in _servers_at(place, top.reading))
+
+
+def unused_places(document: Mapping[str, object]) -> list[str]:
+    """Where entries of MCP servers have something that is not read: it is no fault, since other
+    clients may, but what it is for is not known."""
+    in_mcp = document.get("mcp")
+    sections = {
+        "mcp.servers": in_mcp.get("servers") if is_object(in_mcp) else None,
+        "mcpServers": document.get("mcpServers"),
+    }
+    return [
+        member_path(member_path(path, name), key)
+        for path, servers in sections.items()
+        if is_object(servers)
+        for name, entry in servers.items()
+        for key in unused_keys(entry)
+    ]
 
 
 def _servers_at(place: Found, reading: Reading) -> list[McpServerConfig]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from nacre.config.documents import shown
-from nacre.config.fields import member_path
+from nacre.config.fields import member_path, misplaced
 from nacre.config.reading import Setting
 from nacre.errors import ConfigError
 
@@ -166,9 +166,13 @@ class Section:
     def listed(self, key: str, *, allowed: str) -> list[Section]:
         """The objects in the list under the key."""
         found = self.find(key, default=[], allowed=allowed)
-        items = None if found is None else self._items(found, allowed)
+        if found is None:
+            return []
+        if not isinstance(found.value, (list, tuple)):
+            self.reading.note(misplaced(found.path, found.value, allowed))
+            return []
         pattern = f"{member_path(self.pattern, key)}[]"
-        return [Section(self.reading, [item], pattern=pattern) for item in items or ()]
+        return [Section(self.reading, [item], pattern=pattern) for item in _items_of(found)]
 
     def others(self, keys: Sequence[str]) -> dict[str, Found]:
         """All members but these, by their keys, which may be any."""
@@ -223,11 +227,9 @@ class Section:
         return None
 
     def _items(self, found: Found, allowed: str) -> list[Found] | None:
-        value = found.value
-        if not isinstance(value, (list, tuple)):
+        if not isinstance(found.value, (list, tuple)):
             return self._refused(found, allowed, None)
-        items = cast("Sequence[object]", value)
-        return [Found(value=item, path=f"{found.path}[{at}]") for at, item in enumerate(items)]
+        return _items_of(found)
 
     def _fitting(
         self, found: Found, allowed: str, fits: Callable[[str], object], default: str
@@ -239,3 +241,8 @@ class Section:
     def _refused(self, found: Found, allowed: str, default: _Any) -> _Any:
         self.reading.note(ConfigError(found.path, f"is {shown(found.value)}; allowed: {allowed}"))
         return default
+
+
+def _items_of(found: Found) -> list[Found]:
+    items = cast("Sequence[object]", found.value)
+    return [Found(value=item, path=f"{found.path}[{at}]") for at, item in enumerate(items)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 import anyio
 
 from nacre.errors import PluginError
-from nacre.foreign_calls import call_in_thread, described, passes_through
+from nacre.foreign_calls import call_in_own_task, call_in_thread, described, passes_through
 from nacre.json_types import copy_json
 from nacre.plugins.api import PluginApi
 from nacre.plugins.modules import PluginModules
@@ -190,13 +190,13 @@ class PluginHost:
 
 
 async def _register(register: Callable[..., object], api: PluginApi) -> None:
-    """Call the plugin's own function, off the loop unless it is async."""
+    """Call the plugin's own function: off the loop, or in a task of its own if it is async."""
     if inspect.iscoroutinefunction(register):
-        await _in_time(partial(register, api))
+        await _in_time(partial(call_in_own_task, partial(register, api)))
         return
     returned = await _in_time(partial(call_in_thread, partial(register, api)))
     if inspect.isawaitable(returned):
-        await _in_time(lambda: returned)
+        await _in_time(partial(call_in_own_task, lambda: returned))
 
 
 @contextmanager

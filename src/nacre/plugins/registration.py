@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from nacre.errors import NacreError, PluginError
-from nacre.foreign_calls import call_in_thread, passes_through
+from nacre.foreign_calls import call_in_own_task, call_in_thread, passes_through
 from nacre.hooks import Hooks
 from nacre.tools import Tool, tool
 from nacre.tools.definition import CORE_OWNER
@@ -133,8 +133,8 @@ class Registration:
 
 async def _called(callback: Callable[[], Awaitable[None] | None]) -> None:
     if inspect.iscoroutinefunction(callback):
-        await callback()
+        await call_in_own_task(callback)
         return
     returned = await call_in_thread(callback)
     if inspect.isawaitable(returned):
-        await returned
+        await call_in_own_task(lambda: returned)

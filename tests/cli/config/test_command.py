@@ -303,7 +303,7 @@ def test_validate_prints_every_problem(surroundings: Surroundings) -> None:
     status, out, err = surroundings.nacre("config", "validate")
     assert status == 1
     assert out.splitlines() == [
-        "`tools.codeMode` is 3; allowed: true, false and an object",
+        "`tools.codeMode` is a number; allowed: true, false and an object",
         "`gateway.port` is -1; allowed: whole numbers from 0 to 65535",
         '`tools.allow[0]` is "a b"; allowed: a tool\'s name, id or owner, without spaces; '
         "`*` and `?` are wildcards",
@@ -408,6 +408,17 @@ def test_show_hides_secrets_and_says_where_the_file_is(surroundings: Surrounding
         '{ gatewy: "hunter2" }',
         '{ agents: { list: ["hunter2"] } }',
         '{ tools: { exec: "hunter2" } }',
+        '{ tools: { codeMode: "hunter2" } }',
+        '{ tools: { toolSearch: ["hunter2"] } }',
+        '{ tools: "hunter2" }',
+        '{ agents: { list: "hunter2" } }',
+        '{ agents: { list: { main: "hunter2" } } }',
+        '{ agents: { list: [{ id: "a", tools: { codeMode: "hunter2" } }] } }',
+        '{ models: { providers: { openai: { models: "hunter2" } } } }',
+        '{ models: { providers: { openai: { models: { a: "hunter2" } } } } }',
+        '{ mcp: { servers: { files: { command: "x", pin: "hunter2" } } } }',
+        '{ mcp: { servers: { files: { command: "x", options: { pin: ["hunter2"] } } } } }',
+        '{ mcpServers: { files: { url: "http://x/", oauth: { user: "hunter2" } } } }',
     ],
 )
 def test_a_secret_that_stands_in_a_wrong_place_is_not_shown(
@@ -419,6 +430,8 @@ def test_a_secret_that_stands_in_a_wrong_place_is_not_shown(
         _, out, err = surroundings.nacre("config", *arguments)
         assert "***" in out
         assert "hunter2" not in out + err
+    for arguments in (["validate"], ["validate", "--json"]):
+        assert "hunter2" not in "".join(map(str, surroundings.nacre("config", *arguments)))
 
 
 def test_show_for_programs(written: Surroundings) -> None:

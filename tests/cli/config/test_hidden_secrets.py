@@ -80,13 +80,25 @@ def test_secrets_inside_of_texts_are_hidden(key: str, value: str, expected: str)
 
 def test_what_stands_where_it_cannot_is_hidden_but_for_references() -> None:
     document: dict[str, object] = {
-        "a": {"b": "abc", "c": ["abc"], "d": {"e": "known"}, "f": "${NAME}", "g": [{"h": "abc"}]},
+        "a": {
+            "b": "abc",
+            "c": ["abc"],
+            "d": {"e": {"x": "abc", "y": True}},
+            "f": "${NAME}",
+            "g": [{"h": "abc"}],
+        },
         "providers": "abc",
         "oauth": "abc",
     }
     misplaced = {"a.b", "a.c", "a.d", "a.f", "a.g[0].h"}
     assert without_plain_secrets(document, misplaced=misplaced) == {
-        "a": {"b": "***", "c": "***", "d": {"e": "known"}, "f": "${NAME}", "g": [{"h": "***"}]},
+        "a": {
+            "b": "***",
+            "c": "***",
+            "d": {"e": {"x": "***", "y": True}},
+            "f": "${NAME}",
+            "g": [{"h": "***"}],
+        },
         "providers": "***",
         "oauth": "***",
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nacre.cli.config.surfaces import surface_warnings
+from nacre.config.mcp_section import unused_places
 from nacre.config.system import read_system
 from nacre.errors import ConfigError, MisplacedValueError
 from nacre.plugins.configuration import check_plugins
@@ -57,9 +58,10 @@ def check(document: Mapping[str, object], file: Path) -> Checked:
 
 
 def misplaced_in(document: Mapping[str, object], file: Path) -> frozenset[str]:
-    """Where something stands in the document that has no business there."""
+    """Where something stands in the document that has no business there, or that nobody reads."""
     problems = check(document, file).problems
-    return frozenset(it.place for it in problems if isinstance(it, MisplacedValueError))
+    places = [it.place for it in problems if isinstance(it, MisplacedValueError)]
+    return frozenset((*places, *unused_places(document)))
 
 
 def _problems_of_rules(document: Mapping[str, object], found: SystemReading) -> list[ConfigError]:

@@ -40,7 +40,7 @@ def without_plain_secrets(
     document: Mapping[str, object], *, misplaced: Collection[str] = ()
 ) -> dict[str, JsonValue]:
     """A copy of the document to show. `misplaced` are paths where something stands that has no
-    business there; what it is for is not known, so it is hidden."""
+    business there; what it is for is not known, so it is hidden, with all that is in it."""
     known = _without_misplaced(document, "", misplaced) if misplaced else document
     return {
         key: _member(key, value, 0) for key, value in cast("Mapping[str, object]", known).items()
@@ -48,17 +48,23 @@ def without_plain_secrets(
 
 
 def _without_misplaced(value: object, path: str, misplaced: Collection[str]) -> object:
+    if path in misplaced:
+        return _all_hidden(value)
     if is_object(value):
         return {
             key: _without_misplaced(member, member_path(path, key), misplaced)
             for key, member in value.items()
         }
-    if path in misplaced:
-        return _hidden("", value)
     if isinstance(value, list):
         items = enumerate(cast("list[object]", value))
         return [_without_misplaced(item, f"{path}[{at}]", misplaced) for at, item in items]
     return value
+
+
+def _all_hidden(value: object, depth: int = 0) -> object:
+    if is_object(value) and depth < _MAX_DEPTH:
+        return {key: _all_hidden(member, depth + 1) for key, member in value.items()}
+    return _hidden("", value)
 
 
 def is_plain_secret(key: str, value: object) -> bool:

@@ -23,15 +23,26 @@ class CoreTools:
     there is nothing to enter; leaving ends what was started."""
 
     def __init__(
-        self, config: CoreToolsConfig, *, workspace: Path, messages: MessageSink | None = None
+        self,
+        config: CoreToolsConfig,
+        *,
+        workspace: Path,
+        messages: MessageSink | None = None,
+        in_place_of: CoreTools | None = None,
     ) -> None:
-        self._processes = Processes()
+        """Commands in the background of those `in_place_of` which these are made go on, and the
+        tool `process` of either finds them."""
+        self._processes = Processes() if in_place_of is None else in_place_of._processes
         self.tools: tuple[Tool, ...] = (
             *file_tools(config.fs, workspace),
             *shell_tools(config.exec, workspace, self._processes),
             *web_tools(config.web_fetch),
             message_tool(messages),
         )
+
+    async def end_background_commands(self, reason: str) -> None:
+        """Those that run are ended, and for this reason no more are started."""
+        await self._processes.end_background(reason)
 
     async def __aenter__(self) -> CoreTools:
         return self

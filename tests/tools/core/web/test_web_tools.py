@@ -181,6 +181,23 @@ async def test_of_a_large_page_only_the_allowed_part_is_read(site: Site) -> None
     assert found["incomplete"] == "only the first 5000 bytes of the page were read"
 
 
+async def test_of_a_large_page_in_html_only_so_much_is_turned_into_text(site: Site) -> None:
+    site.add("/large", b"<p>first<!--" + b" " * 4_000_000 + b"--><p>last", HTML)
+    found = await Web("127.0.0.1", max_bytes=50_000_000).fetch(site.url("/large"))
+    assert found["text"] == "first"
+    assert found["incomplete"] == "only the first 4000000 bytes of the page were read"
+
+
+async def test_of_a_large_text_no_more_is_decoded_than_anybody_can_ask_for(site: Site) -> None:
+    site.add("/large", b"x" * 8_000_001, PLAIN)
+    found = await Web("127.0.0.1", max_bytes=50_000_000).fetch(site.url("/large"), maxCharacters=3)
+    assert found["text"] == "xxx"
+    assert found["incomplete"] == (
+        "only the first 8000000 bytes of the page were read; "
+        "the text has 8000000 characters; set maxCharacters to see more of it"
+    )
+
+
 async def test_a_page_that_is_packed_is_unpacked_only_as_far_as_is_allowed(site: Site) -> None:
     bomb = gzip.compress(b"x" * 50_000_000)
     site.add("/bomb", bomb, PLAIN, "Content-Encoding: gzip")

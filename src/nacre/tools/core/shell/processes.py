@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -11,6 +12,8 @@ import anyio
 from nacre.tools.core.shell.shell_process import ShellProblem, ShellProcess
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from nacre.tools.core.shell.shell_process import Command
 
 _MOST_RUNNING: Final = 32
@@ -38,6 +41,7 @@ class Processes:
         # One at a time, so that the bounds hold for commands that are started at once.
         self._starting = anyio.Lock()
         self._is_closed = False
+        self._background_refusal = ""
 
     async def start(self, command: Command) -> ShellProcess:
         """Start a command; raises ShellProblem if that cannot be done."""
@@ -54,6 +58,8 @@ class Processes:
         async with self._starting:
             self._forget_oldest()
             self._refuse_if_full(session_id)
+            if self._background_refusal:
+                raise ShellProblem(f"the command was not started: {self._background_refusal}")
             process = await self.start(command)
             kept = BackgroundProcess(
                 id=f"p{next(self._numbers)}", session_id=session_id, process=process
@@ -74,12 +80,18 @@ class Processes:
             raise ShellProblem(f"this session has no process {process_id[:60]!r}; it has: {known}")
         return mine[process_id]
 
+    async def end_background(self, reason: str) -> None:
+        """End those in the background, and for this reason start no more of them. Commands that
+        a call waits for go on."""
+        self._background_refusal = reason
+        # After a start that is under way: what it starts has to be known here.
+        async with self._starting:
+            await _end_all(each.process for each in self._background.values())
+
     async def aclose(self) -> None:
         """End all of them, with their children."""
         self._is_closed = True
-        async with anyio.create_task_group() as tasks:
-            for process in self._started:
-                tasks.start_soon(_end, process)
+        await _end_all(self._started)
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
@@ -104,5 +116,7 @@ class Processes:
             del self._background[each.id]
 
 
-async def _end(process: ShellProcess) -> None:
-    await process.end(grace_seconds=_CLOSE_GRACE_SECONDS)
+async def _end_all(processes: Iterable[ShellProcess]) -> None:
+    async with anyio.create_task_group() as tasks:
+        for process in processes:
+            tasks.start_soon(partial(process.end, grace_seconds=_CLOSE_GRACE_SECONDS))

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 _MOST_AT_ONCE: Final = 32
 _DEFAULT_CHARACTERS: Final = 50_000
 _MOST_CHARACTERS: Final = 2_000_000
+# Nobody can ask for more of a text, and decoding takes up to a second for three million bytes.
+_MOST_TEXT_BYTES: Final = 4 * _MOST_CHARACTERS
+# Pages that were made to take long take a second or two for each million.
+_MOST_HTML_BYTES: Final = 4_000_000
 
 
 def web_tools(config: WebFetchConfig, *, resolve: Resolve = system_resolve) -> list[Tool]:
@@ -62,22 +66,25 @@ def web_tools(config: WebFetchConfig, *, resolve: Resolve = system_resolve) -> l
 
 
 def _result(fetched: Fetched, most_characters: int) -> JsonObject:
-    text = decoded(fetched.data, fetched.content_type)
+    is_html = fetched.content_type.is_html
+    data = fetched.data[: _MOST_HTML_BYTES if is_html else _MOST_TEXT_BYTES]
+    text = decoded(data, fetched.content_type)
     result: JsonObject = {
         "url": fetched.url,
         "status": fetched.status,
         "contentType": fetched.content_type.media_type,
     }
-    if fetched.content_type.is_html:
+    if is_html:
         page = page_text(text, url=fetched.url)
         result["title"], text = page.title, page.text
     result["text"] = text[:most_characters]
-    if fetched.is_cut:
-        result["incomplete"] = f"only the first {len(fetched.data)} bytes of the page were read"
-    elif len(text) > most_characters:
-        result["incomplete"] = (
-            f"the text has {len(text)} characters; set maxCharacters to see more of it"
-        )
+    missing: list[str] = []
+    if fetched.is_cut or len(data) < len(fetched.data):
+        missing.append(f"only the first {len(data)} bytes of the page were read")
+    if len(text) > most_characters:
+        missing.append(f"the text has {len(text)} characters; set maxCharacters to see more of it")
+    if missing:
+        result["incomplete"] = "; ".join(missing)
     return result
 
 

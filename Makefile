@@ -96,7 +96,7 @@ $(BIN)/python:
 	@$(PYTHON) -m venv --clear $(VENV)
 
 $(DEPENDENCIES): requirements/dev.txt | $(BIN)/python
-	@echo 'installing locked dependencies'
+	@echo "installing $$(grep -c '==' requirements/dev.txt) locked packages; the first time takes a minute or two"
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@touch $@
 

@@ -45,6 +45,20 @@ async def test_a_program_uses_the_namespace_of_the_plugin(unit: str, expected: l
     }
 
 
+async def test_a_city_that_it_does_not_know_is_answered_with_those_that_it_knows() -> None:
+    hooks = Hooks()
+    program = "return Weather.forecast('Paris').catch((error) => [error.message, error.errorType])"
+    async with (
+        Runtime() as runtime,
+        PluginHost(hooks=hooks, namespaces=runtime.namespaces) as host,
+    ):
+        await host.apply(_config({}))
+        result = await runtime.run(tools=host.tools, hooks=hooks).exec(program)
+    assert isinstance(result, Completed), result
+    message = "there is no forecast for 'Paris'; there are: Lisbon, Nairobi, Oslo"
+    assert result.value == [message, "ValueError"]
+
+
 async def test_its_hook_keeps_coordinates_out_of_sessions() -> None:
     hooks = Hooks()
     event = ToolResultPersist(

@@ -31,10 +31,17 @@ def test_every_part_can_be_written(written: JsonValue, part: Part) -> None:
     assert script_from_json([written, [written, "and"]]) == [part, [part, Say("and")]]
 
 
+def test_conversations_have_scripts_of_their_own() -> None:
+    written: JsonValue = {"cats": ["meow", [{"say": "purr"}]], "": []}
+    assert script_from_json(written) == {"cats": [Say("meow"), [Say("purr")]], "": []}
+
+
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
-        ({"say": "x"}, "a script is a list of turns"),
+        ("say", "^a script is a list of turns"),
+        ({"say": "x"}, "^conversation 'say', a script is a list of turns"),
+        ({"a": [], "b": ["fine", 5]}, "^conversation 'b', turn 2: a part is text"),
         (["fine", 5], "turn 2: a part is text or an object with one of: say, think, call"),
         ([["fine", {"sya": "x"}]], "turn 1: a part is text or an object"),
         ([{"say": 5}], "turn 1: `say` is not text"),

@@ -13,6 +13,8 @@ import httpx2
 import openai
 import pytest
 
+from nacre.config.models import ProviderApi
+from nacre.errors import ProviderError
 from nacre.messages import Usage
 from nacre.testing import (
     Call,
@@ -28,6 +30,7 @@ from nacre.testing import (
     by_marker,
 )
 from nacre.testing.script import EndReason, PlainTurn
+from tests.providers.asking import scripted
 from tests.testing.sdk_clients import DOORS, STREAMS, Clients, Door, clients_of
 
 FAILURES = (openai.APIError, anthropic.APIError, httpx2.HTTPError)
@@ -271,7 +274,17 @@ async def test_a_script_that_is_used_up_says_so(door: Door) -> None:
         with pytest.raises(FAILURES, match="the script is used up after 1 turns") as caught:
             await clients.ask(door)
     assert isinstance(caught.value, (openai.APIStatusError, anthropic.APIStatusError))
-    assert caught.value.status_code == 500
+    # One that no client asks again for, with or without the header.
+    assert caught.value.status_code == 400
+    assert caught.value.response.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize("api", ["openai-responses", "openai-completions", "anthropic-messages"])
+async def test_our_own_clients_do_not_ask_a_used_up_script_again(api: ProviderApi) -> None:
+    async with scripted(api, [], max_retries=3) as world:
+        with pytest.raises(ProviderError, match="the script is used up after 0 turns"):
+            await world.ask()
+    assert len(world.server.requests) == 1
 
 
 async def test_what_a_function_of_the_script_raises_comes_out_at_the_end() -> None:
@@ -280,7 +293,7 @@ async def test_what_a_function_of_the_script_raises_comes_out_at_the_end() -> No
 
     with pytest.raises(AssertionError, match="nobody should ask 'hello'"):
         async with ScriptedProvider(wrong) as provider, clients_of(provider) as clients:
-            with pytest.raises(openai.InternalServerError, match="the script failed"):
+            with pytest.raises(openai.BadRequestError, match="the script failed"):
                 await clients.ask("chat")
 
 
@@ -311,7 +324,9 @@ async def test_conversations_may_have_scripts_of_their_own() -> None:
     ):
         assert (await clients.ask("chat", "about dogs, not cats")).text == "woof"
         assert (await clients.ask("messages", "about cats")).text == "meow"
-        with pytest.raises(FAILURES, match="no script for the conversation 'fish'"):
+        with pytest.raises(
+            FAILURES, match="no script for the conversation 'fish'; there are: 'cats', 'dogs'"
+        ):
             await clients.ask("chat", "about fish")
 
 
@@ -406,7 +421,7 @@ def test_the_address_of_a_provider_that_does_not_run_is_an_error() -> None:
 
 async def test_it_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
-    script.write_text(json.dumps(["from a file"]), encoding="utf-8")
+    script.write_text(json.dumps({"a": ["about a"], "b": ["about b"]}), encoding="utf-8")
     command = [sys.executable, "-W", "error", "-m", "nacre.testing.scripted_provider"]
 
     def ask() -> tuple[list[str], int]:
@@ -427,7 +442,7 @@ async def test_it_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
                 process.terminate()
             return answers, process.wait(timeout=60)
 
-    assert await anyio.to_thread.run_sync(ask) == (["from a file"] * 2, 0)
+    assert await anyio.to_thread.run_sync(ask) == (["about a", "about b"], 0)
 
 
 def test_a_script_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -436,6 +451,20 @@ def test_a_script_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     done = run_command("--script", str(script))
     assert done.returncode == 2
     assert f"{script}: turn 1: a part is text or an object with one of: say," in done.stderr
+
+
+def test_conversations_of_a_file_need_a_marker(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('{"cats": ["meow"]}', encoding="utf-8")
+    done = run_command("--script", str(script))
+    assert done.returncode == 2
+    assert f"{script} has conversations: give a `--marker` that tells them apart" in done.stderr
+
+
+def test_a_marker_that_is_no_regular_expression_is_named(tmp_path: Path) -> None:
+    done = run_command("--script", str(tmp_path), "--marker", "[")
+    assert done.returncode == 2
+    assert "argument --marker: '[' is no regular expression: unterminated" in done.stderr
 
 
 def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:

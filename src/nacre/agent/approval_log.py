@@ -84,7 +84,7 @@ def asked_to_json(request: ApprovalRequest) -> JsonObject:
         "toolName": request.tool_name,
         "input": _SHOWN.value(request.input),
         "reason": request.reason,
-        "expires": request.expires,
+        "expiresAt": request.expires,
     }
     return {**asked, "parentToolCallId": request.parent_id} if request.parent_id else asked
 

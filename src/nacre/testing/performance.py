@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.messages import Usage
-from nacre.testing.script import Call, Cut, End, Fail, Part, Raw, Say, Spoken, Stall, Think
+from nacre.testing.script import (
+    Call,
+    Cut,
+    End,
+    Fail,
+    Part,
+    Raw,
+    Say,
+    Spoken,
+    Stall,
+    Think,
+    script_fault,
+)
 from nacre.testing.wire.base import Answer, arguments_text
 
 if TYPE_CHECKING:
@@ -94,7 +106,7 @@ class Performance:
         try:
             whole = self._request.wire.whole(self._answer)
         except ValueError as error:
-            await self._fail(Fail(500, f"the script cannot be played: {error}", is_final=True))
+            await self._fail(script_fault(f"the script cannot be played: {error}"))
             return
         self._request.end("answered")
         await self._reply.json(200, whole)

@@ -55,7 +55,7 @@ class Fail:
     code: str = ""
     """OpenAI's finer name, such as `context_length_exceeded`."""
     is_final: bool = False
-    """Whether clients are told not to try again."""
+    """Whether the SDKs are told not to try again, by a header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,14 @@ Turn: TypeAlias = Part | Sequence[Part] | Callable[["RecordedRequest"], PlainTur
 """One answer: a part, several in a row, or a function of the request."""
 Script: TypeAlias = Sequence[Turn] | Callable[["RecordedRequest"], PlainTurn]
 """The answers in order; or one function that answers everything."""
+
+
+def script_fault(problem: str) -> Fail:
+    """The answer where the script itself is wrong, rather than what it tells.
+
+    A status that no client tries again: a test that is a turn short fails at once.
+    """
+    return Fail(400, problem, is_final=True)
 
 
 def parts_of(turn: Turn, request: RecordedRequest) -> tuple[Part, ...]:

@@ -14,14 +14,23 @@ if TYPE_CHECKING:
 _END_REASONS: Final[tuple[EndReason, ...]] = get_args(EndReason)
 
 
-def script_from_json(value: JsonValue) -> list[Turn]:
-    """A script file: a list of turns, each text, a part as an object, or a list of parts.
+def script_from_json(value: JsonValue) -> list[Turn] | dict[str, list[Turn]]:
+    """A script file: a list of turns, or an object that has such a list for each conversation.
 
-    Raises ValueError that says which turn is at fault.
+    A turn is text, a part as an object, or a list of parts. Raises ValueError that says which turn
+    is at fault.
     """
+    if isinstance(value, dict):
+        return {
+            name: _turns_from(turns, f"conversation {name!r}, ") for name, turns in value.items()
+        }
+    return _turns_from(value, "")
+
+
+def _turns_from(value: JsonValue, place: str) -> list[Turn]:
     if not isinstance(value, list):
-        raise ValueError("a script is a list of turns")
-    return [_turn_from(turn, f"turn {number}") for number, turn in enumerate(value, start=1)]
+        raise ValueError(f"{place}a script is a list of turns")
+    return [_turn_from(turn, f"{place}turn {number}") for number, turn in enumerate(value, start=1)]
 
 
 def _turn_from(value: JsonValue, place: str) -> Turn:

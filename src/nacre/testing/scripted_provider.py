@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, Self, TypeGuard, cast
 
 from nacre.testing.http_server import serving
-from nacre.testing.script import Fail, Part, Script, Turn, parts_of
+from nacre.testing.script import Part, Script, Turn, parts_of, script_fault
 from nacre.testing.scripted_app import ScriptedApp
 
 if TYPE_CHECKING:
@@ -87,19 +87,20 @@ class ScriptedProvider:
             # Functions of the script are a test's own code: whatever they raise is for the test.
             self._first_error = self._first_error or error
             problem = f"the script failed: {type(error).__name__}: {error}"
-            return (Fail(500, problem, is_final=True),)
+            return (script_fault(problem),)
 
     def _turn_of(self, request: RecordedRequest) -> tuple[Part, ...]:
         script = self._script_of(request.key)
         if script is None:
-            return _no_turn(f"there is no script for the conversation {request.key!r}")
+            return (script_fault(self._no_script_for(request.key)),)
         if not isinstance(script, Sequence):
             return parts_of(script, request)
         turns = cast("Sequence[Turn]", script)
         index = self._played[request.key]
         if index >= len(turns):
             whose = f" of {request.key!r}" if request.key else ""
-            return _no_turn(f"the script{whose} is used up after {len(turns)} turns")
+            problem = f"the script{whose} is used up after {len(turns)} turns"
+            return (script_fault(f"{problem}; {_HOW_TO_GO_ON}"),)
         self._played[request.key] += 1
         return parts_of(turns[index], request)
 
@@ -109,13 +110,14 @@ class ScriptedProvider:
             return script.get(key)
         return cast("Script", script)
 
+    def _no_script_for(self, key: str) -> str:
+        names = self._script if _is_by_key(self._script) else ()
+        there_are = ", ".join(repr(name) for name in names) or "none"
+        return f"there is no script for the conversation {key!r}; there are: {there_are}"
+
 
 def _is_by_key(script: Script | Mapping[str, Script]) -> TypeGuard[Mapping[str, Script]]:
     return isinstance(script, Mapping)
-
-
-def _no_turn(problem: str) -> tuple[Part, ...]:
-    return (Fail(500, f"{problem}; {_HOW_TO_GO_ON}", is_final=True),)
 
 
 def main() -> None:

@@ -22,9 +22,9 @@ def cities() -> list[str]:
 
 
 def forecast_for(city: str, unit: str) -> Forecast:
-    """Raises LookupError that names the cities there are."""
+    """Raises ValueError that names the cities there are: the model reads it, and asks for one."""
     if city not in _CELSIUS:
-        raise LookupError(f"there is no forecast for {city!r}; there are: {', '.join(cities())}")
+        raise ValueError(f"there is no forecast for {city!r}; there are: {', '.join(cities())}")
     celsius = _CELSIUS[city]
     temperature = celsius if unit == "celsius" else celsius * 9 / 5 + 32
     sky = "clear" if celsius > 20 else "grey"

@@ -110,6 +110,8 @@ async def test_an_abort_ends_cells_and_their_calls(open_service: OpenWorld) -> N
         assert world.runtime.cells() == []
         kept = await world.kept(run.session_id)
         assert shapes(kept) == ["UserMessage", "AssistantMessage", "ToolMessage"]
+        (ended,) = [it.data for it in events_of(run, "call.ended") if "result" in it.data]
+        assert (ended["outcome"], ended["abortReason"]) == ("completed", "enough")
 
 
 async def test_an_abort_withdraws_approvals(open_service: OpenWorld) -> None:
@@ -231,6 +233,24 @@ async def test_closing_with_grace_lets_turns_finish(open_service: OpenWorld) -> 
                 held.release.set()
                 await run.wait()
         assert run.state == "completed"
+
+
+async def test_closing_does_not_wait_for_messages_that_could_join(open_service: OpenWorld) -> None:
+    held = HeldAnswer(say("first"))
+    document = {"messages": {"queue": {"mode": "collect", "debounceMs": 60_000}}}
+    async with open_service(document=document) as world:
+        world.model.will(held, say("second"))
+        run = await world.start("hello", session_key="chat")
+        with anyio.fail_after(5):
+            await held.asked.wait()
+            collected = await world.start("and this", session_key="chat")
+            held.release.set()
+            await run.wait()
+        with anyio.fail_after(10):
+            await world.service.aclose(600)
+        assert (run.state, collected.state) == ("completed", "completed")
+        assert collected.result is not None
+        assert collected.result.text == "second"
 
 
 async def test_closing_does_not_wait_for_people(open_service: OpenWorld) -> None:

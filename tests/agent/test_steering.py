@@ -300,6 +300,38 @@ async def test_a_message_that_brings_more_than_words_has_a_turn_of_its_own(
         assert said(world, 1) == ["first", "second"]
 
 
+async def test_a_message_for_the_model_that_answers_already_steers_the_turn(
+    open_service: OpenWorld,
+) -> None:
+    async with open_service() as world:
+        held = HeldAnswer(say("one"))
+        world.model.will(held, say("two"))
+        run = await world.start("first", session_key="chat", model="fake/model")
+        with anyio.fail_after(5):
+            await held.asked.wait()
+        assert await world.start("second", session_key="chat", model="fake/model") is run
+        held.release.set()
+        await ends(run)
+        assert said(world, 1) == ["first", "second"]
+
+
+async def test_messages_that_are_collected_keep_the_model_of_the_first(
+    open_service: OpenWorld,
+) -> None:
+    async with open_service(document=queue(mode="collect")) as world:
+        held = HeldAnswer(say("one"))
+        world.spare_model.will(held, say("two"))
+        run = await world.start("first", session_key="chat", model="fake/spare")
+        with anyio.fail_after(5):
+            await held.asked.wait()
+        second = await world.start("second", session_key="chat", model="fake/spare")
+        assert await world.start("third", session_key="chat") is second
+        held.release.set()
+        await ends(run, second)
+        assert second.result is not None
+        assert second.result.model == "fake/spare"
+
+
 async def test_a_message_that_comes_while_the_run_is_aborted_is_answered(
     open_service: OpenWorld,
 ) -> None:

@@ -1,7 +1,7 @@
 """An agent service and everything that a test wants to see of it."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -53,6 +53,18 @@ class World:
         return [stored.message for stored in await self.store.messages(session_id)]
 
 
+class GivenServers:
+    """The same servers for every session."""
+
+    def __init__(self, servers: Sequence[ToolServer]) -> None:
+        self._servers = servers
+
+    def __call__(
+        self, _session_id: str, /, *, is_kept: bool
+    ) -> AbstractContextManager[Sequence[ToolServer]]:
+        return nullcontext(self._servers)
+
+
 class GivenTools:
     """The same tools for every run."""
 
@@ -102,7 +114,7 @@ async def open_world(
             tools=GivenTools(tools),
             hooks=registered,
             approvals=approvals,
-            servers=lambda _session_id: nullcontext(servers),
+            servers=GivenServers(servers),
         ) as service,
     ):
         yield World(

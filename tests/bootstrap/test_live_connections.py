@@ -20,7 +20,7 @@ from nacre.mcp_client import McpServer
 from nacre.providers.source import Providers
 from nacre.testing import Call, Say, ScriptedProvider, Stall
 from tests.bootstrap.test_system import agents, configuration, models, opened, said
-from tests.mcp_client.peers import PATIENCE_SECONDS, call, ended, text_of
+from tests.mcp_client.peers import PATIENCE_SECONDS, call, ended, is_alive, text_of
 
 HELD_SERVER = Path(__file__).with_name("held_mcp_server.py")
 
@@ -267,3 +267,64 @@ async def test_a_run_asks_the_models_that_it_began_with_to_its_end(
             assert len(closings.closed) == 1
         assert (run.state, result.text, result.error) == ("completed", "done", "")
         assert len(provider.requests) == 2
+
+
+def unkept(text: str) -> TurnRequest:
+    """As a client of `/v1/chat/completions` without a session key asks."""
+    return TurnRequest(message=text, history=[])
+
+
+async def test_the_servers_of_a_session_that_is_not_kept_end_with_its_run(tmp_path: Path) -> None:
+    server = HeldServer(tmp_path, "old")
+    async with (
+        ScriptedProvider([program("old"), Say("done")]) as provider,
+        system_with(tmp_path, provider, server) as system,
+    ):
+        run = await system.agents.start(unkept("go"))
+        await server.called()
+        pid = pid_in(system)
+        await server.answer("yes")
+        with anyio.fail_after(PATIENCE_SECONDS):
+            assert (await run.wait()).text == "done"
+        await ended(pid)
+        (status,) = system.mcp.status()
+        assert (status.state, status.session_id) == ("idle", "")
+
+
+async def test_the_servers_of_a_session_that_is_not_kept_end_also_where_its_run_is_aborted(
+    tmp_path: Path,
+) -> None:
+    server = HeldServer(tmp_path, "old")
+    async with (
+        ScriptedProvider([program("old")]) as provider,
+        system_with(tmp_path, provider, server) as system,
+    ):
+        run = await system.agents.start(unkept("go"))
+        await server.called()
+        pid = pid_in(system)
+        with anyio.fail_after(PATIENCE_SECONDS):
+            assert await run.abort()
+        await ended(pid)
+
+
+async def test_a_session_that_is_kept_goes_on_with_its_servers(tmp_path: Path) -> None:
+    server = await to_thread.run_sync(HeldServer, tmp_path, "old")
+    async with LiveMcp() as mcp:
+        await mcp.configure([server.config])
+        with mcp.in_use("kept") as (kept,), mcp.in_use("unkept", is_kept=False) as (other,):
+            await kept.tools()
+            await other.tools()
+            ending = other.status().pid
+        await ended(ending)
+        (status,) = mcp.status()
+        assert (status.session_id, status.state) == ("kept", "ready")
+
+
+async def test_servers_that_are_still_ending_are_gone_when_all_is_closed(tmp_path: Path) -> None:
+    server = await to_thread.run_sync(HeldServer, tmp_path, "old")
+    async with LiveMcp() as mcp:
+        await mcp.configure([server.config])
+        with mcp.in_use("unkept", is_kept=False) as (held,):
+            await held.tools()
+            pid = held.status().pid
+    assert pid is not None and not is_alive(pid)

@@ -14,6 +14,7 @@ from nacre.agent import RunResult, TurnRequest
 from nacre.bootstrap import System, open_system
 from nacre.config.system import SystemConfig, system_config_from
 from nacre.errors import StorageError
+from nacre.storage import SessionRecord
 from nacre.testing import Call, Say, ScriptedProvider
 from tests.plugins.plugin_folders import plugin_folder
 
@@ -120,6 +121,30 @@ async def test_a_changed_configuration_holds_for_the_next_turn(tmp_path: Path) -
     assert "greet" not in names[0]
     assert "greet" in names[1]
     assert names[2] == ("exec", "wait")
+
+
+async def test_a_turn_that_is_asked_for_during_a_change_of_models_goes_to_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ScriptedProvider([Say("one")]) as provider:
+        scripted = models(provider)["models"]["providers"]["scripted"]
+        first: dict[str, Any] = {**models(provider), "agents": agents(tmp_path)}
+        second: dict[str, Any] = {
+            "models": {"providers": {"other": scripted}},
+            "agents": {"defaults": {**agents(tmp_path)["defaults"], "model": "other/two"}},
+        }
+        async with opened(tmp_path, **first) as system:
+            changed = await to_thread.run_sync(configuration, tmp_path, second)
+            add_session = system.store.add_session
+
+            async def add_and_change(**given: Any) -> SessionRecord:
+                added = await add_session(**given)
+                await system.apply(changed)
+                return added
+
+            monkeypatch.setattr(system.store, "add_session", add_and_change)
+            result = await said(system, "hello")
+    assert (result.text, result.model) == ("one", "other/two")
 
 
 async def test_a_broken_plugin_keeps_nothing_else_from_working(tmp_path: Path) -> None:

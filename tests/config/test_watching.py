@@ -167,6 +167,18 @@ async def test_a_file_that_was_broken_is_taken_over_once_it_is_repaired(watched:
     assert [change.new.gateway.port for change in watched.changes] == [7]
 
 
+@pytest.mark.parametrize("repaired", ["{gateway: {port: 7}}", "{} // as it was"])
+async def test_a_file_that_is_repaired_is_told_to_be_sound_once(
+    watched: Watched, caplog: pytest.LogCaptureFixture, repaired: str
+) -> None:
+    with caplog.at_level(logging.INFO):
+        for text in ("{gateway: {port: 7", repaired, f"{repaired} // and more"):
+            watched.write(text)
+            await watched.look_twice()
+    _, *sound = [record.getMessage() for record in caplog.records]
+    assert sound == [f"the configuration is sound again: {watched.path} is in force"]
+
+
 async def test_a_file_that_is_gone_changes_nothing(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -176,6 +188,20 @@ async def test_a_file_that_is_gone_changes_nothing(
     await watched.look_twice()
     assert watched.watcher.current.gateway.port == 7
     assert "is gone" in caplog.text
+
+
+async def test_a_file_that_was_emptied_changes_nothing(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.write("{gateway: {port: 7}}")
+    await watched.look_twice()
+    watched.write("")
+    await watched.look_twice()
+    assert watched.watcher.current.gateway.port == 7
+    assert "is gone, or empty" in caplog.text
+    watched.write("{}")
+    await watched.look_twice()
+    assert watched.watcher.current.gateway.port == 18789
 
 
 async def test_no_file_at_the_start_is_nothing_to_tell(

@@ -38,11 +38,13 @@ class GatewayProcess:
         with anyio.fail_after(PATIENCE_SECONDS):
             return (await self.stdout.receive_until(b"\n", 65_536)).decode()
 
-    async def logged(self, text: str) -> None:
-        """Return when this was logged."""
+    async def logged(self, *texts: str) -> str:
+        """The next line of the log with one of these."""
         with anyio.fail_after(PATIENCE_SECONDS):
-            while text not in (await self.stderr.receive_until(b"\n", 65_536)).decode():
-                pass
+            while True:
+                line = (await self.stderr.receive_until(b"\n", 65_536)).decode()
+                if any(text in line for text in texts):
+                    return line
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

@@ -108,6 +108,9 @@ async def test_a_turn_that_was_cut_off_by_a_kill_says_so(tmp_path: Path) -> None
             run = await world.get("/api/runs/run_cut")
     assert [event.kind for event in events] == ["replay.started", "run.interrupted"]
     assert run["state"] == "interrupted"
+    told = "the process ended in the middle of the turn"
+    assert (run["result"]["finishReason"], run["result"]["error"]) == ("error", told)
+    assert json.loads(events[-1].text)["data"]["error"] == told
 
 
 async def test_what_is_no_id_of_an_event_is_refused(tmp_path: Path) -> None:
@@ -118,6 +121,8 @@ async def test_what_is_no_id_of_an_event_is_refused(tmp_path: Path) -> None:
             in_address = await world.client.get(path, params={"after": bad})
             as_header = await world.client.get(path, headers={b"last-event-id": bad.encode()})
             assert (in_address.status_code, as_header.status_code) == (422, 422), bad
+            message = in_address.json()["error"]["message"]
+            assert message.startswith("query.after: has to be the `id` of an event, such as ")
         assert await world.events(path, params={"after": "999"}) == []
 
 

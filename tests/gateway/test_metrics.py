@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import anyio
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from nacre.gateway.access_log import ACCESS_LOG
 from nacre.gateway.metrics import Metrics
-from nacre.testing import Call, Fail, Say
+from nacre.testing import Call, Fail, Say, Stall
 from tests.gateway.worlds import CODE_MODE, World, open_gateway
 
 
@@ -66,10 +67,12 @@ async def test_requests_are_counted_by_route_and_not_by_path(tmp_path: Path) -> 
         for n in range(3):
             await world.client.get(f"/api/sessions/{n}")
             await world.client.get(f"/nowhere/{n}")
+            await world.client.get(f"/v1/models/{n}")
         await world.client.request("BREW", "/api/sessions")
         await world.client.get("/api/agents", headers={"authorization": ""})
         found = await measured(world)
     assert found["nacre_http_requests_total", "GET", "/api/sessions/{session_id}", "404"] == 3
+    assert found["nacre_http_requests_total", "GET", "/v1/models/{model:path}", "404"] == 3
     assert found["nacre_http_requests_total", "GET", "unmatched", "404"] == 3
     assert found["nacre_http_requests_total", "GET", "unmatched", "401"] == 1
     assert not any("/nowhere" in part or part == "BREW" for key in found for part in key)
@@ -97,7 +100,27 @@ async def test_requests_are_logged_for_who_asks_for_it(
 ) -> None:
     async with open_gateway(tmp_path) as world:
         await world.client.get("/api/agents")
-        with caplog.at_level("DEBUG", ACCESS_LOG):
+        with caplog.at_level("INFO", ACCESS_LOG):
             await world.client.get("/api/a%0Ab?secret=1")
     [line] = [record.getMessage() for record in caplog.records if record.name == ACCESS_LOG]
     assert line.startswith("GET /api/a%0Ab 404 ")
+
+
+async def test_a_stream_is_logged_when_its_last_byte_is_sent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lines() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == ACCESS_LOG]
+
+    release = anyio.Event()
+    script = [[Say("a "), Stall(release), Say("b")]]
+    with caplog.at_level("INFO", ACCESS_LOG):
+        async with open_gateway(tmp_path, script) as world:
+            run_id = (await world.start())["runId"]
+            seen_before_end: list[str] = []
+            async for event in world.follow(f"/api/runs/{run_id}/events"):
+                if event.kind == "text.delta" and not release.is_set():
+                    seen_before_end = lines()
+                    release.set()
+    assert not any("/events" in line for line in seen_before_end)
+    assert any(line.startswith(f"GET /api/runs/{run_id}/events 200 ") for line in lines())

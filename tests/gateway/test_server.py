@@ -159,8 +159,12 @@ async def test_another_address_counts_from_the_next_start_on(tmp_path: Path) -> 
         config = await config_file(tmp_path, model)
         async with served(tmp_path, config) as (gateway, client):
             await config_file(tmp_path, model, {"gateway": {"host": "nacre.example"}})
-            await gateway.logged("gateway.host changed")
+            line = await gateway.logged("configuration", "gateway.host")
+            assert "gateway.host changed; that counts from the next start on" in line
             assert (await client.get("/api/agents")).status_code == 200
+            await config_file(tmp_path, model)
+            line = await gateway.logged("configuration", "gateway.host")
+            assert "gateway.host is again what is in use" in line
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:

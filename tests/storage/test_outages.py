@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sqlite3
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -12,10 +13,14 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
+from nacre.agent import AgentRun
+from nacre.agent.approval_log import ApprovalLog
 from nacre.agent.turn_loop import TurnLoop
 from nacre.errors import StorageError
 from nacre.messages import Usage, user_message
-from nacre.storage import Store
+from nacre.run_context import RunContext
+from nacre.storage import ApprovalRecord, Store
+from nacre.tools import ApprovalQueue, ApprovalRequest
 from tests.agent.fake_models import HeldAnswer, say
 from tests.agent.worlds import open_world
 from tests.storage.conftest import PASSWORD_IN_URL
@@ -87,6 +92,21 @@ async def ended_turn(store: Store, run_id: str) -> TurnRecord:
 
 def wire_url(wire: Wire) -> str:
     return f"postgresql://nacre:{PASSWORD_IN_URL}@127.0.0.1:{wire.port}/postgres"
+
+
+def question(request_id: str) -> ApprovalRequest:
+    return ApprovalRequest(
+        id=request_id,
+        tool_id="t",
+        tool_name="t",
+        input={},
+        reason="",
+        context=RunContext(run_id="r"),
+        call_id="c",
+        parent_id="",
+        created=1,
+        expires=4e9,
+    )
 
 
 # The store alone.
@@ -164,6 +184,48 @@ async def test_a_server_that_is_away_for_a_while_is_tried_again(
         assert await kept(store) == ("completed", 1)
 
 
+async def test_an_answered_approval_outlasts_a_server_that_is_away_for_a_while(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = Waits()
+    monkeypatch.setattr(WAITS, waits)
+    asked = ApprovalRecord(
+        id="a",
+        session_id="s",
+        run_id="r",
+        tool_id="t",
+        tool_name="t",
+        input={},
+        created=1,
+        expires=2,
+    )
+    async with open_wire(postgres.port) as wire, begun_turn(wire_url(wire)) as store:
+        await store.put_approval(asked)
+        wire.cut()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(store.put_approval, replace(asked, state="allowed"))
+            with anyio.fail_after(5):
+                await waits.failed.wait()
+            wire.mend()
+
+        (found,) = await store.approvals()
+        assert found.state == "allowed"
+
+
+async def test_a_connection_that_is_lost_before_the_commit_costs_no_turn(
+    postgres: PostgresServer,
+) -> None:
+    async with open_wire(postgres.port) as wire, Store.open(wire_url(wire)) as store:
+        await store.add_session(id="s", agent_id="main")
+        wire.cuts_at = BEGINNING
+        await store.begin_turn(run_id="r", session_id="s", prompt=None, model="", surface="")
+        assert not wire.cuts_at
+        wire.cuts_at = b"FROM nacre_turns"
+        turn = await store.turn("r")
+        assert not wire.cuts_at
+        assert turn is not None and turn.status == "running"
+
+
 async def test_a_commit_whose_answer_was_lost_is_not_made_twice(
     postgres: PostgresServer, short_waits: None
 ) -> None:
@@ -199,6 +261,34 @@ async def test_a_server_that_is_gone_before_the_commit_has_certainly_kept_nothin
 
         assert not caught.value.is_uncertain
         assert await kept(store) == ("running", 0)
+
+
+async def test_turns_do_not_wait_one_after_the_other_for_a_server_that_is_silent(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nacre.storage.postgres._CONNECT_SECONDS", 0.5)
+    failed: list[StorageError] = []
+
+    async def begin(number: int) -> None:
+        with pytest.raises(StorageError) as caught:
+            await store.begin_turn(
+                run_id=f"r{number}", session_id="s", prompt=None, model="", surface=""
+            )
+        failed.append(caught.value)
+
+    async with open_wire(postgres.port) as wire, Store.open(wire_url(wire)) as store:
+        await store.add_session(id="s", agent_id="main")
+        wire.cut()
+        with pytest.raises(StorageError):
+            await store.session("s")
+        wire.is_silent, count_before = True, wire.connection_count
+        async with anyio.create_task_group() as tasks:
+            for number in range(8):
+                tasks.start_soon(begin, number)
+
+        assert len(failed) == 8
+        # Who waited while another tried in vain does not try as well.
+        assert wire.connection_count - count_before == 1
 
 
 # A whole turn.
@@ -343,6 +433,28 @@ async def test_a_turn_that_was_begun_though_the_answer_was_lost_is_ended(
         assert turn is not None and (turn.status, turn.error) == ("failed", result.error)
 
 
+async def test_whoever_aborts_a_turn_that_could_not_be_begun_is_told_that_it_is_not_kept(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "nacre.db"
+    async with (
+        Store.open(f"sqlite:///{path}", lock_seconds=0.05) as store,
+        open_world(store=store, folder=tmp_path) as world,
+    ):
+        await store.add_session(id="s", agent_id="main")
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            run = await world.start("hi", session_id="s")
+            with anyio.fail_after(20):
+                assert await run.abort("enough")
+                result = await run.wait()
+            other.execute("COMMIT")
+
+        assert (run.state, result.error_code) == ("failed", "storage_failed")
+        assert result.error.startswith("enough; the turn is not kept: ")
+        assert await store.turn(run.id) is None
+
+
 async def test_a_turn_that_breaks_inside_of_nacre_does_not_stay_open(
     tmp_path: Path, short_waits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,6 +471,54 @@ async def test_a_turn_that_breaks_inside_of_nacre_does_not_stay_open(
 
         turn = await ended_turn(store, run.id)
         assert (turn.status, turn.error) == ("failed", "the run broke inside of Nacre")
+
+
+async def test_closing_tries_a_store_that_is_away_once_for_all_messages_that_wait(
+    postgres: PostgresServer, tmp_path: Path, short_waits: None
+) -> None:
+    async with (
+        open_wire(postgres.port) as wire,
+        Store.open(wire_url(wire)) as store,
+        open_world(store=store, folder=tmp_path) as world,
+    ):
+        answer = HeldAnswer(say("one"))
+        world.model.will(answer)
+        running = await world.start("hi", session_key="a")
+        await answer.asked.wait()
+        waiting = [
+            await world.start(str(number), session_key="a", queue_mode="followup")
+            for number in range(3)
+        ]
+        wire.cut()
+        with anyio.fail_after(20):
+            await world.service.aclose()
+        wire.mend()
+
+        assert running.result is not None and running.result.error_code == "storage_failed"
+        assert [run.state for run in waiting] == ["aborted"] * 3
+        for run in waiting:
+            assert run.result is not None and "the message is not kept" in run.result.error
+
+
+async def test_closing_tries_a_store_that_is_away_once_for_all_approvals(
+    postgres: PostgresServer, short_waits: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue, run = ApprovalQueue(), AgentRun(id="r", session_id="s", agent_id="main")
+    async with open_wire(postgres.port) as wire, begun_turn(wire_url(wire)) as store:
+        log = ApprovalLog(queue, store=store, run_of=lambda _: run)
+        for number in range(4):
+            with queue.asking(question(f"q{number}")):
+                pass
+        log.close()
+        wire.cut()
+        with anyio.fail_after(20):
+            await log.write()
+        wire.mend()
+
+        first, *others = caplog.messages
+        assert first.startswith("the approval q0 is not kept: ")
+        assert others[0] == "the approval q0 (given_up) is not kept either"
+        assert len(others) == 7
 
 
 async def test_a_service_can_be_closed_while_the_store_is_away(

@@ -20,10 +20,15 @@ class Wire:
 
     def __init__(self, server_port: int) -> None:
         self.port = 0
+        self.cuts_at = b""
+        """When a client sends this, close what is connected; whoever comes next gets through."""
         self.cuts_commit_of = b""
         """When a transaction with this in it is committed, be cut before the server's answer."""
         self.mends_by_itself = True
         """Whether only what is connected is cut then, and whoever comes next gets through."""
+        self.is_silent = False
+        """Whether whoever connects from now on gets no answer."""
+        self.connection_count = 0
         self._server_port = server_port
         self._is_cut = False
         self._scopes: set[anyio.CancelScope] = set()
@@ -46,6 +51,9 @@ class Wire:
 
     async def _connect(self, client: SocketStream) -> None:
         async with client:
+            self.connection_count += 1
+            if self.is_silent:
+                await anyio.sleep_forever()
             if self._is_cut:
                 return
             async with (
@@ -64,6 +72,11 @@ class Wire:
     async def _ask(self, client: ByteStream, server: ByteStream, line: _Line) -> None:
         is_marked = False
         async for data in client:
+            if self.cuts_at and self.cuts_at in data:
+                self.cuts_at = b""
+                self.cut()
+                self.mend()
+                return
             is_marked |= bool(self.cuts_commit_of) and self.cuts_commit_of in data
             line.is_committing = is_marked and b"COMMIT" in data
             await server.send(data)

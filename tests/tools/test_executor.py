@@ -242,6 +242,22 @@ async def test_what_a_tool_raises_is_a_failure_of_the_tool(error: Exception, mes
     assert (work.node.error, work.node.error_code) == (message, "tool_failed")
 
 
+async def test_what_a_tool_raises_is_one_line_of_the_log_and_its_traceback_is_for_debugging(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def execute(input: dict[str, Any], call: ToolCall) -> object:
+        raise LookupError("no city\n2026 ERROR nacre: forged")
+
+    with caplog.at_level("DEBUG", "nacre.tools.executor"):
+        await Work(execute=execute).refusal({"n": 1})
+    told, traced = caplog.records
+    assert (told.levelname, told.exc_info) == ("INFO", None)
+    assert told.getMessage() == (
+        "tool openclaw:core:echo failed: LookupError: no city 2026 ERROR nacre: forged"
+    )
+    assert (traced.levelname, traced.exc_info is not None) == ("DEBUG", True)
+
+
 async def test_an_error_that_a_tool_chose_itself_stays_as_it_is() -> None:
     async def execute(input: dict[str, Any], call: ToolCall) -> object:
         raise ToolFailedError("full", code="tool_failed", tool_id="openclaw:core:echo")

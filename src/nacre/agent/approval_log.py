@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, assert_never
 
 import anyio
@@ -37,6 +38,7 @@ class ApprovalLog:
         self._run_of = run_of
         self._send, self._receive = anyio.create_memory_object_stream[ApprovalRecord](math.inf)
         self._stop_listening = queue.listen(self._told)
+        self._is_closed = False
 
     async def write(self) -> None:
         """Keep what was asked and answered, in its order; ends after `close`."""
@@ -44,15 +46,27 @@ class ApprovalLog:
         with anyio.CancelScope(shield=True):
             async with self._receive:
                 async for record in self._receive:
-                    await self._keep(record)
+                    if not await self._is_kept(record) and self._is_closed:
+                        # Were each to be tried, closing would wait for a silent store many times.
+                        self._leave_the_rest()
 
-    async def _keep(self, record: ApprovalRecord) -> None:
+    async def _is_kept(self, record: ApprovalRecord) -> bool:
         try:
             await self._store.put_approval(record)
         except StorageError as error:
             logger.error("the approval %s is not kept: %s", record.id, error)
+            return False
+        return True
+
+    def _leave_the_rest(self) -> None:
+        """The next start withdraws those that the store has as open."""
+        with suppress(anyio.EndOfStream):
+            while True:
+                record = self._receive.receive_nowait()
+                logger.error("the approval %s (%s) is not kept either", record.id, record.state)
 
     def close(self) -> None:
+        self._is_closed = True
         self._stop_listening()
         self._send.close()
 

@@ -109,6 +109,7 @@ class AgentService:
         wait for people or clients are aborted at once. Messages that still wait are kept in their
         sessions."""
         self._is_closed = True
+        self._lanes.hurry()
         with anyio.move_on_after(grace_seconds):
             await self._until_idle_or_waiting()
         self._lanes.abort_all(_CLOSED)
@@ -134,7 +135,9 @@ class AgentService:
             self._refuse_unknown(request.model)
         place = await self._places.place_of(request)
         self._refuse_if_closed()
-        self._refuse_unknown(request.model or place.agent.model)
+        # As it is now: the place was looked for under the configuration of a moment ago.
+        agent = self._lanes.parts.config.agents.agent(place.agent.id)
+        self._refuse_unknown(request.model or agent.model)
         if request.trace is None:
             # Now: the task that takes the turn may be one that an earlier caller began.
             request = replace(request, trace=current_trace())

@@ -55,6 +55,11 @@ class SessionLanes:
         mode = request.queue_mode or self.parts.config.queue.mode
         return lane.add(request, mode, partial(self._queued_run, request, place, lane))
 
+    def hurry(self) -> None:
+        """No more messages will come: those that wait for others to join them begin now."""
+        for lane in self._lanes.values():
+            lane.hurry()
+
     def abort_all(self, reason: str) -> None:
         """End what runs, and what would begin after it."""
         self._closing_reason = reason
@@ -85,13 +90,19 @@ class SessionLanes:
         return run
 
     async def _serve(self, lane: SessionLane, place: SessionPlace) -> None:
+        lost = ""
         try:
             while (queued := await lane.next_turn()) is not None:
                 await self._serve_one(queued, lane, place)
+                if self._closing_reason and _is_unkept(queued.run):
+                    # Were each to be tried, closing would wait for a silent store many times.
+                    lost = f"{self._closing_reason}, and the store fails: the message is not kept"
+                    break
         finally:
             del self._lanes[place.session_id]
+            cut_off = lost or self._closing_reason or "the turn before it was cut off"
             for run in lane.queued_runs:
-                self._end_unstarted(run, self._closing_reason or "the turn before it was cut off")
+                self._end_unstarted(run, cut_off)
             if not self._lanes:
                 self._idle.set()
                 self._idle = anyio.Event()
@@ -126,7 +137,7 @@ class SessionLanes:
         parts, context = self.parts, _context_of(queued, agent)
         code_mode = code_mode_config_for(parts.config.document, agent.id)
         queued.run.client_calls.expiry_seconds = code_mode.snapshot_ttl_seconds
-        with held_parts(parts, agent, context) as held:
+        with held_parts(parts, agent, context, is_kept=queued.run.is_stored) as held:
             turn = Turn(
                 queued,
                 context=context,
@@ -177,6 +188,10 @@ class SessionLanes:
     def _end_unstarted(self, run: AgentRun, reason: str) -> None:
         run.end("aborted", RunResult(error=reason, finish_reason="aborted"))
         self._runs.note_ended(run)
+
+
+def _is_unkept(run: AgentRun) -> bool:
+    return run.result is not None and run.result.error_code == "storage_failed"
 
 
 def _context_of(queued: QueuedTurn, agent: AgentConfig) -> RunContext:

@@ -61,6 +61,11 @@ class SessionTurns:
         """What the session holds of it; empty where the caller keeps the history."""
         return self._stored
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether the store knows of the turn, as far as we can tell."""
+        return self._is_begun is not False
+
     async def load(self) -> None:
         if self._store is not None and self._given is None:
             self._stored = await self._store.messages(self.session_id)

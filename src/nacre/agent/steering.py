@@ -62,6 +62,7 @@ class SessionLane:
         self._items: deque[_Item] = deque()
         self._active_request = first.request
         self._takes_steering = True
+        self._waits_for_quiet = True
         self._last_arrival = 0.0
         self._dropped: deque[str] = deque(maxlen=_MAX_SHOWN_MESSAGES)
         self._dropped_count = 0
@@ -134,7 +135,7 @@ class SessionLane:
         if self._first is not None:
             turn, self._first = self._first, None
             return turn
-        while self._items and self._items[0].mode == "collect":
+        while self._waits_for_quiet and self._items and self._items[0].mode == "collect":
             quiet = self._last_arrival + self._config.debounce_ms / 1000 - anyio.current_time()
             if quiet <= 0:
                 break
@@ -146,6 +147,11 @@ class SessionLane:
         self.active, self._active_request = turn.run, turn.request
         self._takes_steering = True
         return turn
+
+    def hurry(self) -> None:
+        """Nothing more will come: messages that are collected need not wait for quiet."""
+        self._waits_for_quiet = False
+        self._tell_change()
 
     def remove(self, run: AgentRun) -> None:
         """A turn that has not begun is not wanted any more."""
@@ -160,7 +166,8 @@ class SessionLane:
         joined = self._noted([message for message in messages if message is not None])
         if not joined:
             return QueuedTurn(run=first.run, request=first.request)
-        return QueuedTurn(run=first.run, request=replace(mine[-1].request, message=_joined(joined)))
+        # Those that joined it bring nothing that the first has not.
+        return QueuedTurn(run=first.run, request=replace(first.request, message=_joined(joined)))
 
     # A queue that is full.
 

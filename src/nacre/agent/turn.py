@@ -157,6 +157,10 @@ class Turn:
 
     def _fail(self, error: Exception) -> None:
         if self._stop.signal.is_aborted:
+            if isinstance(error, StorageError) and not self._session.is_begun:
+                # What was said is lost, which nobody who aborts a turn expects.
+                self._ending, self._cause = "failed", error
+                self._error = f"{self._error}; the turn is not kept: {error}"
             return
         self._ending = "failed"
         self._span.fail(type(error).__name__)

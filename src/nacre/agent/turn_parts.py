@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
 
 ProvidersInUse: TypeAlias = "Callable[[], AbstractContextManager[ProviderSource]]"
-ServersInUse: TypeAlias = "Callable[[str], AbstractContextManager[Sequence[ToolServer]]]"
+
+
+class ServersInUse(Protocol):
+    """The MCP servers as a session sees them, by its id; they stay open until it is left, and end
+    then if the session is not kept."""
+
+    def __call__(
+        self, session_id: str, /, *, is_kept: bool
+    ) -> AbstractContextManager[Sequence[ToolServer]]: ...
 
 
 class ToolSource(Protocol):
@@ -45,7 +53,6 @@ class TurnParts:
     """The models; they stay open until it is left."""
     tools: ToolSource
     servers: ServersInUse
-    """The MCP servers as a session sees them, by its id; they stay open until it is left."""
     surfaces: SurfaceChoice
     hooks: HookRunner
     farewell: AbortSignal
@@ -64,9 +71,12 @@ class HeldParts:
 
 
 @contextmanager
-def held_parts(parts: TurnParts, agent: AgentConfig, context: RunContext) -> Generator[HeldParts]:
+def held_parts(
+    parts: TurnParts, agent: AgentConfig, context: RunContext, *, is_kept: bool
+) -> Generator[HeldParts]:
     """All of it at one moment, so that it fits together; open until this is left."""
-    with parts.providers() as providers, parts.servers(context.session_id) as servers:
+    servers_in_use = parts.servers(context.session_id, is_kept=is_kept)
+    with parts.providers() as providers, servers_in_use as servers:
         yield HeldParts(
             config=parts.config,
             agent=agent,

@@ -59,7 +59,7 @@ class TurnRequest:
             self.user_message is not None
             and not self.client_tools
             and self.history is None
-            and not self.model
+            and self.model in ("", other.model)
             and not self.instructions
             and self.settings == ModelSettings()
             and not self.tools_disabled

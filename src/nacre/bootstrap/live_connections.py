@@ -83,14 +83,21 @@ class LiveMcp:
         self._replace_by(await self._tasks.start(self._hold, servers))
 
     @contextmanager
-    def in_use(self, session_id: str) -> Generator[Sequence[McpServer]]:
-        """The servers as a session sees them, open until this is left; asking starts nothing."""
+    def in_use(self, session_id: str, *, is_kept: bool = True) -> Generator[Sequence[McpServer]]:
+        """The servers as a session sees them, open until this is left; asking starts nothing.
+
+        Those of a session that is not kept end then: nobody can go on with it.
+        """
         current = self._current
         if current is None:
             yield []
             return
         with current.in_use() as connections:
-            yield connections.servers(session_id)
+            try:
+                yield connections.servers(session_id)
+            finally:
+                if not is_kept:
+                    connections.end_session(session_id)
 
     def status(self) -> list[ServerStatus]:
         return [] if self._current is None else self._current.open.status()
@@ -148,6 +155,10 @@ class LiveProviders:
 
     def known(self) -> list[str]:
         return self._current.open.known()
+
+    def unlisted(self) -> list[str]:
+        """The providers of which any model may be asked for."""
+        return self._current.open.unlisted()
 
     async def prepare(self, model_id: str) -> None:
         with self.in_use() as providers:

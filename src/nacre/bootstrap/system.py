@@ -73,7 +73,8 @@ class System:
         self.agents.configure(config)
         self.config = config
         await self.tools.configure(config)
-        logger.info("the configuration changed: %s", ", ".join(sections) or "nothing")
+        if sections:
+            logger.info("the configuration changed: %s", ", ".join(sections))
 
 
 @asynccontextmanager

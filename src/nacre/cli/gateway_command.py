@@ -2,7 +2,8 @@
 
 import logging
 import os
-from typing import TYPE_CHECKING, Annotated
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -15,6 +16,10 @@ from nacre.gateway.access_log import ACCESS_LOG
 if TYPE_CHECKING:
     from nacre.config.config_file import ConfigFile
     from nacre.gateway.server import Served
+
+
+# What nothing else needs, by the names that it is imported by.
+_PARTS: Final = ("fastapi", "prometheus_client", "sqlalchemy", "sse_starlette", "uvicorn")
 
 
 def gateway_command(
@@ -47,18 +52,13 @@ def gateway_command(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING
     )
     logging.getLogger("nacre").setLevel(logging.INFO)
-    if is_logging_requests:
-        logging.getLogger(ACCESS_LOG).setLevel(logging.DEBUG)
+    logging.getLogger(ACCESS_LOG).setLevel(logging.INFO if is_logging_requests else logging.WARNING)
     # It warns of every reader of a stream that goes away.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     file, system_config = read_agent_config(config)
-    try:
-        from nacre.gateway.server import GatewayOptions, serve_gateway
-    except ModuleNotFoundError as error:
-        raise UsageProblem(
-            f"the gateway cannot run: {error.name} is not installed; "
-            "run: pip install 'nacre[gateway]'"
-        ) from None
+    _refuse_without_parts()
+    from nacre.gateway.server import GatewayOptions, serve_gateway
+
     options = GatewayOptions(
         config=system_config, file=file, environment=os.environ, host=host, port=port
     )
@@ -68,6 +68,16 @@ def gateway_command(
         warn(str(error))
         return ExitStatus.FAILED
     return ExitStatus.COMPLETED
+
+
+def _refuse_without_parts() -> None:
+    """Once and before anything is opened: several tasks would find it missing at once."""
+    missing = [name for name in _PARTS if find_spec(name) is None]
+    if missing:
+        raise UsageProblem(
+            f"the gateway cannot run: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} "
+            "not installed; run: pip install 'nacre[gateway]'"
+        )
 
 
 def _tell(served: "Served", file: "ConfigFile", *, is_json: bool) -> None:

@@ -24,15 +24,17 @@ EMBEDDED: Final[Mapping[str, object]] = {"tools": {"codeMode": {"enabled": True}
 
 
 def read_agent_config(named: str | None) -> tuple[ConfigFile, SystemConfig]:
-    """The same for commands that run agents: where nothing is configured, something is shown, and
-    every secret has to be there."""
-    from nacre.config.system import system_config_from
+    """The same for the gateway: where nothing is configured, something is shown, and every secret
+    has to be there."""
+    file, config, _ = _read(named, may_lack_secrets=False)
+    return file, _or_embedded(file, config)
 
-    file, config = _read(named, may_lack_secrets=False)
-    if config.document:
-        return file, config
-    folder = file.path.absolute().parent
-    return file, system_config_from(EMBEDDED, environment=os.environ, folder=folder)
+
+def read_run_config(named: str | None) -> tuple[SystemConfig, tuple[ConfigError, ...]]:
+    """The same for a command that runs one agent; and which models and MCP servers lack a secret,
+    of which it may need none."""
+    file, config, lacking = _read(named, may_lack_secrets=True)
+    return _or_embedded(file, config), lacking
 
 
 def read_system_config(named: str | None) -> tuple[ConfigFile, SystemConfig]:
@@ -40,10 +42,22 @@ def read_system_config(named: str | None) -> tuple[ConfigFile, SystemConfig]:
 
     Models and MCP servers may lack their secrets: nobody is going to ask them.
     """
-    return _read(named, may_lack_secrets=True)
+    file, config, _ = _read(named, may_lack_secrets=True)
+    return file, config
 
 
-def _read(named: str | None, *, may_lack_secrets: bool) -> tuple[ConfigFile, SystemConfig]:
+def _or_embedded(file: ConfigFile, config: SystemConfig) -> SystemConfig:
+    if config.document:
+        return config
+    from nacre.config.system import system_config_from
+
+    folder = file.path.absolute().parent
+    return system_config_from(EMBEDDED, environment=os.environ, folder=folder)
+
+
+def _read(
+    named: str | None, *, may_lack_secrets: bool
+) -> tuple[ConfigFile, SystemConfig, tuple[ConfigError, ...]]:
     # Not a part of every command, and not cheap to import.
     from nacre.config.system import is_told_to_runs, read_system
 
@@ -53,12 +67,13 @@ def _read(named: str | None, *, may_lack_secrets: bool) -> tuple[ConfigFile, Sys
     except ConfigError as error:
         raise UsageProblem(str(error)) from None
     found = read_system(document, environment=os.environ, folder=file.path.absolute().parent)
-    faults = [it for it in found.problems if not (may_lack_secrets and is_told_to_runs(it))]
+    lacking = tuple(it for it in found.problems if may_lack_secrets and is_told_to_runs(it))
+    faults = [it for it in found.problems if it not in lacking]
     if faults:
         raise UsageProblem(_told(faults, file.path))
     for warning in found.warnings:
         logger.warning("%s", warning)
-    return file, found.config
+    return file, found.config, lacking
 
 
 def _told(faults: Sequence[ConfigError], file: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -28,7 +29,7 @@ logger = logging.getLogger(__name__)
 _LOOK_EVERY_SECONDS: Final = 1.0
 
 _Look: TypeAlias = tuple[int, int, int, int] | None
-"""By what a change is seen; None for no file."""
+"""By what a change is seen; None for no file, or an empty one."""
 # They are read from the document where they are used, rules and code mode among them.
 _READ_LATER: Final = ("agents", "tools")
 
@@ -58,8 +59,9 @@ class ConfigChange:
 class ConfigWatcher:
     """Looks at the file once a second, in a thread. A change counts once it has held still.
 
-    A broken file leaves the configuration as it was; so does one that is gone, and one that
-    `on_change` refuses by raising a NacreError. Each problem is logged once.
+    A broken file leaves the configuration as it was; so does one that is gone or empty, and one
+    that `on_change` refuses by raising a NacreError. Each problem is logged once, and so is its
+    end.
     """
 
     def __init__(
@@ -99,12 +101,13 @@ class ConfigWatcher:
             if seen is not None:
                 await self._take_over()
             elif was_there:
-                raise ConfigError(str(self._file.path), "is gone")
+                raise ConfigError(str(self._file.path), "is gone, or empty; for all defaults: {}")
         except NacreError as problem:
             self._tell(problem)
         except Exception:
             # A fault of our own in taking it over must not end the process that is being watched.
-            logger.exception("the configuration stays as it was: it cannot be taken over")
+            self._told = "it cannot be taken over"
+            logger.exception("the configuration stays as it was: %s", self._told)
 
     async def _take_over(self) -> None:
         # Left behind when the watcher ends: a pipe in the file's place would be read for ever.
@@ -112,6 +115,8 @@ class ConfigWatcher:
         change = ConfigChange(old=self.current, new=new)
         if change.sections:
             await self._on_change(change)
+        if self._told:
+            logger.info("the configuration is sound again: %s is in force", self._file.path)
         self.current, self._told = new, ""
 
     def _read(self) -> SystemConfig:
@@ -156,5 +161,8 @@ def _look_at(path: Path) -> _Look:
     try:
         found = os.stat(path)
     except (OSError, ValueError):
+        return None
+    if stat.S_ISREG(found.st_mode) and not found.st_size:
+        # What a save leaves that finds the disk full: nobody means to lose token and agents by it.
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev

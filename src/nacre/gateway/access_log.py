@@ -3,4 +3,4 @@
 from typing import Final
 
 ACCESS_LOG: Final = "nacre.gateway.access"
-"""The logger that is told, at the level DEBUG."""
+"""The logger that is told, at the level INFO."""

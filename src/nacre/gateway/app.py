@@ -9,7 +9,8 @@ from fastapi.security import HTTPBearer
 
 import nacre
 from nacre.gateway.auth import OPEN_PATHS, Doorkeeper
-from nacre.gateway.errors import OPENAI_PREFIX, add_error_handlers
+from nacre.gateway.errors import add_error_handlers
+from nacre.gateway.failure_log import log_failure_of
 from nacre.gateway.limits import BodyLimit
 from nacre.gateway.metrics import Metrics
 from nacre.gateway.openai import openai_router
@@ -41,6 +42,7 @@ def create_app(system: System, *, made_token: str = "") -> FastAPI:
     """
     metrics = Metrics(system)
     state = GatewayState(system, metrics=metrics, made_token=made_token)
+    system.agents.watch_runs(log_failure_of)
     app = FastAPI(
         title="Nacre gateway",
         version=nacre.__version__,
@@ -58,9 +60,7 @@ def create_app(system: System, *, made_token: str = "") -> FastAPI:
     app.include_router(health.open_router)
     for part in (health, runs, trajectories, sessions, approvals, system_routes):
         app.include_router(part.router, dependencies=[Security(_BEARER)])
-    app.include_router(
-        openai_router(system), prefix=OPENAI_PREFIX, dependencies=[Security(_BEARER)]
-    )
+    app.include_router(openai_router(system), dependencies=[Security(_BEARER)])
     add_error_handlers(app)
     # The last one is the outermost.
     app.add_middleware(BodyLimit, state)

@@ -10,6 +10,7 @@ import anyio
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import SendTimeoutError
 
+from nacre.gateway.schemas.text_shapes import TextShape
 from nacre.json_types import encode_json
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CURSOR_PATTERN: Final = "^(t?(-1|[0-9]{1,18}))?$"
+CURSOR_SHAPE: Final = TextShape(
+    pattern="(t?(-1|[0-9]{1,18}))?",
+    words="the `id` of an event, such as 12 or t12, or -1 to begin with the first one",
+)
 EVENT_SCHEMA: Final = {
     "type": "object",
     "required": ["event", "data"],
@@ -56,7 +60,7 @@ class Cursor:
 
 def cursor_from(last_event_id: str, after: str) -> Cursor:
     """What a browser sends when it connects again counts before what is in the address. Both fit
-    the pattern, or are empty."""
+    the shape, or are empty."""
     text = last_event_id or after
     if not text:
         return Cursor()

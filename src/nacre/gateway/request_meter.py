@@ -1,4 +1,4 @@
-"""Counts requests and how long their callers wait for the first byte."""
+"""Counts requests and how long their callers wait for the first byte; logs them at their end."""
 
 from __future__ import annotations
 
@@ -31,21 +31,36 @@ class RequestMeter:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
+        status: int | None = None
 
         async def sent(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
+                status = message["status"]
                 self._count(scope, message["status"], time.perf_counter() - began)
             await send(message)
 
-        await self._app(scope, receive, sent)
+        try:
+            await self._app(scope, receive, sent)
+        finally:
+            _log(scope, status, time.perf_counter() - began)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         # By the route and not by the path: ids would make a series each.
         route = getattr(scope.get("route"), "path", _UNMATCHED)
-        method = scope["method"] if scope["method"] in _METHODS else "other"
-        self._metrics.http_requests.labels(method, route, str(status)).inc()
+        self._metrics.http_requests.labels(_method(scope), route, str(status)).inc()
         self._metrics.http_seconds.labels(route).observe(seconds)
-        if logger.isEnabledFor(logging.DEBUG):
-            # As it was sent, so that no line end is in it; and without the query.
-            path = scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", "replace")
-            logger.debug("%s %s %d %.0f ms", method, path, status, seconds * 1000)
+
+
+def _log(scope: Scope, status: int | None, seconds: float) -> None:
+    """At the end of the body, or when nobody reads it any more: a stream takes as long as it
+    takes."""
+    if logger.isEnabledFor(logging.INFO):
+        # As it was sent, so that no line end is in it; and without the query.
+        path = scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", "replace")
+        shown = "without an answer" if status is None else str(status)
+        logger.info("%s %s %s %.0f ms", _method(scope), path, shown, seconds * 1000)
+
+
+def _method(scope: Scope) -> str:
+    return scope["method"] if scope["method"] in _METHODS else "other"

@@ -14,20 +14,19 @@ import anyio
 import anyio.to_thread
 
 from nacre.bootstrap import open_system
-from nacre.config.watching import ConfigWatcher
+from nacre.config.watching import ConfigChange, ConfigWatcher
 from nacre.errors import NacreError
 from nacre.gateway.listening import listen_at, url_of
 from nacre.gateway.token import checked_auth, kept_token, token_file
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
     from nacre.bootstrap import System
     from nacre.config.config_file import ConfigFile
     from nacre.config.system import SystemConfig
-    from nacre.config.watching import ConfigChange
     from nacre.gateway.state import GatewayState
 
 logger = logging.getLogger(__name__)
@@ -182,9 +181,7 @@ class _Gateway:
             await system.apply(config)
             # Not before: where the change is refused, callers go on with the token that they have.
             state.made_token = token.made
-            if change.needs_restart:
-                settings = ", ".join(change.needs_restart)
-                logger.warning("%s changed; that counts from the next start on", settings)
+            self._tell_what_waits(change)
 
         return ConfigWatcher(
             self._options.file,
@@ -192,6 +189,25 @@ class _Gateway:
             current=self._options.config,
             environment=self._options.environment,
         )
+
+    def _tell_what_waits(self, change: ConfigChange) -> None:
+        """Settings that are not what the process was started with; back at that, nothing waits."""
+        touched = self._not_given(change.needs_restart)
+        if not touched:
+            return
+        since_start = ConfigChange(old=self._options.config, new=change.new)
+        waiting = self._not_given(since_start.needs_restart)
+        if waiting:
+            settings = ", ".join(waiting)
+            logger.warning("%s changed; that counts from the next start on", settings)
+        back = ", ".join(path for path in touched if path not in waiting)
+        if back:
+            logger.info("%s is again what is in use", back)
+
+    def _not_given(self, settings: Sequence[str]) -> list[str]:
+        """Without those that options of the command line stand for, whatever the file says."""
+        given = {"gateway.host": self._options.host, "gateway.port": self._options.port}
+        return [path for path in settings if given.get(path) is None]
 
     def _still_listening(self, config: SystemConfig) -> SystemConfig:
         """Another address counts from the next start on: until then, who may call is judged by the

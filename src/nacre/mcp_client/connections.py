@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from nacre.config.mcp import McpServerConfig
     from nacre.mcp_client.upstream import UpstreamRequests
+
+logger = logging.getLogger(__name__)
 
 # Of sessions beyond these, the oldest that use no server are forgotten; whoever still holds its
 # servers may go on with them.
@@ -36,6 +39,7 @@ class McpConnections:
         self._configs = tuple(configs)
         self._upstream = upstream
         self._sessions: dict[str, list[McpServer]] = {}
+        self._ending: list[McpServer] = []
         self._tasks: TaskGroup | None = None
         self._is_closed = False
 
@@ -74,6 +78,15 @@ class McpConnections:
         self._forget_old_sessions()
         return list(found)
 
+    def end_session(self, session_id: str) -> None:
+        """Stop the servers of a session that will not go on; returns before they have ended."""
+        servers = self._sessions.pop(session_id, [])
+        if self._tasks is None or self._is_closed:
+            return
+        for server in servers:
+            self._ending.append(server)
+            self._tasks.start_soon(self._end, server)
+
     def status(self) -> list[ServerStatus]:
         """Every server in every session that has used it, and those that nobody has used."""
         found = [server.status() for servers in self._sessions.values() for server in servers]
@@ -84,9 +97,18 @@ class McpConnections:
         """Stop all servers, at the same time; open calls fail. They do not start again."""
         self._is_closed = True
         async with anyio.create_task_group() as tasks:
-            for servers in self._sessions.values():
+            for servers in (*self._sessions.values(), self._ending):
                 for server in servers:
                     tasks.start_soon(server.aclose)
+
+    async def _end(self, server: McpServer) -> None:
+        try:
+            await server.aclose()
+        except Exception:
+            # One that does not end must not end those of other sessions.
+            logger.exception("the MCP server %s cannot be stopped", server.name)
+        finally:
+            self._ending.remove(server)
 
     def _new_servers(self, session_id: str, tasks: TaskGroup) -> list[McpServer]:
         return [

@@ -65,13 +65,13 @@ class Providers:
         self._backends.clear()
         self._by_id.clear()
 
-    def _unlisted(self) -> Iterable[str]:
+    def unlisted(self) -> list[str]:
         """The providers of which any model may be asked for."""
-        return (
+        return [
             name
             for name, config in self._config.providers.items()
             if not config.models and config.api != "demo"
-        )
+        ]
 
     def _made(self, model_id: str) -> Provider:
         provider_name, _, name = model_id.partition("/")
@@ -79,7 +79,7 @@ class Providers:
             return _demo()
         config = self._config.providers.get(provider_name)
         if config is None or not name:
-            raise _unknown(model_id, self.known(), any_of=self._unlisted())
+            raise _unknown(model_id, self.known(), any_of=self.unlisted())
         if config.models and name not in config.models:
             raise _unknown(model_id, (f"{config.name}/{each}" for each in config.models))
         if config.api == "demo":

@@ -34,7 +34,8 @@ class ApprovalRows:
         row = _row_of(record)
         statement = self._database.insert(approvals).values(row)
         statement = statement.on_conflict_do_update(index_elements=["id"], set_=row)
-        await self._database.write(lambda it: it.execute(statement))
+        # Twice is as good as once, and who allowed what should not be lost to a short outage.
+        await self._database.write_through(lambda it: it.execute(statement))
 
     async def newest(
         self, *, session_id: str | None, limit: int, is_closed: bool

@@ -19,7 +19,7 @@ from nacre.storage.faults import (
 from nacre.storage.place import ServerPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from sqlalchemy.engine import Connection
     from sqlalchemy.schema import Table
@@ -74,24 +74,27 @@ class Database:
             await self.ownership.ensure()
 
     async def read(self, work: Callable[[Connection], _Result]) -> _Result:
-        try:
-            return await self._transactions.read(work)
-        except FAULTS as error:
-            raise storage_error_from(error, self._place) from error
+        """The function is called again when its connection was lost."""
+        transact = self._transactions.read
+        return await self._attempt(transact, work, _CONFLICT_WAITS_SECONDS, is_lost)
 
     async def write(self, work: Callable[[Connection], _Result]) -> _Result:
-        """The function is called again when another process got in its way."""
-        return await self._attempt(work, _CONFLICT_WAITS_SECONDS, is_conflict)
+        """The function is called again when another process got in its way, and when its
+        connection was lost before anything could be committed."""
+        transact = self._transactions.write
+        return await self._attempt(transact, work, _CONFLICT_WAITS_SECONDS, is_conflict)
 
     async def write_through(self, work: Callable[[Connection], _Result]) -> _Result:
         """The function is also called again after what may be over in a moment.
 
         It has to notice that it was committed before: of a commit, only the answer may be lost.
         """
-        return await self._attempt(work, _OUTAGE_WAITS_SECONDS, is_transient)
+        transact = self._transactions.write
+        return await self._attempt(transact, work, _OUTAGE_WAITS_SECONDS, is_transient)
 
     async def _attempt(
         self,
+        transact: Callable[[Callable[[Connection], _Result]], Awaitable[_Result]],
         work: Callable[[Connection], _Result],
         waits_seconds: Sequence[float],
         is_curable: Callable[[BaseException], bool],
@@ -109,14 +112,15 @@ class Database:
         while True:
             has_worked = False
             try:
-                return await self._transactions.write(noted)
+                return await transact(noted)
             except FAULTS as error:
                 if has_worked:
                     # The commit failed. If it did so by itself, it also settles those before it.
                     is_uncertain = is_lost(error)
                 wait_seconds = next(waits, None)
                 is_late = anyio.current_time() > deadline and not is_conflict(error)
-                if wait_seconds is None or is_late or not is_curable(error):
+                is_undone = is_lost(error) and not has_worked
+                if wait_seconds is None or is_late or not (is_undone or is_curable(error)):
                     raise storage_error_from(
                         error, self._place, is_uncertain=is_uncertain
                     ) from error

@@ -74,6 +74,8 @@ class ServerOwnership:
         self._number = number
         self._connection = connection
         self._renewing = anyio.Lock()
+        self._failures = 0
+        self._last_failure: Exception | None = None
 
     @classmethod
     async def take(cls, engine: AsyncEngine) -> ServerOwnership:
@@ -83,15 +85,28 @@ class ServerOwnership:
                 return cls(engine, number, connection)
 
     async def ensure(self) -> None:
+        failures_before = self._failures
         async with self._renewing:
-            if not await _is_closed(self._connection):
-                return
-            # None if the server has not yet noticed that the old connection is gone.
-            if (connection := await _locked(self._engine, self._number)) is not None:
-                lost, self._connection = self._connection, connection
-                with anyio.CancelScope(shield=True):
-                    await lost.invalidate()
-                    await lost.close()
+            if self._last_failure is not None and self._failures > failures_before:
+                # Somebody tried in vain while we waited. Were all to try, one after the other, the
+                # last of them would wait for a silent server as many times as there are.
+                raise self._last_failure
+            try:
+                await self._renew()
+            except Exception as error:
+                self._failures, self._last_failure = self._failures + 1, error
+                raise
+            self._last_failure = None
+
+    async def _renew(self) -> None:
+        if not await _is_closed(self._connection):
+            return
+        # None if the server has not yet noticed that the old connection is gone.
+        if (connection := await _locked(self._engine, self._number)) is not None:
+            lost, self._connection = self._connection, connection
+            with anyio.CancelScope(shield=True):
+                await lost.invalidate()
+                await lost.close()
 
     def alive(self, connection: Connection) -> set[str]:
         rows = connection.exec_driver_sql(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import select, update
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from nacre.messages import Message
     from nacre.storage.database import Database
     from nacre.storage.records import Compaction, TurnStatus
+
+# Nobody was there to write down why it ended.
+_CUT_OFF: Final = "the process ended in the middle of the turn"
 
 
 class TurnRows:
@@ -227,7 +230,7 @@ def _record_from(row: RowMapping) -> TurnRecord:
             output_tokens=row["output_tokens"],
             cached_tokens=row["cached_tokens"],
         ),
-        error=row["error"],
+        error=row["error"] or (_CUT_OFF if row["status"] == "interrupted" else ""),
         data=json_object(row["data"], name),
         started=row["started"],
         ended=row["ended"],

@@ -27,6 +27,7 @@ from nacre.hooks import AfterToolCall, BeforeToolCall, HookRunner, ToolKind
 from nacre.json_types import JsonObject, JsonValue, copy_json
 from nacre.run_context import AbortSignal, RunContext
 from nacre.telemetry import Span, span
+from nacre.telemetry.log_text import in_one_line
 from nacre.tools.approvals import Approvals, Granted, Refused
 from nacre.tools.definition import CORE_OWNER, Tool, ToolCall
 from nacre.tools.tool_result import value_of_result
@@ -287,6 +288,8 @@ class ToolExecutor:
         finally:
             # Also when it is aborted meanwhile: the tool has done its work.
             ended: JsonObject = {"outcome": "completed", "durationMs": duration_ms}
+            if site.abort.is_aborted:
+                ended["abortReason"] = site.abort.reason
             self._record("call.ended", site, {**ended, "result": result})
 
     async def _failed(
@@ -337,7 +340,7 @@ class ToolExecutor:
 
 
 async def _returned(tool: Tool, checked: JsonObject, call: ToolCall) -> object:
-    """What the tool returns; whatever it raises becomes a ToolError, the traceback a log entry."""
+    """What the tool returns; whatever it raises becomes a ToolError and a line of the log."""
     task = asyncio.current_task()
     try:
         # A copy: what hooks and the record are told stays what the tool was called with.
@@ -351,7 +354,9 @@ async def _returned(tool: Tool, checked: JsonObject, call: ToolCall) -> object:
             raise
         if call.abort.is_aborted:
             raise ToolAbortedError(call.abort.reason, tool_id=tool.id) from error
-        logger.info("tool %s failed", tool.id, exc_info=True)
+        told = in_one_line(described(error))
+        logger.info("tool %s failed: %s: %s", tool.id, type(error).__name__, told)
+        logger.debug("where tool %s failed", tool.id, exc_info=True)
         raise ToolFailedError(
             described(error),
             code="tool_failed",

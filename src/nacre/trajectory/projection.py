@@ -40,6 +40,8 @@ class CallNode:
     result: JsonValue = None
     error: str = ""
     error_code: str = ""
+    abort_reason: str = ""
+    """Why the call was to end before it did; its result is what it had come to by then."""
     started: float | None = None
     """Seconds since the epoch; None when the record begins after it."""
     ended: float | None = None
@@ -62,6 +64,7 @@ class CallNode:
             "outcome": self.outcome,
             "error": self.error,
             "errorCode": self.error_code,
+            "abortReason": self.abort_reason,
             "startedAt": self.started,
             "endedAt": self.ended,
             "durationMs": self.duration_ms,
@@ -144,6 +147,7 @@ def _end(node: CallNode, event: TrajectoryEvent) -> None:
     node.result = event.data.get("result")
     node.error = _text(event.data, "error")
     node.error_code = _text(event.data, "errorCode")
+    node.abort_reason = _text(event.data, "abortReason")
     node.ended = event.time
     duration_ms = event.data.get("durationMs")
     if isinstance(duration_ms, int | float):

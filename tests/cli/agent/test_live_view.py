@@ -55,8 +55,34 @@ async def test_calls_of_two_programs_at_once_stand_under_their_own(show: Show) -
         "● exec first()",
         "● exec second()",
         '  ├ ✓ openclaw:core:read {"path":"y"}  5.0 ms',
-        "● a",
+        "● exec first()",
         '  ├ ✓ openclaw:core:read {"path":"x"}  5.0 ms',
+    ]
+
+
+async def test_calls_at_once_that_are_no_programs_stand_under_their_own(show: Show) -> None:
+    _, err = show(
+        ("call.started", started("a", "tool_call", id="x")),
+        ("call.started", started("b", "tool_call", id="y")),
+        ("call.started", started("a.1", "read", parent="a", path="x")),
+        ("call.started", started("a.1.1", "stat", parent="a.1", path="x")),
+        ("call.started", started("b.1", "read", parent="b", path="y")),
+        ("call.ended", ended("a.1.1")),
+        ("call.ended", ended("a.1")),
+        ("call.ended", ended("a")),
+        ("call.ended", ended("b.1")),
+        ("call.ended", ended("b")),
+    )
+    assert err.splitlines() == [
+        '● tool_call {"id":"x"}',
+        '● tool_call {"id":"y"}',
+        '● tool_call {"id":"x"}',
+        '  │ ├ ✓ openclaw:core:stat {"path":"x"}  5.0 ms',
+        '  ├ ✓ openclaw:core:read {"path":"x"}  5.0 ms',
+        "  └ ✓ completed  5.0 ms",
+        '● tool_call {"id":"y"}',
+        '  ├ ✓ openclaw:core:read {"path":"y"}  5.0 ms',
+        "  └ ✓ completed  5.0 ms",
     ]
 
 

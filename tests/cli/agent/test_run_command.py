@@ -135,6 +135,46 @@ def test_the_model_may_be_named(here: Surroundings) -> None:
     assert out.startswith("1+1 = 2")
 
 
+KEYLESS = {
+    "providers": {
+        "far": {"baseUrl": "https://far.example/v1", "apiKey": "${NO_SUCH_KEY}"},
+        "farther": {"baseUrl": "https://farther.example/v1", "apiKey": "${NO_OTHER_KEY}"},
+    }
+}
+
+
+def test_a_missing_key_of_a_model_that_is_not_asked_is_a_warning(here: Surroundings) -> None:
+    configure_agents(here, models=KEYLESS)
+    status, out, err = here.nacre("run", "--model", "demo/demo", "what is 2+3?")
+    assert status == 0
+    assert "2+3 = 5" in out
+    assert "`models.providers.far.apiKey` uses the environment variable NO_SUCH_KEY" in err
+    assert "NO_OTHER_KEY" in err
+
+
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_a_missing_key_of_the_model_that_is_asked_is_all_that_is_told(
+    here: Surroundings, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"hello"), encoding="utf-8"))
+    configure_agents(here, models=KEYLESS)
+    status, out, err = here.nacre(command, "--model", "far/away")
+    assert (status, out) == (2, "")
+    assert "NO_SUCH_KEY, which is not set" in err
+    assert "NO_OTHER_KEY" not in err
+
+
+def test_a_missing_secret_of_a_server_leaves_the_agent_without_its_tools(
+    here: Surroundings,
+) -> None:
+    server = {"url": "https://far.example/mcp", "headers": {"Authorization": "${NO_SUCH_KEY}"}}
+    configure_agents(here, mcp={"servers": {"far": server}})
+    status, out, err = here.nacre("run", "what is 2+3?")
+    assert status == 0
+    assert "2+3 = 5" in out
+    assert "NO_SUCH_KEY, which is not set" in err
+
+
 def test_a_session_goes_on_by_its_key_and_by_its_id(here: Surroundings) -> None:
     with scripted_model(here, [Say("one"), Say("two"), Say("three")]) as provider:
         _, out, _ = here.nacre("run", "--json", "--session", "work", "first")

@@ -6,6 +6,8 @@ import signal
 
 import pytest
 
+from nacre.cli.mcp.status import write_status
+from nacre.cli.mcp.survey import ServerSurvey
 from tests.cli.mcp.setup import Surroundings, small_server
 from tests.cli.nacre_process import PATIENCE_SECONDS, start_nacre, still_running, workers_of
 
@@ -65,6 +67,16 @@ def test_broken_servers_are_told_and_hold_up_no_other(surroundings: Surroundings
     assert "the MCP server hangs " in servers["hangs"]["problem"]
     assert "no such database" in servers["exits"]["problem"]
     assert (servers["works"]["tools"], servers["hangs"]["tools"]) == (1, None)
+
+
+def test_a_long_problem_is_told_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    address = f"https://login.example/{'a' * 400}/end"
+    broken = ServerSurvey(name="one", state="broken", problem=f"log in at {address}")
+
+    status = write_status([broken], is_json=False)
+
+    assert status == 1
+    assert f"log in at {address}\n" in capsys.readouterr().out
 
 
 def test_timeout_ends_the_wait_for_a_server(surroundings: Surroundings) -> None:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.cli.agent.pseudo_terminal import person_at
 from tests.cli.mcp.setup import Surroundings, small_server
 from tests.cli.tools.setup import calling_server, own_tools
 
@@ -105,5 +106,27 @@ def test_odd_ids_are_refused_in_a_line(surroundings: Surroundings, wanted: str) 
     status, out, err = surroundings.nacre("tools", "describe", wanted)
 
     assert (status, out) == (1, "")
-    assert err.startswith("failed: there is no tool '")
-    assert len(err) < 400
+    refusal = err[err.index("failed: ") :]
+    assert refusal.startswith("failed: there is no tool '")
+    assert len(refusal) < 400
+
+
+def test_a_bare_name_says_that_all_servers_are_started_for_it(surroundings: Surroundings) -> None:
+    surroundings.configure({"one": small_server("a"), "two": small_server("b")})
+
+    status, _, err = surroundings.nacre("tools", "describe", "b")
+
+    assert status == 0
+    assert err == (
+        "nacre: starting 2 MCP servers to find 'b'; "
+        "a full id, such as mcp:server:tool, starts no more than it needs\n"
+    )
+
+
+def test_at_a_terminal_nobody_waits_for_no_servers(surroundings: Surroundings) -> None:
+    surroundings.configure({"one": small_server("a")})
+
+    with person_at("tools", "describe", "mcp:one:a", TERM="xterm") as person:
+        person.reads("waiting for 1 server: one")
+        assert person.leaves() == 0
+        assert "0 servers" not in person.screen

@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+import anyio
 import pytest
 
+from nacre.run_context import RunContext
+from nacre.storage import Store
 from nacre.testing.script import Call, Say
-from nacre.trajectory import import_json_lines, project
+from nacre.trajectory import TrajectoryRecorder, import_json_lines, project
 from tests.cli.agent.setup import configure_agents, scripted_model
 from tests.cli.mcp.setup import Surroundings
 
@@ -63,6 +66,35 @@ def test_runs_are_shown_as_json_with_their_events_and_calls(here: Surroundings) 
     assert shown[0]["events"][-1]["kind"] == "turn.ended"
     (call,) = shown[0]["calls"]
     assert [child["toolId"] for child in call["children"]] == ["openclaw:core:list"]
+
+
+def test_a_run_whose_process_was_killed_is_shown_as_interrupted(here: Surroundings) -> None:
+    context = RunContext(run_id="run_cut", session_id="session_cut", agent_id="main")
+    recorder = TrajectoryRecorder(context)
+    recorder.record("run.started", data={"runId": "run_cut", "agentId": "main"})
+    recorder.record("call.started", call_id="c", data={"toolName": "exec", "input": {"code": "1"}})
+
+    async def killed() -> None:
+        url = f"sqlite:///{here.home / 'nacre.db'}"
+        async with Store.open(url) as store:
+            await store.add_session(id="session_cut", agent_id="main", key="cut")
+            await store.begin_turn(
+                run_id="run_cut", session_id="session_cut", prompt=None, model="m", surface="direct"
+            )
+            events = [event.to_json() for event in recorder.events]
+            await store.add_events("run_cut", "session_cut", events)
+        async with Store.open(url) as store:
+            assert await store.interrupt_open_turns() == 1
+
+    anyio.run(killed)
+    status, out, _ = here.nacre("trajectory", "show", "run_cut")
+    assert (status, "has not ended" in out) == (0, False)
+    assert "├ … exec 1  interrupted  " in out
+    assert out.endswith("└ interrupted  the process ended in the middle of the turn\n")
+    _, as_json, _ = here.nacre("trajectory", "show", "cut", "--json")
+    assert [run["status"] for run in json.loads(as_json)["runs"]] == ["interrupted"]
+    _, session, _ = here.nacre("sessions", "show", "cut")
+    assert "the process ended in the middle of the turn" in session
 
 
 def test_an_export_of_a_run_can_be_read_back(here: Surroundings, tmp_path: Path) -> None:

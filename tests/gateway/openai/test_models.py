@@ -23,6 +23,8 @@ async def test_agents_and_models_are_listed(open_openai: OpenWorld) -> None:
         listed = [model.id async for model in await world.client.models.list()]
         assert listed[:3] == ["nacre", "nacre/main", "nacre/Poet"]
         assert "demo/demo" in listed
+        whole = await world.world.get("/v1/models")
+        assert "scripted" in whole["openProviders"]
         one = await world.client.models.retrieve("nacre/Poet")
         assert (one.id, one.object, one.owned_by) == ("nacre/Poet", "model", "nacre")
 
@@ -54,6 +56,7 @@ async def test_a_name_that_stands_for_nothing_is_not_found(open_openai: OpenWorl
             with pytest.raises(openai.NotFoundError, match="nacre/Poet") as refused:
                 await world.chat(model=name)
             assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
+            assert "and any model of scripted" in refused.value.message
             assert len(refused.value.message) < 1_000
 
 

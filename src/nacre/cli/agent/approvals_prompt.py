@@ -94,6 +94,9 @@ class ApprovalsPrompt:
         except EditError as error:
             self._screen.note(f"{error}; {_CHOICES}", "warning")
             return None
+        finally:
+            # An editor is cut off when the question expires, and has no time to do it.
+            self._stops.restore_terminal()
         if edited == request.input:
             self._screen.note(f"the input is as it was; {_CHOICES}", "warning")
             return None

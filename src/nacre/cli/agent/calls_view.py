@@ -38,7 +38,8 @@ class _Call:
 
     id: str
     name: str
-    parent_id: str
+    root_id: str
+    """The call that the model made; this one itself, or one around it."""
     given: str
     depth: int
     is_program: bool
@@ -51,6 +52,8 @@ class CallsView:
         self._screen = screen
         self._colours = colours
         self._calls: dict[str, _Call] = {}
+        # Of calls that the model made, also of those that have ended: programs may go on.
+        self._headings: dict[str, str] = {}
         self._programs: set[str] = set()
         # Whose lines come next: those of others need a heading first.
         self._heading = ""
@@ -80,7 +83,7 @@ class CallsView:
         call = _Call(
             id=call_id,
             name=cell_text(name),
-            parent_id=parent_id,
+            root_id=parent.root_id if parent else parent_id or call_id,
             given="" if program and not parent_id else input_text(given),
             depth=min(parent.depth + 1, _MAX_DEPTH) if parent else 1 if parent_id else 0,
             is_program=bool(program),
@@ -94,17 +97,18 @@ class CallsView:
     def _write_heading(self, call: _Call, program: str) -> None:
         self._heading = call.id
         screen = self._screen
-        if program and not screen.is_terminal:
-            call.given = cell_text(program, most_characters=120)
-        screen.note(f"● {call.name} {call.given}".rstrip(), "strong")
-        if program and screen.is_terminal:
+        given = cell_text(program, most_characters=120) if program else call.given
+        self._headings[call.id] = f"{call.name} {given}".rstrip()
+        is_whole_below = bool(program) and screen.is_terminal
+        screen.note(f"● {call.name if is_whole_below else self._headings[call.id]}", "strong")
+        if is_whole_below:
             gutter = screen.styled("  │ ", "dim")
             for line in program_lines(program, colours=self._colours):
                 screen.write_lines(f"{gutter}{line}")
 
     def _ended(self, data: JsonObject) -> None:
         call_id = text_in(data, "toolCallId")
-        call = self._calls.pop(call_id, None)
+        call = self._calls.get(call_id)
         if call is None:
             return
         outcome = "completed" if data.get("outcome") == "completed" else "failed"
@@ -117,7 +121,8 @@ class CallsView:
         what = f"{call.name} {call.given}".rstrip() if call.depth else outcome
         parts = [what, took, came] if outcome != "waiting" else [came, took]
         line = f"{MARKS.get(outcome, '…')} {'  '.join(filter(None, parts))}"
-        self._line(call.parent_id or call_id, line, _STYLES[outcome], depth=call.depth)
+        self._line(call.root_id, line, _STYLES[outcome], depth=call.depth)
+        del self._calls[call_id]
 
     def _changed(self, data: JsonObject) -> None:
         call = self._calls.get(text_in(data, "toolCallId"))
@@ -164,15 +169,16 @@ class CallsView:
                 self._approval_line(call, f"{name}: the question is {answer}", "warning")
 
     def _approval_line(self, call: _Call | None, text: str, style: Style) -> None:
-        self._line((call.parent_id or call.id) if call else self._heading, text, style)
+        self._line(call.root_id if call else self._heading, text, style)
 
     def _line(self, root_id: str, text: str, style: Style, *, depth: int = 1) -> None:
         """A line under its call; the last one of a call has depth 0."""
         heading = self._heading
-        if root_id != heading and (heading in self._programs or heading not in self._calls):
-            # Under a `wait` stands what goes on of the program that it waits for.
+        # Under a `wait` stands what goes on of the program that it waits for, whose call has ended.
+        is_waited_for = root_id not in self._calls and heading in self._calls
+        if root_id != heading and (heading in self._programs or not is_waited_for):
             self._heading = root_id
-            self._screen.note(f"● {root_id}", "strong")
+            self._screen.note(f"● {self._headings.get(root_id, root_id)}", "strong")
         branch = "├ " if depth else "└ "
         indent = "│ " * (depth - 1)
         self._screen.note(f"  {indent}{branch}{text}", style)

@@ -26,9 +26,9 @@ def chat_command(
     Exit status: 0, or 1 if a turn failed and the lines came from a pipe, 2 bad usage, 130 left by
     Ctrl-C, 143 ended by SIGTERM, 141 nobody reads the output any more.
     """
-    from nacre.cli.system_config import read_agent_config
+    from nacre.cli.system_config import read_run_config
 
-    _, system_config = read_agent_config(config)
+    system_config, lacking = read_run_config(config)
 
     # Slow to import, and no help to somebody who mistyped an option.
     from nacre.cli.agent.chat import Chat
@@ -45,7 +45,7 @@ def chat_command(
     from nacre.cli.agent.turns import follower_for, live_view, typed_lines
 
     target = Target(agent=agent, model=model, session=session)
-    hint_at_demo(checked_model(system_config, target))
+    hint_at_demo(checked_model(system_config, target, lacking=lacking))
     source = ChatInput()
     source.open_history()
     # A line that is rewritten every second would be no place to type.

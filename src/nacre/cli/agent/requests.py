@@ -10,10 +10,13 @@ from nacre.agent import TurnRequest
 from nacre.cli.exit_status import UsageProblem
 from nacre.cli.sessions.named_session import nothing_named, session_names
 from nacre.cli.terminal import warn
-from nacre.errors import SessionError
+from nacre.errors import ConfigError, SessionError
+from nacre.providers.provider_keys import key_of
 from nacre.tools.nearest_names import NearestNames
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nacre.bootstrap import System
     from nacre.config.system import SystemConfig
 
@@ -31,14 +34,32 @@ class Target:
     session: str | None = None
 
 
-def checked_model(config: SystemConfig, target: Target) -> str:
-    """The model that will answer; raises UsageProblem for an agent that is not there."""
+def checked_model(
+    config: SystemConfig, target: Target, *, lacking: Sequence[ConfigError] = ()
+) -> str:
+    """The model that will answer; raises UsageProblem for an agent that is not there, and for a
+    model that cannot be asked for want of a secret. Warns of what else is `lacking` one."""
     try:
         agent = config.agents.agent(target.agent or config.agents.default_id)
     except SessionError as error:
         near = NearestNames(config.agents.ids).nearest(target.agent or "", 1)
         raise UsageProblem(f"{error}{f'; did you mean {near[0]!r}?' if near else ''}") from None
-    return target.model or agent.model
+    model = target.model or agent.model
+    if lacking:
+        _refuse_without_key(config, model)
+    for problem in lacking:
+        warn(str(problem))
+    return model
+
+
+def _refuse_without_key(config: SystemConfig, model: str) -> None:
+    provider = config.models.providers.get(model.partition("/")[0])
+    if provider is None or provider.api == "demo":
+        return
+    try:
+        key_of(provider)
+    except ConfigError as error:
+        raise UsageProblem(str(error)) from None
 
 
 def hint_at_demo(model: str) -> None:

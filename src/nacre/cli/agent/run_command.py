@@ -44,10 +44,10 @@ def run_command(
     if is_json and is_quiet:
         raise UsageProblem("got both --json and --quiet; give one of them")
     from nacre.cli.agent.prompt_text import read_prompt
-    from nacre.cli.system_config import read_agent_config
+    from nacre.cli.system_config import read_run_config
 
     text = read_prompt(prompt or ())
-    _, system_config = read_agent_config(config)
+    system_config, lacking = read_run_config(config)
 
     # Slow to import, and no help to somebody who mistyped an option.
     from dataclasses import replace
@@ -64,7 +64,7 @@ def run_command(
     from nacre.cli.agent.turns import follower_for, status_of, typed_lines, view_for
 
     target = Target(agent=agent, model=model, session=session)
-    answering_model = checked_model(system_config, target)
+    answering_model = checked_model(system_config, target, lacking=lacking)
     is_told = not is_json and not is_quiet
     if is_told:
         hint_at_demo(answering_model)

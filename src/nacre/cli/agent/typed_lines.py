@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from nacre.cli.tools.terminal_approver import line_from
+from nacre.cli.tools.terminal_approver import line_from, line_if_any
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
 
 class TypedLines:
-    """The terminal that standard input is; one reader at a time."""
+    """The terminal that standard input is. It has one reader at a time: the question that is open,
+    or else `listen`."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdin.fileno()
+        self._reading = anyio.Lock()
         self._listening = anyio.CancelScope()
         self._is_free = anyio.Event()
         self._is_free.set()
@@ -28,9 +30,11 @@ class TypedLines:
         """Have every line told, but for those that somebody asks for; to be run as a task."""
         while True:
             await self._is_free.wait()
-            line: str | None = None
             with anyio.CancelScope() as self._listening:
-                line = await line_from(self._terminal)
+                async with self._reading:
+                    await anyio.wait_readable(self._terminal)
+            # Looked at again: a question may have come just before the line.
+            line = line_if_any(self._terminal) if self._is_free.is_set() else None
             if line == "":
                 # The end of the input, or of the terminal: it would come again and again.
                 return
@@ -51,5 +55,7 @@ class TypedLines:
 
     async def ask(self) -> str | None:
         """The next line without its end; None at the end of the input."""
-        line = await line_from(self._terminal)
+        # `listen` was told to stop, but has not always done so yet.
+        async with self._reading:
+            line = await line_from(self._terminal)
         return line.removesuffix("\n") if line else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.tables import write_table
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from nacre.cli.mcp.survey import ServerSurvey
     from nacre.json_types import JsonObject
+
+# Whole: what to do about it stands at the end, such as an address to log in at.
+_MAX_PROBLEM_CHARACTERS: Final = 4_000
 
 
 def write_status(surveys: Sequence[ServerSurvey], *, is_json: bool) -> ExitStatus:
@@ -27,6 +30,7 @@ def write_status(surveys: Sequence[ServerSurvey], *, is_json: bool) -> ExitStatu
             ("server", "state", "tools", "version", "time", "problem"),
             [_status_row(survey) for survey in surveys],
             right=("tools", "time"),
+            most_characters=_MAX_PROBLEM_CHARACTERS,
         )
     if printer.problem is not None:
         return printer.problem

@@ -26,8 +26,12 @@ def write_table(
     rows: Sequence[Sequence[str]],
     *,
     right: Sequence[str] = (),
+    most_characters: int = MAX_CELL_CHARACTERS,
 ) -> None:
-    """Print the rows under their headings; the columns named in `right` hold numbers."""
+    """Print the rows under their headings; the columns named in `right` hold numbers.
+
+    A cell has `most_characters` at most.
+    """
     if not rows:
         return
     # Slow to import, and only people need it.
@@ -41,7 +45,7 @@ def write_table(
         table.add_column(heading, justify=align, overflow="fold", no_wrap=align == "right")
     for row in rows:
         # As text, not as markup: what servers say of themselves is theirs.
-        table.add_row(*(Text(cell_text(cell)) for cell in row))
+        table.add_row(*(Text(cell_text(cell, most_characters=most_characters)) for cell in row))
     page = io.StringIO()
     width = None if printer.is_terminal else _WIDTH_ELSEWHERE
     Console(file=page, color_system=None, width=width).print(table)

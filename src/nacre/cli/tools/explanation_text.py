@@ -41,8 +41,8 @@ def _reason(part: ScorePart) -> str:
         case "exact":
             return "its very id or name"
         case "word":
-            term = cell_text(part.term or "", most_characters=_MAX_TERM_CHARACTERS)
-            return f"{term!r} in its {part.field}"
+            meant = f", for {_shown(part.stands_for)}" if part.stands_for else ""
+            return f"{_shown(part.term or '')} in its {part.field}{meant}"
         case "pairs":
             return "words side by side as in the query"
         case "coverage":
@@ -53,5 +53,13 @@ def _reason(part: ScorePart) -> str:
             return "its meaning is near to the query's"
         case "answered":
             return "less for words that results before it have"
+        case "own_words":
+            return "ahead by the query's own words, before related and answered ones count"
+        case "catalog_order":
+            return "of tools of this name the first in the catalog"
         case _:
             assert_never(part.kind)
+
+
+def _shown(word: str) -> str:
+    return repr(cell_text(word, most_characters=_MAX_TERM_CHARACTERS))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from nacre.cli.mcp.tables import cell_text, count_text
+from nacre.cli.terminal import warn
 from nacre.errors import ToolDeniedError, ToolServerError, UnknownToolError
 from nacre.tools.definition import SOURCES
 
@@ -21,13 +23,16 @@ _SERVERLESS: Final = tuple(source for source in SOURCES if source != "mcp")
 
 
 def servers_to_ask(configured: ConfiguredTools, id_or_name: str) -> Sequence[str]:
-    """Without their tools it is not known which one is meant."""
+    """Without their tools it is not known which one is meant; says so where all are asked."""
     if _source_in(id_or_name) in _SERVERLESS:
         return ()
     owner = _owner_in(id_or_name)
     if any(server.name == owner for server in configured.servers.servers):
         return (owner,)
-    return configured.asked_server_names
+    names = configured.asked_server_names
+    if names:
+        _tell_of_asking(names, id_or_name)
+    return names
 
 
 def named_tool(catalog: OpenCatalog, id_or_name: str) -> CatalogEntry:
@@ -45,6 +50,13 @@ def named_tool(catalog: OpenCatalog, id_or_name: str) -> CatalogEntry:
         refusal = catalog.configured.policy.refusal(denied) or ""
         raise ToolDeniedError(refusal, code="denied_by_policy", tool_id=denied.id)
     raise _unknown(catalog, id_or_name)
+
+
+def _tell_of_asking(names: Sequence[str], id_or_name: str) -> None:
+    shown = cell_text(id_or_name, most_characters=_MAX_SHOWN)
+    whom = count_text(len(names), "MCP server")
+    hint = "a full id, such as mcp:server:tool, starts no more than it needs"
+    warn(f"starting {whom} to find {shown!r}; {hint}")
 
 
 def _unknown(catalog: OpenCatalog, id_or_name: str) -> ToolError:

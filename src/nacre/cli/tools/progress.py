@@ -33,6 +33,9 @@ def waiting_for_servers(names: Sequence[str]) -> Generator[Callable[[str], None]
 
         def answered(name: str) -> None:
             waited_for.pop(name, None)
-            status.update(text())
+            if waited_for:
+                status.update(text())
+            else:
+                status.stop()
 
         yield answered

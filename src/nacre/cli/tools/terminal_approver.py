@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import termios
 from typing import TYPE_CHECKING, Final
 
 import anyio
-import anyio.to_thread
 
 from nacre.cli.mcp.tables import cell_text
 from nacre.cli.terminal import errors_are_on_terminal, say
@@ -50,7 +50,24 @@ def is_person_there() -> bool:
 
 async def line_from(terminal: int) -> str:
     """The next line; nothing at the end of the input."""
-    # A thread that reads could not be stopped by Ctrl-C.
-    await anyio.wait_readable(terminal)
-    line = await anyio.to_thread.run_sync(os.read, terminal, _MOST_LINE_BYTES)
-    return line.decode(errors="replace")
+    while True:
+        # A thread that reads could not be stopped by Ctrl-C.
+        await anyio.wait_readable(terminal)
+        line = line_if_any(terminal)
+        if line is not None:
+            return line
+
+
+def line_if_any(terminal: int) -> str | None:
+    """A line that was typed already, else None; nothing at the end of the input.
+
+    At once, so that nothing happens between the look and the reading: a line that is thrown away
+    meanwhile would leave a reader who takes the answer to the next question.
+    """
+    if not select.select([terminal], [], [], 0)[0]:
+        return None
+    try:
+        return os.read(terminal, _MOST_LINE_BYTES).decode(errors="replace")
+    except OSError:
+        # Nobody is at the other end of the terminal any more.
+        return ""

@@ -17,14 +17,23 @@ if TYPE_CHECKING:
     from nacre.trajectory import CallNode, TrajectoryEvent
 
 _MAX_PROGRAM_CHARACTERS: Final = 120
+_UNENDED: Final = "has not ended"
 
 
-def call_branch(node: CallNode, cells: Mapping[str, list[TrajectoryEvent]] | None = None) -> Branch:
-    """One call with all that belongs to it; `cells` are the events of cells by their call."""
-    return Branch(text=call_line(node), branches=call_branches(node, cells))
+def call_branch(
+    node: CallNode,
+    cells: Mapping[str, list[TrajectoryEvent]] | None = None,
+    *,
+    unended: str = _UNENDED,
+) -> Branch:
+    """One call with all that belongs to it; `cells` are the events of cells by their call, and
+    `unended` is said of calls without an end."""
+    return Branch(
+        text=_call_line(node, unended), branches=call_branches(node, cells, unended=unended)
+    )
 
 
-def call_line(node: CallNode) -> str:
+def _call_line(node: CallNode, unended: str) -> str:
     name = cell_text((node.tool_id if node.parent_id else node.tool_name) or node.call_id)
     # Of a program that failed or waits, the call itself has completed.
     status = program_status(node.result) or node.outcome
@@ -32,7 +41,7 @@ def call_line(node: CallNode) -> str:
     took = "" if node.duration_ms is None else duration_text(node.duration_ms)
     parts = [
         f"{MARKS[status]} {name} {program or input_text(node.input)}".rstrip(),
-        took or "has not ended",
+        took or unended,
         _sizes(node),
         error_text(node.error, node.error_code),
     ]
@@ -40,11 +49,15 @@ def call_line(node: CallNode) -> str:
 
 
 def call_branches(
-    node: CallNode, cells: Mapping[str, list[TrajectoryEvent]] | None = None
+    node: CallNode,
+    cells: Mapping[str, list[TrajectoryEvent]] | None = None,
+    *,
+    unended: str = _UNENDED,
 ) -> list[Branch]:
     """What was called inside of it, asked about it, and what its cell did, in order."""
     timed: list[tuple[float, Branch]] = [
-        (child.started or 0.0, call_branch(child, cells)) for child in node.children
+        (child.started or 0.0, call_branch(child, cells, unended=unended))
+        for child in node.children
     ]
     timed += [(_time_of(asked), Branch(text=_approval_text(asked))) for asked in node.approvals]
     timed += [

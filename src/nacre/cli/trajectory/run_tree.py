@@ -15,19 +15,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from nacre.json_types import JsonObject
+    from nacre.storage import TurnRecord
     from nacre.trajectory import TrajectoryEvent
 
 
-def run_lines(run_id: str, events: Sequence[TrajectoryEvent]) -> Iterator[str]:
-    """Lines without their ends, the first about the run itself."""
+def run_lines(
+    run_id: str, events: Sequence[TrajectoryEvent], turn: TurnRecord | None = None
+) -> Iterator[str]:
+    """Lines without their ends, the first about the run itself. `turn` is what is stored of it: of
+    a run whose process was killed, the events alone do not tell that."""
     yield _heading(run_id, events)
-    yield from tree_lines(_branches(events))
+    if turn is None or turn.status != "interrupted":
+        yield from tree_lines(_branches(events))
+        return
+    told = Branch(text=f"interrupted  {cell_text(turn.error)}")
+    yield from tree_lines([*_branches(events, unended="interrupted"), told])
 
 
-def run_to_json(run_id: str, events: Sequence[TrajectoryEvent]) -> JsonObject:
+def run_to_json(
+    run_id: str, events: Sequence[TrajectoryEvent], turn: TurnRecord | None = None
+) -> JsonObject:
     """The same for programs: the events as they were recorded, and the calls in each other."""
     return {
         "runId": run_id,
+        **({"status": turn.status} if turn is not None else {}),
         "events": [event.to_json() for event in events],
         "calls": [call.to_json() for call in project(events)],
     }
@@ -49,7 +60,7 @@ def _heading(run_id: str, events: Sequence[TrajectoryEvent]) -> str:
     return f"{run_id}: {', '.join(filter(None, facts))}{gone}"
 
 
-def _branches(events: Sequence[TrajectoryEvent]) -> list[Branch]:
+def _branches(events: Sequence[TrajectoryEvent], *, unended: str = "has not ended") -> list[Branch]:
     cells: defaultdict[str, list[TrajectoryEvent]] = defaultdict(list)
     timed: list[tuple[float, Branch]] = []
     asked_at = 0.0
@@ -65,7 +76,9 @@ def _branches(events: Sequence[TrajectoryEvent]) -> list[Branch]:
         elif event.kind == "turn.ended":
             timed.append((event.time, Branch(text=_ended(event.data))))
     # A call stands where it started; one whose start is not recorded stands first.
-    timed += [(call.started or 0.0, call_branch(call, cells)) for call in project(events)]
+    timed += [
+        (call.started or 0.0, call_branch(call, cells, unended=unended)) for call in project(events)
+    ]
     timed.sort(key=lambda it: it[0])
     return [branch for _, branch in timed]
 

@@ -34,11 +34,11 @@ def show_command(
         record = await find_record(store, named, agent_ids=system.agents.ids)
         runs: list[JsonValue] = []
         for run_id in await run_ids_of(store, record):
-            events = await events_of_run(store, run_id)
+            events, turn = await events_of_run(store, run_id), await store.turn(run_id)
             if is_json:
-                runs.append(run_to_json(run_id, events))
+                runs.append(run_to_json(run_id, events, turn))
                 continue
-            for line in run_lines(run_id, events):
+            for line in run_lines(run_id, events, turn):
                 printer.write(f"{line}\n")
             if printer.problem is not None:
                 break

@@ -35,6 +35,15 @@ def model_ids(system: System) -> list[str]:
     return [OWN_NAME, *agents, *system.providers.known()]
 
 
+def models_to_json(system: System) -> JsonObject:
+    """The list, and what OpenAI's has no place for: providers of which any model may be named."""
+    return {
+        "object": "list",
+        "data": [model_to_json(name) for name in model_ids(system)],
+        "openProviders": [*system.providers.unlisted()],
+    }
+
+
 def model_choice(system: System, name: str) -> ModelChoice:
     """Raises ApiError (404) for what is neither an agent nor a model."""
     if name == OWN_NAME:
@@ -68,9 +77,11 @@ def _unknown(system: System, name: str) -> ApiError:
     known = model_ids(system)
     more = f" and {len(known) - _MOST_SHOWN} more" if len(known) > _MOST_SHOWN else ""
     shown = ", ".join(known[:_MOST_SHOWN])
+    providers = system.providers.unlisted()[:_MOST_SHOWN]
+    others = f", and any model of {', '.join(providers)}" if providers else ""
     return ApiError(
         404,
-        f"there is no model {name[:_MAX_SHOWN]!r}; there are: {shown}{more}",
+        f"there is no model {name[:_MAX_SHOWN]!r}; there are: {shown}{more}{others}",
         code="model_not_found",
         path="model",
     )

@@ -6,11 +6,12 @@ from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import JSONResponse
 
 from nacre.bootstrap import System
+from nacre.gateway.errors import OPENAI_PREFIX
 from nacre.gateway.openai.answer_schemas import ANSWERS, ERRORS
 from nacre.gateway.openai.chat_requests import ChatRequest, chat_ask
 from nacre.gateway.openai.chat_responses import chat_completion, chat_head
 from nacre.gateway.openai.chat_stream import ChatStream
-from nacre.gateway.openai.models import model_choice, model_ids, model_to_json
+from nacre.gateway.openai.models import model_choice, model_to_json, models_to_json
 from nacre.gateway.openai.parked_runs import ParkedRuns
 from nacre.gateway.openai.response_log import ResponseLog
 from nacre.gateway.openai.response_objects import response_head
@@ -27,10 +28,12 @@ SessionKey = Annotated[
 
 
 def openai_router(system: System) -> APIRouter:
-    """To be included with the prefix `/v1`."""
+    """Its prefix is its own: the paths of its routes are whole, as metrics tell them."""
     # Half of what may run: clients that never come back must not keep all others out.
     parked = ParkedRuns(most=lambda: system.config.gateway.max_concurrent_runs // 2)
-    router = APIRouter(route_class=OpenAiRoute, tags=["OpenAI"], responses=ERRORS)
+    router = APIRouter(
+        prefix=OPENAI_PREFIX, route_class=OpenAiRoute, tags=["OpenAI"], responses=ERRORS
+    )
     starter = RunStarter(system, parked)
     _add_models(router, system)
     _add_chat(router, system, starter)
@@ -41,7 +44,7 @@ def openai_router(system: System) -> APIRouter:
 def _add_models(router: APIRouter, system: System) -> None:
     @router.get("/models", summary="The agents, and the models that they can use")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [model_to_json(name) for name in model_ids(system)]}
+        return models_to_json(system)
 
     @router.get("/models/{model:path}", summary="One agent or model")
     async def model(model: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from nacre.agent import AgentRun
 from nacre.errors import ConfigError, MissingReferenceError, SessionError
 from nacre.gateway.errors import RETRY_SECONDS, ApiError
 from nacre.gateway.event_stream import (
-    CURSOR_PATTERN,
+    CURSOR_SHAPE,
     EVENT_SCHEMA,
     RunEventStream,
     cursor_from,
@@ -110,11 +110,10 @@ async def follow_run(
     run_id: str,
     state: State,
     after: Annotated[
-        str, Query(description="Go on after the event with this id.", pattern=CURSOR_PATTERN)
+        str, CURSOR_SHAPE, Query(description="Go on after the event with this id.")
     ] = "",
     last_event_id: Annotated[
-        str,
-        Header(description="The same, as browsers send it; counts first.", pattern=CURSOR_PATTERN),
+        str, CURSOR_SHAPE, Header(description="The same, as browsers send it; counts first.")
     ] = "",
 ) -> Response:
     """Follow a run as server-sent events, from its beginning or from where you were.

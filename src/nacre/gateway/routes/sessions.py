@@ -16,6 +16,7 @@ from nacre.gateway.schemas.sessions import (
     session_answer,
     turn_answer,
 )
+from nacre.gateway.schemas.text_shapes import TextShape
 from nacre.gateway.state import GatewayState, State
 from nacre.gateway.stored_trajectories import events_of_run
 from nacre.storage import TurnRecord
@@ -24,6 +25,10 @@ from nacre.trajectory import project
 # What one answer may hold; whoever wants all of it asks for the trajectory.
 _MOST_EVENTS: Final = 20_000
 _MAX_SHOWN_ID: Final = 80
+_CURSOR_SHAPE: Final = TextShape(
+    pattern=r"[0-9]{1,12}(\.[0-9]{1,20})?~[A-Za-z0-9._~-]{1,300}",
+    words="the `nextCursor` of an answer, as it was given",
+)
 
 router = APIRouter(prefix="/api/sessions", tags=["sessions"], route_class=JsonRoute)
 
@@ -43,11 +48,8 @@ async def list_sessions(
     ] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     before: Annotated[
-        str | None,
-        Query(
-            description="`nextCursor` of the page before.",
-            pattern=r"^[0-9]{1,12}(\.[0-9]{1,20})?~[A-Za-z0-9._~-]{1,300}$",
-        ),
+        Annotated[str, _CURSOR_SHAPE] | None,
+        Query(description="`nextCursor` of the page before."),
     ] = None,
 ) -> SessionsAnswer:
     """Sessions, the last used first."""

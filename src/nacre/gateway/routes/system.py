@@ -58,7 +58,7 @@ async def list_models(state: State) -> ModelsAnswer:
                 max_tokens=known.max_output_tokens if known else None,
             )
         )
-    unlisted = tuple(name for name, provider in providers.items() if not provider.models)
+    unlisted = tuple(state.system.providers.unlisted())
     return ModelsAnswer(models=tuple(models), open_providers=unlisted)
 
 

@@ -18,6 +18,8 @@ class CallAnswer(Answer):
     result: OpaqueJson = None
     error: str = ""
     error_code: str = ""
+    abort_reason: str = ""
+    """Of a call that returned all the same: `exec` does, with a program that was aborted."""
     started_at: float | None
     """Seconds since the epoch, here and everywhere."""
     ended_at: float | None
@@ -40,6 +42,7 @@ def call_answer(node: CallNode) -> CallAnswer:
         result=node.result,
         error=node.error,
         error_code=node.error_code,
+        abort_reason=node.abort_reason,
         started_at=node.started,
         ended_at=node.ended,
         duration_ms=node.duration_ms,

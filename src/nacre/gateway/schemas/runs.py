@@ -1,6 +1,6 @@
 """Runs on the wire: what starts one, how it does, and what clients send to it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
@@ -9,11 +9,16 @@ from nacre.config.queue import QueueMode
 from nacre.gateway.schemas.approvals import OpenApprovalAnswer, open_approval_answer
 from nacre.gateway.schemas.base import Answer, Asked, JsonMap, OpaqueMap
 from nacre.gateway.schemas.messages import UsageAnswer, parts_from, usage_answer
+from nacre.gateway.schemas.text_shapes import TextShape
 from nacre.messages import AssistantMessage, UserMessage
 from nacre.providers.base import ModelSettings
 from nacre.storage import TurnRecord
 
 ShortText = Annotated[str, Field(max_length=500)]
+_TOOL_NAME: Final = TextShape(
+    pattern=r"[A-Za-z0-9_.-]{1,256}",
+    words="1 to 256 letters (A to Z, a to z), digits, `_`, `.` and `-`",
+)
 ImageUrl = Annotated[str, Field(pattern=r"^(data:image/|https://)")]
 
 RunStateName = Literal[
@@ -24,7 +29,7 @@ RunStateName = Literal[
 class ClientToolAsked(Asked):
     """A tool that the caller runs itself."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,256}$")]
+    name: Annotated[str, _TOOL_NAME]
     description: str = ""
     parameters: JsonMap = Field(
         default_factory=lambda: {"type": "object", "properties": {}},

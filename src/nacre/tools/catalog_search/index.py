@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.tools.catalog_search.documents import document_of
 from nacre.tools.catalog_search.entry_texts import texts_of
-from nacre.tools.catalog_search.explanation import EXACT_SCORE, Explanation, explained
+from nacre.tools.catalog_search.explanation import (
+    EXACT_SCORE,
+    Explanation,
+    explained,
+    in_order,
+    words_by_term,
+)
 from nacre.tools.catalog_search.layer import Layer
 from nacre.tools.catalog_search.ranking import GONE, Ranking
 from nacre.tools.catalog_search.semantic import (
@@ -117,16 +123,20 @@ class CatalogIndex:
         exact, best = self._found(query, limit)
         by_position = {each.position: each for each in best}
         positions = list(dict.fromkeys((*exact, *by_position)))[:limit]
-        query_weights = self._texts.ranking.query_weights(terms_of(_wanted(query)))
-        return [
+        wanted, ranking = _wanted(query), self._texts.ranking
+        terms, words = terms_of(wanted), words_by_term(wanted)
+        query_weights = ranking.query_weights(terms)
+        stood_for = {it: words.get(term, term) for it, term in ranking.stood_for(terms).items()}
+        return in_order(
             explained(
                 self._entries[position],
                 by_position.get(position),
                 query_weights,
+                stood_for=stood_for,
                 exact_score=EXACT_SCORE if position in exact else 0.0,
             )
             for position in positions
-        ]
+        )
 
     def _entries_at(self, positions: Iterable[int], limit: int) -> list[CatalogEntry]:
         return [self._entries[position] for position in list(dict.fromkeys(positions))[:limit]]

@@ -100,25 +100,35 @@ class Ranking:
             if rarity
         }
         unknown = [term for term, rarity in rarities.items() if not rarity]
-        for other, weight in (*self._synonyms(rarities), *self._guesses(unknown)):
+        for _, other, weight in (*self._synonyms(rarities), *self._guesses(unknown)):
             weights.setdefault(other, weight)
         heaviest = sorted(weights.items(), key=lambda item: (-item[1], item[0]))
         return dict(heaviest[:_MAX_QUERY_TERMS])
 
-    def _synonyms(self, rarities: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    def stood_for(self, terms: Sequence[str]) -> dict[str, str]:
+        """By terms that count though the query does not have them: the term that it has instead."""
+        rarities = {term: self.rarity(term) for term in terms}
+        unknown = [term for term, rarity in rarities.items() if not rarity]
+        found: dict[str, str] = {}
+        for term, other, _ in (*self._synonyms(rarities), *self._guesses(unknown)):
+            if not rarities.get(other):
+                found.setdefault(other, term)
+        return found
+
+    def _synonyms(self, rarities: Mapping[str, float]) -> Iterator[tuple[str, str, float]]:
         """No more than what the query's own word counts: that is the one that is meant."""
         for term, rarity in rarities.items():
             for synonym in synonyms_of(term):
                 if tells := self.rarity(synonym):
-                    yield synonym, _SYNONYM * min(tells, rarity or tells)
+                    yield term, synonym, _SYNONYM * min(tells, rarity or tells)
 
-    def _guesses(self, unknown: Sequence[str]) -> Iterator[tuple[str, float]]:
+    def _guesses(self, unknown: Sequence[str]) -> Iterator[tuple[str, str, float]]:
         if not unknown:
             return
         vocabulary = Vocabulary([layer.terms for layer, _ in self._layers], self._is_known)
         for term in unknown[:_MAX_GUESSED_TERMS]:
             for guess, weight in vocabulary.guesses(term).items():
-                yield guess, weight * self.rarity(guess)
+                yield term, guess, weight * self.rarity(guess)
 
     def _common(self, weights: Mapping[str, float], terms: Set[str]) -> Set[str]:
         """Terms that are not worth finding documents for; they still count in those found."""

@@ -1,0 +1,34 @@
+"""A line in the log for each run that fails: its caller may not say why to whoever operates it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from nacre.telemetry.log_text import in_one_line
+
+if TYPE_CHECKING:
+    from nacre.agent import AgentRun, RunEvent
+
+logger = logging.getLogger(__name__)
+
+
+def log_failure_of(run: AgentRun) -> None:
+    """Have the run told when it fails; one that somebody aborts has not failed."""
+    asked_model = ""
+
+    def take(event: RunEvent) -> None:
+        nonlocal asked_model
+        if event.kind == "run.started":
+            asked_model = str(event.data["model"])
+        elif event.kind == "run.failed":
+            _log(run.id, str(event.data.get("model") or asked_model), str(event.data.get("error")))
+
+    run.events.listen(take)
+
+
+def _log(run_id: str, model: str, reason: str) -> None:
+    # Callers may name any model, so it is not ours either.
+    is_named = not model or model in reason
+    told = "" if is_named else f" ({in_one_line(model)})"
+    logger.warning("the run %s%s failed: %s", run_id, told, in_one_line(reason))

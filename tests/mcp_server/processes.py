@@ -65,19 +65,33 @@ class ServerProcess:
 @contextmanager
 def server_process(*arguments: str, starter: tuple[str, ...] = ()) -> Generator[ServerProcess]:
     """`starter` is a command that starts the server, as `nohup` does."""
-    # A process that was started in the background of a shell ignores Ctrl-C; so would its children.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    process = subprocess.Popen(
-        [*starter, sys.executable, SCRIPT, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    with _no_signal_ignored():
+        process = subprocess.Popen(
+            [*starter, sys.executable, SCRIPT, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
     with process:
         try:
             yield ServerProcess(process)
         finally:
             process.kill()
+
+
+@contextmanager
+def _no_signal_ignored() -> Generator[None]:
+    """What ignores Ctrl-C (in the background of a shell) or hang-ups (`nohup`) has children that do
+    so as well; what has a handler has not."""
+    before = {
+        number: signal.signal(number, signal.default_int_handler)
+        for number in (signal.SIGINT, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nacre.storage import TurnRecord
+    from tests.agent.worlds import World
     from tests.storage.conftest import PostgresServer
     from tests.storage.wires import Wire
 
@@ -64,6 +65,19 @@ async def begun_turn(url: str, *, lock_seconds: float = 0.05) -> AsyncGenerator[
         await store.add_session(id="s", agent_id="main")
         await store.begin_turn(run_id="r", session_id="s", prompt=None, model="", surface="")
         yield store
+
+
+@asynccontextmanager
+async def wired_world(
+    postgres: PostgresServer, folder: Path
+) -> AsyncGenerator[tuple[Wire, Store, World]]:
+    """Agents whose store is behind a wire that can be cut."""
+    async with (
+        open_wire(postgres.port) as wire,
+        Store.open(wire_url(wire)) as store,
+        open_world(store=store, folder=folder) as world,
+    ):
+        yield wire, store, world
 
 
 async def end(store: Store) -> None:
@@ -366,11 +380,7 @@ async def test_a_turn_that_the_disk_has_no_room_for_is_noted_as_soon_as_a_small_
 async def test_turns_of_a_server_that_was_away_are_noted_when_it_is_back(
     postgres: PostgresServer, tmp_path: Path, short_waits: None
 ) -> None:
-    async with (
-        open_wire(postgres.port) as wire,
-        Store.open(wire_url(wire)) as store,
-        open_world(store=store, folder=tmp_path) as world,
-    ):
+    async with wired_world(postgres, tmp_path) as (wire, store, world):
         answers = [HeldAnswer(say(text)) for text in ("one", "two")]
         world.model.will(*answers, say("fine"))
         runs = [await world.start("hi", session_key=key) for key in ("a", "b")]
@@ -395,11 +405,7 @@ async def test_turns_of_a_server_that_was_away_are_noted_when_it_is_back(
 async def test_a_turn_that_was_kept_after_all_stays_as_it_is(
     postgres: PostgresServer, tmp_path: Path, short_waits: None
 ) -> None:
-    async with (
-        open_wire(postgres.port) as wire,
-        Store.open(wire_url(wire)) as store,
-        open_world(store=store, folder=tmp_path) as world,
-    ):
+    async with wired_world(postgres, tmp_path) as (wire, store, world):
         answer = HeldAnswer(say("one"))
         world.model.will(answer)
         run = await world.start("hi", session_key="a")
@@ -419,11 +425,7 @@ async def test_a_turn_that_was_kept_after_all_stays_as_it_is(
 async def test_a_turn_that_was_begun_though_the_answer_was_lost_is_ended(
     postgres: PostgresServer, tmp_path: Path, short_waits: None
 ) -> None:
-    async with (
-        open_wire(postgres.port) as wire,
-        Store.open(wire_url(wire)) as store,
-        open_world(store=store, folder=tmp_path) as world,
-    ):
+    async with wired_world(postgres, tmp_path) as (wire, store, world):
         wire.cuts_commit_of = BEGINNING
         run = await world.turn("hi", session_key="a")
         result = await run.wait()
@@ -476,11 +478,7 @@ async def test_a_turn_that_breaks_inside_of_nacre_does_not_stay_open(
 async def test_closing_tries_a_store_that_is_away_once_for_all_messages_that_wait(
     postgres: PostgresServer, tmp_path: Path, short_waits: None
 ) -> None:
-    async with (
-        open_wire(postgres.port) as wire,
-        Store.open(wire_url(wire)) as store,
-        open_world(store=store, folder=tmp_path) as world,
-    ):
+    async with wired_world(postgres, tmp_path) as (wire, _, world):
         answer = HeldAnswer(say("one"))
         world.model.will(answer)
         running = await world.start("hi", session_key="a")

@@ -1,7 +1,8 @@
 """Code mode for Python agents: two tools in front of many, programs in a sandbox."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from nacre.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from nacre.code_mode import (
@@ -102,30 +103,63 @@ __all__ = [
     "tool",
 ]
 
-_MODULES = {
-    "code_mode": (
-        "CellInfo", "CodeMode", "CodeModeResult", "CodeModeRun", "Completed", "DirectResult",
-        "Failed", "Namespace", "NamespaceContext", "Runtime", "Waiting", "namespace_tool",
-    ),
-    "hooks": (
-        "AfterCompaction", "AfterToolCall", "AgentEnd", "AskApproval", "BeforeAgentFinalize",
-        "BeforeCompaction", "BeforeToolCall", "Block", "ChangeContent", "ChangeInput",
-        "ChangeResult", "LlmInput", "LlmOutput", "Revise", "ToolResultPersist", "hook",
-    ),
-    "config.mcp": ("McpServerConfig", "mcp_servers_from"),
-    "mcp_client": ("McpConnections",),
-    "run_context": ("AbortSignal", "RunContext"),
-    "tool_search": ("ToolSearch",),
-    "tools": (
-        "AllowAlways", "AllowEdited", "AllowOnce", "ApprovalQueue", "ApprovalRequest", "Deny",
-        "Tool", "ToolCall", "ToolResult", "tool",
-    ),
-}  # fmt: skip
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    # Imported when asked for: every worker imports this package, and needs none of it.
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+# Imported on first use: every worker imports this package and needs none of it.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "nacre.code_mode": (
+            "CellInfo",
+            "CodeMode",
+            "CodeModeResult",
+            "CodeModeRun",
+            "Completed",
+            "DirectResult",
+            "Failed",
+            "Namespace",
+            "NamespaceContext",
+            "Runtime",
+            "Waiting",
+            "namespace_tool",
+        ),
+        "nacre.hooks": (
+            "AfterCompaction",
+            "AfterToolCall",
+            "AgentEnd",
+            "AskApproval",
+            "BeforeAgentFinalize",
+            "BeforeCompaction",
+            "BeforeToolCall",
+            "Block",
+            "ChangeContent",
+            "ChangeInput",
+            "ChangeResult",
+            "LlmInput",
+            "LlmOutput",
+            "Revise",
+            "ToolResultPersist",
+            "hook",
+        ),
+        "nacre.config.mcp": (
+            "McpServerConfig",
+            "mcp_servers_from",
+        ),
+        "nacre.mcp_client": ("McpConnections",),
+        "nacre.run_context": (
+            "AbortSignal",
+            "RunContext",
+        ),
+        "nacre.tool_search": ("ToolSearch",),
+        "nacre.tools": (
+            "AllowAlways",
+            "AllowEdited",
+            "AllowOnce",
+            "ApprovalQueue",
+            "ApprovalRequest",
+            "Deny",
+            "Tool",
+            "ToolCall",
+            "ToolResult",
+            "tool",
+        ),
+    },
+)

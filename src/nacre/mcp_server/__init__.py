@@ -1,7 +1,8 @@
 """`nacre mcp`: the MCP server that shows `exec` and `wait` in front of other servers and tools."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from nacre.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from nacre.mcp_server.http import serve_http
@@ -11,16 +12,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CodeModeMcpServer", "ServeOptions", "serve_http", "serve_stdio"]
 
-_MODULE_OF = {
-    "CodeModeMcpServer": "server",
-    "ServeOptions": "serving",
-    "serve_http": "http",
-    "serve_stdio": "stdio",
-}
-
-
-def __getattr__(name: str) -> object:
-    # Imported when asked for: the MCP SDK takes most of a second to import.
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+# Imported on first use: the MCP SDK takes most of a second to import.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "nacre.mcp_server.server": ("CodeModeMcpServer",),
+        "nacre.mcp_server.serving": ("ServeOptions",),
+        "nacre.mcp_server.http": ("serve_http",),
+        "nacre.mcp_server.stdio": ("serve_stdio",),
+    },
+)

@@ -1,7 +1,8 @@
 """Runs hostile JavaScript in worker processes; knows nothing of tools, agents or models."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from nacre.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from nacre.sandbox.cell import Cell
@@ -43,23 +44,33 @@ __all__ = [
     "to_wire",
 ]
 
-_MODULES = {
-    "cell": ("Cell",),
-    "cell_state": ("CellState",),
-    "host_requests": ("HostRequest", "HostRequestHandler"),
-    "limits": ("Limits",),
-    "results": (
-        "CellResult", "Completed", "Failed", "JsonOutput", "Output", "TextOutput", "Usage",
-        "Waiting", "to_wire",
-    ),
-    "sandbox": ("Sandbox", "SandboxOptions", "SandboxReport"),
-    "shared_data": ("SharedData",),
-}  # fmt: skip
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    # Imported when asked for: a worker is part of this package and must not load the supervisor.
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+# Imported on first use: a worker is part of this package and must not load the supervisor.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "nacre.sandbox.cell": ("Cell",),
+        "nacre.sandbox.cell_state": ("CellState",),
+        "nacre.sandbox.host_requests": (
+            "HostRequest",
+            "HostRequestHandler",
+        ),
+        "nacre.sandbox.limits": ("Limits",),
+        "nacre.sandbox.results": (
+            "CellResult",
+            "Completed",
+            "Failed",
+            "JsonOutput",
+            "Output",
+            "TextOutput",
+            "Usage",
+            "Waiting",
+            "to_wire",
+        ),
+        "nacre.sandbox.sandbox": (
+            "Sandbox",
+            "SandboxOptions",
+            "SandboxReport",
+        ),
+        "nacre.sandbox.shared_data": ("SharedData",),
+    },
+)

@@ -1,7 +1,8 @@
 """For tests of agents, plugins and tools: a scripted model provider, and tools that record."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from nacre.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from nacre.testing.fake_tools import HeldTool, RecordingTool
@@ -35,18 +36,27 @@ __all__ = [
     "by_marker",
 ]
 
-_MODULES = {
-    "fake_tools": ("HeldTool", "RecordingTool"),
-    "recorded_request": ("RecordedRequest",),
-    "script": ("Call", "Cut", "End", "Fail", "Raw", "Say", "Stall", "Think", "by_marker"),
-    "scripted_provider": ("ScriptedProvider",),
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    # Imported when asked for: `python -m nacre.testing.scripted_provider` must be the first to
-    # import that module, and tools can be tested without a web server.
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+# Imported on first use: `python -m nacre.testing.scripted_provider` must be the first to import
+# that module, and tools can be tested without a web server.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "nacre.testing.fake_tools": (
+            "HeldTool",
+            "RecordingTool",
+        ),
+        "nacre.testing.recorded_request": ("RecordedRequest",),
+        "nacre.testing.script": (
+            "Call",
+            "Cut",
+            "End",
+            "Fail",
+            "Raw",
+            "Say",
+            "Stall",
+            "Think",
+            "by_marker",
+        ),
+        "nacre.testing.scripted_provider": ("ScriptedProvider",),
+    },
+)

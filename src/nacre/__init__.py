@@ -19,7 +19,8 @@ if TYPE_CHECKING:
         Waiting,
         namespace_tool,
     )
-    from nacre.config.mcp import McpServerConfig, mcp_servers_from
+    from nacre.config.mcp import mcp_servers_from
+    from nacre.config.mcp_server_config import McpServerConfig
     from nacre.hooks import (
         AfterCompaction,
         AfterToolCall,

@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
+from nacre.code_mode.namespace_runtime import NamespaceRuntime, ResolvedCall
+from nacre.code_mode.namespace_scope import namespace_tool
 from nacre.code_mode.namespaces import (
     CreateScope,
     Namespace,
     NamespaceContext,
     NamespaceRegistration,
     NamespaceRegistry,
-    NamespaceRuntime,
-    ResolvedCall,
-    namespace_tool,
     open_namespace,
     visible_registrations,
 )

@@ -2,12 +2,8 @@
 
 from nacre.code_mode.cell import CellInfo
 from nacre.code_mode.code_mode import CodeMode
-from nacre.code_mode.namespaces import (
-    Namespace,
-    NamespaceContext,
-    NamespaceRegistry,
-    namespace_tool,
-)
+from nacre.code_mode.namespace_scope import namespace_tool
+from nacre.code_mode.namespaces import Namespace, NamespaceContext, NamespaceRegistry
 from nacre.code_mode.results import CodeModeResult, Completed, DirectResult, Failed, Waiting
 from nacre.code_mode.run import CodeModeRun
 from nacre.code_mode.runtime import Runtime

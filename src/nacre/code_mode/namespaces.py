@@ -7,11 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from nacre.code_mode.namespace_runtime import NamespaceRuntime, ResolvedCall
+from nacre.code_mode.namespace_runtime import NamespaceRuntime
 from nacre.code_mode.namespace_scope import (
-    NamespaceTool,
     SerialisedScope,
-    namespace_tool,
     serialise_scope,
 )
 from nacre.code_mode.reserved_globals import problem_with_global_name
@@ -21,19 +19,6 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
     from nacre.run_context import AbortSignal, RunContext
     from nacre.tools.catalog import Catalog
-
-__all__ = [
-    "Namespace",
-    "NamespaceContext",
-    "NamespaceRegistration",
-    "NamespaceRegistry",
-    "NamespaceRuntime",
-    "NamespaceTool",
-    "ResolvedCall",
-    "namespace_tool",
-    "open_namespace",
-    "visible_registrations",
-]
 
 MAX_PROMPT_CHARACTERS: Final = 2000
 

@@ -11,20 +11,12 @@ from nacre.config.expansion import Expander
 from nacre.config.fields import is_object, member_path, object_without_showing
 from nacre.config.json5_text import parse_json5
 from nacre.config.mcp_entry import mcp_server_from_entry
-from nacre.config.mcp_server_config import McpServerConfig, Transport
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "McpServerConfig",
-    "Transport",
-    "mcp_servers_from",
-    "read_mcp_document",
-    "server_name_from",
-    "servers_in",
-]
+    from nacre.config.mcp_server_config import McpServerConfig
 
 logger = logging.getLogger(__name__)
 

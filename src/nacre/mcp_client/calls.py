@@ -12,7 +12,7 @@ from nacre.mcp_client.results import carried_without_delay
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nacre.config.mcp import McpServerConfig
+    from nacre.config.mcp_server_config import McpServerConfig
     from nacre.json_types import JsonObject
     from nacre.tools.definition import Execute, ToolCall
 

@@ -18,7 +18,7 @@ from nacre.mcp_client.client_files import servers_of_file
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from nacre.config.mcp import McpServerConfig
+    from nacre.config.mcp_server_config import McpServerConfig
 
 NO_SERVERS: Final = "no MCP servers are configured; `nacre mcp add` and `nacre mcp import` add some"
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from signal import Signals
 
     from nacre.cli.mcp.sources import ConfiguredServer, ConfiguredServers
-    from nacre.config.mcp import McpServerConfig
+    from nacre.config.mcp_server_config import McpServerConfig
     from nacre.mcp_client import McpServer
     from nacre.tools.definition import Tool
 

@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from nacre.foreign_calls import call_in_own_task, described, passes_through
+from nacre.foreign_calls import call_in_own_task, describe_error, passes_through
 
 
 class Panic(BaseException):
@@ -154,7 +154,7 @@ async def test_a_cancellation_that_was_taken_back_counts_no_more() -> None:
 async def test_an_error_is_told_in_its_words_or_by_its_type(
     error: BaseException, words: str
 ) -> None:
-    assert described(error) == words
+    assert describe_error(error) == words
 
 
 @pytest.mark.parametrize("failure", [SystemExit(2), Panic("x")], ids=repr)
@@ -162,7 +162,7 @@ async def test_an_error_that_ends_the_process_when_it_is_read_is_told_by_its_typ
     failure: BaseException,
 ) -> None:
     try:
-        words = described(Speechless(failure))
+        words = describe_error(Speechless(failure))
     except BaseException as error:
         # Kept here, as it would end the test runner.
         words = repr(error)

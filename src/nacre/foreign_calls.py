@@ -36,7 +36,7 @@ def passes_through(error: BaseException, *, caller: asyncio.Task[object] | None)
     return caller is not None and caller.cancelling() > 0
 
 
-def described(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Its message, or else its type; an exception may fail to say even that."""
     if isinstance(error, anyio.get_cancelled_exc_class()):
         return "it was cancelled"

@@ -73,7 +73,7 @@ def decode_json(data: bytes) -> JsonValue:
     return value
 
 
-def sound_text(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text itself, but half a surrogate pair, which has no UTF-8 form, becomes U+FFFD."""
     return text if text.isascii() else _to_utf8(text).decode()
 

@@ -279,7 +279,7 @@ async def test_closing_does_not_wait_for_people(open_service: OpenWorld) -> None
 async def test_a_hook_that_hangs_at_the_end_of_a_turn_does_not_hold_up_closing(
     open_service: OpenWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nacre.agent.service._FAREWELL_SECONDS", 0.01)
+    monkeypatch.setattr("nacre.agent.service._END_HOOKS_SECONDS", 0.01)
     told: list[str] = []
 
     @hook("agent_end")

@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nacre.agent.budgets import BudgetUsedUp, RunBudget
+from nacre.agent.budgets import BudgetExceededError, RunBudget
 from nacre.config.agents import AgentConfig
 from nacre.messages import Usage
 
@@ -19,7 +19,7 @@ def test_steps_are_counted_before_they_are_made() -> None:
     limited = budget(max_steps=2)
     limited.take_step()
     limited.take_step()
-    with pytest.raises(BudgetUsedUp, match="`maxSteps` of the agent main is 2"):
+    with pytest.raises(BudgetExceededError, match="`maxSteps` of the agent main is 2"):
         limited.take_step()
     assert limited.steps == 2
 
@@ -29,7 +29,7 @@ def test_tokens_are_those_that_were_read_and_written() -> None:
     limited.add(Usage(input_tokens=6))
     limited.take_step()
     limited.add(Usage(output_tokens=4))
-    with pytest.raises(BudgetUsedUp, match="the run has used 10 tokens"):
+    with pytest.raises(BudgetExceededError, match="the run has used 10 tokens"):
         limited.take_step()
 
 

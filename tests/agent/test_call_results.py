@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.agent.call_results import CallResult, result_of_value, unknown_tool
+from nacre.agent.call_results import CallResult, format_result, unknown_tool
 from nacre.json_types import JsonValue
 
 
@@ -11,11 +11,11 @@ from nacre.json_types import JsonValue
     [("plain", "plain"), ({"a": [1, "ä"]}, '{"a":[1,"ä"]}'), (None, "null"), ("", "")],
 )
 def test_text_stays_text_and_everything_else_is_json(value: JsonValue, text: str) -> None:
-    assert result_of_value(value) == CallResult(content=text)
+    assert format_result(value) == CallResult(content=text)
 
 
 def test_half_a_surrogate_pair_does_not_break_the_request() -> None:
-    assert result_of_value("a\ud800b").content.encode().decode() == "a?b"
+    assert format_result("a\ud800b").content.encode().decode() == "a?b"
 
 
 def test_an_mcp_result_is_its_parts() -> None:
@@ -26,15 +26,15 @@ def test_an_mcp_result_is_its_parts() -> None:
         ],
         "isError": True,
     }
-    assert result_of_value(value, is_mcp=True) == CallResult(
+    assert format_result(value, is_mcp=True) == CallResult(
         content="one\n[image image/png, 3 bytes]", is_error=True
     )
-    assert result_of_value(value).content.startswith('{"content"')
+    assert format_result(value).content.startswith('{"content"')
 
 
 def test_an_mcp_result_without_parts_is_its_structure() -> None:
     value: JsonValue = {"content": [], "structuredContent": {"a": 1}}
-    assert result_of_value(value, is_mcp=True).content == '{"a":1}'
+    assert format_result(value, is_mcp=True).content == '{"a":1}'
 
 
 def test_of_many_tools_only_some_are_named() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nacre.agent.compaction import transcript_of
+from nacre.agent.compaction import format_transcript
 from nacre.errors import ProviderError
 from nacre.hooks import AfterCompaction, BeforeCompaction, hook
 from nacre.messages import (
@@ -145,9 +145,9 @@ def test_a_transcript_shortens_results_and_drops_the_oldest_first() -> None:
         ToolMessage(call_id="call_1", name="give", content="y" * 5000),
         UserMessage(parts=user_message("last").parts),
     ]
-    whole = transcript_of(messages, most_characters=100_000)
+    whole = format_transcript(messages, most_characters=100_000)
     assert "Result of give: " + "y" * 1500 + "… [5000 characters]" in whole
-    cut = transcript_of(messages, most_characters=1_700)
+    cut = format_transcript(messages, most_characters=1_700)
     assert cut.startswith("Summary of what was before: earlier\n\n[")
     assert cut.endswith("Person: last")
     assert "first" not in cut

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nacre.agent.history import NO_RESULT, estimated_tokens, replayable
+from nacre.agent.history import NO_RESULT, estimated_tokens, repair_history
 from nacre.messages import (
     AssistantMessage,
     ImagePart,
@@ -35,29 +35,29 @@ def test_a_sound_history_stays_as_it_is() -> None:
         result("2"),
         say("done"),
     ]
-    assert replayable(sound) == sound
+    assert repair_history(sound) == sound
 
 
 def test_calls_without_a_result_get_one_before_anything_else_is_said() -> None:
     broken = [user_message("a"), calls(("1", "echo", {}), ("2", "echo", {})), result("2"), say("b")]
-    assert replayable(broken) == [*broken[:3], missing("1"), broken[3]]
-    assert replayable([user_message("a"), call("echo")])[2:] == [missing("call_1")]
+    assert repair_history(broken) == [*broken[:3], missing("1"), broken[3]]
+    assert repair_history([user_message("a"), call("echo")])[2:] == [missing("call_1")]
 
 
 def test_results_that_belong_to_no_call_are_left_out() -> None:
     broken = [user_message("a"), result("9"), call("echo"), result("call_1"), result("call_1", "2")]
-    assert replayable(broken) == [broken[0], broken[2], broken[3]]
+    assert repair_history(broken) == [broken[0], broken[2], broken[3]]
 
 
 def test_ids_may_come_again_in_later_answers() -> None:
     sound = [call("echo"), result("call_1", "first"), call("echo"), result("call_1", "second")]
-    assert replayable(sound) == sound
+    assert repair_history(sound) == sound
 
 
 def test_answers_that_say_nothing_are_left_out() -> None:
     empty = AssistantMessage(parts=())
     thought = AssistantMessage(parts=(ThinkingPart(text="hm"), TextPart(text=" ")))
-    assert replayable([user_message("a"), empty, thought]) == [user_message("a")]
+    assert repair_history([user_message("a"), empty, thought]) == [user_message("a")]
 
 
 def test_tokens_are_what_the_provider_counted_and_a_guess_for_the_rest() -> None:

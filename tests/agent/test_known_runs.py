@@ -1,6 +1,6 @@
 """Which runs can be asked for, and which of them are forgotten first."""
 
-from nacre.agent.known_runs import KnownRuns
+from nacre.agent.known_runs import RunRegistry
 from nacre.agent.run import AgentRun, RunResult
 
 
@@ -8,7 +8,7 @@ def _run(number: int, session_id: str = "s") -> AgentRun:
     return AgentRun(id=f"run_{number}", session_id=session_id, agent_id="main")
 
 
-def _ended(runs: KnownRuns, run: AgentRun, text: str = "") -> None:
+def _ended(runs: RunRegistry, run: AgentRun, text: str = "") -> None:
     runs.add(run)
     run.begin({})
     run.end("completed", RunResult(text=text))
@@ -16,7 +16,7 @@ def _ended(runs: KnownRuns, run: AgentRun, text: str = "") -> None:
 
 
 def test_a_run_is_found_while_it_is_live_and_after_its_end() -> None:
-    runs = KnownRuns()
+    runs = RunRegistry()
     one = _run(1)
     runs.add(one)
     assert (runs.get("run_1"), runs.live()) == (one, [one])
@@ -28,7 +28,7 @@ def test_a_run_is_found_while_it_is_live_and_after_its_end() -> None:
 
 
 def test_those_of_one_session_can_be_asked_for() -> None:
-    runs = KnownRuns()
+    runs = RunRegistry()
     for number, session_id in enumerate(("a", "b", "a")):
         runs.add(_run(number, session_id))
     assert [run.id for run in runs.all("a")] == ["run_0", "run_2"]
@@ -36,7 +36,7 @@ def test_those_of_one_session_can_be_asked_for() -> None:
 
 
 def test_a_watcher_is_told_until_it_stops() -> None:
-    runs = KnownRuns()
+    runs = RunRegistry()
     told: list[str] = []
     stop = runs.watch(lambda run: told.append(run.id))
     runs.add(_run(1))
@@ -46,7 +46,7 @@ def test_a_watcher_is_told_until_it_stops() -> None:
 
 
 def test_the_oldest_of_many_ended_runs_are_forgotten() -> None:
-    runs = KnownRuns()
+    runs = RunRegistry()
     live = _run(-1)
     runs.add(live)
     for number in range(300):
@@ -56,7 +56,7 @@ def test_the_oldest_of_many_ended_runs_are_forgotten() -> None:
 
 
 def test_runs_that_hold_much_are_forgotten_sooner_but_never_the_last() -> None:
-    runs = KnownRuns()
+    runs = RunRegistry()
     # Held twice: by the result, and by the event that tells of it.
     large = "x" * 20_000_000
     _ended(runs, _run(1), large)

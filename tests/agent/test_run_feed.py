@@ -5,12 +5,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nacre.agent.run_feed import RUN_EVENT_KINDS, RunEvent, RunFeed
+from nacre.agent.run_feed import RUN_EVENT_KINDS, RunEvent, RunEventLog
 
 PAGE = Path(__file__).parents[2] / "docs" / "agent.md"
 
 
-async def read(feed: RunFeed, after: int = -1) -> list[RunEvent]:
+async def read(feed: RunEventLog, after: int = -1) -> list[RunEvent]:
     return [event async for event in feed.follow(after)]
 
 
@@ -19,7 +19,7 @@ def numbers(events: list[RunEvent]) -> list[int]:
 
 
 async def test_a_reader_gets_what_was_there_and_what_comes() -> None:
-    feed = RunFeed()
+    feed = RunEventLog()
     feed.add("run.started")
     seen: list[str] = []
     has_read = anyio.Event()
@@ -40,7 +40,7 @@ async def test_a_reader_gets_what_was_there_and_what_comes() -> None:
 
 
 async def test_a_reader_resumes_after_the_last_event_that_it_saw() -> None:
-    feed = RunFeed()
+    feed = RunEventLog()
     for _ in range(5):
         feed.add("text.delta", {"text": "x"})
     feed.close()
@@ -50,7 +50,7 @@ async def test_a_reader_resumes_after_the_last_event_that_it_saw() -> None:
 
 
 async def test_a_full_feed_lets_the_oldest_go_and_counts_them() -> None:
-    feed = RunFeed(most_events=3)
+    feed = RunEventLog(most_events=3)
     for _ in range(5):
         feed.add("text.delta")
     feed.close()
@@ -59,7 +59,7 @@ async def test_a_full_feed_lets_the_oldest_go_and_counts_them() -> None:
 
 
 async def test_the_bytes_of_a_feed_are_bounded_but_the_newest_event_stays() -> None:
-    feed = RunFeed(most_bytes=10_000)
+    feed = RunEventLog(most_bytes=10_000)
     feed.add("text.delta", {"text": "a"})
     feed.add("text.delta", {"text": "x" * 50_000})
     assert numbers([*feed.events]) == [1]
@@ -69,7 +69,7 @@ async def test_the_bytes_of_a_feed_are_bounded_but_the_newest_event_stays() -> N
 
 
 async def test_a_slow_reader_skips_what_is_gone_and_never_holds_up_the_run() -> None:
-    feed = RunFeed(most_events=2)
+    feed = RunEventLog(most_events=2)
     feed.add("text.delta")
     seen: list[int] = []
     with anyio.fail_after(5):
@@ -83,7 +83,7 @@ async def test_a_slow_reader_skips_what_is_gone_and_never_holds_up_the_run() -> 
 
 
 async def test_nothing_is_told_after_the_end() -> None:
-    feed = RunFeed()
+    feed = RunEventLog()
     feed.close()
     feed.add("text.delta")
     assert feed.events == ()

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from nacre.agent import AgentRun, TurnRequest
-from nacre.agent.session_turns import SessionTurns
+from nacre.agent.session_turns import Transcript
 from nacre.agent.turn import Turn
 from nacre.code_mode.run_config import RunConfig
 from nacre.config.agents import AgentConfig
@@ -210,15 +210,15 @@ async def test_a_turn_that_waited_says_so_where_its_agent_is_gone(open_service: 
 async def test_a_configuration_that_comes_while_a_turn_is_being_begun_is_not_for_it(
     open_service: OpenWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin = SessionTurns.begin
+    begin = Transcript.begin
     async with open_service(document=CODE_MODE, tools=[echo_tool()]) as world:
 
-        async def begun_in_a_reload(session: SessionTurns, **what: Any) -> None:
+        async def begun_in_a_reload(session: Transcript, **what: Any) -> None:
             await begin(session, **what)
             world.runtime.configure(RunConfig(document={}))
             world.service.configure(replace(world.config, document={}))
 
-        monkeypatch.setattr(SessionTurns, "begin", begun_in_a_reload)
+        monkeypatch.setattr(Transcript, "begin", begun_in_a_reload)
         world.model.will(say("one"), say("two"))
         for _ in range(2):
             await world.turn()

@@ -7,8 +7,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from nacre.agent.run_feed import RunFeed
-from nacre.agent.trajectory_sink import TrajectorySink
+from nacre.agent.run_feed import RunEventLog
+from nacre.agent.trajectory_sink import TrajectoryWriter
 from nacre.errors import StorageError
 from nacre.run_context import RunContext
 from nacre.storage import Store
@@ -21,9 +21,9 @@ class Recorded:
     def __init__(self, store: Store | None) -> None:
         self.context = RunContext(run_id="run_1", session_id="session_1")
         self.recorder = TrajectoryRecorder(self.context)
-        self.feed = RunFeed()
+        self.feed = RunEventLog()
         self.calls = 0
-        self.sink = TrajectorySink(
+        self.sink = TrajectoryWriter(
             self.recorder,
             feed=self.feed,
             store=store,

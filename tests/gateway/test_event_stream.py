@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nacre.agent import RunFeed
+from nacre.agent import RunEventLog
 from nacre.gateway.event_stream import Cursor, cursor_from, live_events
 from nacre.testing import Call, Say, Stall
 from nacre.testing.scripted_provider import ScriptedProvider
@@ -135,7 +135,7 @@ def test_what_a_browser_sends_counts_before_the_address() -> None:
 
 async def test_events_that_a_full_feed_let_go_are_counted() -> None:
     class Run:
-        events = RunFeed(most_events=2)
+        events = RunEventLog(most_events=2)
 
     for _ in range(5):
         Run.events.add("text.delta", {"text": "a"})

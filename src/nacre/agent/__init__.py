@@ -3,7 +3,7 @@
 from nacre.agent.client_tools import ClientTool, PendingClientCall
 from nacre.agent.model_step import ProviderSource
 from nacre.agent.run import AgentRun, RunEnding, RunFinish, RunResult, RunState
-from nacre.agent.run_feed import RUN_EVENT_KINDS, RunEvent, RunEventKind, RunFeed
+from nacre.agent.run_feed import RUN_EVENT_KINDS, RunEvent, RunEventKind, RunEventLog
 from nacre.agent.service import AgentService
 from nacre.agent.turn_parts import ToolSource
 from nacre.agent.turn_request import TurnRequest
@@ -18,7 +18,7 @@ __all__ = [
     "RunEnding",
     "RunEvent",
     "RunEventKind",
-    "RunFeed",
+    "RunEventLog",
     "RunFinish",
     "RunResult",
     "RunState",

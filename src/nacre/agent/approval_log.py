@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SHOWN = Redaction()
+_REDACTION = Redaction()
 
 
 class ApprovalLog:
@@ -37,7 +37,7 @@ class ApprovalLog:
         self._store = store
         self._run_of = run_of
         self._send, self._receive = anyio.create_memory_object_stream[ApprovalRecord](math.inf)
-        self._stop_listening = queue.listen(self._told)
+        self._stop_listening = queue.listen(self._record_change)
         self._is_closed = False
 
     async def write(self) -> None:
@@ -46,11 +46,11 @@ class ApprovalLog:
         with anyio.CancelScope(shield=True):
             async with self._receive:
                 async for record in self._receive:
-                    if not await self._is_kept(record) and self._is_closed:
+                    if not await self._store_record(record) and self._is_closed:
                         # Were each to be tried, closing would wait for a silent store many times.
-                        self._leave_the_rest()
+                        self._drop_pending()
 
-    async def _is_kept(self, record: ApprovalRecord) -> bool:
+    async def _store_record(self, record: ApprovalRecord) -> bool:
         try:
             await self._store.put_approval(record)
         except StorageError as error:
@@ -58,7 +58,7 @@ class ApprovalLog:
             return False
         return True
 
-    def _leave_the_rest(self) -> None:
+    def _drop_pending(self) -> None:
         """The next start withdraws those that the store has as open."""
         with suppress(anyio.EndOfStream):
             while True:
@@ -70,7 +70,7 @@ class ApprovalLog:
         self._stop_listening()
         self._send.close()
 
-    def _told(
+    def _record_change(
         self,
         request: ApprovalRequest,
         decided: AllowOnce | AllowAlways | AllowEdited | Deny | None,
@@ -83,27 +83,27 @@ class ApprovalLog:
             run.approval_opened(request)
             state, answer = "open", {}
         else:
-            state, answer = _ending(request, decided)
+            state, answer = _describe_ending(request, decided)
             run.approval_closed(request, answer)
         if run.is_stored:
-            self._send.send_nowait(_record(request, state, answer))
+            self._send.send_nowait(_make_record(request, state, answer))
 
 
-def asked_to_json(request: ApprovalRequest) -> JsonObject:
+def approval_to_json(request: ApprovalRequest) -> JsonObject:
     """A question as whoever follows the run sees it; secrets in the input are blanked out."""
     asked: JsonObject = {
         "approvalId": request.id,
         "toolCallId": request.call_id,
         "toolId": request.tool_id,
         "toolName": request.tool_name,
-        "input": _SHOWN.value(request.input),
+        "input": _REDACTION.value(request.input),
         "reason": request.reason,
         "expiresAt": request.expires,
     }
     return {**asked, "parentToolCallId": request.parent_id} if request.parent_id else asked
 
 
-def _ending(
+def _describe_ending(
     request: ApprovalRequest, decided: AllowOnce | AllowAlways | AllowEdited | Deny | None
 ) -> tuple[ApprovalState, JsonObject]:
     match decided:
@@ -122,7 +122,7 @@ def _ending(
         case AllowAlways():
             return "allowed", {"answer": "allow", "how": "always"}
         case AllowEdited():
-            shown = _SHOWN.value(decided.input)
+            shown = _REDACTION.value(decided.input)
             return "allowed", {"answer": "allow", "how": "edited", "input": shown}
         case Deny():
             return "denied", {"answer": "deny", "reason": decided.reason}
@@ -130,7 +130,9 @@ def _ending(
             assert_never(decided)
 
 
-def _record(request: ApprovalRequest, state: ApprovalState, answer: JsonObject) -> ApprovalRecord:
+def _make_record(
+    request: ApprovalRequest, state: ApprovalState, answer: JsonObject
+) -> ApprovalRecord:
     return ApprovalRecord(
         id=request.id,
         session_id=request.context.session_id,

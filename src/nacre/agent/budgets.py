@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nacre.config.agents import AgentConfig
 
 
-class BudgetUsedUp(NacreError):
+class BudgetExceededError(NacreError):
     """A run has reached one of its limits; the message names the setting."""
 
 
@@ -29,15 +29,15 @@ class RunBudget:
         self.usage = Usage()
 
     def take_step(self) -> None:
-        """Before every model call; raises BudgetUsedUp."""
+        """Before every model call; raises BudgetExceededError."""
         agent = self._agent
         if self.steps >= agent.max_steps:
-            raise BudgetUsedUp(
+            raise BudgetExceededError(
                 f"the run has made {self.steps} model calls without an end; "
                 f"`maxSteps` of the agent {agent.id} is {agent.max_steps}"
             )
         if self.usage.total_tokens >= agent.max_tokens:
-            raise BudgetUsedUp(
+            raise BudgetExceededError(
                 f"the run has used {self.usage.total_tokens} tokens; "
                 f"`maxTokens` of the agent {agent.id} is {agent.max_tokens}"
             )

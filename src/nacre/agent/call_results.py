@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue
 
 MAX_RESULT_BYTES: Final = 256 * 1024
-_MOST_SHOWN_NAMES: Final = 40
+_MAX_LISTED_NAMES: Final = 40
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,41 +25,41 @@ class CallResult:
     is_error: bool = False
 
 
-def result_of_value(value: JsonValue, *, is_mcp: bool = False) -> CallResult:
+def format_result(value: JsonValue, *, is_mcp: bool = False) -> CallResult:
     """A text as it is, anything else as JSON; of an MCP result its parts."""
     if is_mcp and isinstance(value, dict):
         parts = value.get("content")
         if isinstance(parts, list):
-            return _of_mcp_parts(value, parts)
-    return CallResult(content=capped(_text_of(value)))
+            return _format_mcp_parts(value, parts)
+    return CallResult(content=truncate_result(_format_value(value)))
 
 
-def result_of_error(message: str) -> CallResult:
-    return CallResult(content=capped(message), is_error=True)
+def format_error_result(message: str) -> CallResult:
+    return CallResult(content=truncate_result(message), is_error=True)
 
 
-def arguments_in(text: str) -> JsonObject | CallResult:
+def parse_arguments(text: str) -> JsonObject | CallResult:
     """The arguments that a model wrote, or the result that tells it what is wrong with them."""
     if not text.strip():
         return {}
     try:
         arguments = decode_json(text.encode(errors="replace"))
     except NotJsonError as error:
-        return result_of_error(f"the arguments are not JSON: {error}; nothing was called")
+        return format_error_result(f"the arguments are not JSON: {error}; nothing was called")
     if not isinstance(arguments, dict):
         kind = type(arguments).__name__
-        return result_of_error(f"the arguments are a {kind}; they have to be an object")
+        return format_error_result(f"the arguments are a {kind}; they have to be an object")
     return arguments
 
 
 def unknown_tool(name: str, known: Sequence[str]) -> CallResult:
-    shown = ", ".join(known[:_MOST_SHOWN_NAMES]) or "none"
-    more = len(known) - _MOST_SHOWN_NAMES
+    shown = ", ".join(known[:_MAX_LISTED_NAMES]) or "none"
+    more = len(known) - _MAX_LISTED_NAMES
     rest = f" and {more} more" if more > 0 else ""
-    return result_of_error(f"there is no tool {name[:120]!r}; there are: {shown}{rest}")
+    return format_error_result(f"there is no tool {name[:120]!r}; there are: {shown}{rest}")
 
 
-def capped(text: str) -> str:
+def truncate_result(text: str) -> str:
     """At most so many bytes; a longer one says how long it was."""
     sound = text.encode(errors="replace")
     if len(sound) <= MAX_RESULT_BYTES:
@@ -68,13 +68,15 @@ def capped(text: str) -> str:
     return f"{kept}\n[cut: the whole result has {len(sound)} bytes; ask for less at a time]"
 
 
-def _text_of(value: JsonValue) -> str:
+def _format_value(value: JsonValue) -> str:
     return value if isinstance(value, str) else encode_json(value).decode()
 
 
-def _of_mcp_parts(result: JsonObject, parts: list[JsonValue]) -> CallResult:
+def _format_mcp_parts(result: JsonObject, parts: list[JsonValue]) -> CallResult:
     texts = [part_text(cast("JsonObject", part)) for part in parts if isinstance(part, dict)]
     structured = result.get("structuredContent")
     if not texts and structured is not None:
-        texts = [_text_of(structured)]
-    return CallResult(content=capped("\n".join(texts)), is_error=result.get("isError") is True)
+        texts = [_format_value(structured)]
+    return CallResult(
+        content=truncate_result("\n".join(texts)), is_error=result.get("isError") is True
+    )

@@ -57,7 +57,7 @@ class PendingClientCall:
 
 
 @dataclass(kw_only=True, slots=True)
-class _Open:
+class _OpenCall:
     call: PendingClientCall
     is_answered: anyio.Event = field(default_factory=anyio.Event)
     content: JsonValue = None
@@ -78,7 +78,7 @@ class ClientCalls:
         """For calls to come."""
         self._on_opened = on_opened
         self._on_closed = on_closed
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenCall] = {}
         self._closed: dict[str, str] = {}
 
     @property
@@ -90,7 +90,7 @@ class ClientCalls:
         """Answer a call; raises SessionError when it is not open."""
         waiting = self._open.get(call_id)
         if waiting is None:
-            raise self._not_open(call_id)
+            raise self._not_open_error(call_id)
         waiting.content, waiting.is_error = content, is_error
         # At once, so that a second answer is refused though the call has not gone on yet.
         self._close(waiting, "answered")
@@ -102,7 +102,7 @@ class ClientCalls:
 
     def _as_tool(self, tool: ClientTool) -> Tool:
         async def execute(given: dict[str, Any], call: ToolCall) -> object:
-            return await self._answered(tool.name, cast("JsonObject", given), call)
+            return await self._wait_for_result(tool.name, cast("JsonObject", given), call)
 
         return Tool(
             name=tool.name,
@@ -113,7 +113,7 @@ class ClientCalls:
             source="client",
         )
 
-    async def _answered(self, name: str, given: JsonObject, call: ToolCall) -> JsonValue:
+    async def _wait_for_result(self, name: str, given: JsonObject, call: ToolCall) -> JsonValue:
         tool_id = f"client:{CLIENT_OWNER}:{name}"
         if call.id in self._open:
             raise ToolFailedError(
@@ -121,7 +121,7 @@ class ClientCalls:
                 code="tool_failed",
                 tool_id=tool_id,
             )
-        waiting = _Open(
+        waiting = _OpenCall(
             call=PendingClientCall(
                 call_id=call.id, parent_id=call.parent_id, name=name, arguments=copy_json(given)
             )
@@ -137,9 +137,9 @@ class ClientCalls:
                 if call.id in self._open and self._open[call.id] is waiting:
                     ending = "given up" if call.abort.is_aborted else "expired"
                     self._close(waiting, ending)
-        return self._value_of(waiting, call, tool_id)
+        return self._result_value(waiting, call, tool_id)
 
-    def _value_of(self, waiting: _Open, call: ToolCall, tool_id: str) -> JsonValue:
+    def _result_value(self, waiting: _OpenCall, call: ToolCall, tool_id: str) -> JsonValue:
         if not waiting.is_answered.is_set():
             if call.abort.is_aborted:
                 raise ToolAbortedError(call.abort.reason, tool_id=tool_id)
@@ -158,7 +158,7 @@ class ClientCalls:
             )
         return waiting.content
 
-    def _close(self, waiting: _Open, ending: str) -> None:
+    def _close(self, waiting: _OpenCall, ending: str) -> None:
         call_id = waiting.call.call_id
         del self._open[call_id]
         self._closed[call_id] = ending
@@ -166,7 +166,7 @@ class ClientCalls:
             del self._closed[next(iter(self._closed))]
         self._on_closed(waiting.call, ending)
 
-    def _not_open(self, call_id: str) -> SessionError:
+    def _not_open_error(self, call_id: str) -> SessionError:
         shown = repr(call_id[:_MAX_SHOWN_ID])
         ending = self._closed.get(call_id)
         if ending is None:

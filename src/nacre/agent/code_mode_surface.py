@@ -9,20 +9,20 @@ import anyio
 
 from nacre.agent.call_results import (
     CallResult,
-    arguments_in,
-    capped,
-    result_of_error,
-    result_of_value,
+    format_error_result,
+    format_result,
+    parse_arguments,
+    truncate_result,
     unknown_tool,
 )
-from nacre.agent.shown_tools import specs_from
+from nacre.agent.shown_tools import make_tool_specs
 from nacre.code_mode import DirectResult, Failed, Waiting
 from nacre.json_types import encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
 
-    from nacre.agent.outside_waits import OutsideWaits
+    from nacre.agent.outside_waits import ExternalWaits
     from nacre.agent.tool_surface import SurfaceKind
     from nacre.code_mode import CellInfo, CodeModeResult, CodeModeRun
     from nacre.json_types import JsonObject
@@ -38,13 +38,13 @@ class CodeModeSurface:
     """`exec`, `wait` and the direct-only tools of one run."""
 
     def __init__(
-        self, run: CodeModeRun, *, outside: OutsideWaits, snapshot_ttl_seconds: float
+        self, run: CodeModeRun, *, outside: ExternalWaits, snapshot_ttl_seconds: float
     ) -> None:
         self.kind: SurfaceKind = "code_mode"
         self._run = run
         self._outside = outside
         self._touch_seconds = snapshot_ttl_seconds * _TOUCH_SHARE
-        self.specs: Sequence[ToolSpec] = specs_from(run.definitions("anthropic"))
+        self.specs: Sequence[ToolSpec] = make_tool_specs(run.definitions("anthropic"))
 
     @property
     def trajectory(self) -> TrajectoryRecorder:
@@ -56,19 +56,19 @@ class CodeModeSurface:
     async def call(self, call: ToolCallPart) -> CallResult:
         if call.name not in self._run.visible_names:
             return unknown_tool(call.name, self._run.visible_names)
-        arguments = arguments_in(call.arguments)
+        arguments = parse_arguments(call.arguments)
         if isinstance(arguments, CallResult):
             return arguments
         closed_before = self._outside.closed_count
         result = await self._run.call(call.name, arguments, call_id=call.call_id)
         if isinstance(result, DirectResult):
-            return _of_direct(result)
-        return _of_code_mode(await self._continued(result, closed_before))
+            return _format_direct(result)
+        return _format_code_mode(await self._continue_cell(result, closed_before))
 
     def is_held(self, call: ToolCallPart, *, open_ids: Set[str]) -> bool:
         if call.call_id in open_ids:
             return True
-        cells = [info for info in self._run.cells() if _is_of(info, call)]
+        cells = [info for info in self._run.cells() if _belongs_to_call(info, call)]
         return bool(cells) and all(self._is_cell_held(info, open_ids) for info in cells)
 
     async def abort(self, reason: str) -> None:
@@ -77,7 +77,7 @@ class CodeModeSurface:
     def telemetry(self) -> JsonObject:
         return self._run.telemetry().to_json()
 
-    async def _continued(self, result: CodeModeResult, closed_before: int) -> CodeModeResult:
+    async def _continue_cell(self, result: CodeModeResult, closed_before: int) -> CodeModeResult:
         """Where only people or clients held it up, the model need not even know."""
         output = result.output
         while isinstance(result, Waiting) and self._is_only_outside(result, closed_before):
@@ -104,17 +104,17 @@ class CodeModeSurface:
         return self._run.waits_for_somebody(info.pending) and awaited <= open_ids
 
 
-def _is_of(info: CellInfo, call: ToolCallPart) -> bool:
+def _belongs_to_call(info: CellInfo, call: ToolCallPart) -> bool:
     """Whether the call started the cell, or continues it; its arguments hold the cell's id then."""
     return info.call_id == call.call_id or info.run_id in call.arguments
 
 
-def _of_direct(result: DirectResult) -> CallResult:
+def _format_direct(result: DirectResult) -> CallResult:
     if result.is_error:
-        return result_of_error(result.error)
-    return result_of_value(result.to_json()["value"])
+        return format_error_result(result.error)
+    return format_result(result.to_json()["value"])
 
 
-def _of_code_mode(result: CodeModeResult) -> CallResult:
+def _format_code_mode(result: CodeModeResult) -> CallResult:
     text = encode_json(result.to_json()).decode()
-    return CallResult(content=capped(text), is_error=isinstance(result, Failed))
+    return CallResult(content=truncate_result(text), is_error=isinstance(result, Failed))

@@ -24,8 +24,8 @@ from nacre.providers.base import Answered, ModelRequest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.agent.run_feed import RunFeed
-    from nacre.agent.session_turns import SessionTurns
+    from nacre.agent.run_feed import RunEventLog
+    from nacre.agent.session_turns import Transcript
     from nacre.hooks import HookRunner
     from nacre.providers.base import Provider, SentPayload
     from nacre.run_context import RunContext
@@ -42,14 +42,14 @@ _MAX_TOOL_CHARACTERS: Final = 1_500
 _MAX_MESSAGE_CHARACTERS: Final = 20_000
 # Of what the model can read, in characters, with room for the summary.
 _CHARACTERS_PER_TOKEN: Final = 3
-_SHARE: Final = 0.6
+_MAX_CONTEXT_SHARE: Final = 0.6
 
 
 class Compactor:
     """Sums up the session of one run. A failure leaves the session as it was."""
 
     def __init__(
-        self, *, session: SessionTurns, feed: RunFeed, hooks: HookRunner, context: RunContext
+        self, *, session: Transcript, feed: RunEventLog, hooks: HookRunner, context: RunContext
     ) -> None:
         self._session = session
         self._feed = feed
@@ -73,7 +73,7 @@ class Compactor:
             )
         )
         try:
-            summary = await self._summary_of([each.message for each in older], provider)
+            summary = await self._summarize([each.message for each in older], provider)
             await self._session.replace_by_summary(
                 up_to_sequence=older[-1].sequence, summary=summary
             )
@@ -87,12 +87,12 @@ class Compactor:
         )
         return True
 
-    async def _summary_of(self, messages: Sequence[Message], provider: Provider) -> str:
-        most = int(provider.context_tokens * _SHARE * _CHARACTERS_PER_TOKEN)
+    async def _summarize(self, messages: Sequence[Message], provider: Provider) -> str:
+        most = int(provider.context_tokens * _MAX_CONTEXT_SHARE * _CHARACTERS_PER_TOKEN)
         request = ModelRequest(
             instructions=_INSTRUCTIONS,
-            messages=[user_message(transcript_of(messages, most_characters=most))],
-            check=_without_tools,
+            messages=[user_message(format_transcript(messages, most_characters=most))],
+            check=_verify_no_tools,
         )
         answer: AssistantMessage | None = None
         with chat_span(provider.model_id, context=self._context) as current:
@@ -108,10 +108,10 @@ class Compactor:
         return answer.text.strip()
 
 
-def transcript_of(messages: Sequence[Message], *, most_characters: int) -> str:
+def format_transcript(messages: Sequence[Message], *, most_characters: int) -> str:
     """A conversation as text. What tools returned is shortened; if all of it is too long, the
     oldest goes first, but not an earlier summary."""
-    texts = [_text_of(message) for message in messages]
+    texts = [_format_message(message) for message in messages]
     has_summary = bool(messages) and isinstance(messages[0], SystemMessage)
     first = texts[:1] if has_summary else []
     left = most_characters - sum(map(len, first))
@@ -126,30 +126,30 @@ def transcript_of(messages: Sequence[Message], *, most_characters: int) -> str:
     return "\n\n".join([*first, *note, *reversed(kept)])
 
 
-def _text_of(message: Message) -> str:
+def _format_message(message: Message) -> str:
     match message:
         case SystemMessage():
             return f"Summary of what was before: {message.text}"
         case UserMessage():
             images = sum(isinstance(part, ImagePart) for part in message.parts)
             note = f" [{images} pictures]" if images else ""
-            return f"Person: {_cut(message.text, _MAX_MESSAGE_CHARACTERS)}{note}"
+            return f"Person: {_truncate(message.text, _MAX_MESSAGE_CHARACTERS)}{note}"
         case AssistantMessage():
             calls = "".join(
-                f"\nAgent calls {call.name}: {_cut(call.arguments, _MAX_TOOL_CHARACTERS)}"
+                f"\nAgent calls {call.name}: {_truncate(call.arguments, _MAX_TOOL_CHARACTERS)}"
                 for call in message.tool_calls
             )
-            return f"Agent: {_cut(message.text, _MAX_MESSAGE_CHARACTERS)}{calls}"
+            return f"Agent: {_truncate(message.text, _MAX_MESSAGE_CHARACTERS)}{calls}"
         case ToolMessage():
             kind = "Error of" if message.is_error else "Result of"
-            return f"{kind} {message.name}: {_cut(message.content, _MAX_TOOL_CHARACTERS)}"
+            return f"{kind} {message.name}: {_truncate(message.content, _MAX_TOOL_CHARACTERS)}"
         case _:
             assert_never(message)
 
 
-def _cut(text: str, most: int) -> str:
+def _truncate(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}… [{len(text)} characters]"
 
 
-def _without_tools(sent: SentPayload) -> None:
+def _verify_no_tools(sent: SentPayload) -> None:
     verify_names(sent.tool_names, expected=())

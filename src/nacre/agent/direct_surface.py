@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from nacre.agent.call_results import (
     CallResult,
-    arguments_in,
-    result_of_error,
-    result_of_value,
+    format_error_result,
+    format_result,
+    parse_arguments,
     unknown_tool,
 )
 from nacre.agent.payload_check import verify_names
-from nacre.agent.shown_tools import by_shown_name
+from nacre.agent.shown_tools import assign_tool_names
 from nacre.code_mode import DirectResult
 from nacre.errors import ToolError
 from nacre.providers.base import ToolSpec
@@ -37,7 +37,7 @@ class DirectSurface:
         self, tools: Sequence[Tool], *, executor: ToolExecutor, trajectory: TrajectoryRecorder
     ) -> None:
         self.kind: SurfaceKind = "direct"
-        self._tools = by_shown_name(tools)
+        self._tools = assign_tool_names(tools)
         self._executor = executor
         self._abort = AbortController()
         self._call_count = 0
@@ -54,7 +54,7 @@ class DirectSurface:
         tool = self._tools.get(call.name)
         if tool is None:
             return unknown_tool(call.name, tuple(self._tools))
-        arguments = arguments_in(call.arguments)
+        arguments = parse_arguments(call.arguments)
         if isinstance(arguments, CallResult):
             return arguments
         self._call_count += 1
@@ -62,10 +62,10 @@ class DirectSurface:
         try:
             value = await self._executor.call_directly(tool, arguments, site=site)
         except ToolError as error:
-            return result_of_error(error.message)
+            return format_error_result(error.message)
         # What JSON cannot hold is named by its type.
         shown = DirectResult(value=value).to_json()["value"]
-        return result_of_value(shown, is_mcp=tool.source == "mcp")
+        return format_result(shown, is_mcp=tool.source == "mcp")
 
     def is_held(self, call: ToolCallPart, *, open_ids: Set[str]) -> bool:
         return call.call_id in open_ids

@@ -27,7 +27,7 @@ _TOKENS_PER_IMAGE: Final = 1_500
 _TOKENS_PER_MESSAGE: Final = 4
 
 
-def replayable(messages: Iterable[Message], *, missing: str = NO_RESULT) -> list[Message]:
+def repair_history(messages: Iterable[Message], *, missing: str = NO_RESULT) -> list[Message]:
     """The same messages as a provider takes them: every call has just one result, right after it,
     and every answer says something."""
     sound: list[Message] = []
@@ -38,14 +38,14 @@ def replayable(messages: Iterable[Message], *, missing: str = NO_RESULT) -> list
             if open_calls.pop(message.call_id, None) is not None:
                 sound.append(message)
             continue
-        sound.extend(_missing_results(open_calls, missing))
+        sound.extend(_make_missing_results(open_calls, missing))
         open_calls = {}
         if isinstance(message, AssistantMessage):
-            if not _says_something(message):
+            if not _has_content(message):
                 continue
             open_calls = {call.call_id: call for call in message.tool_calls}
         sound.append(message)
-    sound.extend(_missing_results(open_calls, missing))
+    sound.extend(_make_missing_results(open_calls, missing))
     return sound
 
 
@@ -56,18 +56,18 @@ def estimated_tokens(messages: Sequence[Message], *, trusts_usage: bool = True) 
     for message in reversed(messages):
         if trusts_usage and isinstance(message, AssistantMessage) and message.usage.total_tokens:
             return tokens + message.usage.total_tokens
-        tokens += _tokens_of(message)
+        tokens += _estimate_message_tokens(message)
     return tokens
 
 
-def _missing_results(calls: dict[str, ToolCallPart], text: str) -> list[ToolMessage]:
+def _make_missing_results(calls: dict[str, ToolCallPart], text: str) -> list[ToolMessage]:
     return [
         ToolMessage(call_id=call.call_id, name=call.name, content=text, is_error=True)
         for call in calls.values()
     ]
 
 
-def _says_something(message: AssistantMessage) -> bool:
+def _has_content(message: AssistantMessage) -> bool:
     return bool(message.tool_calls) or bool(message.text.strip())
 
 
@@ -75,16 +75,16 @@ def message_size(message: Message) -> int:
     """How many bytes of text it holds, addresses of pictures included."""
     match message:
         case SystemMessage():
-            return _bytes_of(message.text)
+            return _count_bytes(message.text)
         case UserMessage() | AssistantMessage():
             return sum(map(_part_size, message.parts))
         case ToolMessage():
-            return _bytes_of(message.content)
+            return _count_bytes(message.content)
         case _:
             assert_never(message)
 
 
-def _tokens_of(message: Message) -> int:
+def _estimate_message_tokens(message: Message) -> int:
     size, image_tokens = message_size(message), 0
     if isinstance(message, UserMessage):
         images = [part for part in message.parts if isinstance(part, ImagePart)]
@@ -96,12 +96,12 @@ def _tokens_of(message: Message) -> int:
 def _part_size(part: TextPart | ImagePart | ThinkingPart | ToolCallPart) -> int:
     match part:
         case ToolCallPart():
-            return _bytes_of(part.name) + _bytes_of(part.arguments)
+            return _count_bytes(part.name) + _count_bytes(part.arguments)
         case ImagePart():
-            return _bytes_of(part.url)
+            return _count_bytes(part.url)
         case TextPart() | ThinkingPart():
-            return _bytes_of(part.text)
+            return _count_bytes(part.text)
 
 
-def _bytes_of(text: str) -> int:
+def _count_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode(errors="replace"))

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
     from nacre.agent.run import AgentRun
 
-_MOST_ENDED: Final = 256
-_MOST_ENDED_BYTES: Final = 64 * 1024 * 1024
+_MAX_ENDED: Final = 256
+_MAX_ENDED_BYTES: Final = 64 * 1024 * 1024
 
 
-class KnownRuns:
+class RunRegistry:
     """Of one service. Runs that ended long ago, or that hold much, are forgotten first."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class KnownRuns:
         self._live.pop(run.id, None)
         self._ended[run.id] = run
         self._ended_bytes += run.bytes_held
-        while len(self._ended) > _MOST_ENDED or (
-            self._ended_bytes > _MOST_ENDED_BYTES and len(self._ended) > 1
+        while len(self._ended) > _MAX_ENDED or (
+            self._ended_bytes > _MAX_ENDED_BYTES and len(self._ended) > 1
         ):
             self._ended_bytes -= self._ended.popitem(last=False)[1].bytes_held

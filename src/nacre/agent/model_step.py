@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, assert_never
 from nacre.agent.turn_spans import chat_span, note_answer
 from nacre.errors import ProviderError, ToolPayloadError
 from nacre.hooks import LlmInput, LlmOutput
-from nacre.json_types import sound_text
+from nacre.json_types import replace_surrogates
 from nacre.messages import AssistantMessage, TextPart, ThinkingPart, ToolCallPart
 from nacre.providers.base import (
     Answered,
@@ -25,7 +25,7 @@ from nacre.storage.message_codec import message_to_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.agent.run_feed import RunFeed
+    from nacre.agent.run_feed import RunEventLog
     from nacre.agent.tool_surface import ToolSurface
     from nacre.hooks import HookRunner
     from nacre.json_types import JsonObject
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nacre.providers.base import ModelEvent, ModelSettings, Provider
     from nacre.run_context import RunContext
 
-_MAX_SHOWN_PROBLEM: Final = 500
+_MAX_PROBLEM_CHARACTERS: Final = 500
 _CALL_ID_BYTES: Final = 8
 
 
@@ -54,7 +54,7 @@ class ModelStep:
         *,
         providers: ProviderSource,
         surface: ToolSurface,
-        feed: RunFeed,
+        feed: RunEventLog,
         hooks: HookRunner,
         context: RunContext,
         instructions: str,
@@ -68,7 +68,7 @@ class ModelStep:
         self._context = context
         self._instructions = instructions
         self._settings = settings
-        self._has_told = False
+        self._has_streamed = False
         self._partial: list[str] = []
         self._call_ids: set[str] = set()
         self.sent = SentPayload(tool_names=(), tool_bytes=0, payload_bytes=0)
@@ -88,20 +88,22 @@ class ModelStep:
         """The answer; raises ProviderError when no model gives one, and what the check raises."""
         for model, next_model in zip(self._models, (*self._models[1:], ""), strict=True):
             try:
-                return await self._asked(self._providers.get(model), messages)
+                return await self._request_model(self._providers.get(model), messages)
             except ProviderError as error:
                 # What was passed on cannot be taken back, and what is too much for one model is
                 # not for its stand-in to find out.
-                if not next_model or self._has_told or error.is_context_overflow:
+                if not next_model or self._has_streamed or error.is_context_overflow:
                     raise
-                problem = error.message[:_MAX_SHOWN_PROBLEM]
+                problem = error.message[:_MAX_PROBLEM_CHARACTERS]
                 self._feed.add(
                     "retry", {"model": next_model, "failedModel": model, "problem": problem}
                 )
         raise AssertionError("there is at least one model")
 
-    async def _asked(self, provider: Provider, messages: Sequence[Message]) -> AssistantMessage:
-        self._has_told = False
+    async def _request_model(
+        self, provider: Provider, messages: Sequence[Message]
+    ) -> AssistantMessage:
+        self._has_streamed = False
         self._partial = []
         is_first_payload = True
 
@@ -118,40 +120,40 @@ class ModelStep:
             settings=self._settings,
             check=check,
         )
-        await self._tell_input(provider.model_id, messages)
-        answer = self._sound(await self._followed(provider, request))
+        await self._call_input_hooks(provider.model_id, messages)
+        answer = self._repair_answer(await self._stream_answer(provider, request))
         if is_first_payload:
             raise ToolPayloadError(
                 f"{provider.model_id} answered without having its request checked; "
                 "the provider is at fault, and the answer is not used"
             )
         self._partial = []
-        self._tell_answer(answer, provider.model_id)
-        await self._tell_output(answer, provider.model_id)
+        self._record_answer(answer, provider.model_id)
+        await self._call_output_hooks(answer, provider.model_id)
         return answer
 
-    async def _followed(self, provider: Provider, request: ModelRequest) -> AssistantMessage:
+    async def _stream_answer(self, provider: Provider, request: ModelRequest) -> AssistantMessage:
         answer: AssistantMessage | None = None
         with chat_span(provider.model_id, context=self._context) as current:
             async with provider.stream(request) as events:
                 async for event in events:
-                    answer = self._take(event) or answer
+                    answer = self._handle_event(event) or answer
                     if isinstance(event, Answered):
                         note_answer(current, event)
             if answer is None:
                 raise ProviderError(f"{provider.model_id} ended its stream without an answer")
         return answer if answer.model else replace(answer, model=provider.model_id)
 
-    def _take(self, event: ModelEvent) -> AssistantMessage | None:
+    def _handle_event(self, event: ModelEvent) -> AssistantMessage | None:
         match event:
             case TextDelta():
-                self._has_told = True
-                text = sound_text(event.text)
+                self._has_streamed = True
+                text = replace_surrogates(event.text)
                 self._partial.append(text)
                 self._feed.add("text.delta", {"text": text})
             case ThinkingDelta():
-                self._has_told = True
-                self._feed.add("thinking.delta", {"text": sound_text(event.text)})
+                self._has_streamed = True
+                self._feed.add("thinking.delta", {"text": replace_surrogates(event.text)})
             case ToolCallDelta():
                 # Nobody is told of half a call; it is in the answer.
                 pass
@@ -161,7 +163,7 @@ class ModelStep:
                     {
                         "attempt": event.attempt,
                         "delaySeconds": event.delay_seconds,
-                        "problem": event.problem[:_MAX_SHOWN_PROBLEM],
+                        "problem": event.problem[:_MAX_PROBLEM_CHARACTERS],
                     },
                 )
             case Answered():
@@ -170,12 +172,12 @@ class ModelStep:
                 assert_never(event)
         return None
 
-    def _sound(self, answer: AssistantMessage) -> AssistantMessage:
+    def _repair_answer(self, answer: AssistantMessage) -> AssistantMessage:
         """Only text that can be kept and sent; and every call of the run has an id of its own:
         results are found by it, and some providers count from one again with each answer."""
         parts: list[AssistantPart] = []
         for part in answer.parts:
-            sound = _sound_part(part)
+            sound = _repair_part(part)
             if isinstance(sound, ToolCallPart):
                 if not sound.call_id or sound.call_id in self._call_ids:
                     sound = replace(sound, call_id=f"call_{os.urandom(_CALL_ID_BYTES).hex()}")
@@ -201,7 +203,7 @@ class ModelStep:
         self._feed.add("model.started", data)
         self._surface.trajectory.record("model.requested", data=data)
 
-    def _tell_answer(self, answer: AssistantMessage, model: str) -> None:
+    def _record_answer(self, answer: AssistantMessage, model: str) -> None:
         said: JsonObject = {
             "model": model,
             "text": answer.text,
@@ -216,7 +218,7 @@ class ModelStep:
         called = [call.name for call in answer.tool_calls]
         self._surface.trajectory.record("model.answered", data={**said, "calledNames": [*called]})
 
-    async def _tell_input(self, model: str, messages: Sequence[Message]) -> None:
+    async def _call_input_hooks(self, model: str, messages: Sequence[Message]) -> None:
         if self._hooks.has_hooks("llm_input"):
             await self._hooks.llm_input(
                 LlmInput(
@@ -228,7 +230,7 @@ class ModelStep:
                 )
             )
 
-    async def _tell_output(self, answer: AssistantMessage, model: str) -> None:
+    async def _call_output_hooks(self, answer: AssistantMessage, model: str) -> None:
         if self._hooks.has_hooks("llm_output"):
             await self._hooks.llm_output(
                 LlmOutput(
@@ -247,14 +249,14 @@ def partial_answer(text: str, model: str) -> AssistantMessage:
     return AssistantMessage(parts=(TextPart(text=text),), model=model, finish_reason="error")
 
 
-def _sound_part(part: AssistantPart) -> AssistantPart:
+def _repair_part(part: AssistantPart) -> AssistantPart:
     match part:
         case TextPart() | ThinkingPart():
-            return replace(part, text=sound_text(part.text))
+            return replace(part, text=replace_surrogates(part.text))
         case ToolCallPart():
             return replace(
                 part,
-                call_id=sound_text(part.call_id),
-                name=sound_text(part.name),
-                arguments=sound_text(part.arguments),
+                call_id=replace_surrogates(part.call_id),
+                name=replace_surrogates(part.name),
+                arguments=replace_surrogates(part.arguments),
             )

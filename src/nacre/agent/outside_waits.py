@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nacre.messages import ToolCallPart
 
 
-class OutsideWaits:
+class ExternalWaits:
     """Knows which questions of a run are open, and whether they are all that it waits for."""
 
     def __init__(self, run: AgentRun, on_waiting: Callable[[bool], None]) -> None:

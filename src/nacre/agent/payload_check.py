@@ -20,11 +20,11 @@ def verify_names(sent: Sequence[str], *, expected: Sequence[str]) -> None:
     if too_many or missing:
         raise ToolPayloadError(
             "the model request does not hold exactly the tools of the run; "
-            f"too many: {_shown(too_many)}; missing: {_shown(missing)}. Nothing was sent"
+            f"too many: {_join_names(too_many)}; missing: {_join_names(missing)}. Nothing was sent"
         )
 
 
-def _shown(names: Counter[str]) -> str:
+def _join_names(names: Counter[str]) -> str:
     listed = list(names.elements())
     more = len(listed) - _MAX_SHOWN_NAMES
     shown = ", ".join(listed[:_MAX_SHOWN_NAMES]) or "none"

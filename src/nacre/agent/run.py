@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import anyio
 
-from nacre.agent.approval_log import asked_to_json
+from nacre.agent.approval_log import approval_to_json
 from nacre.agent.client_tools import ClientCalls, PendingClientCall
 from nacre.agent.history import message_size
-from nacre.agent.run_feed import RunFeed
+from nacre.agent.run_feed import RunEventLog
 from nacre.errors import SessionError, StorageError
 from nacre.messages import FinishReason, Usage
 from nacre.run_context import AbortController
@@ -35,7 +35,7 @@ RunFinish: TypeAlias = FinishReason | Literal["aborted"]
 
 CLIENT_CALL_SECONDS: Final = 900.0
 
-_MOVES: Final[dict[RunState, frozenset[RunState]]] = {
+_TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
     "queued": frozenset(("running", "failed", "aborted")),
     "running": frozenset(("waiting", "completed", "failed", "aborted")),
     "waiting": frozenset(("running", "completed", "failed", "aborted")),
@@ -105,7 +105,7 @@ class AgentRun:
         self.session_key = session_key
         self.is_stored = is_stored
         """Whether its session is kept."""
-        self.events = RunFeed()
+        self.events = RunEventLog()
         self.result: RunResult | None = None
         """None until it has ended."""
         self.on_change: Callable[[], None] | None = None
@@ -219,19 +219,19 @@ class AgentRun:
     def approval_opened(self, request: ApprovalRequest) -> None:
         """A person is asked about a call of the run."""
         self._approvals[request.id] = request
-        self.events.add("approval.requested", asked_to_json(request))
-        self._tell_change()
+        self.events.add("approval.requested", approval_to_json(request))
+        self._notify_change()
 
     def approval_closed(self, request: ApprovalRequest, answer: JsonObject) -> None:
         """The question was answered, has expired, or was withdrawn."""
         self._approvals.pop(request.id, None)
         told: JsonObject = {"approvalId": request.id, "toolCallId": request.call_id, **answer}
         self.events.add("approval.answered", told)
-        self._tell_change()
+        self._notify_change()
 
     def _move_to(self, state: RunState) -> None:
         """The one place that changes the state."""
-        if state not in _MOVES[self._state]:
+        if state not in _TRANSITIONS[self._state]:
             raise RuntimeError(f"a run cannot go from {self._state} to {state}")
         self._state = state
         change, self._state_change = self._state_change, anyio.Event()
@@ -239,12 +239,12 @@ class AgentRun:
 
     def _client_call_opened(self, call: PendingClientCall) -> None:
         self.events.add("client_call.requested", call.to_json())
-        self._tell_change()
+        self._notify_change()
 
     def _client_call_closed(self, call: PendingClientCall, ending: str) -> None:
         self.events.add("client_call.answered", {"callId": call.call_id, "how": ending})
-        self._tell_change()
+        self._notify_change()
 
-    def _tell_change(self) -> None:
+    def _notify_change(self) -> None:
         if self.on_change is not None:
             self.on_change()

@@ -50,8 +50,8 @@ RunEventKind = Literal[
 ]
 RUN_EVENT_KINDS: Final[tuple[RunEventKind, ...]] = get_args(RunEventKind)
 
-_MOST_EVENTS: Final = 20_000
-_MOST_BYTES: Final = 16 * 1024 * 1024
+_MAX_EVENTS: Final = 20_000
+_MAX_BYTES: Final = 16 * 1024 * 1024
 # What an event takes besides its text, roughly.
 _BYTES_PER_EVENT: Final = 400
 
@@ -75,10 +75,10 @@ class RunEvent:
         }
 
 
-class RunFeed:
+class RunEventLog:
     """Append-only. Adding never waits for a reader; when it is full, the oldest events go."""
 
-    def __init__(self, *, most_events: int = _MOST_EVENTS, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, *, most_events: int = _MAX_EVENTS, most_bytes: int = _MAX_BYTES) -> None:
         self.dropped = 0
         """How many of the oldest events are gone."""
         self.bytes_held = 0
@@ -117,7 +117,7 @@ class RunFeed:
             self.dropped += 1
         for listener in list(self._listeners):
             listener(event)
-        self._tell_change()
+        self._notify_readers()
 
     def listen(self, listener: Callable[[RunEvent], None]) -> None:
         """Have every event from now on told at once; for what counts them and may not raise."""
@@ -126,7 +126,7 @@ class RunFeed:
     def close(self) -> None:
         """No more events: readers end when they have read what is there."""
         self.is_closed = True
-        self._tell_change()
+        self._notify_readers()
 
     async def follow(self, after: int = -1) -> AsyncIterator[RunEvent]:
         """Every event with a higher number, those to come included; ends when the feed is closed.
@@ -135,7 +135,7 @@ class RunFeed:
         """
         while True:
             change = self._change
-            for event in self._after(after):
+            for event in self._events_after(after):
                 after = event.sequence
                 yield event
             if self.is_closed and after >= self.last_sequence:
@@ -143,11 +143,11 @@ class RunFeed:
             if change is self._change:
                 await change.wait()
 
-    def _after(self, sequence: int) -> list[RunEvent]:
+    def _events_after(self, sequence: int) -> list[RunEvent]:
         # Counted from the newest: a reader that keeps up must not walk the whole feed each time.
         wanted = min(self.last_sequence - sequence, len(self._events))
         return [self._events[index][0] for index in range(-wanted, 0)]
 
-    def _tell_change(self) -> None:
+    def _notify_readers(self) -> None:
         change, self._change = self._change, anyio.Event()
         change.set()

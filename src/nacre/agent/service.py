@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final, Self
 import anyio
 
 from nacre.agent.approval_log import ApprovalLog
-from nacre.agent.known_runs import KnownRuns
-from nacre.agent.session_lanes import SessionLanes
-from nacre.agent.session_places import SessionPlaces
-from nacre.agent.surface_choice import SurfaceChoice
-from nacre.agent.turn_parts import TurnParts
-from nacre.agent.unkept_turns import UnkeptTurns
+from nacre.agent.known_runs import RunRegistry
+from nacre.agent.session_lanes import SessionQueues
+from nacre.agent.session_places import SessionResolver
+from nacre.agent.surface_choice import SurfaceFactory
+from nacre.agent.turn_parts import ServiceContext
+from nacre.agent.unkept_turns import FailedTurnWrites
 from nacre.errors import SessionError
 from nacre.hooks import HookRunner
 from nacre.run_context import AbortController
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nacre.tools import ApprovalQueue
 
 # For hooks that are told of turns that closing the service has ended.
-_FAREWELL_SECONDS: Final = 2.0
+_END_HOOKS_SECONDS: Final = 2.0
 _CLOSED: Final = "the agent service is shutting down"
 _CLOSED_WAITING: Final = f"{_CLOSED}; the run waited for an answer of a person or a client"
 
@@ -57,37 +57,37 @@ class AgentService:
         servers: ServersInUse,
     ) -> None:
         hook_runner = HookRunner(hooks)
-        self._farewell = AbortController()
+        self._hooks_cutoff = AbortController()
         self._store = store
         self._approvals = approvals
         self._providers = providers
-        self._places = SessionPlaces(config.agents, store)
-        self._unkept = UnkeptTurns(store)
-        self._runs = KnownRuns()
+        self._sessions = SessionResolver(config.agents, store)
+        self._failed_writes = FailedTurnWrites(store)
+        self._runs = RunRegistry()
         self._tasks = anyio.create_task_group()
-        parts = TurnParts(
+        parts = ServiceContext(
             config=config,
             store=store,
-            unkept=self._unkept,
+            unkept=self._failed_writes,
             providers=providers,
             tools=tools,
             servers=servers,
-            surfaces=SurfaceChoice(
+            surfaces=SurfaceFactory(
                 runtime=runtime, hooks=hooks, hook_runner=hook_runner, approvals=approvals
             ),
             hooks=hook_runner,
-            farewell=self._farewell.signal,
+            farewell=self._hooks_cutoff.signal,
         )
-        self._lanes = SessionLanes(parts, self._runs, self._tasks)
-        self._log: ApprovalLog | None = None
+        self._queues = SessionQueues(parts, self._runs, self._tasks)
+        self._approval_log: ApprovalLog | None = None
         self._is_closed = True
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
         # Not before: it listens from then on, and has a stream to close.
-        self._log = ApprovalLog(self._approvals, store=self._store, run_of=self.run)
-        self._tasks.start_soon(self._log.write)
-        self._tasks.start_soon(self._unkept.write)
+        self._approval_log = ApprovalLog(self._approvals, store=self._store, run_of=self.run)
+        self._tasks.start_soon(self._approval_log.write)
+        self._tasks.start_soon(self._failed_writes.write)
         self._is_closed = False
         return self
 
@@ -109,17 +109,17 @@ class AgentService:
         wait for people or clients are aborted at once. Messages that still wait are kept in their
         sessions."""
         self._is_closed = True
-        self._lanes.hurry()
+        self._queues.hurry()
         with anyio.move_on_after(grace_seconds):
-            await self._until_idle_or_waiting()
-        self._lanes.abort_all(_CLOSED)
-        with anyio.move_on_after(_FAREWELL_SECONDS):
-            await self._lanes.until_idle()
-        self._farewell.abort(_CLOSED)
-        await self._lanes.until_idle()
-        self._unkept.close()
-        if self._log is not None:
-            self._log.close()
+            await self._wait_until_idle()
+        self._queues.abort_all(_CLOSED)
+        with anyio.move_on_after(_END_HOOKS_SECONDS):
+            await self._queues.until_idle()
+        self._hooks_cutoff.abort(_CLOSED)
+        await self._queues.until_idle()
+        self._failed_writes.close()
+        if self._approval_log is not None:
+            self._approval_log.close()
 
     # What callers do.
 
@@ -129,19 +129,19 @@ class AgentService:
         Raises SessionError (`not_found`, `invalid`, `too_many`, and `busy` where the queue is
         full), ConfigError for a model that is not there, ToolDefinitionError for a client tool.
         """
-        self._refuse_if_closed()
+        self._check_open()
         if request.model:
             # First, so that no session is begun for a turn that cannot be.
-            self._refuse_unknown(request.model)
-        place = await self._places.place_of(request)
-        self._refuse_if_closed()
+            self._check_model(request.model)
+        place = await self._sessions.resolve(request)
+        self._check_open()
         # As it is now: the place was looked for under the configuration of a moment ago.
-        agent = self._lanes.parts.config.agents.agent(place.agent.id)
-        self._refuse_unknown(request.model or agent.model)
+        agent = self._queues.parts.config.agents.agent(place.agent.id)
+        self._check_model(request.model or agent.model)
         if request.trace is None:
             # Now: the task that takes the turn may be one that an earlier caller began.
             request = replace(request, trace=current_trace())
-        return self._lanes.take(request, place)
+        return self._queues.take(request, place)
 
     def run(self, run_id: str) -> AgentRun | None:
         """A run that is live, or has ended lately."""
@@ -162,10 +162,10 @@ class AgentService:
 
     def configure(self, config: SystemConfig) -> None:
         """Use another configuration for the turns to come; those that have begun keep theirs."""
-        self._places = SessionPlaces(config.agents, self._store)
-        self._lanes.parts = replace(self._lanes.parts, config=config)
+        self._sessions = SessionResolver(config.agents, self._store)
+        self._queues.parts = replace(self._queues.parts, config=config)
 
-    async def _until_idle_or_waiting(self) -> None:
+    async def _wait_until_idle(self) -> None:
         """Runs that work come to their end; one that begins to wait is aborted."""
         async with anyio.create_task_group() as tasks:
 
@@ -176,16 +176,16 @@ class AgentService:
             try:
                 for run in self._runs.live():
                     watch(run)
-                await self._lanes.until_idle()
+                await self._queues.until_idle()
                 tasks.cancel_scope.cancel()
             finally:
                 stop_watching()
 
-    def _refuse_unknown(self, model: str) -> None:
+    def _check_model(self, model: str) -> None:
         with self._providers() as providers:
             providers.get(model)
 
-    def _refuse_if_closed(self) -> None:
+    def _check_open(self) -> None:
         if self._is_closed:
             raise SessionError(f"{_CLOSED}, or was never opened", code="ended")
 

@@ -11,9 +11,9 @@ import anyio
 
 from nacre.agent.run import AgentRun, RunResult
 from nacre.agent.session_turns import TurnEnd
-from nacre.agent.steering import QueuedTurn, SessionLane
+from nacre.agent.steering import QueuedTurn, SessionQueue
 from nacre.agent.turn import Turn
-from nacre.agent.turn_parts import held_parts
+from nacre.agent.turn_parts import open_turn_context
 from nacre.code_mode.activation import code_mode_config_for
 from nacre.errors import SessionError
 from nacre.run_context import RunContext
@@ -21,9 +21,9 @@ from nacre.run_context import RunContext
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from nacre.agent.known_runs import KnownRuns
-    from nacre.agent.session_places import SessionPlace
-    from nacre.agent.turn_parts import TurnParts
+    from nacre.agent.known_runs import RunRegistry
+    from nacre.agent.session_places import ResolvedSession
+    from nacre.agent.turn_parts import ServiceContext
     from nacre.agent.turn_request import TurnRequest
     from nacre.config.agents import AgentConfig
     from nacre.messages import UserMessage
@@ -35,79 +35,81 @@ _BROKEN: Final = RunResult(error="the run broke inside of Nacre", finish_reason=
 _BROKEN_END: Final = TurnEnd(status="failed", error=_BROKEN.error)
 
 
-class SessionLanes:
+class SessionQueues:
     """Of one service. A session has a lane as long as one of its turns runs or waits."""
 
-    def __init__(self, parts: TurnParts, runs: KnownRuns, tasks: TaskGroup) -> None:
+    def __init__(self, parts: ServiceContext, runs: RunRegistry, tasks: TaskGroup) -> None:
         self.parts = parts
         """For the turns to come; those that have begun keep theirs."""
         self._runs = runs
         self._tasks = tasks
-        self._lanes: dict[str, SessionLane] = {}
+        self._queues: dict[str, SessionQueue] = {}
         self._closing_reason = ""
         self._idle = anyio.Event()
 
-    def take(self, request: TurnRequest, place: SessionPlace) -> AgentRun:
+    def take(self, request: TurnRequest, place: ResolvedSession) -> AgentRun:
         """Begin a turn, or hand the message to the one that runs; returns the run that takes it."""
-        lane = self._lanes.get(place.session_id)
+        lane = self._queues.get(place.session_id)
         if lane is None:
-            return self._begin_lane(request, place)
+            return self._open_queue(request, place)
         mode = request.queue_mode or self.parts.config.queue.mode
         return lane.add(request, mode, partial(self._queued_run, request, place, lane))
 
     def hurry(self) -> None:
         """No more messages will come: those that wait for others to join them begin now."""
-        for lane in self._lanes.values():
+        for lane in self._queues.values():
             lane.hurry()
 
     def abort_all(self, reason: str) -> None:
         """End what runs, and what would begin after it."""
         self._closing_reason = reason
-        for lane in list(self._lanes.values()):
+        for lane in list(self._queues.values()):
             lane.active.request_abort(reason)
 
     async def until_idle(self) -> None:
-        while self._lanes:
+        while self._queues:
             await self._idle.wait()
 
     # The turns of a session.
 
-    def _begin_lane(self, request: TurnRequest, place: SessionPlace) -> AgentRun:
+    def _open_queue(self, request: TurnRequest, place: ResolvedSession) -> AgentRun:
         most = self.parts.config.gateway.max_concurrent_runs
-        if len(self._lanes) >= most:
+        if len(self._queues) >= most:
             raise SessionError(
-                f"{len(self._lanes)} runs are going on; `gateway.maxConcurrentRuns` is {most}",
+                f"{len(self._queues)} runs are going on; `gateway.maxConcurrentRuns` is {most}",
                 code="too_many",
             )
         run = self._new_run(request, place)
-        lane = SessionLane(
+        lane = SessionQueue(
             QueuedTurn(run=run, request=request),
             self.parts.config.queue,
             on_dropped=self._end_unstarted,
         )
-        self._lanes[place.session_id] = lane
+        self._queues[place.session_id] = lane
         self._tasks.start_soon(self._serve, lane, place)
         return run
 
-    async def _serve(self, lane: SessionLane, place: SessionPlace) -> None:
+    async def _serve(self, lane: SessionQueue, place: ResolvedSession) -> None:
         lost = ""
         try:
             while (queued := await lane.next_turn()) is not None:
-                await self._serve_one(queued, lane, place)
-                if self._closing_reason and _is_unkept(queued.run):
+                await self._run_queued(queued, lane, place)
+                if self._closing_reason and _is_store_failure(queued.run):
                     # Were each to be tried, closing would wait for a silent store many times.
                     lost = f"{self._closing_reason}, and the store fails: the message is not kept"
                     break
         finally:
-            del self._lanes[place.session_id]
+            del self._queues[place.session_id]
             cut_off = lost or self._closing_reason or "the turn before it was cut off"
             for run in lane.queued_runs:
                 self._end_unstarted(run, cut_off)
-            if not self._lanes:
+            if not self._queues:
                 self._idle.set()
                 self._idle = anyio.Event()
 
-    async def _serve_one(self, queued: QueuedTurn, lane: SessionLane, place: SessionPlace) -> None:
+    async def _run_queued(
+        self, queued: QueuedTurn, lane: SessionQueue, place: ResolvedSession
+    ) -> None:
         run = queued.run
         if run.has_ended:
             return
@@ -132,12 +134,12 @@ class SessionLanes:
             self._runs.note_ended(run)
 
     async def _run_turn(
-        self, queued: QueuedTurn, lane: SessionLane, place: SessionPlace, agent: AgentConfig
+        self, queued: QueuedTurn, lane: SessionQueue, place: ResolvedSession, agent: AgentConfig
     ) -> None:
-        parts, context = self.parts, _context_of(queued, agent)
+        parts, context = self.parts, _make_run_context(queued, agent)
         code_mode = code_mode_config_for(parts.config.document, agent.id)
         queued.run.client_calls.expiry_seconds = code_mode.snapshot_ttl_seconds
-        with held_parts(parts, agent, context, is_kept=queued.run.is_stored) as held:
+        with open_turn_context(parts, agent, context, is_kept=queued.run.is_stored) as held:
             turn = Turn(
                 queued,
                 context=context,
@@ -151,8 +153,8 @@ class SessionLanes:
     def _continue_as(
         self,
         request: TurnRequest,
-        lane: SessionLane,
-        place: SessionPlace,
+        lane: SessionQueue,
+        place: ResolvedSession,
         messages: list[UserMessage],
     ) -> str:
         run = self._queued_run(request, place, lane)
@@ -161,7 +163,7 @@ class SessionLanes:
 
     # Their runs.
 
-    def _new_run(self, request: TurnRequest, place: SessionPlace) -> AgentRun:
+    def _new_run(self, request: TurnRequest, place: ResolvedSession) -> AgentRun:
         run = AgentRun(
             id=f"run_{os.urandom(_RUN_ID_BYTES).hex()}",
             session_id=place.session_id,
@@ -174,12 +176,14 @@ class SessionLanes:
         self._runs.add(run)
         return run
 
-    def _queued_run(self, request: TurnRequest, place: SessionPlace, lane: SessionLane) -> AgentRun:
+    def _queued_run(
+        self, request: TurnRequest, place: ResolvedSession, lane: SessionQueue
+    ) -> AgentRun:
         run = self._new_run(request, place)
-        run.abort_signal.on_abort(partial(self._end_unwanted, run, lane))
+        run.abort_signal.on_abort(partial(self._end_if_queued, run, lane))
         return run
 
-    def _end_unwanted(self, run: AgentRun, lane: SessionLane) -> None:
+    def _end_if_queued(self, run: AgentRun, lane: SessionQueue) -> None:
         """Somebody aborts a turn that waits; one that has begun ends itself."""
         if run.state == "queued" and run is not lane.active:
             lane.remove(run)
@@ -190,11 +194,11 @@ class SessionLanes:
         self._runs.note_ended(run)
 
 
-def _is_unkept(run: AgentRun) -> bool:
+def _is_store_failure(run: AgentRun) -> bool:
     return run.result is not None and run.result.error_code == "storage_failed"
 
 
-def _context_of(queued: QueuedTurn, agent: AgentConfig) -> RunContext:
+def _make_run_context(queued: QueuedTurn, agent: AgentConfig) -> RunContext:
     run, request = queued.run, queued.request
     return RunContext(
         agent_id=agent.id,

@@ -19,7 +19,7 @@ _MAX_TITLE_CHARACTERS: Final = 80
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SessionPlace:
+class ResolvedSession:
     """Where a turn takes place."""
 
     agent: AgentConfig
@@ -28,14 +28,14 @@ class SessionPlace:
     is_stored: bool = True
 
 
-class SessionPlaces:
+class SessionResolver:
     """Finds sessions, and begins those that are not there."""
 
     def __init__(self, agents: AgentsConfig, store: Store) -> None:
         self._agents = agents
         self._store = store
 
-    async def place_of(self, request: TurnRequest) -> SessionPlace:
+    async def resolve(self, request: TurnRequest) -> ResolvedSession:
         """Raises SessionError: `not_found` for what is not there, `invalid` for what cannot be."""
         if request.user_message is None and not request.history:
             raise SessionError("there is no message and no history to answer", code="invalid")
@@ -44,16 +44,16 @@ class SessionPlaces:
                 "a request names its session by its id or by its key, not by both", code="invalid"
             )
         if request.session_id:
-            return await self._by_id(request)
+            return await self._resolve_by_id(request)
         agent = self._agents.agent(request.agent_id or self._agents.default_id)
         if request.history is not None and not request.session_key:
-            return SessionPlace(agent=agent, session_id=_new_session_id(), is_stored=False)
+            return ResolvedSession(agent=agent, session_id=_new_session_id(), is_stored=False)
         found: SessionRecord | None = None
         if request.session_key:
             found = await self._store.session_by_key(agent.id, request.session_key)
-        return _place(agent, found or await self._begun(request, agent))
+        return _resolve_record(agent, found or await self._create_session(request, agent))
 
-    async def _by_id(self, request: TurnRequest) -> SessionPlace:
+    async def _resolve_by_id(self, request: TurnRequest) -> ResolvedSession:
         found = await self._store.session(request.session_id)
         if found is None:
             shown = request.session_id[:_MAX_SHOWN_ID]
@@ -64,24 +64,24 @@ class SessionPlaces:
                 f"the session {found.id} is one of the agent {agent.id}, not of {request.agent_id}",
                 code="invalid",
             )
-        return _place(agent, found)
+        return _resolve_record(agent, found)
 
-    async def _begun(self, request: TurnRequest, agent: AgentConfig) -> SessionRecord:
+    async def _create_session(self, request: TurnRequest, agent: AgentConfig) -> SessionRecord:
         return await self._store.add_session(
             id=_new_session_id(),
             agent_id=agent.id,
             key=request.session_key,
             channel=request.channel,
             sender=request.sender,
-            title=request.title or _title_of(request),
+            title=request.title or _make_title(request),
         )
 
 
-def _place(agent: AgentConfig, found: SessionRecord) -> SessionPlace:
-    return SessionPlace(agent=agent, session_id=found.id, session_key=found.key)
+def _resolve_record(agent: AgentConfig, found: SessionRecord) -> ResolvedSession:
+    return ResolvedSession(agent=agent, session_id=found.id, session_key=found.key)
 
 
-def _title_of(request: TurnRequest) -> str:
+def _make_title(request: TurnRequest) -> str:
     message = request.user_message
     first_line = message.text.strip().partition("\n")[0] if message else ""
     return first_line[:_MAX_TITLE_CHARACTERS]

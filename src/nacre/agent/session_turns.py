@@ -30,7 +30,7 @@ class TurnEnd:
     data: JsonObject = field(default_factory=dict[str, "JsonValue"])
 
 
-class SessionTurns:
+class Transcript:
     """One turn in one session. Where there is no store, nothing is kept."""
 
     def __init__(

@@ -18,7 +18,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-def specs_from(definitions: Sequence[JsonObject]) -> list[ToolSpec]:
+def make_tool_specs(definitions: Sequence[JsonObject]) -> list[ToolSpec]:
     """Specs of definitions in Anthropic's shape, which is the plainest."""
     return [
         ToolSpec(
@@ -30,7 +30,7 @@ def specs_from(definitions: Sequence[JsonObject]) -> list[ToolSpec]:
     ]
 
 
-def by_shown_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+def assign_tool_names(tools: Iterable[Tool]) -> dict[str, Tool]:
     """Each tool under a name of its own: its name where that is free and one that providers take,
     else a name with its owner in it."""
     shown: dict[str, Tool] = {}

@@ -35,7 +35,7 @@ class QueuedTurn:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Item:
+class _QueuedMessage:
     """A message that waits: `run` is the turn that it goes into."""
 
     mode: QueueMode
@@ -43,7 +43,7 @@ class _Item:
     request: TurnRequest
 
 
-class SessionLane:
+class SessionQueue:
     """One turn of a session at a time, and the messages that wait for theirs."""
 
     def __init__(
@@ -59,7 +59,7 @@ class SessionLane:
         self._config = config
         self._on_dropped = on_dropped
         self._first: QueuedTurn | None = first
-        self._items: deque[_Item] = deque()
+        self._items: deque[_QueuedMessage] = deque()
         self._active_request = first.request
         self._takes_steering = True
         self._waits_for_quiet = True
@@ -80,23 +80,23 @@ class SessionLane:
         self, request: TurnRequest, mode: QueueMode, make_run: Callable[[], AgentRun]
     ) -> AgentRun:
         """The run that takes the message; raises SessionError where the queue is full."""
-        mode = self._mode_for(request, mode)
+        mode = self._choose_mode(request, mode)
         self._make_room()
         self._last_arrival = anyio.current_time()
         match mode:
             case "steer":
                 run = self.active
             case "followup":
-                run = self._queued(make_run())
+                run = self._announce_queued(make_run())
             case "collect":
-                run = self._collecting() or self._queued(make_run())
-        self._items.append(_Item(mode=mode, run=run, request=request))
+                run = self._find_collecting_run() or self._announce_queued(make_run())
+        self._items.append(_QueuedMessage(mode=mode, run=run, request=request))
         if mode == "steer":
-            run.events.add("steered", {"text": _shown(request)})
-        self._tell_change()
+            run.events.add("steered", {"text": _preview(request)})
+        self._notify_change()
         return run
 
-    def _mode_for(self, request: TurnRequest, mode: QueueMode) -> QueueMode:
+    def _choose_mode(self, request: TurnRequest, mode: QueueMode) -> QueueMode:
         """A message that brings more than words, or is somebody else's, has a turn of its own; so
         has one that comes when the running turn ends anyway."""
         if mode == "steer":
@@ -114,8 +114,10 @@ class SessionLane:
     ) -> None:
         """Messages that no turn took become a turn of their own, before all others."""
         # Its history is the session's: the turn that did not take them is in it now.
-        alone = replace(request, message=_joined(messages), history=None)
-        self._items.appendleft(_Item(mode="followup", run=self._queued(run), request=alone))
+        alone = replace(request, message=_join_messages(messages), history=None)
+        self._items.appendleft(
+            _QueuedMessage(mode="followup", run=self._announce_queued(run), request=alone)
+        )
 
     # What turns take.
 
@@ -124,7 +126,7 @@ class SessionLane:
         taken = [item for item in self._items if item.mode == "steer"]
         self._items = deque(item for item in self._items if item.mode != "steer")
         messages = [item.request.user_message for item in taken]
-        return self._noted([message for message in messages if message is not None])
+        return self._add_drop_note([message for message in messages if message is not None])
 
     def stop_steering(self) -> None:
         """The running turn takes no more; what comes now has a turn of its own."""
@@ -143,7 +145,7 @@ class SessionLane:
                 await self._change.wait()
         if not self._items:
             return None
-        turn = self._taken()
+        turn = self._take_next()
         self.active, self._active_request = turn.run, turn.request
         self._takes_steering = True
         return turn
@@ -151,23 +153,25 @@ class SessionLane:
     def hurry(self) -> None:
         """Nothing more will come: messages that are collected need not wait for quiet."""
         self._waits_for_quiet = False
-        self._tell_change()
+        self._notify_change()
 
     def remove(self, run: AgentRun) -> None:
         """A turn that has not begun is not wanted any more."""
         self._items = deque(item for item in self._items if item.run is not run)
-        self._tell_change()
+        self._notify_change()
 
-    def _taken(self) -> QueuedTurn:
+    def _take_next(self) -> QueuedTurn:
         first = self._items[0]
         mine = [item for item in self._items if item.run is first.run]
         self._items = deque(item for item in self._items if item.run is not first.run)
         messages = [item.request.user_message for item in mine]
-        joined = self._noted([message for message in messages if message is not None])
+        joined = self._add_drop_note([message for message in messages if message is not None])
         if not joined:
             return QueuedTurn(run=first.run, request=first.request)
         # Those that joined it bring nothing that the first has not.
-        return QueuedTurn(run=first.run, request=replace(first.request, message=_joined(joined)))
+        return QueuedTurn(
+            run=first.run, request=replace(first.request, message=_join_messages(joined))
+        )
 
     # A queue that is full.
 
@@ -182,18 +186,20 @@ class SessionLane:
             )
         dropped = self._items.popleft()
         if self._config.drop == "summarize":
-            self._dropped.append(_shown(dropped.request))
+            self._dropped.append(_preview(dropped.request))
             self._dropped_count += 1
         reason = (
             f"the message was dropped for newer ones; `messages.queue.cap` is {self._config.cap}"
         )
         is_shared = any(item.run is dropped.run for item in self._items)
         if dropped.mode == "steer" or is_shared:
-            dropped.run.events.add("steered", {"text": _shown(dropped.request), "dropped": reason})
+            dropped.run.events.add(
+                "steered", {"text": _preview(dropped.request), "dropped": reason}
+            )
         else:
             self._on_dropped(dropped.run, reason)
 
-    def _noted(self, messages: list[UserMessage]) -> list[UserMessage]:
+    def _add_drop_note(self, messages: list[UserMessage]) -> list[UserMessage]:
         """With a word about those that were dropped before them."""
         if not messages or not self._dropped:
             return messages
@@ -205,23 +211,23 @@ class SessionLane:
         self._dropped_count = 0
         return [UserMessage(parts=(note, *messages[0].parts)), *messages[1:]]
 
-    def _collecting(self) -> AgentRun | None:
+    def _find_collecting_run(self) -> AgentRun | None:
         return next((item.run for item in self._items if item.mode == "collect"), None)
 
-    def _queued(self, run: AgentRun) -> AgentRun:
+    def _announce_queued(self, run: AgentRun) -> AgentRun:
         run.events.add("run.queued", {"after": self.active.id})
         return run
 
-    def _tell_change(self) -> None:
+    def _notify_change(self) -> None:
         change, self._change = self._change, anyio.Event()
         change.set()
 
 
-def _joined(messages: Sequence[UserMessage]) -> UserMessage:
+def _join_messages(messages: Sequence[UserMessage]) -> UserMessage:
     return UserMessage(parts=tuple(part for message in messages for part in message.parts))
 
 
-def _shown(request: TurnRequest) -> str:
+def _preview(request: TurnRequest) -> str:
     message = request.user_message
     text = message.text if message else ""
     return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"

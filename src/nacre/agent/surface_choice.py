@@ -22,7 +22,7 @@ from nacre.trajectory import TrajectoryRecorder
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from nacre.agent.outside_waits import OutsideWaits
+    from nacre.agent.outside_waits import ExternalWaits
     from nacre.agent.tool_surface import SurfaceKind, ToolSurface
     from nacre.code_mode import Runtime
     from nacre.hooks import HookRunner, Hooks
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class SurfaceChoice:
+class SurfaceFactory:
     """Opens the surfaces of a service's runs."""
 
     def __init__(
@@ -51,7 +51,7 @@ class SurfaceChoice:
         tools: Sequence[Tool],
         servers: Sequence[ToolServer],
         context: RunContext,
-        outside: OutsideWaits,
+        outside: ExternalWaits,
         instructions: str,
         tools_disabled: bool,
         on_unavailable: Callable[[str, str], None],
@@ -94,7 +94,7 @@ class SurfaceChoice:
                 validators=self._runtime.validators,
             )
             return ToolSearchSurface(searching, instructions=instructions)
-        listed = await _tools_of(servers, on_unavailable)
+        listed = await _list_server_tools(servers, on_unavailable)
         return self._direct([*tools, *listed], policy, context)
 
     def _direct(
@@ -124,7 +124,7 @@ def planned_surface(
     return "tool_search" if tool_search_config_for(document, agent_id).enabled else "direct"
 
 
-async def _tools_of(
+async def _list_server_tools(
     servers: Sequence[ToolServer], on_unavailable: Callable[[str, str], None]
 ) -> list[Tool]:
     """What the servers offer, all asked at once; one that does not answer has none for this run."""

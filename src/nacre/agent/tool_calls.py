@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.agent.call_results import CallResult, result_of_error
+from nacre.agent.call_results import CallResult, format_error_result
 from nacre.agent.turn_spans import execute_tool_span
 from nacre.hooks import ToolResultPersist
 from nacre.messages import ToolMessage
@@ -15,7 +15,7 @@ from nacre.messages import ToolMessage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.agent.outside_waits import OutsideWaits
+    from nacre.agent.outside_waits import ExternalWaits
     from nacre.agent.tool_surface import ToolSurface
     from nacre.hooks import HookRunner
     from nacre.messages import ToolCallPart
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MOST_AT_ONCE: Final = 1_000
+_MAX_PARALLEL_CALLS: Final = 1_000
 
 
 class ToolCalls:
@@ -33,7 +33,7 @@ class ToolCalls:
         self,
         surface: ToolSurface,
         *,
-        outside: OutsideWaits,
+        outside: ExternalWaits,
         hooks: HookRunner,
         context: RunContext,
         is_parallel: bool,
@@ -42,7 +42,7 @@ class ToolCalls:
         self._outside = outside
         self._hooks = hooks
         self._context = context
-        self._at_once = _MOST_AT_ONCE if is_parallel else 1
+        self._at_once = _MAX_PARALLEL_CALLS if is_parallel else 1
         self._limiter = anyio.CapacityLimiter(self._at_once)
         self._finished: dict[str, ToolMessage] = {}
         self._order: tuple[str, ...] = ()
@@ -64,39 +64,41 @@ class ToolCalls:
         try:
             async with anyio.create_task_group() as tasks:
                 for call in calls:
-                    tasks.start_soon(self._make_one, call)
+                    tasks.start_soon(self._run_call, call)
         finally:
             for call in calls:
                 self._outside.end(call)
 
-    async def _make_one(self, call: ToolCallPart) -> None:
+    async def _run_call(self, call: ToolCallPart) -> None:
         async with self._limiter:
             self._outside.begin(call)
-            result = await self._result_of(call)
-            content = await self._kept(call, result)
+            result = await self._trace_call(call)
+            content = await self._apply_persist_hooks(call, result)
         self._finished[call.call_id] = ToolMessage(
             call_id=call.call_id, name=call.name, content=content, is_error=result.is_error
         )
         self._outside.end(call)
 
-    async def _result_of(self, call: ToolCallPart) -> CallResult:
+    async def _trace_call(self, call: ToolCallPart) -> CallResult:
         is_known = any(spec.name == call.name for spec in self._surface.specs)
         name = call.name if is_known else ""
         with execute_tool_span(name, call_id=call.call_id) as current:
-            result = await self._called(call)
+            result = await self._call_surface(call)
             if result.is_error:
                 current.fail("tool_error" if is_known else "unknown_tool")
             return result
 
-    async def _called(self, call: ToolCallPart) -> CallResult:
+    async def _call_surface(self, call: ToolCallPart) -> CallResult:
         try:
             return await self._surface.call(call)
         except Exception:
             # Ours: tools and hooks that fail have results. The turn can go on all the same.
             logger.exception("a call of %s failed inside of Nacre", call.name)
-            return result_of_error(f"the call of {call.name} failed inside of Nacre; see its log")
+            return format_error_result(
+                f"the call of {call.name} failed inside of Nacre; see its log"
+            )
 
-    async def _kept(self, call: ToolCallPart, result: CallResult) -> str:
+    async def _apply_persist_hooks(self, call: ToolCallPart, result: CallResult) -> str:
         """What becomes part of the session, and what the model reads: the same."""
         if not self._hooks.has_hooks("tool_result_persist"):
             return result.content

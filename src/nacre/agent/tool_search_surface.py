@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from nacre.agent.call_results import CallResult, capped, result_of_error, unknown_tool
+from nacre.agent.call_results import CallResult, format_error_result, truncate_result, unknown_tool
 from nacre.agent.payload_check import verify_names
-from nacre.agent.shown_tools import specs_from
+from nacre.agent.shown_tools import make_tool_specs
 from nacre.json_types import encode_json
 from nacre.tool_search import Failed
 
@@ -32,7 +32,7 @@ class ToolSearchSurface:
         self._definitions = run.definitions()
         # The calls that run inside of a call of the model.
         self._nested: defaultdict[str, set[str]] = defaultdict(set)
-        self.specs: Sequence[ToolSpec] = specs_from(run.definitions("anthropic"))
+        self.specs: Sequence[ToolSpec] = make_tool_specs(run.definitions("anthropic"))
         run.trajectory.subscribe(self._note)
 
     @property
@@ -49,9 +49,9 @@ class ToolSearchSurface:
         arguments = call.arguments if call.arguments.strip() else None
         result = await self._run.call(call.name, arguments, call_id=call.call_id)
         if isinstance(result, Failed) and result.code == "invalid_input":
-            return result_of_error(result.error)
+            return format_error_result(result.error)
         text = encode_json(result.to_json()).decode()
-        return CallResult(content=capped(text), is_error=isinstance(result, Failed))
+        return CallResult(content=truncate_result(text), is_error=isinstance(result, Failed))
 
     def is_held(self, call: ToolCallPart, *, open_ids: Set[str]) -> bool:
         nested = self._nested.get(call.call_id, set())

@@ -14,7 +14,7 @@ from nacre.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nacre.agent.run_feed import RunFeed
+    from nacre.agent.run_feed import RunEventLog
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
     from nacre.storage import Store
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_TOLD = Literal[
+_FORWARDED = Literal[
     "call.started",
     "call.updated",
     "call.changed",
@@ -33,25 +33,25 @@ _TOLD = Literal[
     "cell.resumed",
     "cell.ended",
 ]
-_TOLD_KINDS: Final = frozenset(get_args(_TOLD))
+_FORWARDED_KINDS: Final = frozenset(get_args(_FORWARDED))
 _BATCH_EVENTS: Final = 200
 _BATCH_SECONDS: Final = 1.0
 _WRITE_SECONDS: Final = 10.0
 
 
-class TrajectorySink:
+class TrajectoryWriter:
     """One run's. Where the store is slow or broken the run goes on; the log says what is lost."""
 
     def __init__(
         self,
         recorder: TrajectoryRecorder,
         *,
-        feed: RunFeed,
+        feed: RunEventLog,
         store: Store | None,
         context: RunContext,
         on_call: Callable[[], None],
     ) -> None:
-        self._feed = feed
+        self._event_log = feed
         self._store = store
         self._context = context
         self._on_call = on_call
@@ -61,7 +61,7 @@ class TrajectorySink:
         self._thread_id = threading.get_ident()
         for event in recorder.events:
             self._take(event)
-        self._unsubscribe = recorder.subscribe(self._told)
+        self._unsubscribe = recorder.subscribe(self._receive)
 
     async def write(self) -> None:
         """Write batches as they fill, or once in a while; to be run as a task."""
@@ -72,7 +72,7 @@ class TrajectorySink:
 
     async def flush(self) -> None:
         """Write what there is; finishes what it has begun, within a bound."""
-        batch = self._taken()
+        batch = self._take_batch()
         if not batch or self._store is None:
             return
         context, problem = self._context, "the store did not answer"
@@ -87,14 +87,14 @@ class TrajectorySink:
     def close(self) -> list[JsonObject]:
         """Take nothing more; gives what has not been written."""
         self._unsubscribe()
-        return self._taken()
+        return self._take_batch()
 
-    def _taken(self) -> list[JsonObject]:
+    def _take_batch(self) -> list[JsonObject]:
         batch, self._pending = self._pending, []
         self._is_full = anyio.Event()
         return batch
 
-    def _told(self, event: TrajectoryEvent) -> None:
+    def _receive(self, event: TrajectoryEvent) -> None:
         """Tools may report progress from threads of their own."""
         if threading.get_ident() == self._thread_id:
             self._take(event)
@@ -105,15 +105,15 @@ class TrajectorySink:
         self._pending.append(event.to_json())
         if len(self._pending) >= _BATCH_EVENTS:
             self._is_full.set()
-        if event.kind in _TOLD_KINDS:
-            self._feed.add(cast("_TOLD", event.kind), _feed_data(event))
+        if event.kind in _FORWARDED_KINDS:
+            self._event_log.add(cast("_FORWARDED", event.kind), _log_data(event))
         elif event.kind == "approval.answered" and event.data.get("how") == "always":
             # Nobody was asked: somebody had said "always". All others are told by the queue.
-            self._feed.add("approval.answered", {**_feed_data(event), "how": "remembered"})
+            self._event_log.add("approval.answered", {**_log_data(event), "how": "remembered"})
         if event.kind.startswith("call."):
             self._on_call()
 
 
-def _feed_data(event: TrajectoryEvent) -> JsonObject:
+def _log_data(event: TrajectoryEvent) -> JsonObject:
     data: JsonObject = {"toolCallId": event.call_id, **event.data}
     return {**data, "parentToolCallId": event.parent_id} if event.parent_id else data

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.agent.budgets import RunBudget
-from nacre.agent.history import replayable
-from nacre.agent.outside_waits import OutsideWaits
+from nacre.agent.history import repair_history
+from nacre.agent.outside_waits import ExternalWaits
 from nacre.agent.run import RunEnding, RunFinish, RunResult
-from nacre.agent.session_turns import SessionTurns, TurnEnd
+from nacre.agent.session_turns import Transcript, TurnEnd
 from nacre.agent.turn_loop import TurnLoop
 from nacre.agent.turn_spans import end_turn_span, turn_span
 from nacre.errors import AbortedError, NacreError, ProviderError, StorageError
-from nacre.foreign_calls import described
+from nacre.foreign_calls import describe_error
 from nacre.hooks import AgentEnd
 from nacre.run_context import AbortController
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from nacre.agent.steering import QueuedTurn, SessionLane
-    from nacre.agent.turn_parts import HeldParts, TurnParts
+    from nacre.agent.steering import QueuedTurn, SessionQueue
+    from nacre.agent.turn_parts import ServiceContext, TurnContext
     from nacre.json_types import JsonObject
     from nacre.messages import UserMessage
     from nacre.run_context import RunContext
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 _CALLS_END_SECONDS: Final = 0.08
 _LOOP_ENDS_SECONDS: Final = 0.04
 _CLEAN_UP_SECONDS: Final = 5.0
-_KEEP_SECONDS: Final = 15.0
+_STORE_SECONDS: Final = 15.0
 
 
 class Turn:
@@ -48,9 +48,9 @@ class Turn:
         queued: QueuedTurn,
         *,
         context: RunContext,
-        held: HeldParts,
-        parts: TurnParts,
-        lane: SessionLane,
+        held: TurnContext,
+        parts: ServiceContext,
+        lane: SessionQueue,
         continue_as: Callable[[list[UserMessage]], str],
     ) -> None:
         """`continue_as` gives messages that this turn did not take a turn of their own, and says
@@ -69,13 +69,13 @@ class Turn:
         self._loop_ended = anyio.Event()
         self._budget = RunBudget(held.agent)
         store = parts.store if self._run.is_stored else None
-        self._session = SessionTurns(
+        self._session = Transcript(
             store,
             session_id=self._run.session_id,
             run_id=self._run.id,
             given_history=self._request.history,
         )
-        self._outside = OutsideWaits(self._run, self._set_waiting)
+        self._outside = ExternalWaits(self._run, self._set_waiting)
         self._loop = TurnLoop(
             self._run,
             self._request,
@@ -93,9 +93,9 @@ class Turn:
     async def run(self) -> None:
         """Never raises for what goes wrong in the turn; that is the run's result."""
         with self._span:
-            await self._ran()
+            await self._run_tasks()
 
-    async def _ran(self) -> None:
+    async def _run_tasks(self) -> None:
         self._run.begin(
             {
                 "runId": self._run.id,
@@ -110,7 +110,7 @@ class Turn:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch_abort, tasks.cancel_scope)
                 tasks.start_soon(self._watch_time, tasks.cancel_scope)
-                await self._worked(tasks)
+                await self._work(tasks)
                 tasks.cancel_scope.cancel()
         finally:
             # Also where the whole service is cancelled: what was done is kept.
@@ -137,7 +137,7 @@ class Turn:
             await self._loop_ended.wait()
         scope.cancel()
 
-    async def _worked(self, tasks: TaskGroup) -> None:
+    async def _work(self, tasks: TaskGroup) -> None:
         try:
             await self._session.begin(
                 prompt=self._request.user_message,
@@ -173,7 +173,7 @@ class Turn:
             logger.exception("the run %s failed", self._run.id, exc_info=error)
             kind = type(error).__name__
             self._error = (
-                f"the run failed inside of Nacre ({kind}: {described(error)}); see the log"
+                f"the run failed inside of Nacre ({kind}: {describe_error(error)}); see the log"
             )
 
     # The end.
@@ -185,7 +185,7 @@ class Turn:
         with anyio.move_on_after(_CLEAN_UP_SECONDS):
             await self._loop.close(self._error or "the turn has ended; `wait` works within a turn")
         self._take_leftovers()
-        messages = replayable(self._loop.messages, missing=self._missing_result())
+        messages = repair_history(self._loop.messages, missing=self._missing_result_text())
         end = TurnEnd(
             status=self._ending,
             messages=messages,
@@ -193,7 +193,7 @@ class Turn:
             error=self._error,
             data=self._turn_data(),
         )
-        await self._keep(end)
+        await self._store_end(end)
         result = RunResult(
             text=self._loop.text,
             messages=tuple(messages),
@@ -206,7 +206,7 @@ class Turn:
         # Before anybody is told: a program may end with the run that it waits for.
         self._end_span()
         self._run.end(self._ending, result)
-        await self._tell_end(result)
+        await self._call_end_hooks(result)
 
     def _end_span(self) -> None:
         if self._cause is not None:
@@ -219,7 +219,7 @@ class Turn:
             usage=self._budget.usage,
         )
 
-    async def _tell_end(self, result: RunResult) -> None:
+    async def _call_end_hooks(self, result: RunResult) -> None:
         if not self._parts.hooks.has_hooks("agent_end"):
             return
         with self._parts.farewell.cancelling():
@@ -233,11 +233,11 @@ class Turn:
                 )
             )
 
-    async def _keep(self, end: TurnEnd) -> None:
+    async def _store_end(self, end: TurnEnd) -> None:
         """The turn as a whole; where that fails, the run has failed, whatever it did."""
         cause = StorageError("the store did not answer in time")
         events = self._loop.end_trajectory(end)
-        with anyio.move_on_after(_KEEP_SECONDS):
+        with anyio.move_on_after(_STORE_SECONDS):
             try:
                 await self._session.end(end, events)
                 return
@@ -265,7 +265,7 @@ class Turn:
             run_id = self._continue_as(leftovers)
             self._run.events.add("steered", {"followupRunId": run_id})
 
-    def _missing_result(self) -> str:
+    def _missing_result_text(self) -> str:
         return f"[aborted: {self._error}]" if self._error else "[no result]"
 
     def _finish_reason(self) -> RunFinish:

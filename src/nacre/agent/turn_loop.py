@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nacre.agent.compaction import Compactor
-from nacre.agent.history import replayable
+from nacre.agent.history import repair_history
 from nacre.agent.model_step import ModelStep, partial_answer
-from nacre.agent.prompt import instructions_of
+from nacre.agent.prompt import build_instructions
 from nacre.agent.surface_choice import planned_surface
 from nacre.agent.tool_calls import ToolCalls
-from nacre.agent.trajectory_sink import TrajectorySink
+from nacre.agent.trajectory_sink import TrajectoryWriter
 from nacre.errors import ProviderError
 from nacre.hooks import BeforeAgentFinalize
 from nacre.messages import AssistantMessage, Message, user_message
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from nacre.agent.budgets import RunBudget
-    from nacre.agent.outside_waits import OutsideWaits
+    from nacre.agent.outside_waits import ExternalWaits
     from nacre.agent.run import AgentRun, RunEnding
-    from nacre.agent.session_turns import SessionTurns, TurnEnd
-    from nacre.agent.steering import SessionLane
+    from nacre.agent.session_turns import Transcript, TurnEnd
+    from nacre.agent.steering import SessionQueue
     from nacre.agent.tool_surface import SurfaceKind, ToolSurface
-    from nacre.agent.turn_parts import HeldParts, TurnParts
+    from nacre.agent.turn_parts import ServiceContext, TurnContext
     from nacre.agent.turn_request import TurnRequest
     from nacre.config.agents import AgentConfig
     from nacre.json_types import JsonObject
     from nacre.messages import FinishReason
     from nacre.run_context import AbortSignal, RunContext
 
-_MOST_REVISIONS: Final = 3
+_MAX_REVISIONS: Final = 3
 
 
 class TurnLoop:
@@ -44,13 +44,13 @@ class TurnLoop:
         request: TurnRequest,
         *,
         context: RunContext,
-        held: HeldParts,
-        parts: TurnParts,
-        session: SessionTurns,
-        outside: OutsideWaits,
+        held: TurnContext,
+        parts: ServiceContext,
+        session: Transcript,
+        outside: ExternalWaits,
         budget: RunBudget,
         stop: AbortSignal,
-        lane: SessionLane,
+        lane: SessionQueue,
     ) -> None:
         self._run = run
         self._request = request
@@ -67,7 +67,7 @@ class TurnLoop:
         self._surface: ToolSurface | None = None
         self._step: ModelStep | None = None
         self._calls: ToolCalls | None = None
-        self._sink: TrajectorySink | None = None
+        self._sink: TrajectoryWriter | None = None
         self._is_compacted = False
         prompt = request.user_message
         self.messages: list[Message] = [] if prompt is None else [prompt]
@@ -97,13 +97,13 @@ class TurnLoop:
 
     async def work(self, tasks: TaskGroup) -> None:
         """The turn; raises what keeps it from an answer. What runs beside it runs in `tasks`."""
-        self._sink = await self._opened()
+        self._sink = await self._open()
         tasks.start_soon(self._sink.write)
         await self._session.load()
         await self._compact_if_long()
         revisions = 0
         while True:
-            answer = await self._answered()
+            answer = await self._take_step()
             if answer.tool_calls:
                 await self._call(answer)
             elif not self._has_steered():
@@ -148,9 +148,9 @@ class TurnLoop:
 
     # Before the first model call.
 
-    async def _opened(self) -> TrajectorySink:
+    async def _open(self) -> TrajectoryWriter:
         request, agent, parts, held = self._request, self._agent, self._parts, self._held
-        instructions = instructions_of(
+        instructions = build_instructions(
             agent, added=request.instructions, has_tools=not request.tools_disabled
         )
         tools = [
@@ -165,7 +165,7 @@ class TurnLoop:
             outside=self._outside,
             instructions=instructions,
             tools_disabled=request.tools_disabled,
-            on_unavailable=self._tell_unavailable,
+            on_unavailable=self._report_unavailable,
         )
         self._outside.watch(self._surface)
         self._step = ModelStep(
@@ -176,7 +176,7 @@ class TurnLoop:
             hooks=parts.hooks,
             context=self._context,
             instructions=instructions,
-            settings=_settings_of(agent, request.settings),
+            settings=_merge_settings(agent, request.settings),
         )
         self._calls = ToolCalls(
             self._surface,
@@ -185,7 +185,7 @@ class TurnLoop:
             context=self._context,
             is_parallel=agent.settings.is_parallel,
         )
-        return TrajectorySink(
+        return TrajectoryWriter(
             self._surface.trajectory,
             feed=self._run.events,
             store=parts.store if self._run.is_stored else None,
@@ -193,30 +193,30 @@ class TurnLoop:
             on_call=self._outside.look,
         )
 
-    def _tell_unavailable(self, server: str, problem: str) -> None:
+    def _report_unavailable(self, server: str, problem: str) -> None:
         self._run.events.add("server.unavailable", {"server": server, "problem": problem})
 
     # One step.
 
-    async def _answered(self) -> AssistantMessage:
+    async def _take_step(self) -> AssistantMessage:
         self._stop.raise_if_aborted()
         self.messages.extend(self._lane.take_steered())
         self._budget.take_step()
         try:
-            answer = await self._asked()
+            answer = await self._call_model()
         except ProviderError as error:
             if not error.is_context_overflow or not await self._compact_after_overflow():
                 raise
-            answer = await self._asked()
+            answer = await self._call_model()
         self._budget.add(answer.usage)
         self.messages.append(answer)
         self.text, self.finish_reason = answer.text, answer.finish_reason
         self.answering_model = answer.model or self.answering_model
         return answer
 
-    async def _asked(self) -> AssistantMessage:
+    async def _call_model(self) -> AssistantMessage:
         assert self._step is not None
-        messages = replayable([*self._session.history, *self.messages])
+        messages = repair_history([*self._session.history, *self.messages])
         answers: list[AssistantMessage] = []
         with self._stop.cancelling():
             answers.append(await self._step.ask(messages))
@@ -241,7 +241,7 @@ class TurnLoop:
             self.error = f"{self.answering_model} ended its answer with an error"
             return False
         hooks = self._parts.hooks
-        if revisions >= _MOST_REVISIONS or not hooks.has_hooks("before_agent_finalize"):
+        if revisions >= _MAX_REVISIONS or not hooks.has_hooks("before_agent_finalize"):
             return False
         reason = await hooks.before_agent_finalize(
             BeforeAgentFinalize(context=self._context, text=answer.text, pass_count=revisions)
@@ -261,7 +261,7 @@ class TurnLoop:
         context_tokens = self._held.providers.get(self.model).context_tokens
         tokens = self._session.estimated_tokens(self.messages, keep_turns=keep)
         if tokens > compaction.threshold_share * context_tokens:
-            await self._compacted(keep_turns=keep, tokens=tokens)
+            await self._compact(keep_turns=keep, tokens=tokens)
 
     async def _compact_after_overflow(self) -> bool:
         """Once in a turn, and then all of the session: the turn itself has to fit."""
@@ -269,9 +269,9 @@ class TurnLoop:
             return False
         self._is_compacted = True
         tokens = self._session.estimated_tokens(self.messages, keep_turns=0)
-        return await self._compacted(keep_turns=0, tokens=tokens)
+        return await self._compact(keep_turns=0, tokens=tokens)
 
-    async def _compacted(self, *, keep_turns: int, tokens: int) -> bool:
+    async def _compact(self, *, keep_turns: int, tokens: int) -> bool:
         compactor = Compactor(
             session=self._session,
             feed=self._run.events,
@@ -290,7 +290,7 @@ class TurnLoop:
         return is_shorter
 
 
-def _settings_of(agent: AgentConfig, asked: ModelSettings) -> ModelSettings:
+def _merge_settings(agent: AgentConfig, asked: ModelSettings) -> ModelSettings:
     """What the caller asks for, over what the agent has."""
     own = agent.settings
     return ModelSettings(

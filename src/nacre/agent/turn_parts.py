@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from nacre.agent.model_step import ProviderSource
-    from nacre.agent.surface_choice import SurfaceChoice
-    from nacre.agent.unkept_turns import UnkeptTurns
+    from nacre.agent.surface_choice import SurfaceFactory
+    from nacre.agent.unkept_turns import FailedTurnWrites
     from nacre.config.agents import AgentConfig
     from nacre.config.system import SystemConfig
     from nacre.hooks import HookRunner
@@ -43,24 +43,24 @@ class ToolSource(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TurnParts:
+class ServiceContext:
     """Shared by all turns to come; a change of the configuration brings others."""
 
     config: SystemConfig
     store: Store
-    unkept: UnkeptTurns
+    unkept: FailedTurnWrites
     providers: ProvidersInUse
     """The models; they stay open until it is left."""
     tools: ToolSource
     servers: ServersInUse
-    surfaces: SurfaceChoice
+    surfaces: SurfaceFactory
     hooks: HookRunner
     farewell: AbortSignal
     """Aborted when nobody waits any longer for hooks that are told of the end of a turn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HeldParts:
+class TurnContext:
     """What one turn has of the configuration that it begins with, whatever changes meanwhile."""
 
     config: SystemConfig
@@ -71,13 +71,13 @@ class HeldParts:
 
 
 @contextmanager
-def held_parts(
-    parts: TurnParts, agent: AgentConfig, context: RunContext, *, is_kept: bool
-) -> Generator[HeldParts]:
+def open_turn_context(
+    parts: ServiceContext, agent: AgentConfig, context: RunContext, *, is_kept: bool
+) -> Generator[TurnContext]:
     """All of it at one moment, so that it fits together; open until this is left."""
     servers_in_use = parts.servers(context.session_id, is_kept=is_kept)
     with parts.providers() as providers, servers_in_use as servers:
-        yield HeldParts(
+        yield TurnContext(
             config=parts.config,
             agent=agent,
             providers=providers,

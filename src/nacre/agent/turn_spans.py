@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Other names are the conventions' own, or an operator's, and stay as they are.
 _PROVIDER_NAMES: Final = {"google": "gcp.gemini"}
 # Of names and ids that providers write.
-_MOST_CHARACTERS: Final = 200
+_MAX_CHARACTERS: Final = 200
 
 
 def turn_span(context: RunContext, *, model: str, parent: TraceContext | None) -> Span:
@@ -47,7 +47,7 @@ def end_turn_span(
     if surface is not None:
         current.set("nacre.turn.surface", surface)
     current.set("nacre.turn.steps", steps)
-    _note_usage(current, usage)
+    _set_usage(current, usage)
     if state != "completed":
         current.fail(state)
     current.end()
@@ -61,7 +61,7 @@ def chat_span(model: str, *, context: RunContext) -> Generator[Span]:
         **_model_attributes(model),
         "gen_ai.conversation.id": context.session_id,
     }
-    with start_span(f"chat {_name_in(model)}", attributes, is_request=True) as current:
+    with start_span(f"chat {_model_name(model)}", attributes, is_request=True) as current:
         try:
             yield current
         except ProviderError as error:
@@ -72,9 +72,9 @@ def chat_span(model: str, *, context: RunContext) -> Generator[Span]:
 def note_answer(current: Span, answered: Answered) -> None:
     answer = answered.message
     if answered.response_model:
-        current.set("gen_ai.response.model", answered.response_model[:_MOST_CHARACTERS])
+        current.set("gen_ai.response.model", answered.response_model[:_MAX_CHARACTERS])
     current.set("gen_ai.response.finish_reasons", (answer.finish_reason,))
-    _note_usage(current, answer.usage)
+    _set_usage(current, answer.usage)
     if answer.finish_reason == "error":
         current.fail("error")
 
@@ -83,7 +83,7 @@ def execute_tool_span(name: str, *, call_id: str) -> Span:
     """Of one call that a model made; without a name where the model made the name up."""
     attributes: dict[str, AttributeValue] = {
         "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.call.id": call_id[:_MOST_CHARACTERS],
+        "gen_ai.tool.call.id": call_id[:_MAX_CHARACTERS],
         "gen_ai.tool.type": "function",
     }
     if not name:
@@ -91,7 +91,7 @@ def execute_tool_span(name: str, *, call_id: str) -> Span:
     return start_span(f"execute_tool {name}", {**attributes, "gen_ai.tool.name": name})
 
 
-def _note_usage(current: Span, usage: Usage) -> None:
+def _set_usage(current: Span, usage: Usage) -> None:
     current.set("gen_ai.usage.input_tokens", usage.input_tokens)
     current.set("gen_ai.usage.output_tokens", usage.output_tokens)
     if usage.cached_tokens:
@@ -106,9 +106,9 @@ def _model_attributes(model: str) -> Mapping[str, str]:
         "gen_ai.provider.name": known,
         # Its name before version 1.37 of the conventions, by which some still look for it.
         "gen_ai.system": known,
-        "gen_ai.request.model": _name_in(model),
+        "gen_ai.request.model": _model_name(model),
     }
 
 
-def _name_in(model: str) -> str:
+def _model_name(model: str) -> str:
     return model.partition("/")[2]

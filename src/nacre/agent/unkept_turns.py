@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FIRST_WAIT_SECONDS: Final = 0.5
-_LONGEST_WAIT_SECONDS: Final = 15.0
+_MAX_WAIT_SECONDS: Final = 15.0
 
 
-class UnkeptTurns:
+class FailedTurnWrites:
     """Of one service. What is still open when it is closed is found by the next start."""
 
     def __init__(self, store: Store) -> None:
@@ -39,16 +39,16 @@ class UnkeptTurns:
             while True:
                 await self._added.wait()
                 self._added = anyio.Event()
-                await self._until_written()
+                await self._retry_until_written()
 
     def close(self) -> None:
         self._scope.cancel()
 
-    async def _until_written(self) -> None:
+    async def _retry_until_written(self) -> None:
         wait_seconds = _FIRST_WAIT_SECONDS
         while self._ends:
             await anyio.sleep(wait_seconds)
-            wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+            wait_seconds = min(2 * wait_seconds, _MAX_WAIT_SECONDS)
             await self._write_all()
 
     async def _write_all(self) -> None:

@@ -26,7 +26,7 @@ _NOT_ALLOWED: Final = "by a change of the configuration this agent may not use `
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Made:
+class _AgentCoreTools:
     """Core tools, and what they were made for."""
 
     workspace: Path
@@ -44,32 +44,32 @@ class AgentTools:
     def __init__(self, plugins: PluginHost, *, messages: MessageSink) -> None:
         self._plugins = plugins
         self._messages = messages
-        self._made: dict[str, _Made] = {}
+        self._core_tools: dict[str, _AgentCoreTools] = {}
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: object) -> None:
         async with anyio.create_task_group() as tasks:
-            for made in self._made.values():
+            for made in self._core_tools.values():
                 tasks.start_soon(made.core.__aexit__, None, None, None)
 
     def tools(self, agent: AgentConfig, context: RunContext, /) -> Sequence[Tool]:
         """Before policy, in the order of the catalog."""
-        return (*self._core(agent).tools, *self._plugins.tools)
+        return (*self._core_tools_of(agent).tools, *self._plugins.tools)
 
     async def configure(self, config: SystemConfig) -> None:
         """End the commands of agents that are gone, or may not run any now. Runs that have begun
         keep their tools, but start nothing in the background."""
         # All of them before the first is waited for: turns that begin meanwhile get new tools.
-        retired = [self._made.pop(key) for key in self._without_commands(config)]
+        retired = [self._core_tools.pop(key) for key in self._without_commands(config)]
         async with anyio.create_task_group() as tasks:
             for made in retired:
                 tasks.start_soon(made.core.end_background_commands, _NOT_ALLOWED)
 
-    def _core(self, agent: AgentConfig) -> CoreTools:
+    def _core_tools_of(self, agent: AgentConfig) -> CoreTools:
         key = agent.id.casefold()
-        last = self._made.get(key)
+        last = self._core_tools.get(key)
         if last and (last.workspace, last.config) == (agent.workspace, agent.core_tools):
             return last.core
         core = CoreTools(
@@ -78,14 +78,16 @@ class AgentTools:
             messages=self._messages,
             in_place_of=last.core if last else None,
         )
-        self._made[key] = _Made(workspace=agent.workspace, config=agent.core_tools, core=core)
+        self._core_tools[key] = _AgentCoreTools(
+            workspace=agent.workspace, config=agent.core_tools, core=core
+        )
         return core
 
     def _without_commands(self, config: SystemConfig) -> list[str]:
         agents = {agent.id.casefold(): agent for agent in config.agents.by_id.values()}
         return [
             key
-            for key, made in self._made.items()
+            for key, made in self._core_tools.items()
             if key not in agents or not _may_run_commands(agents[key], made.core, config)
         ]
 

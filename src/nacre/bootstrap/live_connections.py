@@ -27,33 +27,33 @@ logger = logging.getLogger(__name__)
 
 _CLOSE_SECONDS: Final = 5.0
 
-_Open = TypeVar("_Open")
+_T = TypeVar("_T")
 
 
-class _Leased(Generic[_Open]):
+class _Leased(Generic[_T]):
     """What is open for one configuration; not needed when another is in force and no run is left
     that uses it."""
 
-    def __init__(self, opened: _Open) -> None:
+    def __init__(self, opened: _T) -> None:
         self.open = opened
         self.not_needed = anyio.Event()
         self._user_count = 0
         self._is_replaced = False
 
     @contextmanager
-    def in_use(self) -> Generator[_Open]:
+    def in_use(self) -> Generator[_T]:
         self._user_count += 1
         try:
             yield self.open
         finally:
             self._user_count -= 1
-            self._look()
+            self._check_needed()
 
     def replace(self) -> None:
         self._is_replaced = True
-        self._look()
+        self._check_needed()
 
-    def _look(self) -> None:
+    def _check_needed(self) -> None:
         if self._is_replaced and not self._user_count:
             self.not_needed.set()
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from nacre.run_context import RunContext
 
 
-class RunMessages:
+class RunMessageSink:
     """The sink of the `message` tool."""
 
     def __init__(self, run_of: Callable[[str], AgentRun | None]) -> None:

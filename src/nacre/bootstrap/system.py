@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nacre.agent import AgentService
 from nacre.bootstrap.agent_tools import AgentTools
 from nacre.bootstrap.live_connections import LiveMcp, LiveProviders
-from nacre.bootstrap.run_messages import RunMessages
+from nacre.bootstrap.run_messages import RunMessageSink
 from nacre.code_mode import Runtime
 from nacre.code_mode.run_config import RunConfig
 from nacre.config.watching import changed_sections
@@ -110,7 +110,7 @@ async def open_system(
             )
         )
         await plugins.apply(config.plugins)
-        messages = RunMessages(lambda run_id: agents.run(run_id))
+        messages = RunMessageSink(lambda run_id: agents.run(run_id))
         tools = await stack.enter_async_context(AgentTools(plugins, messages=messages))
         agents = await stack.enter_async_context(
             AgentService(

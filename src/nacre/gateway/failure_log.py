@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from nacre.telemetry.log_text import in_one_line
+from nacre.telemetry.log_text import format_log_line
 
 if TYPE_CHECKING:
     from nacre.agent import AgentRun, RunEvent
@@ -30,5 +30,5 @@ def log_failure_of(run: AgentRun) -> None:
 def _log(run_id: str, model: str, reason: str) -> None:
     # Callers may name any model, so it is not ours either.
     is_named = not model or model in reason
-    told = "" if is_named else f" ({in_one_line(model)})"
-    logger.warning("the run %s%s failed: %s", run_id, told, in_one_line(reason))
+    told = "" if is_named else f" ({format_log_line(model)})"
+    logger.warning("the run %s%s failed: %s", run_id, told, format_log_line(reason))

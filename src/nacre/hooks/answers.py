@@ -44,16 +44,16 @@ def before_answer_from(returned: object) -> BeforeAnswer:
         case None:
             return _NOTHING
         case Block(reason=reason):
-            return BeforeAnswer(block=_text(reason, "the reason of Block") or _NO_REASON)
+            return BeforeAnswer(block=_check_text(reason, "the reason of Block") or _NO_REASON)
         case ChangeInput(input=changed):
             return BeforeAnswer(input=_json_object(changed, "the input of ChangeInput"))
         case AskApproval(reason=reason):
-            return BeforeAnswer(approval=_text(reason, "the reason of AskApproval"))
+            return BeforeAnswer(approval=_check_text(reason, "the reason of AskApproval"))
         case Mapping():
             return _before_answer_from_mapping(cast("Mapping[object, object]", returned))
         case _:
             raise HookError(
-                f"it returned {_shown(returned)}; allowed: None, ChangeInput, Block, AskApproval, "
+                f"it returned {_format(returned)}; allowed: None, ChangeInput, Block, AskApproval, "
                 f"or a mapping with {', '.join(_BEFORE_KEYS)}"
             )
 
@@ -71,7 +71,7 @@ def changed_result_from(returned: object) -> ChangeResult | None:
             return ChangeResult(_json(members["result"], "`result`")) if members else None
         case _:
             raise HookError(
-                f"it returned {_shown(returned)}; "
+                f"it returned {_format(returned)}; "
                 'allowed: None, ChangeResult, or {"result": ...} to change the result'
             )
 
@@ -82,14 +82,14 @@ def changed_content_from(returned: object) -> ChangeContent | None:
         case None:
             return None
         case ChangeContent(content=content):
-            return ChangeContent(_text(content, "the content of ChangeContent"))
+            return ChangeContent(_check_text(content, "the content of ChangeContent"))
         case Mapping():
             members = cast("Mapping[object, object]", returned)
             _refuse_unknown_keys(members, ("content",))
-            return ChangeContent(_text(members["content"], "`content`")) if members else None
+            return ChangeContent(_check_text(members["content"], "`content`")) if members else None
         case _:
             raise HookError(
-                f"it returned {_shown(returned)}; "
+                f"it returned {_format(returned)}; "
                 'allowed: None, ChangeContent, or {"content": "..."} to change what is kept'
             )
 
@@ -100,12 +100,12 @@ def revision_from(returned: object) -> Revise | None:
         case None:
             return None
         case Revise(reason=reason):
-            return Revise(_text(reason, "the reason of Revise") or _NO_REASON)
+            return Revise(_check_text(reason, "the reason of Revise") or _NO_REASON)
         case Mapping():
             return _revision_in(cast("Mapping[object, object]", returned))
         case _:
             raise HookError(
-                f"it returned {_shown(returned)}; allowed: None, Revise, or "
+                f"it returned {_format(returned)}; allowed: None, Revise, or "
                 '{"action": "revise", "reason": "..."}'
             )
 
@@ -114,10 +114,10 @@ def _revision_in(members: Mapping[object, object]) -> Revise | None:
     _refuse_unknown_keys(members, ("action", "reason"))
     action = members.get("action", "finalize")
     if action not in ("revise", "finalize"):
-        raise HookError(f"it returned `action` as {_shown(action)}; allowed: revise and finalize")
+        raise HookError(f"it returned `action` as {_format(action)}; allowed: revise and finalize")
     if action == "finalize":
         return None
-    return Revise(_text(members.get("reason", ""), "`reason`") or _NO_REASON)
+    return Revise(_check_text(members.get("reason", ""), "`reason`") or _NO_REASON)
 
 
 def _before_answer_from_mapping(members: Mapping[object, object]) -> BeforeAnswer:
@@ -142,9 +142,9 @@ def _input_in(members: Mapping[object, object]) -> JsonObject | None:
 def _block_in(members: Mapping[object, object]) -> str | None:
     is_blocked = members.get("block", False)
     if not isinstance(is_blocked, bool):
-        raise HookError(f"it returned `block` as {_shown(is_blocked)}; allowed: true and false")
+        raise HookError(f"it returned `block` as {_format(is_blocked)}; allowed: true and false")
     reasons = [
-        _text(members[key], f"`{key}`")
+        _check_text(members[key], f"`{key}`")
         for key in ("reason", "blockReason")
         if members.get(key) is not None
     ]
@@ -157,7 +157,7 @@ def _block_in(members: Mapping[object, object]) -> str | None:
 def _approval_in(members: Mapping[object, object]) -> str | None:
     asked: list[str] = []
     if members.get("approval") is not None:
-        asked.append(_text(members["approval"], "`approval`"))
+        asked.append(_check_text(members["approval"], "`approval`"))
     required = members.get("requireApproval")
     if isinstance(required, Mapping):
         asked.append(_approval_reason_in(cast("Mapping[object, object]", required)))
@@ -165,7 +165,7 @@ def _approval_in(members: Mapping[object, object]) -> str | None:
         asked.append("")
     elif required is not None and required is not False:
         raise HookError(
-            f"it returned `requireApproval` as {_shown(required)}; allowed: true, false and "
+            f"it returned `requireApproval` as {_format(required)}; allowed: true, false and "
             "an object with `reason`, `description` or `title`"
         )
     return next(filter(None, asked), "") if asked else None
@@ -175,7 +175,7 @@ def _approval_reason_in(details: Mapping[object, object]) -> str:
     # Other members are how a dialog looks elsewhere; none of them can make the answer a yes.
     for key in ("reason", "description", "title"):
         if details.get(key) is not None:
-            return _text(details[key], f"`requireApproval.{key}`")
+            return _check_text(details[key], f"`requireApproval.{key}`")
     return ""
 
 
@@ -183,20 +183,20 @@ def _refuse_unknown_keys(members: Mapping[object, object], known: tuple[str, ...
     for key in members:
         if key not in known:
             raise HookError(
-                f"it returned a mapping with the unknown key {_shown(key)}; "
+                f"it returned a mapping with the unknown key {_format(key)}; "
                 f"known: {', '.join(known)}"
             )
 
 
-def _text(value: object, what: str) -> str:
+def _check_text(value: object, what: str) -> str:
     if not isinstance(value, str):
-        raise HookError(f"it returned {what} as {_shown(value)}, which is not text")
+        raise HookError(f"it returned {what} as {_format(value)}, which is not text")
     return value
 
 
 def _json_object(value: object, what: str) -> JsonObject:
     if not isinstance(value, Mapping):
-        raise HookError(f"it returned {what} as {_shown(value)}, which is not an object")
+        raise HookError(f"it returned {what} as {_format(value)}, which is not an object")
     return cast("JsonObject", _json(dict(cast("Mapping[object, object]", value)), what))
 
 
@@ -208,6 +208,6 @@ def _json(value: object, what: str) -> JsonValue:
         raise HookError(f"it returned {what}, which is not JSON: {error}") from error
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     text = repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
     return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 import anyio
 
 from nacre.errors import HookError
-from nacre.foreign_calls import call_in_thread, described, passes_through
+from nacre.foreign_calls import call_in_thread, describe_error, passes_through
 from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class FailedHookError(Exception):
     """A hook gave no answer that can be used; the message is for whoever made the call."""
 
 
-class HookAsking:
+class HookCaller:
     """Each hook gets at most `timeout_seconds`; a blocking function that takes longer is left
     behind in its thread."""
 
@@ -56,7 +56,7 @@ class HookAsking:
         task = asyncio.current_task()
         try:
             with anyio.move_on_after(self._timeout_seconds) as scope:
-                answer = read(await self._returned(hook, make_event()))
+                answer = read(await self._call_hook(hook, make_event()))
                 # One that shrugs off its cancellation is late all the same.
                 if not scope.cancel_called:
                     return answer
@@ -67,13 +67,13 @@ class HookAsking:
             if passes_through(error, caller=task):
                 raise
             logger.exception("the hook %s for %s failed", hook.name, hook.event)
-            kind, said = type(error).__name__, described(error)
+            kind, said = type(error).__name__, describe_error(error)
             message = said if said == kind else f"{kind}: {said}"
             raise FailedHookError(_ERROR_TEXT.text(message)) from error
         logger.error("the hook %s for %s timed out", hook.name, hook.event)
         raise FailedHookError(f"it took longer than {self._timeout_seconds:g} seconds")
 
-    async def _returned(self, hook: RegisteredHook, event: object) -> object:
+    async def _call_hook(self, hook: RegisteredHook, event: object) -> object:
         if hook.is_async:
             return await cast("Awaitable[object]", hook.function(event))
         returned = await call_in_thread(partial(hook.function, event), limiter=self._threads)

@@ -26,7 +26,7 @@ _ALLOWED: Final = (
 
 def hook(event: HookEvent) -> Callable[[_Function], _Function]:
     """Mark a function of any name as a hook for an event."""
-    known = _event_from(event)
+    known = _parse_event(event)
 
     def mark(function: _Function) -> _Function:
         setattr(function, _MARK, known)
@@ -75,10 +75,10 @@ class Hooks:
     ) -> None:
         """Register whatever counts as a hook, all of it or nothing; raises HookError."""
         functions: Sequence[_EventAndFunction] = (
-            _functions_of(hook) if event is None else [(_event_from(event), hook)]
+            _find_functions(hook) if event is None else [(_parse_event(event), hook)]
         )
         registered = [
-            _registered(found, function, owner=owner, priority=priority)
+            _make_registered(found, function, owner=owner, priority=priority)
             for found, function in functions
         ]
         for item in registered:
@@ -96,7 +96,9 @@ class Hooks:
         return self._by_event[event]
 
 
-def _registered(event: HookEvent, function: object, *, owner: str, priority: int) -> RegisteredHook:
+def _make_registered(
+    event: HookEvent, function: object, *, owner: str, priority: int
+) -> RegisteredHook:
     if not callable(function) or isinstance(function, type):
         kind = "class" if isinstance(function, type) else type(function).__name__
         raise HookError(f"the hook for {event} is a {kind}; it has to be a function")
@@ -109,31 +111,31 @@ def _registered(event: HookEvent, function: object, *, owner: str, priority: int
     )
 
 
-def _functions_of(hook: object) -> Sequence[_EventAndFunction]:
+def _find_functions(hook: object) -> Sequence[_EventAndFunction]:
     found: Sequence[_EventAndFunction] = ()
     if isinstance(hook, Mapping):
         members = cast("Mapping[object, object]", hook)
-        found = [(_event_from(event), function) for event, function in members.items()]
+        found = [(_parse_event(event), function) for event, function in members.items()]
     elif isinstance(hook, tuple):
         pair = cast("tuple[object, ...]", hook)
-        found = ((_event_from(pair[0]), pair[1]),) if len(pair) == 2 else ()
+        found = ((_parse_event(pair[0]), pair[1]),) if len(pair) == 2 else ()
     elif isinstance(hook, type):
         raise HookError(f"{hook.__qualname__} is a class; pass an object of it; {_ALLOWED}")
     else:
-        found = _functions_of_object(hook)
+        found = _find_methods(hook)
     if not found:
-        raise HookError(f"{_described(cast('object', hook))} is not a hook; {_ALLOWED}")
+        raise HookError(f"{_describe_hook(cast('object', hook))} is not a hook; {_ALLOWED}")
     return found
 
 
-def _functions_of_object(hook: object) -> Sequence[_EventAndFunction]:
+def _find_methods(hook: object) -> Sequence[_EventAndFunction]:
     named: object = getattr(hook, _MARK, None) or getattr(hook, "__name__", None)
     if callable(hook) and named in HOOK_EVENTS:
-        return ((_event_from(named), hook),)
+        return ((_parse_event(named), hook),)
     return [(event, getattr(hook, event)) for event in HOOK_EVENTS if hasattr(hook, event)]
 
 
-def _event_from(event: object) -> HookEvent:
+def _parse_event(event: object) -> HookEvent:
     for known in HOOK_EVENTS:
         if event == known:
             return known
@@ -146,6 +148,6 @@ def _is_async(function: HookFunction) -> bool:
     )
 
 
-def _described(hook: object) -> str:
+def _describe_hook(hook: object) -> str:
     name: object = getattr(hook, "__qualname__", None)
     return f"the function {name}" if name and callable(hook) else f"a {type(hook).__qualname__}"

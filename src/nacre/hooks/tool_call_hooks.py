@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nacre.hooks.answers import before_answer_from, changed_result_from
-from nacre.hooks.asking import FailedHookError, HookAsking
+from nacre.hooks.asking import FailedHookError, HookCaller
 from nacre.json_types import copy_json
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Decision:
     """The name of the hook that blocked."""
 
 
-class ToolCallHooks(HookAsking):
+class ToolCallHooks(HookCaller):
     """Asks the hooks around a tool call, in order."""
 
     async def before_tool_call(self, event: BeforeToolCall) -> Decision:
@@ -48,9 +48,9 @@ class ToolCallHooks(HookAsking):
                 )
             except FailedHookError as error:
                 reason = f"the hook {hook.name} failed: {error}; the call was not made"
-                return _blocked(event, given, reason, hook)
+                return _make_block(event, given, reason, hook)
             if answer.block is not None:
-                return _blocked(event, given, answer.block, hook)
+                return _make_block(event, given, answer.block, hook)
             if answer.input is not None:
                 given = answer.input
             if answer.approval is not None:
@@ -78,7 +78,7 @@ class ToolCallHooks(HookAsking):
         return result
 
 
-def _blocked(
+def _make_block(
     event: BeforeToolCall, given: JsonObject, reason: str, hook: RegisteredHook
 ) -> Decision:
     return Decision(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nacre.hooks.answers import changed_content_from, revision_from
-from nacre.hooks.asking import FailedHookError, HookAsking
+from nacre.hooks.asking import FailedHookError, HookCaller
 from nacre.json_types import copy_json
 
 if TYPE_CHECKING:
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     )
 
 
-class TurnHooks(HookAsking):
+class TurnHooks(HookCaller):
     """Asks in order. Those that only observe change nothing, whatever they return or raise."""
 
     async def llm_input(self, event: LlmInput) -> None:
         # A copy for each: one that writes to it must not tell the next one tales.
-        await self._tell("llm_input", lambda: replace(event, messages=copy_json(event.messages)))
+        await self._notify("llm_input", lambda: replace(event, messages=copy_json(event.messages)))
 
     async def llm_output(self, event: LlmOutput) -> None:
-        await self._tell("llm_output", lambda: event)
+        await self._notify("llm_output", lambda: event)
 
     async def agent_end(self, event: AgentEnd) -> None:
-        await self._tell("agent_end", lambda: event)
+        await self._notify("agent_end", lambda: event)
 
     async def before_compaction(self, event: BeforeCompaction) -> None:
-        await self._tell("before_compaction", lambda: event)
+        await self._notify("before_compaction", lambda: event)
 
     async def after_compaction(self, event: AfterCompaction) -> None:
-        await self._tell("after_compaction", lambda: event)
+        await self._notify("after_compaction", lambda: event)
 
     async def tool_result_persist(self, event: ToolResultPersist) -> str:
         """The text to keep. Where a hook fails the result is withheld: it may be the one that takes
@@ -66,7 +66,7 @@ class TurnHooks(HookAsking):
                     return revision.reason
         return None
 
-    async def _tell(self, name: HookEvent, make_event: Callable[[], object]) -> None:
+    async def _notify(self, name: HookEvent, make_event: Callable[[], object]) -> None:
         for hook in self._hooks.for_event(name):
             with suppress(FailedHookError):
                 await self._ask(hook, make_event, lambda _ignored: None)

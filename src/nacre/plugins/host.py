@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 import anyio
 
 from nacre.errors import PluginError
-from nacre.foreign_calls import call_in_own_task, call_in_thread, described, passes_through
+from nacre.foreign_calls import call_in_own_task, call_in_thread, describe_error, passes_through
 from nacre.json_types import copy_json
 from nacre.plugins.api import PluginApi
 from nacre.plugins.modules import PluginModules
@@ -211,7 +211,7 @@ def _faults_as_plugin_errors(plugin_id: str, what: str) -> Generator[None]:
         if passes_through(error, caller=task):
             raise
         logger.exception("the plugin %s: %s", plugin_id, what)
-        raise PluginError(f"{what}: {type(error).__name__}: {described(error)}") from error
+        raise PluginError(f"{what}: {type(error).__name__}: {describe_error(error)}") from error
 
 
 async def _in_time(step: Callable[[], Awaitable[_Result]]) -> _Result:

@@ -19,7 +19,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from nacre.errors import HostRequestError
-from nacre.foreign_calls import described, passes_through
+from nacre.foreign_calls import describe_error, passes_through
 from nacre.ids import CellId
 from nacre.json_types import JsonValue, NotJsonError, encode_json
 from nacre.run_context import AbortController, AbortSignal
@@ -242,7 +242,7 @@ class HostRequests:
                 raise
             # The program gets plain words; the traceback is for the operator.
             logger.exception("the handler of the host request %s failed", request.method)
-            return _rejection(request.id, HostRequestError(described(error)))
+            return _rejection(request.id, HostRequestError(describe_error(error)))
 
 
 def _is_cancelled_from_outside(error: BaseException) -> bool:

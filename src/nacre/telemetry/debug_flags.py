@@ -53,8 +53,8 @@ def debug_flags_from(environment: Mapping[str, str]) -> DebugFlags:
     return DebugFlags(
         code_mode=_is_on(environment, _CODE_MODE),
         model_transport=_is_on(environment, _MODEL_TRANSPORT),
-        model_payload=_chosen(environment, _MODEL_PAYLOAD, get_args(PayloadLog)),
-        sse=_chosen(environment, _SSE, get_args(SseLog)),
+        model_payload=_read_choice(environment, _MODEL_PAYLOAD, get_args(PayloadLog)),
+        sse=_read_choice(environment, _SSE, get_args(SseLog)),
     )
 
 
@@ -88,7 +88,7 @@ def _is_on(environment: Mapping[str, str], name: str) -> bool:
     return value in _ON
 
 
-def _chosen(
+def _read_choice(
     environment: Mapping[str, str], name: str, choices: tuple[_Choice, ...]
 ) -> _Choice | None:
     value = environment.get(name, "").strip().lower()

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast
 
 from nacre.telemetry.secret_keys import is_amount, is_secret_key
-from nacre.telemetry.secret_text import REDACTED, without_secrets
+from nacre.telemetry.secret_text import REDACTED, remove_secrets
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonValue
@@ -46,11 +46,13 @@ class Redaction:
         return kept, (self.max_items - walk.items_left) * _BYTES_PER_ITEM + characters
 
     def text(self, text: str) -> str:
-        return _shortened(text, self.max_text_characters)
+        return _truncate(text, self.max_text_characters)
 
     def input(self, value: object) -> JsonValue:
         """An input of a tool: as any other value, or a note where inputs are not kept."""
-        return self.value(value) if self.keep_inputs else f"[input not kept: {_kind_of(value)}]"
+        return (
+            self.value(value) if self.keep_inputs else f"[input not kept: {_describe_kind(value)}]"
+        )
 
 
 class _Walk:
@@ -66,14 +68,14 @@ class _Walk:
         if isinstance(value, str):
             return self._text(value)
         if value is None or isinstance(value, (int, float)):
-            return _number(value)
+            return _format_number(value)
         if depth >= _MAX_DEPTH:
-            return f"[{_kind_of(value)}, too deep to be kept]"
+            return f"[{_describe_kind(value)}, too deep to be kept]"
         if isinstance(value, (dict, Mapping)):
             return self._members(cast("Mapping[object, object]", value), depth)
         if isinstance(value, list | tuple):
             return self._items(cast("list[object] | tuple[object, ...]", value), depth)
-        return f"[{_kind_of(value)}]"
+        return f"[{_describe_kind(value)}]"
 
     def _members(self, members: Mapping[object, object], depth: int) -> JsonValue:
         kept: dict[str, JsonValue] = {}
@@ -107,7 +109,7 @@ class _Walk:
         limit = self._max_text_characters
         if self.characters_left < limit:
             limit = max(0, self.characters_left)
-        shown = _shortened(text, limit)
+        shown = _truncate(text, limit)
         self.characters_left -= len(shown)
         return shown
 
@@ -119,7 +121,7 @@ def _read_key(key: str) -> tuple[str, bool]:
 
 
 def _read_any_key(key: str) -> tuple[str, bool]:
-    return _shortened(key, _MAX_KEY_CHARACTERS), is_secret_key(key)
+    return _truncate(key, _MAX_KEY_CHARACTERS), is_secret_key(key)
 
 
 _read_short_key = lru_cache(maxsize=4096)(_read_any_key)
@@ -130,15 +132,15 @@ def _is_hidden(key: str, value: object) -> bool:
     return value is not None and not isinstance(value, bool) and not is_amount(key, value)
 
 
-def _shortened(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     if len(text) <= limit:
-        return without_secrets(text)
-    clean = without_secrets(text[: limit + _LOOK_AHEAD_CHARACTERS])
+        return remove_secrets(text)
+    clean = remove_secrets(text[: limit + _LOOK_AHEAD_CHARACTERS])
     shown = clean[: max(0, min(limit, len(clean) - _LOOK_AHEAD_CHARACTERS))]
     return f"{shown}… [{len(text):,} characters]"
 
 
-def _number(value: float | None) -> JsonValue:
+def _format_number(value: float | None) -> JsonValue:
     """As JSON has it; numbers that JSON has not are told in words."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -147,7 +149,7 @@ def _number(value: float | None) -> JsonValue:
     return value
 
 
-def _kind_of(value: object) -> str:
+def _describe_kind(value: object) -> str:
     match value:
         case str():
             return f"text of {len(value):,} characters"

@@ -22,12 +22,12 @@ from nacre.errors import (
     ToolFailedError,
     ToolInputError,
 )
-from nacre.foreign_calls import described, passes_through
+from nacre.foreign_calls import describe_error, passes_through
 from nacre.hooks import AfterToolCall, BeforeToolCall, HookRunner, ToolKind
 from nacre.json_types import JsonObject, JsonValue, copy_json
 from nacre.run_context import AbortSignal, RunContext
 from nacre.telemetry import Span, span
-from nacre.telemetry.log_text import in_one_line
+from nacre.telemetry.log_text import format_log_line
 from nacre.tools.approvals import Approvals, Granted, Refused
 from nacre.tools.definition import CORE_OWNER, Tool, ToolCall
 from nacre.tools.tool_result import value_of_result
@@ -354,11 +354,11 @@ async def _returned(tool: Tool, checked: JsonObject, call: ToolCall) -> object:
             raise
         if call.abort.is_aborted:
             raise ToolAbortedError(call.abort.reason, tool_id=tool.id) from error
-        told = in_one_line(described(error))
+        told = format_log_line(describe_error(error))
         logger.info("tool %s failed: %s: %s", tool.id, type(error).__name__, told)
         logger.debug("where tool %s failed", tool.id, exc_info=True)
         raise ToolFailedError(
-            described(error),
+            describe_error(error),
             code="tool_failed",
             tool_id=tool.id,
             details={"errorType": type(error).__name__},

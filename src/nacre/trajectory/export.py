@@ -41,7 +41,7 @@ def import_json_lines(text: str) -> tuple[TrajectoryEvent, ...]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
-        event = _event_from(line, number)
+        event = _parse_event(line, number)
         if events and event.sequence <= events[-1].sequence:
             raise TrajectoryFormatError(
                 number, f"has the sequence number {event.sequence} after {events[-1].sequence}"
@@ -50,26 +50,26 @@ def import_json_lines(text: str) -> tuple[TrajectoryEvent, ...]:
     return tuple(events)
 
 
-def _event_from(line: str, number: int) -> TrajectoryEvent:
-    members = _members_of(line, number)
+def _parse_event(line: str, number: int) -> TrajectoryEvent:
+    members = _parse_members(line, number)
     sequence, time, data = members["sequence"], members["time"], members["data"]
     if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0:
-        raise _wrong(number, "sequence", sequence, "a whole number, zero or more")
+        raise _format_error(number, "sequence", sequence, "a whole number, zero or more")
     if not isinstance(time, int | float) or isinstance(time, bool):
-        raise _wrong(number, "time", time, "seconds since the epoch")
+        raise _format_error(number, "time", time, "seconds since the epoch")
     if not isinstance(data, dict):
-        raise _wrong(number, "data", data, "an object")
+        raise _format_error(number, "data", data, "an object")
     return TrajectoryEvent(
         sequence=sequence,
         time=float(time),
-        kind=_kind_in(members, number),
-        call_id=_text_in(members, "toolCallId", number),
-        parent_id=_text_in(members, "parentToolCallId", number),
+        kind=_parse_kind(members, number),
+        call_id=_parse_text(members, "toolCallId", number),
+        parent_id=_parse_text(members, "parentToolCallId", number),
         data=data,
     )
 
 
-def _members_of(line: str, number: int) -> JsonObject:
+def _parse_members(line: str, number: int) -> JsonObject:
     try:
         members = decode_json(line.encode("utf-8", "surrogatepass"))
     except NotJsonError as error:
@@ -81,28 +81,28 @@ def _members_of(line: str, number: int) -> JsonObject:
         raise TrajectoryFormatError(number, f"lacks {', '.join(missing)}")
     unknown = [key for key in members if key not in _KEYS]
     if unknown:
-        raise TrajectoryFormatError(number, f"has the unknown key {_shown(unknown[0])}")
+        raise TrajectoryFormatError(number, f"has the unknown key {_format_value(unknown[0])}")
     return members
 
 
-def _kind_in(members: JsonObject, number: int) -> EventKind:
+def _parse_kind(members: JsonObject, number: int) -> EventKind:
     kind = members["kind"]
     if kind not in EVENT_KINDS:
-        raise _wrong(number, "kind", kind, f"one of {', '.join(EVENT_KINDS)}")
+        raise _format_error(number, "kind", kind, f"one of {', '.join(EVENT_KINDS)}")
     return kind
 
 
-def _text_in(members: JsonObject, key: str, number: int) -> str:
+def _parse_text(members: JsonObject, key: str, number: int) -> str:
     value = members[key]
     if not isinstance(value, str):
-        raise _wrong(number, key, value, "text")
+        raise _format_error(number, key, value, "text")
     return value
 
 
-def _wrong(number: int, key: str, value: JsonValue, allowed: str) -> TrajectoryFormatError:
-    return TrajectoryFormatError(number, f"has {key} {_shown(value)}; allowed: {allowed}")
+def _format_error(number: int, key: str, value: JsonValue, allowed: str) -> TrajectoryFormatError:
+    return TrajectoryFormatError(number, f"has {key} {_format_value(value)}; allowed: {allowed}")
 
 
-def _shown(value: JsonValue) -> str:
+def _format_value(value: JsonValue) -> str:
     text = encode_json(value).decode()
     return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"

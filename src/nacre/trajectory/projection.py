@@ -135,9 +135,9 @@ class _Projection:
 
 
 def _start(node: CallNode, event: TrajectoryEvent) -> None:
-    node.tool_id = _text(event.data, "toolId")
-    node.tool_name = _text(event.data, "toolName")
-    node.source = _text(event.data, "source")
+    node.tool_id = _get_text(event.data, "toolId")
+    node.tool_name = _get_text(event.data, "toolName")
+    node.source = _get_text(event.data, "source")
     node.input = event.data.get("input")
     node.started = event.time
 
@@ -145,9 +145,9 @@ def _start(node: CallNode, event: TrajectoryEvent) -> None:
 def _end(node: CallNode, event: TrajectoryEvent) -> None:
     node.outcome = "completed" if event.data.get("outcome") == "completed" else "failed"
     node.result = event.data.get("result")
-    node.error = _text(event.data, "error")
-    node.error_code = _text(event.data, "errorCode")
-    node.abort_reason = _text(event.data, "abortReason")
+    node.error = _get_text(event.data, "error")
+    node.error_code = _get_text(event.data, "errorCode")
+    node.abort_reason = _get_text(event.data, "abortReason")
     node.ended = event.time
     duration_ms = event.data.get("durationMs")
     if isinstance(duration_ms, int | float):
@@ -156,6 +156,6 @@ def _end(node: CallNode, event: TrajectoryEvent) -> None:
         node.duration_ms = (event.time - node.started) * 1000
 
 
-def _text(data: JsonObject, key: str) -> str:
+def _get_text(data: JsonObject, key: str) -> str:
     value = data.get(key)
     return value if isinstance(value, str) else ""

@@ -66,7 +66,7 @@ class TrajectoryRecorder:
         data: JsonObject | None = None,
     ) -> None:
         """Add an event with a redacted copy of `data`. Never raises for what the data is."""
-        kept, size = self._kept(data) if data else ({}, 0)
+        kept, size = self._redact_data(data) if data else ({}, 0)
         with self._lock:
             event = TrajectoryEvent(
                 sequence=self._next_sequence,
@@ -79,7 +79,7 @@ class TrajectoryRecorder:
             self._next_sequence += 1
             self._append(event, size + _BYTES_PER_EVENT)
         for listener in self._listeners:
-            self._tell(listener, event)
+            self._notify(listener, event)
 
     def subscribe(self, listener: Callable[[TrajectoryEvent], None]) -> Callable[[], None]:
         """Have every event from now on told as it is recorded; call what is returned to stop."""
@@ -106,20 +106,20 @@ class TrajectoryRecorder:
             self._bytes -= self._events.popleft()[1]
             self.dropped += 1
 
-    def _kept(self, data: JsonObject) -> tuple[JsonObject, int]:
+    def _redact_data(self, data: JsonObject) -> tuple[JsonObject, int]:
         kept: JsonObject = {}
         total = 0
         for key, value in data.items():
             try:
                 # Each member on its own: a large result must not push out the outcome beside it.
-                kept[key], size = self._kept_member(key, value)
+                kept[key], size = self._redact_member(key, value)
             except Exception:
                 logger.exception("a %s cannot be recorded under %r", type(value).__name__, key)
                 kept[key], size = f"[{type(value).__name__}, cannot be recorded]", 0
             total += size
         return kept, total
 
-    def _kept_member(self, key: str, value: JsonValue) -> tuple[JsonValue, int]:
+    def _redact_member(self, key: str, value: JsonValue) -> tuple[JsonValue, int]:
         if key == "input" and not self._redaction.keep_inputs:
             return self._redaction.input(value), 0
         if isinstance(value, str):
@@ -127,7 +127,7 @@ class TrajectoryRecorder:
             return text, len(text)
         return self._redaction.sized_value(value)
 
-    def _tell(self, listener: Callable[[TrajectoryEvent], None], event: TrajectoryEvent) -> None:
+    def _notify(self, listener: Callable[[TrajectoryEvent], None], event: TrajectoryEvent) -> None:
         try:
             listener(event)
         except Exception:

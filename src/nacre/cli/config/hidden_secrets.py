@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from nacre.config.fields import is_object, member_path
 from nacre.telemetry.secret_keys import is_amount, is_secret_key
-from nacre.telemetry.secret_text import REDACTED, without_secrets
+from nacre.telemetry.secret_text import REDACTED, remove_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -109,7 +109,7 @@ def _text(text: str) -> str:
     text = _USER_IN_WEB_ADDRESS.sub(rf"\1{HIDDEN}@", text)
     if "://" in text:
         text = _QUERY_VALUE.sub(rf"\1{HIDDEN}", text)
-    return without_secrets(text).replace(REDACTED, HIDDEN)
+    return remove_secrets(text).replace(REDACTED, HIDDEN)
 
 
 def _hidden(key: str, value: object) -> JsonValue:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from nacre.agent.approval_log import asked_to_json
+from nacre.agent.approval_log import approval_to_json
 from nacre.gateway.schemas.base import Answer, Asked, JsonMap, OpaqueMap
 from nacre.storage import ApprovalRecord, ApprovalState
 from nacre.tools import ApprovalRequest
@@ -89,7 +89,7 @@ class AnsweredAnswer(Answer):
 
 
 def open_approval_answer(request: ApprovalRequest) -> OpenApprovalAnswer:
-    shown = asked_to_json(request)
+    shown = approval_to_json(request)
     given = shown["input"]
     return OpenApprovalAnswer(
         approval_id=request.id,

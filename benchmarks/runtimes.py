@@ -19,10 +19,10 @@ _QUIET_CPU_SECONDS: Final = 0.001
 
 @asynccontextmanager
 async def warm_runtime(
-    config: dict[str, object] | None = None, *, workers: int = 0, max_suspended_runs: int = 64
+    config: dict[str, object] | None = None, *, workers: int = 0, max_suspended_cells: int = 64
 ) -> AsyncGenerator[Runtime]:
     """A runtime whose workers are up and have run programs."""
-    async with Runtime(config, workers=workers, max_suspended_runs=max_suspended_runs) as runtime:
+    async with Runtime(config, workers=workers, max_suspended_cells=max_suspended_cells) as runtime:
         await warm_up(runtime.run(tools=[]))
         yield runtime
 

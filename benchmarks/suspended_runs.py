@@ -110,7 +110,7 @@ class _Fleet:
 
 async def measure(effort: Effort) -> list[Figure]:
     count = effort.times(1000, quick=200)
-    async with warm_runtime(workers=_WORKERS, max_suspended_runs=count) as runtime:
+    async with warm_runtime(workers=_WORKERS, max_suspended_cells=count) as runtime:
         # The first fleet brings up whatever stays, so that the second shows what a run takes.
         await _life(_Fleet(runtime, _SESSIONS * 2), Random(_SEED))
         return await _life(_Fleet(runtime, count), Random(_SEED))

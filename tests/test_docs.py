@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 import nacre
-from nacre.code_mode.suspended_runs import MAX_SUSPENDED_RUNS
+from nacre.code_mode.suspended_runs import MAX_SUSPENDED_CELLS
 from nacre.config.code_mode import FIELDS, LIMITS
 from nacre.errors import ToolErrorCode
 from nacre.hooks import HOOK_EVENTS
@@ -80,7 +80,7 @@ def test_every_public_name_is_documented(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [MAX_REQUEST_BACKLOG, MAX_ANSWER_BYTES, MAX_SUSPENDED_RUNS], ids=str
+    "number", [MAX_REQUEST_BACKLOG, MAX_ANSWER_BYTES, MAX_SUSPENDED_CELLS], ids=str
 )
 def test_fixed_limits_are_documented(number: int) -> None:
     assert re.search(rf"(?<![\d,]){number:,}(?![\d,])", page("docs/limits.md"))

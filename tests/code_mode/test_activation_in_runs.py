@@ -190,7 +190,7 @@ def test_a_config_that_is_wrong_is_refused_by_its_path(config: Any, path: str) -
 @pytest.mark.parametrize("most", [0, -1, True, 1.5, 1_000_000])
 def test_the_number_of_suspended_runs_has_limits(most: Any) -> None:
     with pytest.raises(ConfigError, match="whole numbers from 1 to 100000"):
-        Runtime(max_suspended_runs=most)
+        Runtime(max_suspended_cells=most)
 
 
 SERVERS: dict[str, Any] = {"tools": {"codeMode": True}, "mcp": {"servers": {"a": {"command": "a"}}}}

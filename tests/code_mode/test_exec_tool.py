@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.code_mode.exec_tool import ExecInput, InvalidInput, exec_input_from, exec_parameters
+from nacre.code_mode.exec_tool import ExecInput, InvalidInput, exec_parameters, parse_exec_input
 from nacre.config.code_mode import CodeModeConfig
 
 BOTH = CodeModeConfig(enabled=True)
@@ -11,7 +11,7 @@ TYPESCRIPT_ONLY = CodeModeConfig(enabled=True, languages=("typescript",))
 
 
 def read(arguments: object, config: CodeModeConfig = BOTH) -> ExecInput:
-    return exec_input_from(arguments, config)
+    return parse_exec_input(arguments, config)
 
 
 def refusal_of(arguments: object, config: CodeModeConfig = BOTH) -> InvalidInput:

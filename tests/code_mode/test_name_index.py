@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from nacre.code_mode.name_index import joined_within, name_index
+from nacre.code_mode.name_index import join_within, name_index
 from nacre.tools.catalog import build_catalog
 from nacre.tools.definition import Tool
 from tests.code_mode.simple_tools import simple_tool
@@ -92,5 +92,5 @@ def test_equal_sets_of_tools_give_equal_text() -> None:
 
 
 def test_names_beyond_a_budget_are_counted() -> None:
-    assert joined_within(["a", "b"], 100) == "a, b"
-    assert joined_within(["aaaa", "bbbb", "cccc"], 14) == "aaaa, bbbb (+1 more)"
+    assert join_within(["a", "b"], 100) == "a, b"
+    assert join_within(["aaaa", "bbbb", "cccc"], 14) == "aaaa, bbbb (+1 more)"

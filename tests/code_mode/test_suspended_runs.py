@@ -139,7 +139,7 @@ def contexts() -> Iterator[RunContext]:
 
 
 async def test_no_more_runs_wait_than_the_runtime_keeps(contexts: Iterator[RunContext]) -> None:
-    async with Runtime(workers=1, max_suspended_runs=2) as runtime:
+    async with Runtime(workers=1, max_suspended_cells=2) as runtime:
         runs = [runtime.run(tools=[echo_tool()], context=next(contexts)) for _ in range(3)]
         first, second = await suspended(runs[0]), await suspended(runs[1])
         failed = failure_of(await runs[2].exec(f"text('said'); {YIELD}"))
@@ -160,7 +160,7 @@ async def test_no_more_runs_wait_than_the_runtime_keeps(contexts: Iterator[RunCo
 
 
 async def test_one_session_cannot_take_all_the_room(contexts: Iterator[RunContext]) -> None:
-    async with Runtime(workers=1, max_suspended_runs=4) as runtime:
+    async with Runtime(workers=1, max_suspended_cells=4) as runtime:
         greedy = runtime.run(tools=[echo_tool()], context=next(contexts))
         modest = runtime.run(tools=[echo_tool()], context=next(contexts))
         for _ in range(3):
@@ -171,7 +171,7 @@ async def test_one_session_cannot_take_all_the_room(contexts: Iterator[RunContex
 
 async def test_a_run_that_is_refused_room_gives_its_calls_up() -> None:
     held = HeldTool()
-    async with Runtime(workers=1, max_suspended_runs=1) as runtime:
+    async with Runtime(workers=1, max_suspended_cells=1) as runtime:
         await suspended(runtime.run(tools=[echo_tool()]))
         run = runtime.run(tools=[held.tool])
         given_up = Recorded(run, "call.ended", outcome="failed", errorCode="aborted")
@@ -183,7 +183,7 @@ async def test_a_run_that_is_refused_room_gives_its_calls_up() -> None:
 
 
 async def test_a_run_that_waits_again_keeps_its_place() -> None:
-    async with Runtime(workers=1, max_suspended_runs=1) as runtime:
+    async with Runtime(workers=1, max_suspended_cells=1) as runtime:
         run = runtime.run(tools=[echo_tool()])
         waiting = waiting_of(await run.exec(f"await yield_control(); {YIELD}"))
         again = waiting_of(await run.wait(waiting.run_id))

@@ -3,7 +3,7 @@
 import pytest
 
 from nacre.code_mode.exec_tool import InvalidInput
-from nacre.code_mode.wait_tool import wait_input_from, wait_parameters
+from nacre.code_mode.wait_tool import parse_wait_input, wait_parameters
 from nacre.ids import new_cell_id
 
 
@@ -17,8 +17,8 @@ def test_the_schema_asks_for_a_run_id() -> None:
 
 def test_the_id_of_a_run_is_taken() -> None:
     cell_id = new_cell_id()
-    assert wait_input_from({"runId": cell_id, "extra": 1}) == cell_id
-    assert wait_input_from({"runId": f" {cell_id}\n"}) == cell_id
+    assert parse_wait_input({"runId": cell_id, "extra": 1}) == cell_id
+    assert parse_wait_input({"runId": f" {cell_id}\n"}) == cell_id
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_the_id_of_a_run_is_taken() -> None:
 )
 def test_what_is_no_text_is_refused(arguments: object, problem: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        wait_input_from(arguments)
+        parse_wait_input(arguments)
     assert caught.value.message.startswith(problem)
     assert caught.value.reason == "invalid_input"
 
@@ -45,7 +45,7 @@ def test_what_is_no_text_is_refused(arguments: object, problem: str) -> None:
 )
 def test_text_that_is_no_run_id_is_a_run_that_is_not_there(given: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        wait_input_from({"runId": given})
+        parse_wait_input({"runId": given})
     assert caught.value.message.startswith(
         f"code mode run is unavailable or expired. {given[:60]!r} is not a run id of exec; "
     )

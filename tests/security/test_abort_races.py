@@ -54,7 +54,7 @@ async def runtime(cache_directory: Path) -> AsyncIterator[Runtime]:
     """Has room for one suspended run: one that is left behind keeps all others out."""
     with nothing_left_behind(cache_directory):
         async with Runtime(
-            workers=1, cache_directory=cache_directory, max_suspended_runs=1
+            workers=1, cache_directory=cache_directory, max_suspended_cells=1
         ) as runtime:
             yield runtime
 

@@ -45,9 +45,9 @@ def test_what_policy_denies_is_in_no_listing() -> None:
     assert ids_of(catalog) == ["openclaw:core:echo", "mcp:github:search"]
     for denied in ("openclaw:core:delete_all", "mcp:github:delete_repo"):
         assert catalog.listing().resolve(denied) is None
-        tool = catalog.denied(denied)
+        tool = catalog.find_denied(denied)
         assert tool is not None and tool.id == denied
-    assert catalog.denied("mcp:github:search") is None
+    assert catalog.find_denied("mcp:github:search") is None
 
 
 async def test_asking_for_all_starts_what_is_not_started() -> None:

@@ -38,11 +38,11 @@ def code_mode_config_for(config: Mapping[str, object], agent_id: str) -> CodeMod
     """
     merged: dict[str, object] = {}
     for path, value in tool_settings(config, agent_id, "codeMode"):
-        merged.update(_settings(value, path))
+        merged.update(_read_settings(value, path))
     return code_mode_config_from(merged)
 
 
-def _settings(value: object, path: str) -> dict[str, object]:
+def _read_settings(value: object, path: str) -> dict[str, object]:
     # Read for its own path, so that a fault is reported where it was made.
     code_mode_config_from(value, path=path)
     if isinstance(value, bool):

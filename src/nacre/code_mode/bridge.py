@@ -45,7 +45,7 @@ METHODS: Final = (
 """What a cell may ask: the names are the guest's as well (guest/src)."""
 
 # Finding the nearest ids costs milliseconds; a program that guesses in a loop gets them no more.
-_MOST_SUGGESTIONS: Final = 20
+_MAX_SUGGESTIONS: Final = 20
 _MAX_SHOWN_ID: Final = 120
 
 
@@ -69,7 +69,7 @@ class CellBridge:
     def __init__(self, tools: RunTools, *, exec_call_id: str) -> None:
         self._tools = tools
         self._exec_call_id = exec_call_id
-        self._suggestions_left = _MOST_SUGGESTIONS
+        self._suggestions_left = _MAX_SUGGESTIONS
         self._with_clients: set[int] = set()
         self.span: Span | None = None
         """The cell's: its calls are shown below it."""
@@ -91,7 +91,7 @@ class CellBridge:
                 case _:
                     return await self._look_up(request.method, payload)
         except ToolError as error:
-            raise _for_guest(error) from error
+            raise _to_host_error(error) from error
 
     def call_id_of(self, request_id: int) -> str:
         """The id of the nested call that a request stands for."""
@@ -109,9 +109,9 @@ class CellBridge:
                 entry = self._tools.catalog.resolve(str(payload.get("id", "")))
                 return entry.id if entry else str(payload.get("id", ""))[:_MAX_SHOWN_ID]
             case "namespace":
-                return _shown_path(payload.get("namespace"), payload.get("path"))
+                return _format_path(payload.get("namespace"), payload.get("path"))
             case "mcp.call":
-                return f"MCP.{_shown_path(payload.get('server'), payload.get('path'))}"
+                return f"MCP.{_format_path(payload.get('server'), payload.get('path'))}"
             case method:
                 return method
 
@@ -192,13 +192,13 @@ class CellBridge:
             parent_id=self._exec_call_id,
             abort=request.abort,
             asking_person=request.asking_person,
-            away=partial(self._away, request),
+            away=partial(self._waiting_for_client, request),
             parent_span=self.span,
         )
         return await self._tools.executor.call(tool, given, site=site)
 
     @contextmanager
-    def _away(self, request: HostRequest) -> Generator[None]:
+    def _waiting_for_client(self, request: HostRequest) -> Generator[None]:
         """For the program's clock a client is a person; only the model is told which it is."""
         self._with_clients.add(request.id)
         try:
@@ -212,10 +212,10 @@ class CellBridge:
             raise HostRequestError("a tool is named by its id, as text", name="TypeError")
         entry = self._tools.catalog.resolve(tool_id)
         if entry is None:
-            raise self._unknown(tool_id)
+            raise self._unknown_tool(tool_id)
         return entry
 
-    def _unknown(self, tool_id: str) -> UnknownToolError:
+    def _unknown_tool(self, tool_id: str) -> UnknownToolError:
         shown = tool_id if len(tool_id) <= _MAX_SHOWN_ID else f"{tool_id[:_MAX_SHOWN_ID]}…"
         nearest: list[str] = []
         if self._suggestions_left > 0:
@@ -229,7 +229,7 @@ class CellBridge:
         )
 
 
-def _shown_path(start: JsonValue, path: JsonValue) -> str:
+def _format_path(start: JsonValue, path: JsonValue) -> str:
     """Not resolved yet, so it can be anything."""
     segments = path[:_MAX_SHOWN_ID] if isinstance(path, list) else []
     return ".".join(map(str, [start, *segments]))[:_MAX_SHOWN_ID]
@@ -239,7 +239,7 @@ def _object_in(payload: JsonValue) -> JsonObject:
     return payload if isinstance(payload, dict) else {}
 
 
-def _for_guest(error: ToolError) -> HostRequestError:
+def _to_host_error(error: ToolError) -> HostRequestError:
     return HostRequestError(
         error.message,
         name=error.name,

@@ -112,16 +112,16 @@ class CodeModeCell:
     async def run(self) -> CellResult:
         """The first leg."""
         self._record("cell.started", {})
-        return await self._followed(self._cell.run)
+        return await self._run_leg(self._cell.run)
 
     async def resume(self) -> CellResult:
         """The next leg."""
         self._counts.restored += 1
         self._record("cell.resumed", {})
         with span("nacre.resume", {"nacre.cell.id": self.cell_id}, parent=self._span):
-            return await self._followed(self._cell.resume)
+            return await self._run_leg(self._cell.resume)
 
-    def want_abort(self, reason: str) -> None:
+    def request_abort(self, reason: str) -> None:
         """Say at once that an abort is coming: nobody suspends or resumes it any more, and none of
         its calls begins."""
         if self.abort_reason is None:
@@ -130,18 +130,18 @@ class CodeModeCell:
 
     async def abort(self, reason: str) -> None:
         """End it wherever it is, calls that it left behind included."""
-        self.want_abort(reason)
+        self.request_abort(reason)
         if self.state == "waiting":
             self._counts.dropped += 1
         await self._cell.abort(reason)
-        self._ended({"status": "aborted", "reason": reason})
+        self._record_end({"status": "aborted", "reason": reason})
 
     async def expire(self) -> None:
         """Its time to be resumed is over."""
         self._is_expired = True
         self._counts.expired += 1
         await self._cell.abort("the suspended run expired")
-        self._ended({"status": "expired"})
+        self._record_end({"status": "expired"})
 
     def info(self) -> CellInfo:
         return CellInfo(
@@ -195,16 +195,16 @@ class CodeModeCell:
             for request in requests
         )
 
-    async def _followed(self, leg: Callable[[], Awaitable[CellResult]]) -> CellResult:
+    async def _run_leg(self, leg: Callable[[], Awaitable[CellResult]]) -> CellResult:
         try:
             result = await leg()
         except anyio.get_cancelled_exc_class():
-            self._ended({"status": "aborted", "reason": "the caller was cancelled"})
+            self._record_end({"status": "aborted", "reason": "the caller was cancelled"})
             raise
-        self._note(result)
+        self._record_result(result)
         return result
 
-    def _note(self, result: CellResult) -> None:
+    def _record_result(self, result: CellResult) -> None:
         for item in result.output:
             match item:
                 case cell_results.TextOutput():
@@ -213,23 +213,23 @@ class CodeModeCell:
                     self._record("cell.output", {"result": item.value})
         match result:
             case cell_results.Waiting():
-                self._suspended(result)
+                self._record_suspension(result)
             case cell_results.Completed():
                 left = result.usage.unfinished_requests
-                self._ended({"status": "completed", "unfinishedCalls": left})
+                self._record_end({"status": "completed", "unfinishedCalls": left})
             case cell_results.Failed(reason="aborted"):
-                self._ended({"status": "aborted", "reason": result.error})
+                self._record_end({"status": "aborted", "reason": result.error})
             case cell_results.Failed():
-                self._ended({"status": "failed", "reason": result.reason})
+                self._record_end({"status": "failed", "reason": result.reason})
 
-    def _suspended(self, result: cell_results.Waiting) -> None:
+    def _record_suspension(self, result: cell_results.Waiting) -> None:
         self._counts.taken += 1
         size = result.usage.snapshot_bytes
         attributes = {"nacre.cell.id": self.cell_id, "nacre.snapshot.bytes": size}
         span("nacre.suspend", attributes, parent=self._span).end()
         self._record("cell.suspended", {"reason": result.reason, "snapshotBytes": size})
 
-    def _ended(self, data: JsonObject) -> None:
+    def _record_end(self, data: JsonObject) -> None:
         """Note the end, once: an abort and the leg that it ends both come here."""
         if self._is_ended:
             return

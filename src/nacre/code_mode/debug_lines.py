@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from nacre.trajectory import TrajectoryEvent
 
 # What is said of an event; inputs, results and output stay out of logs.
-_SAID: Final = (
+_LOGGED_KEYS: Final = (
     "runId", "toolId", "language", "status", "reason", "outcome", "errorCode", "durationMs",
     "snapshotBytes", "model", "toolNames", "toolBytes", "payloadBytes", "finishReason",
     "calledNames",
 )  # fmt: skip
 
 
-def log_if_asked(run: CodeModeRun) -> None:
+def log_run_if_enabled(run: CodeModeRun) -> None:
     """Log the run's surface now, and its cells and their calls as they come."""
     if not debug_flags().code_mode:
         return
@@ -32,15 +32,19 @@ def log_if_asked(run: CodeModeRun) -> None:
         ", ".join(run.visible_names) or "no tools",
         sources or "no tools",
     )
-    run.trajectory.subscribe(lambda event: log.info("%s", _line(event)))
+    run.trajectory.subscribe(lambda event: log.info("%s", _format_event(event)))
 
 
-def _line(event: TrajectoryEvent) -> str:
-    told = {key: event.data.get(key) for key in _SAID}
-    said = [f"{key}={_shown(value)}" for key, value in told.items() if value not in (None, "", [])]
+def _format_event(event: TrajectoryEvent) -> str:
+    told = {key: event.data.get(key) for key in _LOGGED_KEYS}
+    said = [
+        f"{key}={_format_value(value)}"
+        for key, value in told.items()
+        if value not in (None, "", [])
+    ]
     parent = f"in {event.parent_id}" if event.parent_id else ""
     return " ".join(filter(None, [event.kind, event.call_id, parent, *said]))
 
 
-def _shown(value: JsonValue) -> str:
+def _format_value(value: JsonValue) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)

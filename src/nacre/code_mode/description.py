@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nacre.code_mode.name_index import joined_within, name_index
+from nacre.code_mode.name_index import join_within, name_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,7 @@ def exec_description(
     if catalog.guest_entries or not mcp_servers:
         parts.append(_TOOLS.format(count=len(catalog.guest_entries)))
     if mcp_servers:
-        parts.append(_MCP.format(servers=joined_within(mcp_servers, _MAX_SERVER_NAME_BYTES)))
+        parts.append(_MCP.format(servers=join_within(mcp_servers, _MAX_SERVER_NAME_BYTES)))
     parts.append(_REST)
     parts.extend(map(_namespace_text, namespaces))
     index = name_index(catalog, max_bytes=name_index_bytes)

@@ -65,77 +65,77 @@ def exec_parameters(config: CodeModeConfig) -> JsonObject:
     }
 
 
-def exec_input_from(arguments: object, config: CodeModeConfig) -> ExecInput:
+def parse_exec_input(arguments: object, config: CodeModeConfig) -> ExecInput:
     """The program in the arguments of a call. `command` is another name for `code`.
 
     One Markdown fence around the program is taken off. Other keys are ignored: models add some out
     of habit, and none of them would change what runs. Raises InvalidInput.
     """
     if not isinstance(arguments, Mapping):
-        raise _refused(f"the input is a {type(arguments).__name__}, not an object")
+        raise _invalid(f"the input is a {type(arguments).__name__}, not an object")
     given = cast("Mapping[object, object]", arguments)
     code = _program_text(given)
-    language = _language(given.get("language"), config)
-    return _judged(code, language, config)
+    language = _read_language(given.get("language"), config)
+    return _parse_program(code, language, config)
 
 
 def _program_text(given: Mapping[object, object]) -> str:
-    code, command = (_text(given, name) for name in ("code", "command"))
+    code, command = (_read_text(given, name) for name in ("code", "command"))
     if code and command and code != command:
-        raise _refused("`code` and `command` differ; give one of them")
+        raise _invalid("`code` and `command` differ; give one of them")
     program = code or command
     if program:
         return program
     others = [str(key)[:_MAX_SHOWN_CHARACTERS] for key in given if key not in _FIELDS][:5]
     problem = f"`code` is missing; given: {', '.join(others)}" if others else "`code` is empty"
-    raise _refused(problem)
+    raise _invalid(problem)
 
 
-def _text(given: Mapping[object, object], name: str) -> str:
+def _read_text(given: Mapping[object, object], name: str) -> str:
     value = given.get(name)
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise _refused(f"`{name}` is a {type(value).__name__}, not text")
+        raise _invalid(f"`{name}` is a {type(value).__name__}, not text")
     return value if value.strip() else ""
 
 
-def _language(value: object, config: CodeModeConfig) -> Language | None:
+def _read_language(value: object, config: CodeModeConfig) -> Language | None:
     if value is None:
         return None
     if value not in LANGUAGES:
         shown = repr(value[:_MAX_SHOWN_CHARACTERS]) if isinstance(value, str) else "not text"
-        raise _unsupported(f"`language` is {shown}", config)
-    return _enabled(value, config)
+        raise _unsupported_language(f"`language` is {shown}", config)
+    return _require_enabled(value, config)
 
 
-def _judged(code: str, language: Language | None, config: CodeModeConfig) -> ExecInput:
+def _parse_program(code: str, language: Language | None, config: CodeModeConfig) -> ExecInput:
     fenced = fenced_program(code) if "```" in code else None
     if fenced is not None:
         if fenced.language not in _FENCE_LANGUAGES:
             shown = fenced.language[:_MAX_SHOWN_CHARACTERS]
-            raise _refused(f"the code is fenced as {shown!r}")
+            raise _invalid(f"the code is fenced as {shown!r}")
         if language is None and _FENCE_LANGUAGES[fenced.language] == "typescript":
-            language = _enabled("typescript", config)
+            language = _require_enabled("typescript", config)
         code = fenced.code
         if not code.strip():
-            raise _refused("the Markdown fence is empty")
+            raise _invalid("the Markdown fence is empty")
     elif has_fences(code):
-        raise _refused("the code is Markdown: send the program alone, or one fenced block")
+        raise _invalid("the code is Markdown: send the program alone, or one fenced block")
     _refuse_other_languages(code)
     return ExecInput(code=code, language=language or _default_language(config))
 
 
 def _refuse_other_languages(code: str) -> None:
     if is_shell(code):
-        raise _refused(
+        raise _invalid(
             "this looks like a shell command, and exec is not a shell; "
             'if this run has a shell tool, tools.search("shell") finds it'
         )
     if is_python(code):
-        raise _refused("this looks like Python")
+        raise _invalid("this looks like Python")
     if starts_with_hash_comment(code):
-        raise _refused("the first line starts with `#`, which is no comment in JavaScript")
+        raise _invalid("the first line starts with `#`, which is no comment in JavaScript")
 
 
 def _default_language(config: CodeModeConfig) -> Language:
@@ -143,16 +143,18 @@ def _default_language(config: CodeModeConfig) -> Language:
     return "javascript" if "javascript" in config.languages else config.languages[0]
 
 
-def _enabled(language: Language, config: CodeModeConfig) -> Language:
+def _require_enabled(language: Language, config: CodeModeConfig) -> Language:
     if language not in config.languages:
-        raise _unsupported(f"{language} is switched off (`tools.codeMode.languages`)", config)
+        raise _unsupported_language(
+            f"{language} is switched off (`tools.codeMode.languages`)", config
+        )
     return language
 
 
-def _unsupported(problem: str, config: CodeModeConfig) -> InvalidInput:
+def _unsupported_language(problem: str, config: CodeModeConfig) -> InvalidInput:
     allowed = " or ".join(f'"{language}"' for language in config.languages)
     return InvalidInput(f"{problem}; exec runs {allowed}", reason="unsupported_language")
 
 
-def _refused(problem: str) -> InvalidInput:
+def _invalid(problem: str) -> InvalidInput:
     return InvalidInput(f"{problem}. {_WHAT_EXEC_TAKES}", reason="invalid_input")

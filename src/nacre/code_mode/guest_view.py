@@ -55,7 +55,7 @@ class GuestViews:
 def _guest_view(
     catalog: Catalog, descriptors: bytes, global_names: list[str], listings: Listings
 ) -> SharedData:
-    carried = _carried(listings)
+    carried = _select_listings(listings)
     servers: JsonObject = {
         name: {"tools": None if listing is None else list(listing.tools)}
         for name, listing in carried.items()
@@ -81,7 +81,7 @@ def _guest_view(
         raise CatalogError(f"the catalog is too large for a program: {error}") from error
 
 
-def _carried(listings: Listings) -> dict[str, McpListing | None]:
+def _select_listings(listings: Listings) -> dict[str, McpListing | None]:
     """The listings that go to a worker. One that is too large, or for which no room is left, is
     treated as unknown: programs may call anything on it, and the host resolves it."""
     left = _MAX_LISTED_BYTES

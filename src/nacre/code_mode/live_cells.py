@@ -11,46 +11,46 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nacre.code_mode.cell import CellInfo, CodeModeCell
-    from nacre.code_mode.suspended_runs import SuspendedRuns
+    from nacre.code_mode.suspended_runs import SuspendedCells
 
 
 class LiveCells:
     """Lists cells and aborts them, also those whose run nobody holds any more."""
 
-    def __init__(self, suspended: SuspendedRuns) -> None:
+    def __init__(self, suspended: SuspendedCells) -> None:
         self._suspended = suspended
         self._cells: set[CodeModeCell] = set()
         # Those whose program is over, but not yet all of its calls.
-        self._leaving: set[CodeModeCell] = set()
+        self._finishing: set[CodeModeCell] = set()
 
     def add(self, cell: CodeModeCell) -> None:
         self._forget_gone()
         self._cells.add(cell)
-        cell.on_end = partial(self._ended, cell)
+        cell.on_end = partial(self._move_ended, cell)
 
-    def _ended(self, cell: CodeModeCell) -> None:
+    def _move_ended(self, cell: CodeModeCell) -> None:
         self._cells.discard(cell)
         if not cell.is_over:
-            self._leaving.add(cell)
+            self._finishing.add(cell)
 
     def infos(self, which: Callable[[CodeModeCell], bool]) -> list[CellInfo]:
         """What there is to say of those cells, oldest first."""
-        found = [cell.info() for cell in self._matching(which)]
+        found = [cell.info() for cell in self._select(which)]
         return sorted(found, key=lambda info: -info.age_seconds)
 
     async def abort(self, which: Callable[[CodeModeCell], bool], reason: str) -> int:
         """End those cells and the calls that they left behind; how many there were."""
-        aborted = self._matching(which)
+        aborted = self._select(which)
         async with anyio.create_task_group() as tasks:
             for cell in aborted:
-                cell.want_abort(reason)
+                cell.request_abort(reason)
                 self._suspended.remove(cell.cell_id)
                 tasks.start_soon(cell.abort, reason)
         return len(aborted)
 
-    def _matching(self, which: Callable[[CodeModeCell], bool]) -> list[CodeModeCell]:
+    def _select(self, which: Callable[[CodeModeCell], bool]) -> list[CodeModeCell]:
         self._forget_gone()
-        return [cell for cell in (*self._cells, *self._leaving) if which(cell)]
+        return [cell for cell in (*self._cells, *self._finishing) if which(cell)]
 
     def _forget_gone(self) -> None:
-        self._leaving = {cell for cell in self._leaving if not cell.is_over}
+        self._finishing = {cell for cell in self._finishing if not cell.is_over}

@@ -25,14 +25,16 @@ class McpRequests:
 
     async def tool_to_call(self, payload: JsonObject) -> tuple[Tool, JsonValue]:
         """The tool behind a call, and its input with the schema's defaults; raises ToolError."""
-        tool = await self.servers.tool(_text(payload, "server"), _path(payload.get("path")))
+        tool = await self.servers.tool(
+            _require_text(payload, "server"), _require_path(payload.get("path"))
+        )
         return tool, with_defaults(tool.parameters, payload.get("input"))
 
     async def header(self, payload: JsonObject) -> JsonObject:
         """`MCP.$api()`, `MCP.<server>.$api()` and `MCP.<server>.$api(tool, {schema})`."""
         if payload.get("server") is None:
             return await self._all_servers()
-        listing = await self.servers.listing(_text(payload, "server"))
+        listing = await self.servers.listing(_require_text(payload, "server"))
         if payload.get("tool") is None:
             return {
                 "server": listing.guest_name,
@@ -40,7 +42,7 @@ class McpRequests:
                 "tools": list(listing.tools),
                 "declaration": listing.declarations,
             }
-        name = _text(payload, "tool")
+        name = _require_text(payload, "tool")
         tool = await self.servers.tool(listing.guest_name, (_guest_name(listing, name),))
         return _tool_header(listing, name, tool, has_schema=payload.get("schema") is True)
 
@@ -133,14 +135,14 @@ def _guest_name(listing: McpListing, name: str) -> str:
     return next((guest for guest, tool in listing.tools.items() if tool.name == name), name)
 
 
-def _text(payload: JsonObject, key: str) -> str:
+def _require_text(payload: JsonObject, key: str) -> str:
     value = payload.get(key)
     if not isinstance(value, str):
         raise UnknownToolError(f"MCP needs the {key} as text", tool_id="mcp")
     return value
 
 
-def _path(value: JsonValue) -> tuple[str, ...]:
+def _require_path(value: JsonValue) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(segment, str) for segment in value):
         raise UnknownToolError("MCP needs the path of a function", tool_id="mcp")
     return tuple(cast("list[str]", value))

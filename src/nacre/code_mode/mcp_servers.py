@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # Making names and declarations of more tools than these would hold up the event loop.
-_MOST_ON_THE_LOOP: Final = 20
+_MAX_ON_EVENT_LOOP: Final = 20
 # How long a search waits for servers that are still starting.
 _LISTING_SECONDS: Final = 5.0
 _MAX_SHOWN: Final = 80
-_MOST_SUGGESTED: Final = 3
+_MAX_SUGGESTIONS: Final = 3
 
 
 class McpServers:
@@ -55,7 +55,7 @@ class McpServers:
 
     async def listings(self) -> dict[str, McpListing | None]:
         """Every server with what is known of it by now; nothing is started."""
-        return {name: await self._listed(name) for name in self._servers}
+        return {name: await self._current_listing(name) for name in self._servers}
 
     async def start_all(self) -> dict[str, McpListing | ToolServerError]:
         """Every server, listed if it can be within a few seconds, else with what is wrong."""
@@ -86,7 +86,7 @@ class McpServers:
                 tool_id=f"mcp:{shown}:*",
             )
         await _start(server)
-        listed = await self._listed(name)
+        listed = await self._current_listing(name)
         if listed is None:
             raise _still_starting(server.name)
         return listed
@@ -98,7 +98,7 @@ class McpServers:
         if tool is not None:
             return tool
         wanted = ".".join(path)[:_MAX_SHOWN]
-        near = listing.near_names.nearest(wanted, _MOST_SUGGESTED)
+        near = listing.near_names.nearest(wanted, _MAX_SUGGESTIONS)
         hint = f"; nearest: {', '.join(f'MCP.{name}.{found}' for found in near)}" if near else ""
         raise UnknownToolError(
             f"MCP.{name}.{wanted} does not exist{hint}; MCP.{name}.$api() shows what does",
@@ -106,7 +106,7 @@ class McpServers:
             nearest=near,
         )
 
-    async def _listed(self, name: str) -> McpListing | None:
+    async def _current_listing(self, name: str) -> McpListing | None:
         server = self._servers[name]
         known = server.known_tools
         if known is None:
@@ -115,7 +115,7 @@ class McpServers:
         if kept is not None and kept[0] is known:
             return kept[1]
         permitted = [tool for tool in known if self._policy.permits(tool)]
-        if len(permitted) <= _MOST_ON_THE_LOOP:
+        if len(permitted) <= _MAX_ON_EVENT_LOOP:
             listing = list_server(name, server.description, permitted)
         else:
             listing = await anyio.to_thread.run_sync(

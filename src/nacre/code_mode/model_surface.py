@@ -107,7 +107,7 @@ def verify_payload(tool_names: Sequence[str], surface: ModelSurface) -> None:
     if sent != expected:
         raise CodeModePayloadError(
             "code mode is active, but the model request does not hold exactly its tools; "
-            f"too many: {_shown(sent - expected)}; missing: {_shown(expected - sent)}. "
+            f"too many: {_format_names(sent - expected)}; missing: {_format_names(expected - sent)}. "
             "Nothing was sent"
         )
 
@@ -123,7 +123,7 @@ def _refuse_equal_names(direct: Sequence[Tool]) -> None:
         taken[tool.name] = tool.id
 
 
-def _shown(names: Counter[str]) -> str:
+def _format_names(names: Counter[str]) -> str:
     listed = list(names.elements())
     more = len(listed) - _MAX_SHOWN_NAMES
     shown = ", ".join(listed[:_MAX_SHOWN_NAMES]) or "none"

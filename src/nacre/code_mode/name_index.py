@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nacre.tools.catalog import Catalog
 
 _HEADER: Final = "tools.<name> by owner:"
-_REST: Final = "(+{count} more: tools.search)"
+_MORE_NAMES: Final = "(+{count} more: tools.search)"
 _LINE_BREAK_BYTES: Final = len(r"\n")
 _SEPARATOR: Final = ", "
 
@@ -26,21 +26,21 @@ def name_index(catalog: Catalog, *, max_bytes: int) -> str:
     owners = _names_by_owner(catalog)
     total = sum(len(names) for names in owners.values())
     header_bytes = _LINE_BREAK_BYTES + _json_bytes(_HEADER)
-    shown = _fitting(owners, max_bytes - header_bytes)
+    shown = _fit_names(owners, max_bytes - header_bytes)
     count = sum(len(names) for names in shown.values())
     if count == total:
-        return "\n".join([_HEADER, *_lines(shown)]) if total else ""
-    rest_bytes = _LINE_BREAK_BYTES + len(_REST.format(count=total))
-    shown = _fitting(owners, max_bytes - header_bytes - rest_bytes)
+        return "\n".join([_HEADER, *_format_lines(shown)]) if total else ""
+    rest_bytes = _LINE_BREAK_BYTES + len(_MORE_NAMES.format(count=total))
+    shown = _fit_names(owners, max_bytes - header_bytes - rest_bytes)
     count = sum(len(names) for names in shown.values())
     if not count:
         return ""
-    return "\n".join([_HEADER, *_lines(shown), _REST.format(count=total - count)])
+    return "\n".join([_HEADER, *_format_lines(shown), _MORE_NAMES.format(count=total - count)])
 
 
-def joined_within(names: Sequence[str], max_bytes: int) -> str:
+def join_within(names: Sequence[str], max_bytes: int) -> str:
     """The names with commas between them; those that do not fit are counted."""
-    shown = list(_while_they_fit(names, max_bytes))
+    shown = list(_take_fitting(names, max_bytes))
     left = len(names) - len(shown)
     return _SEPARATOR.join(shown) + (f" (+{left} more)" if left else "")
 
@@ -55,10 +55,10 @@ def _names_by_owner(catalog: Catalog) -> dict[str, list[str]]:
     return owners
 
 
-def _fitting(owners: dict[str, list[str]], max_bytes: int) -> dict[str, list[str]]:
+def _fit_names(owners: dict[str, list[str]], max_bytes: int) -> dict[str, list[str]]:
     shown: dict[str, list[str]] = {owner: [] for owner in owners}
     left = max_bytes
-    for owner, name in _in_turns(owners):
+    for owner, name in _interleave(owners):
         cost = _json_bytes(name) + len(_SEPARATOR)
         if not shown[owner]:
             cost = _LINE_BREAK_BYTES + _json_bytes(f"{owner}: {name}")
@@ -70,18 +70,18 @@ def _fitting(owners: dict[str, list[str]], max_bytes: int) -> dict[str, list[str
     return shown
 
 
-def _in_turns(owners: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
+def _interleave(owners: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
     turns: Iterable[tuple[tuple[str, str] | None, ...]] = zip_longest(
         *([(owner, name) for name in names] for owner, names in owners.items())
     )
     return (turn for turn in chain.from_iterable(turns) if turn is not None)
 
 
-def _lines(shown: dict[str, list[str]]) -> list[str]:
+def _format_lines(shown: dict[str, list[str]]) -> list[str]:
     return [f"{owner}: {_SEPARATOR.join(names)}" for owner, names in shown.items() if names]
 
 
-def _while_they_fit(names: Sequence[str], max_bytes: int) -> Iterator[str]:
+def _take_fitting(names: Sequence[str], max_bytes: int) -> Iterator[str]:
     left = max_bytes
     for name in names:
         left -= _json_bytes(name) + len(_SEPARATOR)

@@ -62,8 +62,8 @@ class NamespaceRuntime:
         if not isinstance(args, list):
             raise ToolInputError(f"{name}: its arguments are not a list", tool_id=tool_id)
         arguments = cast("list[JsonValue]", args)
-        mapped = _mapped(function, arguments, name=name, tool_id=tool_id)
-        return ResolvedCall(tool_id=tool_id, input=_input(mapped, name=name, tool_id=tool_id))
+        mapped = _map_arguments(function, arguments, name=name, tool_id=tool_id)
+        return ResolvedCall(tool_id=tool_id, input=_to_input(mapped, name=name, tool_id=tool_id))
 
     def _unknown(self, name: str) -> UnknownToolError:
         global_name = self.namespace.global_name
@@ -84,7 +84,7 @@ def _segments(path: object) -> Path:
     return texts if len(texts) == len(segments) else ()
 
 
-def _mapped(
+def _map_arguments(
     function: NamespaceTool, arguments: list[JsonValue], *, name: str, tool_id: str
 ) -> object:
     if function.input_mapper is None:
@@ -100,7 +100,7 @@ def _mapped(
         raise ToolInputError(message, tool_id=tool_id) from error
 
 
-def _input(mapped: object, *, name: str, tool_id: str) -> JsonObject:
+def _to_input(mapped: object, *, name: str, tool_id: str) -> JsonObject:
     if mapped is None:
         return {}
     if not isinstance(mapped, Mapping):

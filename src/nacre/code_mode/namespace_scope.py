@@ -33,7 +33,7 @@ _TEXT_TYPES: Final = (UUID, PurePath, Decimal)
 _MAX_FALLBACK_CHARACTERS: Final = 1000
 _MAX_SHOWN_KEY: Final = 60
 # What a value costs at the least: `{"v":0}`, or a comma and a digit inside data.
-_LEAST_BYTES_PER_VALUE: Final = 2
+_MIN_BYTES_PER_VALUE: Final = 2
 
 Path: TypeAlias = tuple[str, ...]
 InputMapper: TypeAlias = Callable[[list[JsonValue]], object]
@@ -93,7 +93,7 @@ class _Walk:
     entered: set[int] = field(default_factory=set[int])
 
     def visit(self, value: object, path: Path) -> _Part:
-        self._count(_LEAST_BYTES_PER_VALUE)
+        self._count(_MIN_BYTES_PER_VALUE)
         if isinstance(value, NamespaceTool):
             return self._function(value, path)
         if isinstance(value, Enum):
@@ -101,7 +101,7 @@ class _Walk:
         if value is None or isinstance(value, (bool, int, float, str)):
             return self._scalar(value)
         if callable(value):
-            raise _refused(path, "is a function; use namespace_tool(...), which calls a tool")
+            raise _error_at(path, "is a function; use namespace_tool(...), which calls a tool")
         if isinstance(value, (Mapping, list, tuple, set, frozenset)):
             return self._container(cast("_Container", value), path)
         return self._scalar(_fallback(value))
@@ -109,7 +109,7 @@ class _Walk:
     def _function(self, marker: NamespaceTool, path: Path) -> _Structure:
         if marker.tool_name not in self.tool_names:
             allowed = ", ".join(sorted(self.tool_names))
-            raise _refused(
+            raise _error_at(
                 path,
                 f"calls {marker.tool_name!r}, which is not among its required tools: {allowed}",
             )
@@ -126,7 +126,7 @@ class _Walk:
 
     def _container(self, value: _Container, path: Path) -> _Part:
         if id(value) in self.entered:
-            raise _refused(path, "is a part of itself")
+            raise _error_at(path, "is a part of itself")
         if len(path) >= MAX_SCOPE_DEPTH:
             raise NamespaceError(f"the scope is nested more than {MAX_SCOPE_DEPTH} levels deep")
         self.entered.add(id(value))
@@ -176,12 +176,12 @@ def _object_of_data(data: JsonValue) -> JsonObject:
 
 def _safe_key(key: object, path: Path) -> str:
     if not isinstance(key, str):
-        raise _refused(path, f"has a key of type {type(key).__name__}; keys have to be text")
+        raise _error_at(path, f"has a key of type {type(key).__name__}; keys have to be text")
     name = str.__str__(key)
     is_unsafe = name in _UNSAFE_KEYS or any(found in name for found in _UNSAFE_CHARACTERS)
     # Half a surrogate pair would be another key on the other side.
     if is_unsafe or any("\ud800" <= character <= "\udfff" for character in name):
-        raise _refused(path, f"has the key {_shown(name)}, which is not safe in a namespace")
+        raise _error_at(path, f"has the key {_quote(name)}, which is not safe in a namespace")
     return name
 
 
@@ -211,14 +211,14 @@ def _too_large() -> NamespaceError:
     )
 
 
-def _refused(path: Path, problem: str) -> NamespaceError:
-    place = PATH_SEPARATOR.join(_shortened(segment) for segment in path)
+def _error_at(path: Path, problem: str) -> NamespaceError:
+    place = PATH_SEPARATOR.join(_truncate(segment) for segment in path)
     return NamespaceError(f"`{place}` {problem}" if place else f"the scope {problem}")
 
 
-def _shown(name: str) -> str:
-    return ascii(_shortened(name))
+def _quote(name: str) -> str:
+    return ascii(_truncate(name))
 
 
-def _shortened(name: str) -> str:
+def _truncate(name: str) -> str:
     return name if len(name) <= _MAX_SHOWN_KEY else f"{name[:_MAX_SHOWN_KEY]}…"

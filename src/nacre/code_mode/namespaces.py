@@ -80,7 +80,7 @@ class NamespaceRegistry:
         added = NamespaceRegistration(plugin_id=plugin_id, namespace=namespace)
         problem = _problem_with(namespace) or self._collision(namespace)
         if problem:
-            raise _refused(added, problem)
+            raise _error(added, problem)
         self._by_id[namespace.id] = added
 
     def clear_plugin(self, plugin_id: str) -> int:
@@ -126,7 +126,7 @@ async def open_namespace(
     """
     tool_ids = _owned_tool_ids(registration, catalog)
     if tool_ids is None:
-        raise _refused(registration, "this run may not call all of its tools")
+        raise _error(registration, "this run may not call all of its tools")
     return NamespaceRuntime(
         registration.namespace,
         await _scope_for(registration, context),
@@ -155,10 +155,10 @@ async def _scope_for(
         scope = await created if inspect.isawaitable(created) else created
         return serialise_scope(scope, tool_names=namespace.required_tool_names)
     except NamespaceError as error:
-        raise _refused(registration, str(error)) from error
+        raise _error(registration, str(error)) from error
     except Exception as error:
         problem = f"its scope could not be made: {type(error).__name__}: {error}"
-        raise _refused(registration, problem) from error
+        raise _error(registration, problem) from error
 
 
 def _problem_with(namespace: Namespace) -> str:
@@ -178,7 +178,7 @@ def _problem_with(namespace: Namespace) -> str:
     return ""
 
 
-def _refused(registration: NamespaceRegistration, problem: str) -> NamespaceError:
+def _error(registration: NamespaceRegistration, problem: str) -> NamespaceError:
     return NamespaceError(
         f"namespace {registration.namespace.id!r} of plugin {registration.plugin_id!r}: {problem}"
     )

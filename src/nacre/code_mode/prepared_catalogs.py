@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from nacre.tools import Tool
 
-_MOST_KEPT: Final = 8
+_MAX_CATALOGS: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,18 +34,18 @@ class PreparedCatalogs:
     """The last few catalogs of a runtime."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, ...], PreparedCatalog] = OrderedDict()
+        self._catalogs: OrderedDict[tuple[int, ...], PreparedCatalog] = OrderedDict()
 
     def prepare(self, tools: Sequence[Tool]) -> PreparedCatalog:
         """Raises CatalogError for tools that cannot be together."""
         # By identity: the catalog that is kept holds the tools, so no other gets their place.
         key = tuple(map(id, tools))
-        prepared = self._kept.pop(key, None) or _prepared(build_catalog(tools))
-        self._kept[key] = prepared
-        if len(self._kept) > _MOST_KEPT:
-            self._kept.popitem(last=False)
+        prepared = self._catalogs.pop(key, None) or _prepare(build_catalog(tools))
+        self._catalogs[key] = prepared
+        if len(self._catalogs) > _MAX_CATALOGS:
+            self._catalogs.popitem(last=False)
         return prepared
 
 
-def _prepared(catalog: Catalog) -> PreparedCatalog:
+def _prepare(catalog: Catalog) -> PreparedCatalog:
     return PreparedCatalog(catalog=catalog, index=RunIndex(catalog), views=GuestViews(catalog))

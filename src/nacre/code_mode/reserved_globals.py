@@ -8,11 +8,11 @@ from typing import Final
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 
 
-def _names(text: str) -> frozenset[str]:
+def _split_names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_WORDS: Final = _names(
+_WORDS: Final = _split_names(
     """
     abstract any arguments as async await boolean break case catch class const continue debugger
     declare default delete do else enum eval export extends false finally for function get if
@@ -23,9 +23,9 @@ _WORDS: Final = _names(
 )
 """Reserved words, and those with a meaning in some place of JavaScript or TypeScript."""
 
-_CODE_MODE: Final = _names("ALL_TOOLS API MCP json namespaces text tools yield_control")
+_CODE_MODE: Final = _split_names("ALL_TOOLS API MCP json namespaces text tools yield_control")
 
-_ENGINE: Final = _names(
+_ENGINE: Final = _split_names(
     """
     AggregateError Array ArrayBuffer AsyncDisposableStack AsyncFunction AsyncGenerator
     AsyncGeneratorFunction AsyncIterator Atomics BigInt BigInt64Array BigUint64Array Boolean
@@ -39,7 +39,7 @@ _ENGINE: Final = _names(
     """
 )
 
-_CELL: Final = _names(
+_CELL: Final = _split_names(
     """
     DOMException TextDecoder TextEncoder URL URLSearchParams atob btoa clearInterval clearTimeout
     console crypto performance queueMicrotask require setInterval setTimeout structuredClone
@@ -48,7 +48,7 @@ _CELL: Final = _names(
 """What a cell has of a browser's and of Node's; docs/cells.md describes it."""
 
 _TAKEN: Final = _CODE_MODE | _ENGINE | _CELL
-_MEMBERS: Final = _names("constructor hasOwnProperty prototype then toJSON toString valueOf")
+_MEMBERS: Final = _split_names("constructor hasOwnProperty prototype then toJSON toString valueOf")
 
 
 def problem_with_global_name(name: object) -> str:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from nacre.code_mode.api_files import ApiFiles
 from nacre.code_mode.bridge import RunTools
-from nacre.code_mode.exec_tool import InvalidInput, exec_input_from
+from nacre.code_mode.exec_tool import InvalidInput, parse_exec_input
 from nacre.code_mode.mcp_requests import McpRequests
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME, verify_payload
 from nacre.code_mode.results import CodeModeResult, DirectResult, Failed
-from nacre.code_mode.suspended_runs import RunRefused
-from nacre.code_mode.wait_tool import wait_input_from
+from nacre.code_mode.suspended_runs import CellRefused
+from nacre.code_mode.wait_tool import parse_wait_input
 from nacre.config.code_mode import LANGUAGES
 from nacre.errors import CatalogError, NamespaceError, ToolError
 from nacre.tools import CallSite, CallSubject
@@ -116,7 +116,7 @@ class CodeModeRun:
         try:
             given = arguments_from(arguments)
         except NotArguments as refusal:
-            return self._failed(str(refusal), "invalid_input")
+            return self._fail(str(refusal), "invalid_input")
         if self.is_code_mode and name == EXEC_NAME:
             return await self._exec(given, call_id)
         if self.is_code_mode and name == WAIT_NAME:
@@ -124,7 +124,7 @@ class CodeModeRun:
         for tool in self._surface.direct_tools:
             if tool.name == name:
                 return await self._call_directly(tool, given, call_id)
-        return self._failed(no_such_tool(name, self.visible_names), "invalid_input")
+        return self._fail(no_such_tool(name, self.visible_names), "invalid_input")
 
     async def exec(
         self, code: str, *, language: Language | None = None, call_id: str = ""
@@ -171,15 +171,15 @@ class CodeModeRun:
             kind="code_mode_exec",
             input_kind=language if language in LANGUAGES else None,
         )
-        return await self._controlled(subject, given, call_id, self._start_cell)
+        return await self._control(subject, given, call_id, self._start_cell)
 
     async def _wait(self, given: JsonObject, call_id: str) -> CodeModeResult:
         self._telemetry.wait_count += 1
         subject = CallSubject(tool_id="code_mode:wait", tool_name=WAIT_NAME, kind="code_mode_wait")
-        return await self._controlled(subject, given, call_id, self._resume_cell)
+        return await self._control(subject, given, call_id, self._resume_cell)
 
     async def _start_cell(self, given: JsonObject, call_id: str) -> CodeModeResult:
-        program = exec_input_from(given, self._config)
+        program = parse_exec_input(given, self._config)
         tools = RunTools(
             catalog=self.catalog,
             executor=self._executor,
@@ -193,9 +193,9 @@ class CodeModeRun:
         return await self._cells.start(program, tools, call_id=call_id)
 
     async def _resume_cell(self, given: JsonObject, _call_id: str) -> CodeModeResult:
-        return await self._cells.resume(wait_input_from(given))
+        return await self._cells.resume(parse_wait_input(given))
 
-    async def _controlled(
+    async def _control(
         self,
         subject: CallSubject,
         given: JsonObject,
@@ -204,23 +204,23 @@ class CodeModeRun:
     ) -> CodeModeResult:
         """Hooks, approvals and the record hold for control calls too; a refusal is a result."""
         if not self._config.enabled:
-            return self._failed("code mode is off (`tools.codeMode.enabled`)", "invalid_input")
+            return self._fail("code mode is off (`tools.codeMode.enabled`)", "invalid_input")
         site = self._site(call_id)
         results: list[CodeModeResult] = []
 
         async def recorded(permitted: JsonObject) -> JsonValue:
-            results.append(await self._performed(perform, permitted, site.call_id))
+            results.append(await self._perform(perform, permitted, site.call_id))
             return results[0].to_json()
 
         try:
             await self._executor.control(subject, given, site=site, perform=recorded)
         except ToolError as error:
-            return self._failed(
+            return self._fail(
                 error.message, "aborted" if error.code == "aborted" else "call_denied"
             )
         return results[0]
 
-    async def _performed(
+    async def _perform(
         self,
         perform: Callable[[JsonObject, str], Awaitable[CodeModeResult]],
         given: JsonObject,
@@ -228,10 +228,10 @@ class CodeModeRun:
     ) -> CodeModeResult:
         try:
             return await perform(given, call_id)
-        except (InvalidInput, RunRefused) as refusal:
-            return self._failed(refusal.message, refusal.reason)
+        except (InvalidInput, CellRefused) as refusal:
+            return self._fail(refusal.message, refusal.reason)
         except (CatalogError, NamespaceError) as error:
-            return self._failed(str(error), "internal_error")
+            return self._fail(str(error), "internal_error")
 
     # Tools that the model sees by themselves.
 
@@ -245,5 +245,5 @@ class CodeModeRun:
     def _site(self, call_id: str) -> CallSite:
         return site_of_model_call(call_id, self._abort.signal)
 
-    def _failed(self, message: str, reason: Reason) -> Failed:
+    def _fail(self, message: str, reason: Reason) -> Failed:
         return Failed(error=message, reason=reason, telemetry=self._telemetry.report())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nacre.code_mode.bridge import CellBridge, RunTools
 from nacre.code_mode.cell import CellInfo, CodeModeCell
 from nacre.code_mode.results import CodeModeResult, Failed, Waiting
-from nacre.code_mode.suspended_runs import UNAVAILABLE, RunRefused, RunScope
+from nacre.code_mode.suspended_runs import UNAVAILABLE, CellRefused, CellScope
 from nacre.errors import CellStateError
 from nacre.sandbox import Limits
 from nacre.sandbox import results as cell_results
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nacre.code_mode.guest_view import GuestViews
     from nacre.code_mode.live_cells import LiveCells
     from nacre.code_mode.run_telemetry import RunTelemetry
-    from nacre.code_mode.suspended_runs import SuspendedRuns
+    from nacre.code_mode.suspended_runs import SuspendedCells
     from nacre.run_context import RunContext
     from nacre.sandbox import CellResult, Sandbox
     from nacre.trajectory import TrajectoryRecorder
@@ -33,7 +33,7 @@ class RunCells:
         self,
         *,
         sandbox: Sandbox,
-        suspended: SuspendedRuns,
+        suspended: SuspendedCells,
         live: LiveCells,
         context: RunContext,
         recorder: TrajectoryRecorder,
@@ -44,14 +44,14 @@ class RunCells:
         self._suspended = suspended
         self._live = live
         self._context = context
-        self._scope = RunScope.of(context)
+        self._scope = CellScope.of(context)
         self._recorder = recorder
         self._telemetry = telemetry
         self._views = views
         self._abort_reason: str | None = None
 
     async def start(self, program: ExecInput, tools: RunTools, *, call_id: str) -> CodeModeResult:
-        """Run a program on behalf of the call of `exec` with this id; raises RunRefused."""
+        """Run a program on behalf of the call of `exec` with this id; raises CellRefused."""
         self._refuse_after_abort()
         listings = await tools.mcp.servers.listings()
         self._refuse_after_abort()
@@ -76,7 +76,7 @@ class RunCells:
         return await self._leg(cell, cell.run)
 
     async def resume(self, cell_id: str) -> CodeModeResult:
-        """Continue a suspended program; raises RunRefused, with the run as it was."""
+        """Continue a suspended program; raises CellRefused, with the run as it was."""
         self._refuse_after_abort()
         cell = self._suspended.begin_resume(cell_id, self._scope)
         return await self._leg(cell, cell.resume)
@@ -104,7 +104,7 @@ class RunCells:
     async def _leg(
         self, cell: CodeModeCell, leg: Callable[[], Awaitable[CellResult]]
     ) -> CodeModeResult:
-        is_kept = False
+        is_stored = False
         try:
             ended = await leg()
             if isinstance(ended, cell_results.Failed):
@@ -112,22 +112,22 @@ class RunCells:
                 self._telemetry.count_failure(ended.reason)
             result = cell.to_result(ended, self._telemetry.report)
             if isinstance(result, Waiting):
-                result = await self._kept(cell, result)
-                is_kept = isinstance(result, Waiting)
+                result = await self._store_suspended(cell, result)
+                is_stored = isinstance(result, Waiting)
             return result
         except CellStateError:
             # Aborted between the look into the store and the first step.
-            raise RunRefused(UNAVAILABLE, "run_unavailable") from None
+            raise CellRefused(UNAVAILABLE, "run_unavailable") from None
         finally:
-            if not is_kept:
+            if not is_stored:
                 self._suspended.remove(cell.cell_id)
 
-    async def _kept(self, cell: CodeModeCell, waiting: Waiting) -> Waiting | Failed:
+    async def _store_suspended(self, cell: CodeModeCell, waiting: Waiting) -> Waiting | Failed:
         try:
             if cell.abort_reason is not None:
-                raise RunRefused(cell.abort_reason, "aborted")
-            self._suspended.put(cell, self._scope)
-        except RunRefused as refusal:
+                raise CellRefused(cell.abort_reason, "aborted")
+            self._suspended.add(cell, self._scope)
+        except CellRefused as refusal:
             await cell.abort(refusal.message)
             self._telemetry.count_failure(refusal.reason)
             return Failed(
@@ -144,4 +144,4 @@ class RunCells:
 
     def _refuse_after_abort(self) -> None:
         if self._abort_reason is not None:
-            raise RunRefused(self._abort_reason, "aborted")
+            raise CellRefused(self._abort_reason, "aborted")

@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 import anyio
 
-from nacre.code_mode.debug_lines import log_if_asked
+from nacre.code_mode.debug_lines import log_run_if_enabled
 from nacre.code_mode.live_cells import LiveCells
 from nacre.code_mode.mcp_servers import McpServers
 from nacre.code_mode.model_surface import visible_tools
@@ -19,7 +19,7 @@ from nacre.code_mode.run_cells import RunCells
 from nacre.code_mode.run_config import ConfigInput, run_config_from
 from nacre.code_mode.run_namespaces import RunNamespaces
 from nacre.code_mode.run_telemetry import RunTelemetry
-from nacre.code_mode.suspended_runs import MAX_SUSPENDED_RUNS, SuspendedRuns
+from nacre.code_mode.suspended_runs import MAX_SUSPENDED_CELLS, SuspendedCells
 from nacre.config.documents import refuse_unopened_servers
 from nacre.errors import ConfigError, RuntimeUnavailableError, ToolDefinitionError
 from nacre.hooks import HookRunner, Hooks
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from nacre.tools import ApprovalQueue, Approver
     from nacre.tools.tool_servers import ToolServer
 
-_MOST_SUSPENDED: Final = 100_000
+_MAX_SUSPENDED_LIMIT: Final = 100_000
 
 
 class Runtime:
@@ -64,19 +64,22 @@ class Runtime:
         *,
         workers: int = 0,
         cache_directory: Path | None = None,
-        max_suspended_runs: int = MAX_SUSPENDED_RUNS,
+        max_suspended_cells: int = MAX_SUSPENDED_CELLS,
         approval_seconds: float = APPROVAL_SECONDS,
     ) -> None:
-        if type(max_suspended_runs) is not int or not 1 <= max_suspended_runs <= _MOST_SUSPENDED:
+        if (
+            type(max_suspended_cells) is not int
+            or not 1 <= max_suspended_cells <= _MAX_SUSPENDED_LIMIT
+        ):
             raise ConfigError(
-                "max_suspended_runs",
-                f"is {max_suspended_runs!r}; allowed: whole numbers from 1 to {_MOST_SUSPENDED}",
+                "max_suspended_cells",
+                f"is {max_suspended_cells!r}; allowed: whole numbers from 1 to {_MAX_SUSPENDED_LIMIT}",
             )
         self._config = run_config_from(config)
         self._approval_seconds = approval_seconds
         options = SandboxOptions(workers=workers, cache_directory=cache_directory)
         self._sandbox = Sandbox(options)
-        self._suspended = SuspendedRuns(max_suspended_runs)
+        self._suspended = SuspendedCells(max_suspended_cells)
         self._live = LiveCells(self._suspended)
         self._catalogs = PreparedCatalogs()
         self._approval_memory = ApprovalMemory()
@@ -149,7 +152,7 @@ class Runtime:
         context = context or RunContext()
         code_mode = settings.code_mode_for(context)
         policy = settings.policy_for(context)
-        allowed = effective_tools(map(_as_tool, tools), policy)
+        allowed = effective_tools(map(_to_tool, tools), policy)
         servers = [server for server in mcp or () if policy.may_permit_server(server.name)]
         surface = visible_tools(
             allowed, config=code_mode, has_servers=bool(servers), tools_disabled=tools_disabled
@@ -197,7 +200,7 @@ class Runtime:
             abort=abort,
         )
         self._runs.add(run)
-        log_if_asked(run)
+        log_run_if_enabled(run)
         return run
 
     def cells(self) -> list[CellInfo]:
@@ -219,7 +222,7 @@ class Runtime:
         return bool(await self._live.abort(lambda cell: cell.cell_id == run_id, reason))
 
 
-def _as_tool(given: object) -> Tool:
+def _to_tool(given: object) -> Tool:
     """A typed function becomes a tool; raises ToolDefinitionError for anything else."""
     if isinstance(given, Tool):
         return given

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from nacre.run_context import RunContext
     from nacre.sandbox.results import Reason
 
-MAX_SUSPENDED_RUNS: Final = 64
+MAX_SUSPENDED_CELLS: Final = 64
 # One session may not hold them all: others find room whatever it does.
 _SESSION_SHARE: Final = 0.75
 # How many ids of expired runs are remembered, only to say so instead of "unknown".
-_REMEMBERED_EXPIRIES: Final = 1024
+_MAX_REMEMBERED_EXPIRIES: Final = 1024
 
 UNAVAILABLE: Final = "code mode run is unavailable or expired."
 OTHER_SESSION: Final = "code mode run belongs to a different session."
@@ -37,7 +37,7 @@ ALREADY_RESUMING: Final = "code mode run is already being resumed; wait for that
 TOO_MANY: Final = "too many suspended code mode runs."
 
 
-class RunRefused(Exception):
+class CellRefused(Exception):
     """A run cannot be resumed or suspended; becomes a `failed` result."""
 
     def __init__(self, message: str, reason: Reason) -> None:
@@ -46,7 +46,7 @@ class RunRefused(Exception):
         self.reason: Reason = reason
 
 
-class RunScope(NamedTuple):
+class CellScope(NamedTuple):
     """Who may resume a run: the same agent, session, sender and agent run, and nobody else."""
 
     session_id: str
@@ -56,7 +56,7 @@ class RunScope(NamedTuple):
     agent_run_id: str
 
     @classmethod
-    def of(cls, context: RunContext) -> RunScope:
+    def of(cls, context: RunContext) -> CellScope:
         return cls(
             session_id=context.session_id,
             session_key=context.session_key,
@@ -69,66 +69,66 @@ class RunScope(NamedTuple):
 @dataclass(slots=True)
 class _Suspended:
     cell: CodeModeCell
-    scope: RunScope
+    scope: CellScope
     expires: float
     is_resuming: bool = False
 
 
-class SuspendedRuns:
+class SuspendedCells:
     """Holds cells between `waiting` and the next `wait`."""
 
-    def __init__(self, most: int = MAX_SUSPENDED_RUNS) -> None:
-        self._most = most
-        self._most_per_session = max(1, int(most * _SESSION_SHARE))
-        self._runs: dict[CellId, _Suspended] = {}
+    def __init__(self, max_cells: int = MAX_SUSPENDED_CELLS) -> None:
+        self._max_cells = max_cells
+        self._max_per_session = max(1, int(max_cells * _SESSION_SHARE))
+        self._cells: dict[CellId, _Suspended] = {}
         self._count_of_session: Counter[str] = Counter()
         # When the sweep looks next; a run that expires before that has to wake it.
         self._sweep_at = 0.0
-        self._expired: OrderedDict[str, RunScope] = OrderedDict()
+        self._expired: OrderedDict[str, CellScope] = OrderedDict()
         self._changed = anyio.Event()
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self._cells)
 
     def __iter__(self) -> Iterator[CodeModeCell]:
-        return iter([suspended.cell for suspended in self._runs.values()])
+        return iter([suspended.cell for suspended in self._cells.values()])
 
-    def check_room(self, scope: RunScope) -> None:
-        """Raises RunRefused if no further run of this session can be suspended."""
+    def check_capacity(self, scope: CellScope) -> None:
+        """Raises CellRefused if no further run of this session can be suspended."""
         of_session = self._count_of_session[scope.session_id]
-        if len(self._runs) >= self._most or of_session >= self._most_per_session:
-            raise RunRefused(TOO_MANY, "too_many_suspended_runs")
+        if len(self._cells) >= self._max_cells or of_session >= self._max_per_session:
+            raise CellRefused(TOO_MANY, "too_many_suspended_runs")
 
-    def put(self, cell: CodeModeCell, scope: RunScope) -> None:
-        """Keep a waiting cell, new or back from a `wait`; raises RunRefused if it has no room."""
-        if cell.cell_id not in self._runs:
-            self.check_room(scope)
+    def add(self, cell: CodeModeCell, scope: CellScope) -> None:
+        """Keep a waiting cell, new or back from a `wait`; raises CellRefused if it has no room."""
+        if cell.cell_id not in self._cells:
+            self.check_capacity(scope)
             self._count_of_session[scope.session_id] += 1
         expires = time.monotonic() + cell.ttl_seconds
-        self._runs[cell.cell_id] = _Suspended(cell=cell, scope=scope, expires=expires)
+        self._cells[cell.cell_id] = _Suspended(cell=cell, scope=scope, expires=expires)
         if expires < self._sweep_at:
             self._changed.set()
 
-    def begin_resume(self, cell_id: str, scope: RunScope) -> CodeModeCell:
-        """The waiting cell of this id, now being resumed; raises RunRefused and changes nothing."""
-        suspended = self._runs.get(cell_id)  # pyright: ignore[reportArgumentType]
+    def begin_resume(self, cell_id: str, scope: CellScope) -> CodeModeCell:
+        """The waiting cell of this id, now being resumed; raises CellRefused and changes nothing."""
+        suspended = self._cells.get(cell_id)  # pyright: ignore[reportArgumentType]
         known_scope = suspended.scope if suspended else self._expired.get(cell_id)
         if known_scope is None:
-            raise RunRefused(UNAVAILABLE, "run_unavailable")
+            raise CellRefused(UNAVAILABLE, "run_unavailable")
         _check_scope(known_scope, scope)
         # Late by less than the sweep needs is late all the same.
         if suspended is None or (
             not suspended.is_resuming and suspended.expires <= time.monotonic()
         ):
-            raise RunRefused(UNAVAILABLE, "snapshot_expired")
+            raise CellRefused(UNAVAILABLE, "snapshot_expired")
         if suspended.is_resuming:
-            raise RunRefused(ALREADY_RESUMING, "run_already_resuming")
+            raise CellRefused(ALREADY_RESUMING, "run_already_resuming")
         suspended.is_resuming = True
         return suspended.cell
 
     def remove(self, cell_id: CellId) -> None:
         """Forget a run that is over."""
-        gone = self._runs.pop(cell_id, None)
+        gone = self._cells.pop(cell_id, None)
         if gone is not None:
             session_id = gone.scope.session_id
             self._count_of_session[session_id] -= 1
@@ -139,7 +139,7 @@ class SuspendedRuns:
         """Drop what has waited too long, for ever; to be run as a task."""
         while True:
             self._changed = anyio.Event()
-            waiting = (each.expires for each in self._runs.values() if not each.is_resuming)
+            waiting = (each.expires for each in self._cells.values() if not each.is_resuming)
             self._sweep_at = min(waiting, default=math.inf)
             with anyio.move_on_after(max(self._sweep_at - time.monotonic(), 0)):
                 await self._changed.wait()
@@ -147,18 +147,18 @@ class SuspendedRuns:
 
     async def _drop_expired(self) -> None:
         now = time.monotonic()
-        for cell_id, suspended in list(self._runs.items()):
+        for cell_id, suspended in list(self._cells.items()):
             if suspended.is_resuming or suspended.expires > now:
                 continue
             self.remove(cell_id)
             self._expired[cell_id] = suspended.scope
-            if len(self._expired) > _REMEMBERED_EXPIRIES:
+            if len(self._expired) > _MAX_REMEMBERED_EXPIRIES:
                 self._expired.popitem(last=False)
             await suspended.cell.expire()
 
 
-def _check_scope(owner: RunScope, caller: RunScope) -> None:
+def _check_scope(owner: CellScope, caller: CellScope) -> None:
     if owner == caller:
         return
     is_same_session = owner._replace(agent_run_id="") == caller._replace(agent_run_id="")
-    raise RunRefused(OTHER_RUN if is_same_session else OTHER_SESSION, "run_scope_mismatch")
+    raise CellRefused(OTHER_RUN if is_same_session else OTHER_SESSION, "run_scope_mismatch")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
 
 _RUN_ID: Final = re.compile(r"run_[A-Za-z0-9_-]{1,128}")
-_MAX_SHOWN_CHARACTERS: Final = 60
+_MAX_SHOWN_ID: Final = 60
 
 
 def wait_parameters() -> JsonObject:
@@ -26,7 +26,7 @@ def wait_parameters() -> JsonObject:
     }
 
 
-def wait_input_from(arguments: object) -> CellId:
+def parse_wait_input(arguments: object) -> CellId:
     """Raises InvalidInput for what cannot be the id of a run, whoever's it is."""
     if not isinstance(arguments, Mapping):
         raise InvalidInput("wait takes an object: {runId}", reason="invalid_input")
@@ -41,7 +41,7 @@ def wait_input_from(arguments: object) -> CellId:
     if not _RUN_ID.fullmatch(given.strip()):
         # Models take it for the id of a shell session, or of some other job.
         raise InvalidInput(
-            f"{UNAVAILABLE} {given[:_MAX_SHOWN_CHARACTERS]!r} is not a run id of exec; "
+            f"{UNAVAILABLE} {given[:_MAX_SHOWN_ID]!r} is not a run id of exec; "
             "take it from the result whose status is waiting",
             reason="run_unavailable",
         )

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from nacre.tools import CallSite, CatalogEntry, Tool, ToolExecutor
 
 # Finding the nearest ids costs milliseconds; a program that guesses in a loop gets them no more.
-_MOST_SUGGESTIONS: Final = 20
-_MOST_BLOCKS_NOTED: Final = 16
+_MAX_SUGGESTIONS: Final = 20
+_MAX_BLOCKED_CALLS: Final = 16
 _MAX_SHOWN_ID: Final = 120
 # What a search finds goes into a prompt; who provides a tool may write without end.
 _MAX_DESCRIPTION: Final = 400
@@ -58,7 +58,7 @@ class CatalogAccess:
 
     def __init__(self, tools: RunTools) -> None:
         self._tools = tools
-        self._suggestions_left = _MOST_SUGGESTIONS
+        self._suggestions_left = _MAX_SUGGESTIONS
         self.unavailable_servers: dict[str, str] = {}
         """Servers that could not be searched, and why: what they have was not found."""
         self.blocked: list[BlockedCall] = []
@@ -90,7 +90,7 @@ class CatalogAccess:
         try:
             return await self._tools.executor.call(tool, args, site=site)
         except ToolDeniedError as error:
-            if len(self.blocked) < _MOST_BLOCKS_NOTED:
+            if len(self.blocked) < _MAX_BLOCKED_CALLS:
                 self.blocked.append(
                     BlockedCall(tool_id=error.tool_id, code=error.code, error=error.message)
                 )
@@ -100,7 +100,7 @@ class CatalogAccess:
         try:
             entry = await self._entry_of(tool_id)
         except UnknownToolError:
-            denied = self._tools.catalog.denied(str(tool_id))
+            denied = self._tools.catalog.find_denied(str(tool_id))
             if denied is None:
                 raise
             # The executor refuses it, and the record says so.

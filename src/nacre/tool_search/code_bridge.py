@@ -26,12 +26,12 @@ _METHOD: Final = "namespace"
 _FUNCTIONS: Final = ("search", "describe", "call")
 _MAX_SHOWN_ID: Final = 120
 
-_tools: JsonObject = {"o": {name: {"f": True} for name in _FUNCTIONS}}
+_TOOL_FUNCTIONS: JsonObject = {"o": {name: {"f": True} for name in _FUNCTIONS}}
 SHARED: Final = SharedData(
     {
         # The names of the parts, and of what is in them, are known to the guest (guest/src).
         "globals": encode_json({"only": [_GLOBAL]}),
-        "namespaces": encode_json({_GLOBAL: {"o": {"tools": _tools}}}),
+        "namespaces": encode_json({_GLOBAL: {"o": {"tools": _TOOL_FUNCTIONS}}}),
     },
     methods=(_METHOD,),
 )
@@ -52,8 +52,8 @@ class CodeBridge:
 
     async def __call__(self, request: HostRequest) -> JsonValue:
         self._clock.start()
-        function, args = _call_in(request.payload)
-        self._open[request.id] = _shown(function, args)
+        function, args = _parse_call(request.payload)
+        self._open[request.id] = _describe_request(function, args)
         try:
             answer = await self._answer(function, args, request)
         except InvalidInput as error:
@@ -82,7 +82,7 @@ class CodeBridge:
     ) -> JsonValue:
         match function:
             case "search":
-                return await self._access.search(args[0], _limit_in(args[1]))
+                return await self._access.search(args[0], _read_limit(args[1]))
             case "describe":
                 return await self._access.describe(args[0])
             case "call":
@@ -103,11 +103,11 @@ class CodeBridge:
         )
 
 
-def _shown(function: str, args: list[JsonValue]) -> str:
+def _describe_request(function: str, args: list[JsonValue]) -> str:
     return str(args[0])[:_MAX_SHOWN_ID] if function == "call" else f"openclaw.tools.{function}"
 
 
-def _call_in(payload: JsonValue) -> tuple[str, list[JsonValue]]:
+def _parse_call(payload: JsonValue) -> tuple[str, list[JsonValue]]:
     """Which function is called, empty for none that there is, and two arguments at least."""
     fields = payload if isinstance(payload, dict) else {}
     path, args = fields.get("path"), fields.get("args")
@@ -118,7 +118,7 @@ def _call_in(payload: JsonValue) -> tuple[str, list[JsonValue]]:
     return known, [*given, None, None]
 
 
-def _limit_in(options: JsonValue) -> JsonValue:
+def _read_limit(options: JsonValue) -> JsonValue:
     if options is None:
         return None
     if not isinstance(options, dict):

@@ -97,7 +97,7 @@ class InvalidInput(NacreError):
         self.message = message
 
 
-def program_in(given: JsonObject) -> str:
+def parse_program(given: JsonObject) -> str:
     """The program in the arguments of `tool_search_code`; raises InvalidInput."""
     code = given.get("code")
     if not isinstance(code, str) or not code.strip():
@@ -110,7 +110,7 @@ def program_in(given: JsonObject) -> str:
     return code
 
 
-def tool_args_in(given: JsonObject) -> JsonValue:
+def parse_tool_args(given: JsonObject) -> JsonValue:
     """What `tool_call` is to call the tool with; some models write the object as JSON text."""
     # A misspelt `args` would be a call without any.
     others = [key[:_MAX_SHOWN] for key in given if key not in ("id", "args")][:_MAX_SHOWN_KEYS]

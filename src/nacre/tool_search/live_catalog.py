@@ -33,9 +33,9 @@ logger = logging.getLogger(__name__)
 # How long a search waits for servers that are still starting.
 _LISTING_SECONDS: Final = 5.0
 _ID_STARTS: Final = tuple(f"{source}:" for source in SOURCES)
-_MOST_SUGGESTED: Final = 3
+_MAX_SUGGESTIONS: Final = 3
 # To measure tools and to compare their names takes about 10 us for each.
-_MOST_ON_THE_LOOP: Final = 500
+_MAX_ON_EVENT_LOOP: Final = 500
 _MAX_NEAREST_CHARACTERS: Final = 200
 
 
@@ -60,17 +60,17 @@ class Listing:
         id_or_name = id_or_name[:_MAX_NEAREST_CHARACTERS]
         is_id = id_or_name.startswith(_ID_STARTS)
         name = id_or_name.split(":", 2)[-1] if is_id else id_or_name
-        near = self._near_names.nearest(name, _MOST_SUGGESTED)
-        return [entry.id for each in near for entry in self._by_name[each]][:_MOST_SUGGESTED]
+        near = self._near_names.nearest(name, _MAX_SUGGESTIONS)
+        return [entry.id for each in near for entry in self._by_name[each]][:_MAX_SUGGESTIONS]
 
     async def prepare_nearest(self) -> None:
         """Have `nearest` ready without holding up the event loop."""
-        if self.catalog.size > _MOST_ON_THE_LOOP:
+        if self.catalog.size > _MAX_ON_EVENT_LOOP:
             await anyio.to_thread.run_sync(lambda: self._near_names)
 
     async def measure(self) -> None:
         """Have `direct_bytes` ready without holding up the event loop."""
-        if self.catalog.size > _MOST_ON_THE_LOOP:
+        if self.catalog.size > _MAX_ON_EVENT_LOOP:
             await anyio.to_thread.run_sync(lambda: self.direct_bytes)
 
     @cached_property
@@ -159,7 +159,7 @@ class LiveCatalog:
             await _start(server, problems)
         return self.listing(), "" if server is None else problems.get(server.name, "")
 
-    def denied(self, tool_id: str) -> Tool | None:
+    def find_denied(self, tool_id: str) -> Tool | None:
         """A tool that policy keeps out of the listing. It can be neither found nor described; who
         calls it all the same should be told by whom it is refused."""
         self.listing()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nacre.trajectory import EventKind, TrajectoryRecorder
 
 _LIMITS: Final = Limits()
-_MOST_SHOWN_CALLS: Final = 5
+_MAX_SHOWN_CALLS: Final = 5
 _CANCELLED: Final = Failed(
     error="the caller was cancelled", code="internal_error", reason="aborted"
 )
@@ -70,9 +70,9 @@ class Programs:
             self._record("cell.started", call_id, {"runId": cell.cell_id})
             result: ToolSearchResult = _CANCELLED
             try:
-                result = await self._followed(cell, clock, bridge, call_id=call_id)
+                result = await self._run_to_end(cell, clock, bridge, call_id=call_id)
             finally:
-                self._note(call_id, cell, result, output)
+                self._record_end(call_id, cell, result, output)
         return replace(
             result,
             output=tuple(output),
@@ -85,7 +85,7 @@ class Programs:
         for cell in list(self._cells):
             await cell.abort(reason)
 
-    async def _followed(
+    async def _run_to_end(
         self, cell: Cell, clock: ProgramClock, bridge: CodeBridge, *, call_id: str
     ) -> ToolSearchResult:
         result: CellResult | None = None
@@ -93,7 +93,7 @@ class Programs:
             try:
                 result = await cell.run()
                 while isinstance(result, cell_results.Waiting) and self._may_go_on(result):
-                    self._note_pause(call_id, result)
+                    self._record_pause(call_id, result)
                     result = await cell.resume()
             except CellStateError:
                 # Aborted between two legs.
@@ -102,7 +102,7 @@ class Programs:
             return Completed(value=result.value, unfinished_calls=result.usage.unfinished_requests)
         if isinstance(result, cell_results.Failed) and result.reason == "timeout":
             # The sandbox names a setting of its own.
-            return replace(self._timed_out([]), position=result.position)
+            return replace(self._timeout_failure([]), position=result.position)
         if isinstance(result, cell_results.Failed):
             return Failed(
                 error=result.error,
@@ -111,7 +111,7 @@ class Programs:
                 position=result.position,
             )
         # Taken before the calls are cancelled.
-        failed = self._timed_out(bridge.unfinished)
+        failed = self._timeout_failure(bridge.unfinished)
         await cell.abort("the program used up its time")
         return failed
 
@@ -122,8 +122,8 @@ class Programs:
         is_with_people = 0 < asked == min(len(waiting.pending), _LIMITS.max_pending_tool_calls)
         return is_with_people and waiting.usage.worker_ms < self._timeout_ms
 
-    def _timed_out(self, calls: list[str]) -> Failed:
-        unfinished = f"; unfinished: {', '.join(calls[:_MOST_SHOWN_CALLS])}" if calls else ""
+    def _timeout_failure(self, calls: list[str]) -> Failed:
+        unfinished = f"; unfinished: {', '.join(calls[:_MAX_SHOWN_CALLS])}" if calls else ""
         return Failed(
             error=f"the program used up its time (codeTimeoutMs is {self._timeout_ms}){unfinished}",
             code="timeout",
@@ -133,14 +133,14 @@ class Programs:
     def _keep(self, cell: Cell) -> None:
         self._cells = {kept for kept in self._cells if not _is_over(kept)} | {cell}
 
-    def _note_pause(self, call_id: str, waiting: cell_results.Waiting) -> None:
+    def _record_pause(self, call_id: str, waiting: cell_results.Waiting) -> None:
         data: JsonObject = {"runId": waiting.run_id}
         size = waiting.usage.snapshot_bytes
         suspended: JsonObject = {**data, "reason": waiting.reason, "snapshotBytes": size}
         self._record("cell.suspended", call_id, suspended)
         self._record("cell.resumed", call_id, data)
 
-    def _note(
+    def _record_end(
         self, call_id: str, cell: Cell, result: ToolSearchResult, output: list[Output]
     ) -> None:
         for item in output:

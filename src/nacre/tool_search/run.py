@@ -13,8 +13,8 @@ from nacre.tool_search.control_tools import (
     DESCRIBE_NAME,
     SEARCH_NAME,
     InvalidInput,
-    program_in,
-    tool_args_in,
+    parse_program,
+    parse_tool_args,
 )
 from nacre.tool_search.results import Completed, Failed, ToolSearchResult
 from nacre.tool_search.run_telemetry import RequestCounts, ToolSearchTelemetry
@@ -121,7 +121,7 @@ class ToolSearchRun:
             return Failed(error=str(refusal), code="invalid_input")
         site = self._site(call_id)
         if name in self._surface.control_names:
-            return await self._controlled(name, given, site)
+            return await self._control(name, given, site)
         for tool in self._surface.direct_tools:
             if tool.name == name:
                 return await self._call_directly(tool, given, site)
@@ -133,7 +133,7 @@ class ToolSearchRun:
         if self._programs is not None:
             await self._programs.abort(reason)
 
-    async def _controlled(self, name: str, given: JsonObject, site: CallSite) -> ToolSearchResult:
+    async def _control(self, name: str, given: JsonObject, site: CallSite) -> ToolSearchResult:
         """Hooks, approvals and the record hold for controls too; a refusal is a result."""
         subject = CallSubject(
             tool_id=f"tool_search:{name}",
@@ -144,7 +144,7 @@ class ToolSearchRun:
         results: list[ToolSearchResult] = []
 
         async def recorded(permitted: JsonObject) -> JsonValue:
-            results.append(await self._performed(name, permitted, site))
+            results.append(await self._perform(name, permitted, site))
             await self._tools.catalog.listing().measure()
             # With the counts, so that the record of a session answers what was shown and used.
             return {**results[0].to_json(), "telemetry": self.telemetry().to_json()}
@@ -152,22 +152,22 @@ class ToolSearchRun:
         try:
             await self._tools.executor.control(subject, given, site=site, perform=recorded)
         except ToolError as error:
-            return _failed(error)
+            return _tool_failure(error)
         return results[0]
 
-    async def _performed(self, name: str, given: JsonObject, site: CallSite) -> ToolSearchResult:
+    async def _perform(self, name: str, given: JsonObject, site: CallSite) -> ToolSearchResult:
         try:
             if name == CODE_NAME and self._programs is not None:
-                return await self._programs.run(program_in(given), call_id=site.call_id)
+                return await self._programs.run(parse_program(given), call_id=site.call_id)
             with site.abort.cancelling():
-                return await self._structured(name, given, site)
+                return await self._call_control(name, given, site)
         except InvalidInput as refusal:
             return _invalid(refusal)
         except ToolError as error:
-            return _failed(error)
+            return _tool_failure(error)
         return Failed(error=site.abort.reason, code="aborted")
 
-    async def _structured(self, name: str, given: JsonObject, site: CallSite) -> Completed:
+    async def _call_control(self, name: str, given: JsonObject, site: CallSite) -> Completed:
         access = CatalogAccess(self._tools)
         value: JsonValue
         if name == SEARCH_NAME:
@@ -175,7 +175,7 @@ class ToolSearchRun:
         elif name == DESCRIBE_NAME:
             value = await access.describe(given.get("id"))
         else:
-            args = tool_args_in(given)
+            args = parse_tool_args(given)
             value = await access.call(given.get("id"), args, site=_nested_in(site))
         return Completed(value=value, unavailable_servers=access.unavailable_servers)
 
@@ -185,7 +185,7 @@ class ToolSearchRun:
         try:
             return Completed(value=await self._tools.executor.call_directly(tool, given, site=site))
         except ToolError as error:
-            return _failed(error)
+            return _tool_failure(error)
 
     # Small things.
 
@@ -208,7 +208,7 @@ def _nested_in(site: CallSite) -> CallSite:
     return CallSite(call_id=f"{site.call_id}.1", parent_id=site.call_id, abort=site.abort)
 
 
-def _failed(error: ToolError) -> Failed:
+def _tool_failure(error: ToolError) -> Failed:
     details = {"toolId": error.tool_id, **error.details}
     return Failed(error=error.message, code=error.code, details=details)
 

@@ -68,7 +68,7 @@ def tool_search_config_for(document: Mapping[str, object], agent_id: str) -> Too
     """
     merged: dict[str, object] = {"enabled": False}
     for path, value in tool_settings(document, agent_id, "toolSearch"):
-        merged.update(_settings(value, path, tool_search_config_from, is_on_as_object=True))
+        merged.update(_read_settings(value, path, tool_search_config_from, is_on_as_object=True))
     return tool_search_config_from(merged)
 
 
@@ -76,11 +76,11 @@ def is_code_mode_on(document: Mapping[str, object], agent_id: str) -> bool:
     """Whether code mode, which goes before Tool Search, is on for the agent; raises ConfigError."""
     merged: dict[str, object] = {}
     for path, value in tool_settings(document, agent_id, "codeMode"):
-        merged.update(_settings(value, path, code_mode_config_from, is_on_as_object=False))
+        merged.update(_read_settings(value, path, code_mode_config_from, is_on_as_object=False))
     return merged.get("enabled") is True
 
 
-def _settings(
+def _read_settings(
     value: object, path: str, read: Callable[..., object], *, is_on_as_object: bool
 ) -> dict[str, object]:
     # Read for its own path, so that a fault is reported where it was made.

@@ -71,7 +71,7 @@ class ToolSearch:
                 "use CodeMode for this agent, or switch one of them off",
             )
         try:
-            self._run = await self._opened()
+            self._run = await self._open_run()
         except BaseException:
             await self._stack.aclose()
             raise
@@ -112,7 +112,7 @@ class ToolSearch:
         """End every program and every call."""
         await self.run.abort(reason)
 
-    async def _opened(self) -> ToolSearchRun:
+    async def _open_run(self) -> ToolSearchRun:
         is_wanted = self._config.enabled and self._config.mode == "code"
         sandbox: Sandbox | None = None
         if is_wanted and (self._tools or self._servers):

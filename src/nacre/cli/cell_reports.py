@@ -100,13 +100,13 @@ def _status_text(result: CodeModeResult, *, waits: int) -> str:
             how = "waiting"
         case _:
             assert_never(result)
-    return f"{how} after {_costs_text(result.telemetry.cell)}, {_count(waits, 'wait')}"
+    return f"{how} after {_costs_text(result.telemetry.cell)}, {_count_text(waits, 'wait')}"
 
 
 def _costs_text(usage: Usage) -> str:
-    bursts = _count(usage.guest_bursts, "burst")
+    bursts = _count_text(usage.guest_bursts, "burst")
     return f"{usage.wall_ms:.0f} ms ({usage.worker_ms:.1f} ms of them in {bursts})"
 
 
-def _count(number: int, noun: str) -> str:
+def _count_text(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"

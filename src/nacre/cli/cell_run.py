@@ -54,7 +54,7 @@ class _CellRun:
         while is_resumed and isinstance(result, Waiting):
             # A signal that came with the end of a leg found nothing to abort.
             result = await (
-                self._aborted(result) if self._is_over else self._run.wait(result.run_id)
+                self._abort_waiting(result) if self._is_over else self._run.wait(result.run_id)
             )
             self._report.add_leg(result)
         self._report.end(result)
@@ -69,7 +69,7 @@ class _CellRun:
     def _is_over(self) -> bool:
         return self._stop_signal is not None or self._report.printer.problem is not None
 
-    async def _aborted(self, waiting: Waiting) -> Failed:
+    async def _abort_waiting(self, waiting: Waiting) -> Failed:
         await self._run.abort()
         return Failed(
             error="aborted while it waited", reason="aborted", telemetry=waiting.telemetry

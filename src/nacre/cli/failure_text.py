@@ -30,22 +30,22 @@ def _excerpt(position: Position, program: ProgramText) -> list[str]:
     source = program.text.split("\n")
     # A program can write its own stack, and so name any place.
     if position.line <= len(source):
-        before, after = _around(source[position.line - 1].removesuffix("\r"), position.column)
+        before, after = _cut_around(source[position.line - 1].removesuffix("\r"), position.column)
         number = str(position.line)
         lines.append(f"  {number} | {before}{after}")
         lines.append(f"  {' ' * len(number)} | {' ' * _width(before)}^")
     return lines
 
 
-def _around(line: str, column: int) -> tuple[str, str]:
+def _cut_around(line: str, column: int) -> tuple[str, str]:
     """What of the line is shown before the column and from it on."""
     at = min(column - 1, len(line))
     start = max(0, min(at - _MAX_SHOWN_CHARACTERS // 2, len(line) - _MAX_SHOWN_CHARACTERS))
     before, after = line[start:at], line[at : start + _MAX_SHOWN_CHARACTERS]
-    return _shown(before), _shown(after)
+    return _escape_source(before), _escape_source(after)
 
 
-def _shown(text: str) -> str:
+def _escape_source(text: str) -> str:
     return visible(text.expandtabs(4).replace("\r", " "))
 
 

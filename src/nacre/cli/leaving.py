@@ -13,14 +13,14 @@ from nacre.cli.terminal import warn
 _GRACE_SECONDS: Final = 3.0
 
 
-def leave_within_a_moment(status: int) -> None:
+def exit_with_deadline(status: int) -> None:
     """To be called last. Python waits for threads without end; we do not."""
     others = (it for it in threading.enumerate() if it is not threading.main_thread())
     if any(not thread.daemon for thread in others):
-        threading.Thread(target=_leave, args=(status,), daemon=True).start()
+        threading.Thread(target=_exit_after_grace, args=(status,), daemon=True).start()
 
 
-def _leave(status: int) -> None:
+def _exit_after_grace(status: int) -> None:
     time.sleep(_GRACE_SECONDS)
     try:
         warn("a tool or a plugin hangs in a thread; it was left behind")

@@ -8,9 +8,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command and return the exit status of the process."""
     status = _status_of(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
-        from nacre.cli.leaving import leave_within_a_moment
+        from nacre.cli.leaving import exit_with_deadline
 
-        leave_within_a_moment(status)
+        exit_with_deadline(status)
     return status
 
 
@@ -22,12 +22,12 @@ def _status_of(arguments: list[str]) -> int:
 
         return run_command(arguments)
     except KeyboardInterrupt:
-        return _interrupted()
+        return _report_interrupt()
     finally:
         gc.enable()
 
 
-def _interrupted() -> int:
+def _report_interrupt() -> int:
     from nacre.cli.exit_status import ExitStatus
     from nacre.cli.terminal import warn
 

@@ -31,11 +31,14 @@ def read_program(file: str | None, *, code: str | None, language: str | None) ->
     if code is not None:
         if file is not None:
             raise UsageProblem(f"got both a file ({file}) and -e; give one of them")
-        text, name = _checked_code(code), "-e"
+        text, name = _check_encoding(code), "-e"
     elif file is None or file == "-":
-        text, name = _decoded(_standard_input(is_asked_for=file == "-"), "standard input"), "stdin"
+        text, name = (
+            _decode(_read_standard_input(is_asked_for=file == "-"), "standard input"),
+            "stdin",
+        )
     else:
-        text, name = _decoded(_file_content(file), file), file
+        text, name = _decode(_read_file(file), file), file
     if not text.strip():
         raise UsageProblem(f"the program ({_origin(name)}) is empty; nothing was run")
     return ProgramText(text, name, language or _language_of(name))
@@ -49,7 +52,7 @@ def _origin(name: str) -> str:
     return {"-e": "given with -e", "stdin": "from standard input"}.get(name, name)
 
 
-def _checked_code(code: str) -> str:
+def _check_encoding(code: str) -> str:
     try:
         code.encode()
     except UnicodeEncodeError as error:
@@ -61,7 +64,7 @@ def _checked_code(code: str) -> str:
     return code
 
 
-def _standard_input(*, is_asked_for: bool) -> bytes:
+def _read_standard_input(*, is_asked_for: bool) -> bytes:
     stream = sys.stdin
     if stream is None or (stream.isatty() and not is_asked_for):
         raise UsageProblem(
@@ -70,7 +73,7 @@ def _standard_input(*, is_asked_for: bool) -> bytes:
     return _read(stream.buffer, "standard input")
 
 
-def _file_content(file: str) -> bytes:
+def _read_file(file: str) -> bytes:
     try:
         stream = open(file, "rb")  # noqa: SIM115
     except (OSError, ValueError) as error:
@@ -97,7 +100,7 @@ def _unreadable(name: str, error: OSError | ValueError) -> UsageProblem:
     return UsageProblem(f"cannot read {name!r}: {(reason or str(error)).lower()}; {hint}")
 
 
-def _decoded(content: bytes, name: str) -> str:
+def _decode(content: bytes, name: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -96,8 +96,8 @@ def examine_surroundings() -> SandboxHealth:
     """What can be told without starting the sandbox; reads files."""
     return SandboxHealth(
         platform=platform.platform(),
-        library=_found(library_path),
-        cache_directory=_found(default_cache_directory),
+        library=_look_up(library_path),
+        cache_directory=_look_up(default_cache_directory),
     )
 
 
@@ -155,7 +155,7 @@ async def _try_cell(sandbox: Sandbox, language: Language, code: str) -> CellTria
     return CellTrial(language=language, wall_ms=wall_ms, problem=problem)
 
 
-def _found(look_up: Callable[[], Path]) -> str:
+def _look_up(look_up: Callable[[], Path]) -> str:
     try:
         return str(look_up())
     except (OSError, RuntimeError, WasmError):

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
     from nacre.config.system import SystemConfig
 
-_Read = TypeVar("_Read")
+_Result = TypeVar("_Result")
 
 
-def read_stored(config: SystemConfig, read: Callable[[Store], Awaitable[_Read]]) -> _Read:
+def read_stored(config: SystemConfig, read: Callable[[Store], Awaitable[_Result]]) -> _Result:
     """What `read` returns of the configured store; raises UsageProblem and StorageError."""
     gc.enable()
-    return anyio.run(_read, config.storage.url, read)
+    return anyio.run(_read_from_store, config.storage.url, read)
 
 
-async def _read(url: str, read: Callable[[Store], Awaitable[_Read]]) -> _Read:
-    done: list[_Read] = []
+async def _read_from_store(url: str, read: Callable[[Store], Awaitable[_Result]]) -> _Result:
+    done: list[_Result] = []
     problem: Exception | None = None
     async with Store.open(url) as store:
         try:

@@ -70,13 +70,13 @@ def _read(
     lacking = tuple(it for it in found.problems if may_lack_secrets and is_told_to_runs(it))
     faults = [it for it in found.problems if it not in lacking]
     if faults:
-        raise UsageProblem(_told(faults, file.path))
+        raise UsageProblem(_format_problems(faults, file.path))
     for warning in found.warnings:
         logger.warning("%s", warning)
     return file, found.config, lacking
 
 
-def _told(faults: Sequence[ConfigError], file: Path) -> str:
+def _format_problems(faults: Sequence[ConfigError], file: Path) -> str:
     """A single one in a line; more of them in a line each."""
     if len(faults) == 1:
         return str(faults[0])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nacre.cli.agent.input_editor import EditError, edited_input
+from nacre.cli.agent.input_editor import EditError, edit_input
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject
@@ -37,12 +37,12 @@ async def test_an_input_that_nobody_changes_comes_back_as_it_was(
 ) -> None:
     use_editor(monkeypatch, folder, "")
     given: JsonObject = {"text": "a\u202e\u2028\n", "n": [1, None, True], "é": {}}
-    assert await edited_input(given) == given
+    assert await edit_input(given) == given
 
 
 async def test_nothing_is_left_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_editor(monkeypatch, folder, "")
-    await edited_input({"password": "x"})
+    await edit_input({"password": "x"})
     assert names_in(folder) == ["editor.py"]
 
 
@@ -51,7 +51,7 @@ async def test_the_file_is_for_its_owner_alone(
 ) -> None:
     code = "file.write_text('{\"mode\": %d}' % (file.stat().st_mode & 0o777))"
     use_editor(monkeypatch, folder, code)
-    assert await edited_input({}) == {"mode": 0o600}
+    assert await edit_input({}) == {"mode": 0o600}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ async def test_what_is_no_input_is_refused(
 ) -> None:
     use_editor(monkeypatch, folder, code)
     with pytest.raises(EditError, match=problem):
-        await edited_input({"a": 1})
+        await edit_input({"a": 1})
     assert names_in(folder) == ["editor.py"]
 
 
@@ -78,5 +78,5 @@ async def test_an_editor_that_cannot_be_started_is_named(
 ) -> None:
     monkeypatch.setenv("EDITOR", command)
     with pytest.raises(EditError, match=f"{command}.* cannot be started"):
-        await edited_input({})
+        await edit_input({})
     assert names_in(folder) == []

@@ -2,12 +2,12 @@
 
 import pytest
 
-from nacre.cli.config.hidden_secrets import without_plain_secrets
+from nacre.cli.config.hidden_secrets import redact_secrets
 from nacre.json_types import JsonValue
 
 
 def shown(value: JsonValue) -> JsonValue:
-    return without_plain_secrets({"x": value})["x"]
+    return redact_secrets({"x": value})["x"]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_stands_where_it_cannot_is_hidden_but_for_references() -> None:
         "oauth": "abc",
     }
     misplaced = {"a.b", "a.c", "a.d", "a.f", "a.g[0].h"}
-    assert without_plain_secrets(document, misplaced=misplaced) == {
+    assert redact_secrets(document, misplaced=misplaced) == {
         "a": {
             "b": "***",
             "c": "***",

@@ -18,7 +18,7 @@ _CUT_MARK: Final = "… (cut: "
 _CUT_NOTE: Final = "(long texts are cut; `e` shows all of it in your editor)"
 
 
-def judged_input_lines(given: JsonObject) -> list[str]:
+def format_input_lines(given: JsonObject) -> list[str]:
     """One or more lines per member; texts of several lines as such, behind a bar.
 
     Raises UnshowableInputError for an input of too many parts.

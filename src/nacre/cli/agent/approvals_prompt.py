@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.agent.approval_text import judged_input_lines
-from nacre.cli.agent.input_editor import EditError, edited_input
+from nacre.cli.agent.approval_text import format_input_lines
+from nacre.cli.agent.input_editor import EditError, edit_input
 from nacre.cli.mcp.tables import cell_text
 from nacre.errors import ApprovalError
 from nacre.mcp_server.shown_input import UnshowableInputError
@@ -39,21 +39,21 @@ class ApprovalsPrompt:
     async def answer(self, request: ApprovalRequest) -> Decided:
         """What the person says; whatever goes wrong is a no."""
         if self._lines is None:
-            return self._denied(request, _NOBODY, hint=f"; {_WHAT_TO_DO}")
+            return self._deny(request, _NOBODY, hint=f"; {_WHAT_TO_DO}")
         try:
-            shown = judged_input_lines(request.input)
+            shown = format_input_lines(request.input)
         except UnshowableInputError as error:
-            return self._denied(request, str(error))
+            return self._deny(request, str(error))
         with self._screen.held(), self._lines.lent():
-            self._put(request, shown)
-            return await self._answered(request, self._lines)
+            self._show_question(request, shown)
+            return await self._read_answer(request, self._lines)
 
-    def _denied(self, request: ApprovalRequest, reason: str, *, hint: str = "") -> Deny:
+    def _deny(self, request: ApprovalRequest, reason: str, *, hint: str = "") -> Deny:
         """The agent is told the reason, and only the person what to do about it."""
         self._screen.note(f"{cell_text(request.tool_id)} was denied: {reason}{hint}", "warning")
         return Deny(reason)
 
-    def _put(self, request: ApprovalRequest, shown: list[str]) -> None:
+    def _show_question(self, request: ApprovalRequest, shown: list[str]) -> None:
         screen = self._screen
         screen.note("a call needs your approval; its input:", "warning")
         for line in shown:
@@ -63,7 +63,7 @@ class ApprovalsPrompt:
         screen.note(f"why you are asked: {cell_text(request.reason)}")
         screen.note(_CHOICES, "strong")
 
-    async def _answered(self, request: ApprovalRequest, lines: TypedLines) -> Decided:
+    async def _read_answer(self, request: ApprovalRequest, lines: TypedLines) -> Decided:
         while True:
             line = await lines.ask()
             match line.strip() if line is not None else None:
@@ -79,18 +79,18 @@ class ApprovalsPrompt:
                 case str(words) if words.startswith("d "):
                     return Deny(words.removeprefix("d ").strip())
                 case "e":
-                    edited = await self._edited(request)
+                    edited = await self._edit_input(request)
                     if edited is not None:
                         return edited
                 case words:
                     # Such as a message that somebody was typing when the question came.
                     self._screen.note(f"{cell_text(words)!r} is no answer; {_CHOICES}", "warning")
 
-    async def _edited(self, request: ApprovalRequest) -> AllowEdited | None:
+    async def _edit_input(self, request: ApprovalRequest) -> AllowEdited | None:
         try:
             # To an editor Ctrl-C means something of its own.
             with self._stops.ignored():
-                edited = await edited_input(request.input)
+                edited = await edit_input(request.input)
         except EditError as error:
             self._screen.note(f"{error}; {_CHOICES}", "warning")
             return None

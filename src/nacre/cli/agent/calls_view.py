@@ -58,14 +58,14 @@ class CallsView:
         # Whose lines come next: those of others need a heading first.
         self._heading = ""
         self.takers: dict[RunEventKind, Callable[[JsonObject], None]] = {
-            "call.started": self._started,
-            "call.changed": self._changed,
-            "call.updated": self._updated,
-            "call.ended": self._ended,
-            "cell.output": self._output,
-            "cell.suspended": self._suspended,
-            "cell.resumed": self._resumed,
-            "approval.answered": self._answered,
+            "call.started": self._on_call_started,
+            "call.changed": self._on_call_changed,
+            "call.updated": self._on_call_updated,
+            "call.ended": self._on_call_ended,
+            "cell.output": self._on_output,
+            "cell.suspended": self._on_suspended,
+            "cell.resumed": self._on_resumed,
+            "approval.answered": self._on_approval_answered,
         }
 
     @property
@@ -75,7 +75,7 @@ class CallsView:
         names = inner or [call.name for call in self._calls.values()]
         return f"{', '.join(names)} …" if names else ""
 
-    def _started(self, data: JsonObject) -> None:
+    def _on_call_started(self, data: JsonObject) -> None:
         call_id, parent_id = text_in(data, "toolCallId"), text_in(data, "parentToolCallId")
         given, program = data.get("input"), program_of(data.get("input"))
         parent = self._calls.get(parent_id)
@@ -106,7 +106,7 @@ class CallsView:
             for line in program_lines(program, colours=self._colours):
                 screen.write_lines(f"{gutter}{line}")
 
-    def _ended(self, data: JsonObject) -> None:
+    def _on_call_ended(self, data: JsonObject) -> None:
         call_id = text_in(data, "toolCallId")
         call = self._calls.get(call_id)
         if call is None:
@@ -124,19 +124,19 @@ class CallsView:
         self._line(call.root_id, line, _STYLES[outcome], depth=call.depth)
         del self._calls[call_id]
 
-    def _changed(self, data: JsonObject) -> None:
+    def _on_call_changed(self, data: JsonObject) -> None:
         call = self._calls.get(text_in(data, "toolCallId"))
         if call is not None:
             call.given = f"{input_text(data.get('input'))} (changed)"
 
-    def _updated(self, data: JsonObject) -> None:
+    def _on_call_updated(self, data: JsonObject) -> None:
         call = self._calls.get(text_in(data, "toolCallId"))
         update = data.get("update")
         if call is not None and update is not None:
             text = update if isinstance(update, str) else value_text(update, most_characters=60)
             self._screen.status(f"{call.name}: {text}")
 
-    def _output(self, data: JsonObject) -> None:
+    def _on_output(self, data: JsonObject) -> None:
         value = data.get("text", data.get("result"))
         lines = (value if isinstance(value, str) else value_text(value)).split("\n")
         shown = lines[: _MAX_OUTPUT_LINES if self._screen.is_terminal else 1]
@@ -146,15 +146,15 @@ class CallsView:
             more = count_text(len(lines) - len(shown), "more line")
             self._line(text_in(data, "toolCallId"), f"» … {more}", "dim")
 
-    def _suspended(self, data: JsonObject) -> None:
+    def _on_suspended(self, data: JsonObject) -> None:
         size = size_text(number_in(data, "snapshotBytes"))
         line = f"suspended: {cell_text(text_in(data, 'reason'))} ({size})"
         self._line(text_in(data, "toolCallId"), line, "warning")
 
-    def _resumed(self, data: JsonObject) -> None:
+    def _on_resumed(self, data: JsonObject) -> None:
         self._line(text_in(data, "toolCallId"), "goes on", "dim")
 
-    def _answered(self, data: JsonObject) -> None:
+    def _on_approval_answered(self, data: JsonObject) -> None:
         call = self._calls.get(text_in(data, "toolCallId"))
         name = call.name if call else "the call"
         match data.get("answer"), data.get("how"):

@@ -64,7 +64,7 @@ class Chat:
         """Return when somebody leaves. A chat from a pipe has failed if a turn of it has."""
         while not self._is_leaving and (line := await self._source.next_line()) is not None:
             if line.strip():
-                await self._take(line)
+                await self._handle_line(line)
         problem = self._screen.printer.problem or self._stops.status
         if problem is not None:
             return problem
@@ -73,10 +73,10 @@ class Chat:
 
     # While nothing runs.
 
-    async def _take(self, line: str) -> None:
+    async def _handle_line(self, line: str) -> None:
         match _command_in(line):
             case None:
-                await self._turn(line)
+                await self._run_turn(line)
             case "quit":
                 self._is_leaving = True
             case "new":
@@ -87,8 +87,8 @@ class Chat:
             case command:
                 self._explain(command)
 
-    async def _turn(self, text: str) -> None:
-        run = await self._started(text)
+    async def _run_turn(self, text: str) -> None:
+        run = await self._start_turn(text)
         while run is not None:
             self._run = run
             listen = None if self._lines is None else self._listen
@@ -98,7 +98,7 @@ class Chat:
             run = None if self._is_leaving else self._next_run(run.session_id)
         self._run = None
 
-    async def _started(self, text: str) -> AgentRun | None:
+    async def _start_turn(self, text: str) -> AgentRun | None:
         try:
             run = await self._system.agents.start(replace(self._request, message=text))
         except (SessionError, ConfigError) as error:
@@ -127,14 +127,14 @@ class Chat:
 
     async def _listen(self) -> None:
         if self._lines is not None:
-            await self._lines.listen(self._typed)
+            await self._lines.listen(self._handle_typed_line)
 
-    async def _typed(self, line: str) -> None:
+    async def _handle_typed_line(self, line: str) -> None:
         if not line.strip() or self._run is None:
             return
         match _command_in(line):
             case None:
-                await self._started(line)
+                await self._start_turn(line)
             case "abort":
                 self._run.request_abort("aborted at the terminal")
             case "quit":

@@ -36,16 +36,16 @@ def chat_command(
     from nacre.cli.agent.opening import run_with_system
     from nacre.cli.agent.requests import (
         Target,
-        checked_model,
-        hint_at_demo,
-        how_to_go_on,
         request_for,
+        resolve_model,
+        resume_hint,
+        warn_of_demo_model,
     )
     from nacre.cli.agent.screen import Screen
     from nacre.cli.agent.turns import follower_for, live_view, typed_lines
 
     target = Target(agent=agent, model=model, session=session)
-    hint_at_demo(checked_model(system_config, target, lacking=lacking))
+    warn_of_demo_model(resolve_model(system_config, target, lacking=lacking))
     source = ChatInput()
     source.open_history()
     # A line that is rewritten every second would be no place to type.
@@ -70,7 +70,7 @@ def chat_command(
         finally:
             source.close()
             if chat.session:
-                screen.note(how_to_go_on(target, chat.session, config_file=config), "dim")
+                screen.note(resume_hint(target, chat.session, config_file=config), "dim")
 
     try:
         return run_with_system(system_config, work, screen=screen)

@@ -17,11 +17,11 @@ _THEME: Final = "ansi_dark"
 
 def program_lines(code: str, *, colours: Callable[[str], str] | None) -> list[str]:
     """The program's lines, safe for a terminal; of a long one the beginning."""
-    lines = [_shown(line) for line in code.strip("\n").split("\n")]
+    lines = [_prepare_line(line) for line in code.strip("\n").split("\n")]
     shown = "\n".join(lines[:_MAX_LINES])
-    coloured = (colours(shown) if colours else shown).split("\n")
+    colour = (colours(shown) if colours else shown).split("\n")
     left_out = len(lines) - _MAX_LINES
-    return coloured if left_out <= 0 else [*coloured, f"… {left_out} more lines"]
+    return colour if left_out <= 0 else [*colour, f"… {left_out} more lines"]
 
 
 def javascript_colours() -> Callable[[str], str]:
@@ -33,17 +33,17 @@ def javascript_colours() -> Callable[[str], str]:
     highlighter = Syntax("", "typescript", theme=_THEME, background_color="default")
     lexer = highlighter.lexer or "text"
 
-    def coloured(code: str) -> str:
+    def colour(code: str) -> str:
         page = io.StringIO()
         console = Console(file=page, force_terminal=True, color_system="standard", width=10_000)
         syntax = Syntax(code, lexer, theme=_THEME, background_color="default")
         console.print(syntax.highlight(code), end="", soft_wrap=True)
         return page.getvalue().rstrip("\n")
 
-    return coloured
+    return colour
 
 
-def _shown(line: str) -> str:
+def _prepare_line(line: str) -> str:
     line = line.removesuffix("\r").expandtabs(2)
     cut = line if len(line) <= _MAX_LINE_CHARACTERS else f"{line[:_MAX_LINE_CHARACTERS]}…"
     return escaped(cut)

@@ -26,9 +26,9 @@ class EditError(NacreError):
     """What came back from the editor is no input, or nothing came back."""
 
 
-async def edited_input(given: JsonObject) -> JsonObject:
+async def edit_input(given: JsonObject) -> JsonObject:
     """What the person made of the input; raises EditError."""
-    path = await anyio.to_thread.run_sync(_written, given)
+    path = await anyio.to_thread.run_sync(_write_file, given)
     try:
         await _edit(path)
         content = await anyio.to_thread.run_sync(path.read_bytes)
@@ -54,7 +54,7 @@ async def _edit(path: Path) -> None:
         raise EditError(f"the editor {command!r} ended with status {status}; nothing was changed")
 
 
-def _written(given: JsonObject) -> Path:
+def _write_file(given: JsonObject) -> Path:
     handle, name = tempfile.mkstemp(prefix="nacre-input-", suffix=".json")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(json.dumps(given, ensure_ascii=False, indent=2))

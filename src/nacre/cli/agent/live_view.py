@@ -29,22 +29,22 @@ class LiveView:
         self._has_said = False
         self._started = time.monotonic()
         self._takers: dict[RunEventKind, Callable[[JsonObject], None]] = {
-            "run.queued": self._queued,
-            "run.started": self._began,
-            "run.waiting": self._waiting,
-            "run.resumed": self._resumed,
-            "steered": self._steered,
-            "model.started": self._model_started,
-            "retry": self._retry,
-            "text.delta": self._said,
-            "thinking.delta": self._thought,
-            "message.completed": self._message_completed,
-            "message.sent": self._message_sent,
-            "compaction.started": self._compaction_started,
-            "compaction.ended": self._compaction_ended,
-            "server.unavailable": self._server_unavailable,
-            "run.failed": self._failed,
-            "run.aborted": self._aborted,
+            "run.queued": self._on_queued,
+            "run.started": self._on_started,
+            "run.waiting": self._on_waiting,
+            "run.resumed": self._on_resumed,
+            "steered": self._on_steered,
+            "model.started": self._on_model_started,
+            "retry": self._on_retry,
+            "text.delta": self._on_text,
+            "thinking.delta": self._on_thinking,
+            "message.completed": self._on_message_completed,
+            "message.sent": self._on_message_sent,
+            "compaction.started": self._on_compaction_started,
+            "compaction.ended": self._on_compaction_ended,
+            "server.unavailable": self._on_server_unavailable,
+            "run.failed": self._on_failed,
+            "run.aborted": self._on_aborted,
         }
 
     def add(self, run: AgentRun, event: RunEvent) -> None:
@@ -67,21 +67,21 @@ class LiveView:
 
     # The run.
 
-    def _began(self, data: JsonObject) -> None:
+    def _on_started(self, data: JsonObject) -> None:
         self._started = time.monotonic()
         self._calls = CallsView(self._screen, colours=self._colours)
         self._waited_for = "starting"
 
-    def _queued(self, data: JsonObject) -> None:
+    def _on_queued(self, data: JsonObject) -> None:
         self._screen.note("queued: it is taken up when the turn before it has ended", "dim")
 
-    def _waiting(self, data: JsonObject) -> None:
+    def _on_waiting(self, data: JsonObject) -> None:
         self._waited_for = "waiting for an answer"
 
-    def _resumed(self, data: JsonObject) -> None:
+    def _on_resumed(self, data: JsonObject) -> None:
         self._waited_for = ""
 
-    def _steered(self, data: JsonObject) -> None:
+    def _on_steered(self, data: JsonObject) -> None:
         if dropped := text_in(data, "dropped"):
             self._screen.note(f"dropped: {cell_text(text_in(data, 'text'))} ({dropped})", "warning")
         elif text := text_in(data, "text"):
@@ -89,21 +89,21 @@ class LiveView:
         else:
             self._screen.note("it came too late for this turn, and gets one of its own", "dim")
 
-    def _failed(self, data: JsonObject) -> None:
+    def _on_failed(self, data: JsonObject) -> None:
         self._screen.end_answer()
         self._screen.note(f"failed: {text_in(data, 'error')}", "bad")
 
-    def _aborted(self, data: JsonObject) -> None:
+    def _on_aborted(self, data: JsonObject) -> None:
         self._screen.end_answer()
         self._screen.note(f"aborted: {text_in(data, 'error')}", "warning")
 
     # The model.
 
-    def _model_started(self, data: JsonObject) -> None:
+    def _on_model_started(self, data: JsonObject) -> None:
         self._has_said = False
         self._waited_for = f"waiting for {text_in(data, 'model')}"
 
-    def _retry(self, data: JsonObject) -> None:
+    def _on_retry(self, data: JsonObject) -> None:
         problem = cell_text(text_in(data, "problem"))
         if failed_model := text_in(data, "failedModel"):
             text = f"{failed_model} failed: {problem}; asking {text_in(data, 'model')} instead"
@@ -112,37 +112,37 @@ class LiveView:
             text = f"attempt {attempt:.0f} failed: {problem}; once more in {delay:.1f} s"
         self._screen.note(text, "warning")
 
-    def _said(self, data: JsonObject) -> None:
+    def _on_text(self, data: JsonObject) -> None:
         self._has_said = True
         self._screen.answer(text_in(data, "text"))
 
-    def _thought(self, data: JsonObject) -> None:
+    def _on_thinking(self, data: JsonObject) -> None:
         self._screen.thought(text_in(data, "text"))
 
-    def _message_completed(self, data: JsonObject) -> None:
+    def _on_message_completed(self, data: JsonObject) -> None:
         if not self._has_said:
             # From a provider that does not stream.
             self._screen.answer(text_in(data, "text"))
         self._screen.end_answer()
         self._waited_for = ""
 
-    def _message_sent(self, data: JsonObject) -> None:
+    def _on_message_sent(self, data: JsonObject) -> None:
         """By the tool `message`, for the person; it is no part of the answer, and no less."""
         self._screen.answer(f"{text_in(data, 'text').rstrip()}\n")
 
     # What happens besides.
 
-    def _compaction_started(self, data: JsonObject) -> None:
+    def _on_compaction_started(self, data: JsonObject) -> None:
         count = count_text(int(number_in(data, "messageCount")), "older message")
         self._waited_for = f"summing up {count}"
 
-    def _compaction_ended(self, data: JsonObject) -> None:
+    def _on_compaction_ended(self, data: JsonObject) -> None:
         count = count_text(int(number_in(data, "messageCount")), "older message")
         if error := text_in(data, "error"):
             self._screen.note(f"{count} could not be summed up: {cell_text(error)}", "warning")
         else:
             self._screen.note(f"{count} summed up", "dim")
 
-    def _server_unavailable(self, data: JsonObject) -> None:
+    def _on_server_unavailable(self, data: JsonObject) -> None:
         server, problem = text_in(data, "server"), cell_text(text_in(data, "problem"))
         self._screen.note(f"the tools of {cell_text(server)} are missing: {problem}", "warning")

@@ -35,12 +35,12 @@ def run_with_system(
     logger = logging.getLogger("nacre")
     logger.addHandler(notes)
     try:
-        return anyio.run(_run, config, work, screen)
+        return anyio.run(_run_work, config, work, screen)
     finally:
         logger.removeHandler(notes)
 
 
-async def _run(
+async def _run_work(
     config: SystemConfig,
     work: Callable[[System, Stops], Awaitable[ExitStatus]],
     screen: Screen,
@@ -52,14 +52,14 @@ async def _run(
             tasks.start_soon(stops.watch, signals)
             tasks.start_soon(screen.tick)
             with stops.scope:
-                outcome.append(await _outcome(config, work, stops))
+                outcome.append(await _run_in_system(config, work, stops))
             screen.close()
             stops.restore_terminal()
             tasks.cancel_scope.cancel()
     return _status_of(outcome[0]) if outcome else stops.status or ExitStatus.INTERRUPTED
 
 
-async def _outcome(
+async def _run_in_system(
     config: SystemConfig, work: Callable[[System, Stops], Awaitable[ExitStatus]], stops: Stops
 ) -> ExitStatus | NacreError | UsageProblem:
     done: list[ExitStatus | NacreError | UsageProblem] = []

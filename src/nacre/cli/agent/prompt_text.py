@@ -17,14 +17,14 @@ _MAX_PROMPT_BYTES: Final = 4 << 20
 def read_prompt(words: Sequence[str]) -> str:
     """The words, or standard input for none or `-`; raises UsageProblem."""
     is_asked_for = tuple(words) == ("-",)
-    text = _standard_input(is_asked_for=is_asked_for) if not words or is_asked_for else ""
-    text = text or _checked(" ".join(words) if not is_asked_for else "")
+    text = _read_standard_input(is_asked_for=is_asked_for) if not words or is_asked_for else ""
+    text = text or _check_encoding(" ".join(words) if not is_asked_for else "")
     if not text.strip():
         raise UsageProblem("the prompt is empty; nothing was asked")
     return text
 
 
-def _checked(text: str) -> str:
+def _check_encoding(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -33,7 +33,7 @@ def _checked(text: str) -> str:
     return text
 
 
-def _standard_input(*, is_asked_for: bool) -> str:
+def _read_standard_input(*, is_asked_for: bool) -> str:
     stream = sys.stdin
     if stream is None or (stream.isatty() and not is_asked_for):
         raise UsageProblem('there is no prompt; write `nacre run "..."`, or pipe one to it')

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.agent import TurnRequest
 from nacre.cli.exit_status import UsageProblem
-from nacre.cli.sessions.named_session import nothing_named, session_names
+from nacre.cli.sessions.named_session import session_names, unknown_name_problem
 from nacre.cli.terminal import warn
 from nacre.errors import ConfigError, SessionError
 from nacre.providers.provider_keys import key_of
@@ -34,7 +34,7 @@ class Target:
     session: str | None = None
 
 
-def checked_model(
+def resolve_model(
     config: SystemConfig, target: Target, *, lacking: Sequence[ConfigError] = ()
 ) -> str:
     """The model that will answer; raises UsageProblem for an agent that is not there, and for a
@@ -62,7 +62,7 @@ def _refuse_without_key(config: SystemConfig, model: str) -> None:
         raise UsageProblem(str(error)) from None
 
 
-def hint_at_demo(model: str) -> None:
+def warn_of_demo_model(model: str) -> None:
     """Nobody is to take the demonstration for a model."""
     if model == _DEMO_MODEL:
         warn(
@@ -72,7 +72,7 @@ def hint_at_demo(model: str) -> None:
         )
 
 
-def how_to_go_on(target: Target, session: str, *, config_file: str | None) -> str:
+def resume_hint(target: Target, session: str, *, config_file: str | None) -> str:
     """What to type to go on in the session, with the options of this command."""
     options = {
         "--config": config_file,
@@ -106,4 +106,4 @@ async def _refuse_unless_key(session: str, target: Target, system: System) -> No
     if await system.store.session_by_key(agent.id, session) is None:
         names = await session_names(system.store)
         where = f"a name of yours begins with something else than {_ID_PREFIX}"
-        raise nothing_named("session", session, names, where=where)
+        raise unknown_name_problem("session", session, names, where=where)

@@ -55,19 +55,19 @@ def run_command(
     from nacre.cli.agent.opening import run_with_system
     from nacre.cli.agent.requests import (
         Target,
-        checked_model,
-        hint_at_demo,
-        how_to_go_on,
         request_for,
+        resolve_model,
+        resume_hint,
+        warn_of_demo_model,
     )
     from nacre.cli.agent.screen import Screen
     from nacre.cli.agent.turns import follower_for, status_of, typed_lines, view_for
 
     target = Target(agent=agent, model=model, session=session)
-    answering_model = checked_model(system_config, target, lacking=lacking)
+    answering_model = resolve_model(system_config, target, lacking=lacking)
     is_told = not is_json and not is_quiet
     if is_told:
-        hint_at_demo(answering_model)
+        warn_of_demo_model(answering_model)
     screen = Screen()
     view = view_for(screen, is_json=is_json, is_quiet=is_quiet)
 
@@ -77,7 +77,7 @@ def run_command(
         follower = follower_for(system, stops, screen=screen, view=view, lines=typed_lines())
         await follower.follow(run)
         if is_told:
-            on = how_to_go_on(target, session or run.session_id, config_file=config)
+            on = resume_hint(target, session or run.session_id, config_file=config)
             screen.note(on, "dim")
         return screen.printer.problem or status_of(run, stops)
 

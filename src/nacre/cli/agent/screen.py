@@ -32,7 +32,7 @@ _CODES: Final[dict[Style, str]] = {
 _CLEARED_LINE: Final = "\r\x1b[2K"
 _TICK_SECONDS: Final = 1.0
 # Before that, it is not worth telling how long it takes.
-_LEAST_TOLD_SECONDS: Final = 2
+_MIN_SHOWN_SECONDS: Final = 2
 
 
 class Screen:
@@ -132,7 +132,7 @@ class Screen:
         if not self._status or not self.is_terminal or self._is_held or self._open_line:
             return
         seconds = int(time.monotonic() - self._status_since)
-        waited = f" {seconds} s" if self._is_ticking and seconds >= _LEAST_TOLD_SECONDS else ""
+        waited = f" {seconds} s" if self._is_ticking and seconds >= _MIN_SHOWN_SECONDS else ""
         # Half of the width: some characters take two columns, and a second line would stay.
         most = max(10, shutil.get_terminal_size().columns // 2)
         self._write(self.styled(f"{cell_text(self._status, most_characters=most)}{waited}", "dim"))

@@ -24,19 +24,19 @@ def change_file(path: Path, change: Callable[[str], str | None]) -> bool:
     started. Raises UsageProblem.
     """
 
-    def checked(text: str) -> str | None:
+    def change_checked(text: str) -> str | None:
         changed = change(text)
         if changed is not None:
-            _refuse_if_wrong(_document(text, path), _document(changed, path), path)
+            _refuse_if_wrong(_parse_document(text, path), _parse_document(changed, path), path)
         return changed
 
     try:
-        return change_config_text(path, checked)
+        return change_config_text(path, change_checked)
     except ConfigError as error:
         raise UsageProblem(str(error)) from None
 
 
-def _document(text: str, path: Path) -> Mapping[str, object]:
+def _parse_document(text: str, path: Path) -> Mapping[str, object]:
     if not text.strip():
         return {}
     return object_without_showing(parse_json5(text, path=str(path)), str(path))

@@ -20,11 +20,11 @@ def defaults_at(path: str, settings: Mapping[str, Setting]) -> object:
     for name, setting in settings.items():
         # Those of which there may be many have no defaults of their own.
         if name.startswith(start) and "<" not in name and "[]" not in name:
-            _put(found, name.removeprefix(start).split("."), setting.default)
+            _set_default(found, name.removeprefix(start).split("."), setting.default)
     return found or MISSING
 
 
-def _put(here: dict[str, object], keys: list[str], value: object) -> None:
+def _set_default(here: dict[str, object], keys: list[str], value: object) -> None:
     for key in keys[:-1]:
         inner = here.setdefault(key, {})
         if not isinstance(inner, dict):

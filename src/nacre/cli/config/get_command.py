@@ -22,12 +22,12 @@ def get_command(
     from nacre.cli.config.checks import check, misplaced_in
     from nacre.cli.config.defaults import defaults_at
     from nacre.cli.config.document import keys_of, not_there, read_document
-    from nacre.cli.config.hidden_secrets import without_plain_secrets
+    from nacre.cli.config.hidden_secrets import redact_secrets
     from nacre.config.paths import MISSING, path_from_keys, value_at
 
     keys, document = keys_of(path), read_document(config)
     misplaced = misplaced_in(document.members, document.file.path)
-    value = value_at(without_plain_secrets(document.members, misplaced=misplaced), keys)
+    value = value_at(redact_secrets(document.members, misplaced=misplaced), keys)
     if value is MISSING:
         settings = check(document.members, document.file.path).settings
         value = defaults_at(path_from_keys(keys), settings)

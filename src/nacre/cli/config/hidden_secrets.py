@@ -36,35 +36,36 @@ _ADDRESS = re.compile(r"(https?://[^/?#\s]+)[/?#].+")
 _FLAG_WITH_VALUE = re.compile(r"(-[^=\s]*=).+", re.DOTALL)
 
 
-def without_plain_secrets(
+def redact_secrets(
     document: Mapping[str, object], *, misplaced: Collection[str] = ()
 ) -> dict[str, JsonValue]:
     """A copy of the document to show. `misplaced` are paths where something stands that has no
     business there; what it is for is not known, so it is hidden, with all that is in it."""
-    known = _without_misplaced(document, "", misplaced) if misplaced else document
+    known = _redact_misplaced(document, "", misplaced) if misplaced else document
     return {
-        key: _member(key, value, 0) for key, value in cast("Mapping[str, object]", known).items()
+        key: _redact_member(key, value, 0)
+        for key, value in cast("Mapping[str, object]", known).items()
     }
 
 
-def _without_misplaced(value: object, path: str, misplaced: Collection[str]) -> object:
+def _redact_misplaced(value: object, path: str, misplaced: Collection[str]) -> object:
     if path in misplaced:
-        return _all_hidden(value)
+        return _redact_all(value)
     if is_object(value):
         return {
-            key: _without_misplaced(member, member_path(path, key), misplaced)
+            key: _redact_misplaced(member, member_path(path, key), misplaced)
             for key, member in value.items()
         }
     if isinstance(value, list):
         items = enumerate(cast("list[object]", value))
-        return [_without_misplaced(item, f"{path}[{at}]", misplaced) for at, item in items]
+        return [_redact_misplaced(item, f"{path}[{at}]", misplaced) for at, item in items]
     return value
 
 
-def _all_hidden(value: object, depth: int = 0) -> object:
+def _redact_all(value: object, depth: int = 0) -> object:
     if is_object(value) and depth < _MAX_DEPTH:
-        return {key: _all_hidden(member, depth + 1) for key, member in value.items()}
-    return _hidden("", value)
+        return {key: _redact_all(member, depth + 1) for key, member in value.items()}
+    return _redact("", value)
 
 
 def is_plain_secret(key: str, value: object) -> bool:
@@ -72,19 +73,19 @@ def is_plain_secret(key: str, value: object) -> bool:
     return is_secret_key(key) and isinstance(value, str) and not _is_reference(value)
 
 
-def _member(key: str, value: object, depth: int) -> JsonValue:
+def _redact_member(key: str, value: object, depth: int) -> JsonValue:
     if key in _SECRET_OBJECTS or (is_secret_key(key) and not _is_section(key, value)):
         if is_object(value):
-            return {name: _hidden(name, item) for name, item in value.items()}
-        return _hidden(key, value)
+            return {name: _redact(name, item) for name, item in value.items()}
+        return _redact(key, value)
     if key in _NEVER_TEXT and isinstance(value, str):
-        return _hidden(key, value)
+        return _redact(key, value)
     if key == "args" and isinstance(value, list):
-        return _arguments(cast("list[object]", value), depth)
+        return _redact_arguments(cast("list[object]", value), depth)
     if key in ("url", "serverUrl") and isinstance(value, str):
         # The rest of a server's address is often its key.
-        return _ADDRESS.sub(rf"\1/{HIDDEN}", _text(value))
-    return _value(value, depth + 1)
+        return _ADDRESS.sub(rf"\1/{HIDDEN}", _redact_text(value))
+    return _redact_value(value, depth + 1)
 
 
 def _is_section(key: str, value: object) -> bool:
@@ -92,19 +93,19 @@ def _is_section(key: str, value: object) -> bool:
     return key == "auth" and is_object(value)
 
 
-def _value(value: object, depth: int) -> JsonValue:
+def _redact_value(value: object, depth: int) -> JsonValue:
     if isinstance(value, str):
-        return _text(value)
+        return _redact_text(value)
     if depth > _MAX_DEPTH:
         return HIDDEN
     if is_object(value):
-        return {key: _member(key, member, depth) for key, member in value.items()}
+        return {key: _redact_member(key, member, depth) for key, member in value.items()}
     if isinstance(value, list):
-        return [_value(item, depth + 1) for item in cast("list[object]", value)]
+        return [_redact_value(item, depth + 1) for item in cast("list[object]", value)]
     return cast("JsonValue", value)
 
 
-def _text(text: str) -> str:
+def _redact_text(text: str) -> str:
     text = _PASSWORD_IN_URL.sub(rf"\1{HIDDEN}@", text)
     text = _USER_IN_WEB_ADDRESS.sub(rf"\1{HIDDEN}@", text)
     if "://" in text:
@@ -112,7 +113,7 @@ def _text(text: str) -> str:
     return remove_secrets(text).replace(REDACTED, HIDDEN)
 
 
-def _hidden(key: str, value: object) -> JsonValue:
+def _redact(key: str, value: object) -> JsonValue:
     """Whether there is one is no secret."""
     if value is None or isinstance(value, bool) or is_amount(key, value):
         return cast("JsonValue", value)
@@ -123,17 +124,17 @@ def _is_reference(text: str) -> bool:
     return not text or ("${" in text and _SCHEME.fullmatch(_REFERENCE.sub("", text)) is not None)
 
 
-def _arguments(items: Sequence[object], depth: int) -> JsonValue:
+def _redact_arguments(items: Sequence[object], depth: int) -> JsonValue:
     """Arguments of a program: what follows a flag such as `--api-key` is hidden."""
     shown: list[JsonValue] = []
     is_after_secret_flag = False
     for item in items:
         flag = item.partition("=")[0] if isinstance(item, str) and item.startswith("-") else ""
         if is_after_secret_flag and not flag:
-            shown.append(_hidden("", item))
+            shown.append(_redact("", item))
         elif flag and is_secret_key(flag) and isinstance(item, str):
             shown.append(_FLAG_WITH_VALUE.sub(rf"\1{HIDDEN}", item))
         else:
-            shown.append(_value(item, depth + 1))
+            shown.append(_redact_value(item, depth + 1))
         is_after_secret_flag = bool(flag) and flag == item and is_secret_key(flag)
     return shown

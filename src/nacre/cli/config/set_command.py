@@ -36,7 +36,7 @@ def set_command(
     keys, file = keys_of(path), config_file(config)
     if isinstance(keys[0], int):
         raise UsageProblem(f"{path} begins with a number; a configuration is no list")
-    parsed = _parsed(value)
+    parsed = _parse_value(value)
     change_file(file.path, lambda text: with_setting(text, keys, parsed, path=str(file.path)))
     if is_plain_secret(str(keys[-1]), parsed):
         warn(
@@ -47,7 +47,7 @@ def set_command(
     return ExitStatus.COMPLETED
 
 
-def _parsed(value: str) -> "JsonValue":
+def _parse_value(value: str) -> "JsonValue":
     from nacre.config.json5_text import parse_json5
     from nacre.errors import ConfigError
 

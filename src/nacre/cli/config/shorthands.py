@@ -22,13 +22,13 @@ def with_setting(text: str, keys: Sequence[Key], value: JsonValue, *, path: str)
     """
     *way, last = keys
     if text.strip() and isinstance(last, str):
-        meant = _meant_by(way, value_at(parse_json5(text, path=path), way))
+        meant = _expand_shorthand(way, value_at(parse_json5(text, path=path), way))
         if meant is not None:
             return with_member(text, way, {**meant, last: value}, path=path)
     return with_member(text, keys, value, path=path)
 
 
-def _meant_by(keys: Sequence[Key], value: object) -> JsonObject | None:
+def _expand_shorthand(keys: Sequence[Key], value: object) -> JsonObject | None:
     """The object that a word stands for."""
     match keys, value:
         case [*_, "tools", "codeMode" | "toolSearch"], bool():

@@ -18,12 +18,12 @@ def show_command(config: ConfigOption = None, is_json: JsonOption = False) -> in
     """
     from nacre.cli.config.checks import misplaced_in
     from nacre.cli.config.document import read_document
-    from nacre.cli.config.hidden_secrets import without_plain_secrets
+    from nacre.cli.config.hidden_secrets import redact_secrets
     from nacre.cli.config.origins import origin_text
 
     document = read_document(config)
     misplaced = misplaced_in(document.members, document.file.path)
-    shown = without_plain_secrets(document.members, misplaced=misplaced)
+    shown = redact_secrets(document.members, misplaced=misplaced)
     printer = Printer()
     if is_json:
         whole: JsonObject = {

@@ -59,10 +59,10 @@ def add_command(
             f"or nacre mcp add {name} --url URL"
         )
     if command:
-        _refuse({"--header": headers, "--sse": is_sse}, "a server that is a command")
+        _refuse_options({"--header": headers, "--sse": is_sse}, "a server that is a command")
         entry = command_entry(command, env=env or (), cwd=cwd)
     else:
-        _refuse({"--env": env, "--cwd": cwd}, "a server that is a URL")
+        _refuse_options({"--env": env, "--cwd": cwd}, "a server that is a URL")
         entry = url_entry(url or "", headers=headers or (), is_sse=is_sse)
     document = read_config(config, is_made=True)
     if name in document.entries:
@@ -87,7 +87,7 @@ def add_command(
     return ExitStatus.COMPLETED
 
 
-def _refuse(options: dict[str, object], kind: str) -> None:
+def _refuse_options(options: dict[str, object], kind: str) -> None:
     for option, given in options.items():
         if given:
             raise UsageProblem(f"{option} has no meaning for {kind}; leave it out")

@@ -28,13 +28,13 @@ def list_command(
         printer.write_json(document, is_indented=printer.is_terminal)
     else:
         headings = ("server", "transport", "place", "file", "note")
-        write_table(printer, headings, [_row(found) for found in configured.servers])
+        write_table(printer, headings, [_server_row(found) for found in configured.servers])
     if not configured.servers:
         warn(NO_SERVERS)
     return printer.problem or ExitStatus.COMPLETED
 
 
-def _row(found: "ConfiguredServer") -> tuple[str, ...]:
+def _server_row(found: "ConfiguredServer") -> tuple[str, ...]:
     note = found.problem or ("disabled" if found.is_disabled else "")
     if found.server is None:
         return found.name, "", "", str(found.file), note

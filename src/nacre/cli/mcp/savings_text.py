@@ -21,7 +21,7 @@ def write_savings(savings: Savings, *, is_json: bool) -> ExitStatus:
         printer.write_json(savings.to_json(), is_indented=printer.is_terminal)
     else:
         headings = ("a client with", "tools", "bytes", "fewer")
-        write_table(printer, headings, [*_rows(savings)], right=headings[1:])
+        write_table(printer, headings, [*_savings_rows(savings)], right=headings[1:])
     for server in savings.servers:
         if server.problem:
             warn(f"the tools of {server.name} are not counted: {server.problem}")
@@ -30,7 +30,7 @@ def write_savings(savings: Savings, *, is_json: bool) -> ExitStatus:
     return ExitStatus.COMPLETED if savings.is_complete else ExitStatus.FAILED
 
 
-def _rows(savings: Savings) -> Iterator[tuple[str, str, str, str]]:
+def _savings_rows(savings: Savings) -> Iterator[tuple[str, str, str, str]]:
     for server in savings.servers:
         if not server.problem:
             yield server.name, f"{server.tool_count:,}", f"{server.definition_bytes:,}", ""

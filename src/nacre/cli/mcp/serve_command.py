@@ -49,7 +49,7 @@ def serve_command(
     NACRE_MCP_TOKEN, else one that is made up and printed at the start.
     """
     if not is_http:
-        _refuse(
+        _refuse_http_options(
             {
                 "--host": host is not None,
                 "--port": port is not None,
@@ -78,7 +78,7 @@ def serve_command(
     return serve(options, address if is_http else None)
 
 
-def _refuse(options: dict[str, bool]) -> None:
+def _refuse_http_options(options: dict[str, bool]) -> None:
     for option, is_given in options.items():
         if is_given:
             raise UsageProblem(f"{option} is only for --http; add it, or leave {option} out")

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def shown_tools(options: ServeOptions) -> list[JsonObject]:
     """The answer to `tools/list`; no upstream server is started for it. Raises UsageProblem."""
     with refusals_as_usage_problems():
-        return anyio.run(_listed, options)
+        return anyio.run(_list_tools, options)
 
 
-async def _listed(options: ServeOptions) -> list[JsonObject]:
+async def _list_tools(options: ServeOptions) -> list[JsonObject]:
     from mcp import Client
 
     async with (

@@ -55,7 +55,7 @@ def ask_servers(
     One that has not answered after `timeout_seconds` is broken. A signal ends it all: then the
     result is what to exit with.
     """
-    found = {server.name: _unasked(server) for server in configured.servers}
+    found = {server.name: _survey_unstarted(server) for server in configured.servers}
     is_shown = errors_are_on_terminal()
 
     def note(survey: ServerSurvey) -> None:
@@ -104,7 +104,7 @@ async def _until_signal(work: Callable[[], Awaitable[None]]) -> ExitStatus | Non
     return None if stopped_by is None else ExitStatus(128 + stopped_by)
 
 
-def _unasked(server: ConfiguredServer) -> ServerSurvey:
+def _survey_unstarted(server: ConfiguredServer) -> ServerSurvey:
     if server.is_disabled:
         return ServerSurvey(name=server.name, state="disabled")
     return ServerSurvey(name=server.name, state="broken", problem=server.problem)

@@ -54,7 +54,7 @@ def write_tool_list(
         }
         printer.write_json(document, is_indented=printer.is_terminal)
     elif has_schemas:
-        printer.write("\n".join(_described(listed) for listed in tools))
+        printer.write("\n".join(_description_text(listed) for listed in tools))
     else:
         rows = [(listed.path, listed.tool.description) for listed in tools]
         write_table(printer, ("tool", "description"), rows)
@@ -72,7 +72,7 @@ def _paths(guest_name: str, tools: Sequence[Tool]) -> list[tuple[str, Tool]]:
     ]
 
 
-def _described(listed: ListedTool) -> str:
+def _description_text(listed: ListedTool) -> str:
     tool = listed.tool
     schemas = [("input", tool.parameters), ("output", tool.output_schema)]
     shown = [

@@ -19,20 +19,20 @@ def inspect_command(
     is_json: JsonOption = False,
 ) -> int:
     """Show what one plugin brings, or why it is not loaded."""
-    from nacre.cli.plugins.loading import load_for_a_look
+    from nacre.cli.plugins.loading import load_for_inspection
     from nacre.cli.system_config import read_system_config
 
     _, system = read_system_config(config)
     names = [server.name for server in system.mcp_servers]
-    found, tools = load_for_a_look(system.plugins, reserved_ids=names)
-    status = _named(plugin_id, found)
+    found, tools = load_for_inspection(system.plugins, reserved_ids=names)
+    status = _find_plugin(plugin_id, found)
     printer = Printer()
     write_status(printer, status, [it for it in tools if it.owner == status.id], is_json=is_json)
     failed = status.state == "failed"
     return printer.problem or (ExitStatus.FAILED if failed else ExitStatus.COMPLETED)
 
 
-def _named(plugin_id: str, found: "list[PluginStatus]") -> "PluginStatus":
+def _find_plugin(plugin_id: str, found: "list[PluginStatus]") -> "PluginStatus":
     for status in found:
         if status.id == plugin_id:
             return status

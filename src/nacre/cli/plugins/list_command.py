@@ -8,12 +8,12 @@ from nacre.cli.terminal import Printer, warn
 def list_command(config: ConfigOption = None, is_json: JsonOption = False) -> int:
     """List the plugins, and say of each that is not loaded why."""
     from nacre.cli.mcp.tables import write_table
-    from nacre.cli.plugins.loading import load_for_a_look
+    from nacre.cli.plugins.loading import load_for_inspection
     from nacre.cli.system_config import read_system_config
 
     _, system = read_system_config(config)
     names = [server.name for server in system.mcp_servers]
-    found, _ = load_for_a_look(system.plugins, reserved_ids=names, shows_tracebacks=False)
+    found, _ = load_for_inspection(system.plugins, reserved_ids=names, shows_tracebacks=False)
     printer = Printer()
     if is_json:
         printer.write_json(

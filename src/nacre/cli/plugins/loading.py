@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("nacre.plugins.host")
 
 
-def load_for_a_look(
+def load_for_inspection(
     config: PluginsConfig, *, reserved_ids: Collection[str] = (), shows_tracebacks: bool = True
 ) -> tuple[list[PluginStatus], tuple[Tool, ...]]:
     """Load all, unload them again, and tell what became of each, and their tools.

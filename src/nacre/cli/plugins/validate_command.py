@@ -24,7 +24,7 @@ def validate_command(
     """Check a plugin: load it, and say what it brings."""
     from pathlib import Path
 
-    from nacre.cli.plugins.loading import load_for_a_look
+    from nacre.cli.plugins.loading import load_for_inspection
     from nacre.config.plugins import PluginEntry, PluginsConfig
     from nacre.errors import NacreError
     from nacre.plugins import read_manifest
@@ -36,7 +36,7 @@ def validate_command(
     except NacreError as error:
         raise UsageProblem(str(error)) from None
     config = PluginsConfig(paths=(place,), uses_entry_points=False, entries={manifest.id: entry})
-    (status,), tools = load_for_a_look(config)
+    (status,), tools = load_for_inspection(config)
     printer = Printer()
     write_status(printer, status, tools, is_json=is_json)
     failed = status.state != "loaded"

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from nacre.storage import SessionRecord, Store
 
-_LOOKED_AT: Final = 1000
-_MOST_SHOWN: Final = 3
+_MAX_SESSION_NAMES: Final = 1000
+_MAX_SHOWN: Final = 3
 
 
 async def find_session(
@@ -34,16 +34,18 @@ async def find_session(
 
 async def session_names(store: Store) -> list[str]:
     """Ids and keys of the sessions that were used last."""
-    recent = await store.sessions(limit=_LOOKED_AT)
+    recent = await store.sessions(limit=_MAX_SESSION_NAMES)
     return [name for session in recent for name in (session.id, session.key) if name]
 
 
-def nothing_named(what: str, named: str, known: Iterable[str], *, where: str) -> UsageProblem:
+def unknown_name_problem(
+    what: str, named: str, known: Iterable[str], *, where: str
+) -> UsageProblem:
     """Says that there is none, with those that may have been meant."""
     names = list(known)
     near = [name for name in names if named and name.startswith(named)]
-    near = near or NearestNames(names).nearest(named, _MOST_SHOWN)
-    shown = ", ".join(cell_text(name, most_characters=80) for name in near[:_MOST_SHOWN])
+    near = near or NearestNames(names).nearest(named, _MAX_SHOWN)
+    shown = ", ".join(cell_text(name, most_characters=80) for name in near[:_MAX_SHOWN])
     hint = f"did you mean {shown}? " if shown else ""
     name = cell_text(named, most_characters=80)
     return UsageProblem(f"there is no {what} {name!r}; {hint}{where}")

@@ -57,7 +57,7 @@ def _turn_lines(turn: WholeTurn) -> Iterator[str]:
     for message in turn.messages:
         yield from _message_lines(message, calls)
     if record.error:
-        yield _said("error", cell_text(record.error))
+        yield _speaker_text("error", cell_text(record.error))
 
 
 class _ById:
@@ -79,13 +79,13 @@ def _message_lines(message: Message, calls: _ById) -> Iterator[str]:
         case UserMessage():
             images = sum(isinstance(part, ImagePart) for part in message.parts)
             text = message.text + (f"\n({count_text(images, 'picture')})" if images else "")
-            yield _said("you", text)
+            yield _speaker_text("you", text)
         case SystemMessage():
-            yield _said("system", message.text)
+            yield _speaker_text("system", message.text)
         case ToolMessage():
             size = size_text(len(message.content.encode(errors="replace")))
             text = cell_text(message.content, most_characters=_MAX_RESULT_CHARACTERS)
-            yield _said("failed" if message.is_error else "result", f"{text} ({size})")
+            yield _speaker_text("failed" if message.is_error else "result", f"{text} ({size})")
         case AssistantMessage():
             for part in message.parts:
                 yield from _part_lines(part, calls)
@@ -95,10 +95,10 @@ def _part_lines(part: AssistantPart, calls: _ById) -> Iterator[str]:
     match part:
         case TextPart():
             if part.text.strip():
-                yield _said("agent", part.text)
+                yield _speaker_text("agent", part.text)
         case ThinkingPart():
             if part.text.strip():
-                yield _said("thought", cell_text(part.text))
+                yield _speaker_text("thought", cell_text(part.text))
         case _:
             yield from _call_lines(part, calls.take(part.call_id))
 
@@ -109,12 +109,12 @@ def _call_lines(call: ToolCallPart, node: CallNode | None) -> Iterator[str]:
     except NotJsonError:
         given = call.arguments
     shown = program_of(given) or input_text(given)
-    yield _said("calls", f"{cell_text(call.name)} {shown}".rstrip())
+    yield _speaker_text("calls", f"{cell_text(call.name)} {shown}".rstrip())
     if node is not None:
         for line in tree_lines(call_branches(node)):
             yield f"{_INDENT}{line}"
 
 
-def _said(who: str, text: str) -> str:
+def _speaker_text(who: str, text: str) -> str:
     """The first line behind who said it, the others below each other."""
     return f"  {who:<8} {text.strip().replace(chr(10), chr(10) + _INDENT)}"

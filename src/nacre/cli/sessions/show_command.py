@@ -31,7 +31,7 @@ def show_command(
 
     _, system = read_system_config(config)
 
-    from nacre.cli.sessions.named_session import find_session, nothing_named, session_names
+    from nacre.cli.sessions.named_session import find_session, session_names, unknown_name_problem
     from nacre.cli.sessions.session_json import whole_session_to_json
     from nacre.cli.sessions.session_text import session_lines
     from nacre.cli.sessions.whole_session import read_whole_session
@@ -43,7 +43,7 @@ def show_command(
         if session is None:
             names = await session_names(store)
             where = "`nacre sessions list` shows them"
-            raise nothing_named("session", named, names, where=where)
+            raise unknown_name_problem("session", named, names, where=where)
         return await read_whole_session(store, session, limit=turns)
 
     try:

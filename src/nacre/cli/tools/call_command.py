@@ -11,7 +11,7 @@ from nacre.cli.mcp.options import (
     ServersOption,
     TimeoutOption,
 )
-from nacre.cli.tools.options import AgentOption, OwnToolsOption, ToolArgument
+from nacre.cli.tools.options import OwnToolsOption, ToolArgument, ToolsAgentOption
 
 if TYPE_CHECKING:
     from nacre.run_context import AbortSignal
@@ -31,7 +31,7 @@ def call_command(
     config: ConfigOption = None,
     servers: ServersOption = None,
     tools: OwnToolsOption = None,
-    agent: AgentOption = None,
+    agent: ToolsAgentOption = None,
     timeout_seconds: TimeoutOption = TIMEOUT_SECONDS,
     is_json: JsonOption = False,
 ) -> int:

@@ -9,7 +9,7 @@ from nacre.cli.mcp.options import (
     TimeoutOption,
 )
 from nacre.cli.terminal import Printer
-from nacre.cli.tools.options import AgentOption, OwnToolsOption, ToolArgument
+from nacre.cli.tools.options import OwnToolsOption, ToolArgument, ToolsAgentOption
 
 
 def describe_command(
@@ -17,7 +17,7 @@ def describe_command(
     config: ConfigOption = None,
     servers: ServersOption = None,
     tools: OwnToolsOption = None,
-    agent: AgentOption = None,
+    agent: ToolsAgentOption = None,
     timeout_seconds: TimeoutOption = TIMEOUT_SECONDS,
     is_json: JsonOption = False,
 ) -> int:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _MAX_TERM_CHARACTERS: Final = 40
 # Lighter parts are summed up.
-_MOST_PARTS: Final = 8
+_MAX_PARTS: Final = 8
 
 
 def explanation_text(rank: int, explanation: Explanation) -> str:
@@ -23,8 +23,8 @@ def explanation_text(rank: int, explanation: Explanation) -> str:
         f"   {cell_text(first_sentence(entry.description))}",
     ]
     parts = explanation.parts
-    lines += [f"   {_share(it.weight, score)}  {_reason(it)}" for it in parts[:_MOST_PARTS]]
-    others = parts[_MOST_PARTS:]
+    lines += [f"   {_share(it.weight, score)}  {_reason(it)}" for it in parts[:_MAX_PARTS]]
+    others = parts[_MAX_PARTS:]
     if others:
         weight = sum(part.weight for part in others)
         lines.append(f"   {_share(weight, score)}  {len(others)} more")
@@ -41,8 +41,8 @@ def _reason(part: ScorePart) -> str:
         case "exact":
             return "its very id or name"
         case "word":
-            meant = f", for {_shown(part.stands_for)}" if part.stands_for else ""
-            return f"{_shown(part.term or '')} in its {part.field}{meant}"
+            meant = f", for {_quote_term(part.stands_for)}" if part.stands_for else ""
+            return f"{_quote_term(part.term or '')} in its {part.field}{meant}"
         case "pairs":
             return "words side by side as in the query"
         case "coverage":
@@ -61,5 +61,5 @@ def _reason(part: ScorePart) -> str:
             assert_never(part.kind)
 
 
-def _shown(word: str) -> str:
+def _quote_term(word: str) -> str:
     return repr(cell_text(word, most_characters=_MAX_TERM_CHARACTERS))

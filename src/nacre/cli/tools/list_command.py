@@ -13,7 +13,7 @@ from nacre.cli.mcp.options import (
     TimeoutOption,
 )
 from nacre.cli.terminal import Printer, warn
-from nacre.cli.tools.options import AgentOption, OwnToolsOption
+from nacre.cli.tools.options import OwnToolsOption, ToolsAgentOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ def list_command(
     config: ConfigOption = None,
     servers: ServersOption = None,
     tools: OwnToolsOption = None,
-    agent: AgentOption = None,
+    agent: ToolsAgentOption = None,
     timeout_seconds: TimeoutOption = TIMEOUT_SECONDS,
     is_json: JsonOption = False,
 ) -> int:

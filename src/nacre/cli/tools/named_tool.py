@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nacre.tools import CatalogEntry
 
 _MAX_SHOWN: Final = 120
-_MOST_OF_ONE_NAME: Final = 10
+_MAX_SAME_NAME: Final = 10
 _SERVERLESS: Final = tuple(source for source in SOURCES if source != "mcp")
 
 
@@ -64,9 +64,9 @@ def _unknown(catalog: OpenCatalog, id_or_name: str) -> ToolError:
     entries = catalog.listing.catalog.entries
     same_name = [entry.id for entry in entries if entry.name == id_or_name]
     if same_name:
-        ids = ", ".join(same_name[:_MOST_OF_ONE_NAME])
+        ids = ", ".join(same_name[:_MAX_SAME_NAME])
         problem = f"{len(same_name)} tools are named {shown!r}; name one by its id: {ids}"
-        return UnknownToolError(problem, tool_id=shown, nearest=same_name[:_MOST_OF_ONE_NAME])
+        return UnknownToolError(problem, tool_id=shown, nearest=same_name[:_MAX_SAME_NAME])
     nearest = catalog.listing.nearest(id_or_name)
     hint = f"nearest: {', '.join(nearest)}" if nearest else "`nacre tools search` finds what is"
     return UnknownToolError(f"there is no tool {shown!r}; {hint}", tool_id=shown, nearest=nearest)

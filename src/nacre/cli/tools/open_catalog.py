@@ -97,12 +97,14 @@ async def open_catalog(
     ):
         ready: list[McpServer] = []
         with abort.cancelling():
-            ready = await _ready(connections.servers(), problems, timeout_seconds=timeout_seconds)
+            ready = await _ready_servers(
+                connections.servers(), problems, timeout_seconds=timeout_seconds
+            )
         if abort.is_aborted:
             raise ToolAbortedError(abort.reason, tool_id="")
         notes = {server.name: server.status().problem for server in ready}
         try:
-            tools = _joined(configured.own_tools, agent.tools)
+            tools = _join_tools(configured.own_tools, agent.tools)
             live = LiveCatalog(tools, servers=ready, policy=configured.policy)
         except CatalogError as error:
             raise UsageProblem(f"these tools cannot be used together: {error}") from None
@@ -117,7 +119,7 @@ async def open_catalog(
         )
 
 
-def _joined(own: Sequence[Tool], of_agent: Sequence[Tool]) -> list[Tool]:
+def _join_tools(own: Sequence[Tool], of_agent: Sequence[Tool]) -> list[Tool]:
     """What a command names goes before a tool of the agent with the same id."""
     own_ids = {tool.id for tool in own}
     hidden = [tool.id for tool in of_agent if tool.id in own_ids]
@@ -126,7 +128,7 @@ def _joined(own: Sequence[Tool], of_agent: Sequence[Tool]) -> list[Tool]:
     return [*(tool for tool in of_agent if tool.id not in own_ids), *own]
 
 
-async def _ready(
+async def _ready_servers(
     servers: Sequence[McpServer], problems: dict[str, str], *, timeout_seconds: float
 ) -> list[McpServer]:
     """Those that answered; why the others did not goes into `problems`."""

@@ -26,7 +26,7 @@ OwnToolsOption = Annotated[
     ),
 ]
 
-AgentOption = Annotated[
+ToolsAgentOption = Annotated[
     str | None,
     typer.Option(
         "--agent",

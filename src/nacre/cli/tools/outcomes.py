@@ -58,7 +58,7 @@ def _write_value(printer: Printer, value: JsonValue) -> None:
             # As with a program that returns nothing.
             pass
         case str():
-            printer.write(_ended(value))
+            printer.write(_end_line(value))
         case {"content": list(parts)} if value.keys() <= _MCP_RESULT_KEYS and all(
             isinstance(part, dict) for part in parts
         ):
@@ -76,7 +76,7 @@ def _write_mcp_result(printer: Printer, result: JsonObject) -> None:
         isinstance(data, dict) and len(data) == 1 and next(iter(data.values())) in meanings
     )
     if text and (is_repeated or data not in meanings):
-        printer.write(_ended(text))
+        printer.write(_end_line(text))
     if not is_repeated:
         printer.write_json(data, is_indented=True)
 
@@ -95,5 +95,5 @@ def _meanings(text: str) -> list[JsonValue]:
         return [text]
 
 
-def _ended(text: str) -> str:
+def _end_line(text: str) -> str:
     return text if text.endswith("\n") else f"{text}\n"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _OTHER_KEYS: Final = (
     "$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "patternProperties",
 )  # fmt: skip
-_MOST_STEPS: Final = 16
+_MAX_SCHEMA_STEPS: Final = 16
 _MAX_SHOWN_KEYS: Final = 20
 
 
@@ -54,7 +54,7 @@ def _types_of(schema: object, root: object) -> set[str]:
     """The types that a schema names, as far as a short look goes; none where it leaves it open."""
     types: set[str] = set()
     todo = [schema]
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_SCHEMA_STEPS):
         if not todo:
             break
         part = mapped(todo.pop())

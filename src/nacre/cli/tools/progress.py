@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def waiting_for_servers(names: Sequence[str]) -> Generator[Callable[[str], None]]:
-    """Call what it gives with the name of each server that has answered."""
+    """Call what it gives with the name of each server that has mark_answered."""
     if not names or not errors_are_on_terminal():
         yield lambda _name: None
         return
@@ -31,11 +31,11 @@ def waiting_for_servers(names: Sequence[str]) -> Generator[Callable[[str], None]
 
     with Console(stderr=True).status(text()) as status:
 
-        def answered(name: str) -> None:
+        def mark_answered(name: str) -> None:
             waited_for.pop(name, None)
             if waited_for:
                 status.update(text())
             else:
                 status.stop()
 
-        yield answered
+        yield mark_answered

@@ -25,10 +25,10 @@ def run_abortable(
 ) -> tuple[_Done, ExitStatus | None]:
     """Do the work to its end, and what to exit with if a signal came; raises what it raises."""
     gc.enable()
-    return anyio.run(_run, work)
+    return anyio.run(_run_with_abort, work)
 
 
-async def _run(
+async def _run_with_abort(
     work: Callable[[AbortSignal], Awaitable[_Done]],
 ) -> tuple[_Done, ExitStatus | None]:
     abort = AbortController()

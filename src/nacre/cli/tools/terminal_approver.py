@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nacre.tools import ApprovalAnswer, ApprovalRequest
 
 _YES: Final = ("y", "yes")
-_MOST_LINE_BYTES: Final = 4096
+_MAX_LINE_BYTES: Final = 4096
 
 
 async def ask_at_terminal(request: ApprovalRequest) -> ApprovalAnswer:
@@ -67,7 +67,7 @@ def line_if_any(terminal: int) -> str | None:
     if not select.select([terminal], [], [], 0)[0]:
         return None
     try:
-        return os.read(terminal, _MOST_LINE_BYTES).decode(errors="replace")
+        return os.read(terminal, _MAX_LINE_BYTES).decode(errors="replace")
     except OSError:
         # Nobody is at the other end of the terminal any more.
         return ""

@@ -45,7 +45,7 @@ def read_tool_input(arguments: Sequence[str]) -> ToolInput:
         _refuse_broken_text(argument)
     match arguments:
         case [text] if text == _STANDARD_INPUT:
-            return _json_input(_standard_input(), "standard input")
+            return _json_input(_read_standard_input(), "standard input")
         case [text] if text.lstrip().startswith(("{", "[")):
             return _json_input(text.encode(), "the input")
         case _:
@@ -99,7 +99,7 @@ def _refuse_broken_text(argument: str) -> None:
         ) from None
 
 
-def _standard_input() -> bytes:
+def _read_standard_input() -> bytes:
     if sys.stdin is None:
         raise UsageProblem("there is no standard input to read; give the input as arguments")
     try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nacre.tools import CatalogEntry
 
 _MAX_READ_CHARACTERS: Final = 1_000
-_LEAST_SENTENCE_CHARACTERS: Final = 10
+_MIN_SENTENCE_CHARACTERS: Final = 10
 # After a full stop and a space, the signs of Chinese and Japanese, or before an empty line.
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|(?<=[\u3002\uff01\uff1f])|\n\s*\n")
 
@@ -29,7 +29,7 @@ def tool_row(entry: CatalogEntry) -> tuple[str, str, str]:
 def first_sentence(text: str) -> str:
     """The first sentence or paragraph; an abbreviation at the start ends none."""
     start = text[:_MAX_READ_CHARACTERS].strip()
-    end = _SENTENCE_END.search(start, _LEAST_SENTENCE_CHARACTERS)
+    end = _SENTENCE_END.search(start, _MIN_SENTENCE_CHARACTERS)
     return start if end is None else start[: end.start()].rstrip()
 
 

@@ -36,23 +36,23 @@ async def open_export(
         return
     path = Path(name)
     try:
-        file = await anyio.to_thread.run_sync(_opened, path)
+        file = await anyio.to_thread.run_sync(_open_temporary, path)
         try:
 
             async def write_to_file(text: str) -> None:
                 await anyio.to_thread.run_sync(file.write, text)
 
             yield write_to_file
-            await anyio.to_thread.run_sync(_finished, file, path)
+            await anyio.to_thread.run_sync(_replace_target, file, path)
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(_discarded, file)
+                await anyio.to_thread.run_sync(_discard, file)
     except OSError as error:
         problem = f"cannot write {str(path)!r}: {error.strerror or error}"
         raise UsageProblem(problem) from error
 
 
-def _opened(path: Path) -> IO[str]:
+def _open_temporary(path: Path) -> IO[str]:
     if path.is_dir():
         raise IsADirectoryError(None, "it is a folder")
     # Beside the file, and for its owner alone.
@@ -61,12 +61,12 @@ def _opened(path: Path) -> IO[str]:
     )
 
 
-def _finished(file: IO[str], path: Path) -> None:
+def _replace_target(file: IO[str], path: Path) -> None:
     file.close()
     os.replace(file.name, path)
 
 
-def _discarded(file: IO[str]) -> None:
+def _discard(file: IO[str]) -> None:
     file.close()
     # Nothing is there any more when it was finished.
     with suppress(OSError):

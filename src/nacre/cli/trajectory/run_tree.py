@@ -69,12 +69,12 @@ def _branches(events: Sequence[TrajectoryEvent], *, unended: str = "has not ende
             cells[event.call_id].append(event)
         elif event.kind == "model.requested":
             asked_at = event.time
-            timed.append((event.time, Branch(text=_requested(event.data))))
+            timed.append((event.time, Branch(text=_request_text(event.data))))
         elif event.kind == "model.answered":
             took = duration_text((event.time - asked_at) * 1000) if asked_at else ""
-            timed.append((event.time, Branch(text=_answered(event.data, took))))
+            timed.append((event.time, Branch(text=_answer_text(event.data, took))))
         elif event.kind == "turn.ended":
-            timed.append((event.time, Branch(text=_ended(event.data))))
+            timed.append((event.time, Branch(text=_end_text(event.data))))
     # A call stands where it started; one whose start is not recorded stands first.
     timed += [
         (call.started or 0.0, call_branch(call, cells, unended=unended)) for call in project(events)
@@ -83,14 +83,14 @@ def _branches(events: Sequence[TrajectoryEvent], *, unended: str = "has not ende
     return [branch for _, branch in timed]
 
 
-def _requested(data: JsonObject) -> str:
+def _request_text(data: JsonObject) -> str:
     names = data.get("toolNames")
     tools = count_text(len(names) if isinstance(names, list) else 0, "tool")
     sizes = f"{tools} in {_size(data, 'toolBytes')}, {_size(data, 'payloadBytes')} in all"
     return f"asked {cell_text(str(data.get('model', '')))}  {sizes}"
 
 
-def _answered(data: JsonObject, took: str) -> str:
+def _answer_text(data: JsonObject, took: str) -> str:
     names = data.get("calledNames")
     called = ", ".join(map(str, names)) if isinstance(names, list) else ""
     said = cell_text(str(data.get("text", "")), most_characters=100)
@@ -104,7 +104,7 @@ def _answered(data: JsonObject, took: str) -> str:
     return "  ".join(filter(None, parts))
 
 
-def _ended(data: JsonObject) -> str:
+def _end_text(data: JsonObject) -> str:
     error = cell_text(str(data.get("error") or ""))
     parts = [str(data.get("status", "ended")), _tokens(data), error]
     return "  ".join(filter(None, parts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.sessions.named_session import find_session, nothing_named, session_names
+from nacre.cli.sessions.named_session import find_session, session_names, unknown_name_problem
 from nacre.errors import StorageError
 from nacre.json_types import encode_json
 from nacre.trajectory import TrajectoryFormatError, import_json_lines
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from nacre.trajectory import TrajectoryEvent
 
 _PAGE_EVENTS: Final = 1000
-_SESSIONS_LOOKED_AT: Final = 50
-_ALL_TURNS: Final = 1_000_000
+_MAX_SESSIONS_SEARCHED: Final = 50
+_MAX_TURNS: Final = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +38,7 @@ async def find_record(store: Store, named: str, *, agent_ids: Sequence[str]) -> 
         return RecordOf(session_id=session.id)
     known = [*await session_names(store), *await _run_ids(store)]
     where = "`nacre sessions list` shows the sessions, `nacre sessions show ID` their runs"
-    raise nothing_named("run or session", named, known, where=where)
+    raise unknown_name_problem("run or session", named, known, where=where)
 
 
 async def pages(store: Store, record: RecordOf) -> AsyncGenerator[list[StoredEvent]]:
@@ -59,7 +59,7 @@ async def run_ids_of(store: Store, record: RecordOf) -> list[str]:
     """The runs that it is about, the oldest first."""
     if record.session_id is None:
         return [record.run_id or ""]
-    return [turn.run_id for turn in await store.turns(record.session_id, _ALL_TURNS)]
+    return [turn.run_id for turn in await store.turns(record.session_id, _MAX_TURNS)]
 
 
 async def events_of_run(store: Store, run_id: str) -> tuple[TrajectoryEvent, ...]:
@@ -76,5 +76,5 @@ async def events_of_run(store: Store, run_id: str) -> tuple[TrajectoryEvent, ...
 
 
 async def _run_ids(store: Store) -> list[str]:
-    recent = await store.sessions(limit=_SESSIONS_LOOKED_AT)
+    recent = await store.sessions(limit=_MAX_SESSIONS_SEARCHED)
     return [turn.run_id for session in recent for turn in await store.turns(session.id)]

@@ -28,7 +28,7 @@ _NOT_AGENTS: Final = ("defaults", "list")
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDS: Final = "1 to 64 letters, digits, dots, hyphens and underscores"
 _MODELS: Final = '"<provider>/<model>", or an object with `primary` and `fallbacks`'
-_MOST_TOKENS: Final = 1_000_000_000
+_MAX_TOKENS: Final = 1_000_000_000
 
 
 def read_agents(top: Section, *, tools: Section, models: ModelsConfig) -> AgentsConfig:
@@ -116,11 +116,11 @@ def _agent(
         workspace=_workspace(shared),
         instructions=_instructions(shared),
         max_steps=shared.whole("maxSteps", 40, least=1, most=10_000),
-        max_tokens=shared.whole("maxTokens", 1_000_000, least=1_000, most=_MOST_TOKENS),
+        max_tokens=shared.whole("maxTokens", 1_000_000, least=1_000, most=_MAX_TOKENS),
         timeout_seconds=shared.number("timeoutSeconds", 3600.0, least=1, most=604_800),
         settings=AgentSettings(
             temperature=shared.number("temperature", None, least=0, most=2),
-            max_output_tokens=shared.whole("maxOutputTokens", None, least=1, most=_MOST_TOKENS),
+            max_output_tokens=shared.whole("maxOutputTokens", None, least=1, most=_MAX_TOKENS),
             is_parallel=shared.switch("parallelToolCalls", True),
         ),
         compaction=_compaction(shared.section("compaction")),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 FsAsk = Literal["writes", "always", "never"]
 Ask = Literal["always", "never"]
 
-_MOST_BYTES: Final = 67_108_864
+_MAX_BYTES: Final = 67_108_864
 _HOSTS: Final = 'hosts such as "example.org", "*.example.org" for all below one, "*" for all'
 _HOST = re.compile(r"\*|(?:\*\.)?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*|\[[0-9A-Fa-f:.]+\]")
 
@@ -72,7 +72,7 @@ def _fs(fs: Section) -> FsToolsConfig:
         is_enabled=fs.switch("enabled", default.is_enabled),
         ask=fs.choice("ask", default.ask, get_args(FsAsk)),
         max_read_bytes=fs.whole(
-            "maxReadBytes", default.max_read_bytes, least=1_024, most=_MOST_BYTES
+            "maxReadBytes", default.max_read_bytes, least=1_024, most=_MAX_BYTES
         ),
     )
 
@@ -86,7 +86,7 @@ def _exec(exec_tool: Section) -> ExecToolConfig:
             "timeoutSeconds", default.timeout_seconds, least=1, most=86_400
         ),
         max_output_bytes=exec_tool.whole(
-            "maxOutputBytes", default.max_output_bytes, least=1_024, most=_MOST_BYTES
+            "maxOutputBytes", default.max_output_bytes, least=1_024, most=_MAX_BYTES
         ),
     )
 
@@ -100,7 +100,7 @@ def _web_fetch(fetch: Section) -> WebFetchConfig:
             host.lower()
             for host in fetch.texts("allow", allowed=_HOSTS, fits=_HOST.fullmatch)
         ),
-        max_bytes=fetch.whole("maxBytes", default.max_bytes, least=1_024, most=_MOST_BYTES),
+        max_bytes=fetch.whole("maxBytes", default.max_bytes, least=1_024, most=_MAX_BYTES),
         timeout_seconds=fetch.number("timeoutSeconds", default.timeout_seconds, least=1, most=600),
         ask=fetch.choice("ask", default.ask, get_args(Ask)),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from nacre.config.fields import member_path
 from nacre.config.json5_insertions import inserting, replacing
-from nacre.config.json5_lines import BLANKS, LINE_END, begins_line, edited, line_start
+from nacre.config.json5_lines import BLANKS, LINE_END, apply_edits, begins_line, line_start
 from nacre.config.json5_spans import container_span
 from nacre.config.json5_text import parse_json5
 from nacre.errors import ConfigError
@@ -36,7 +36,7 @@ def with_member(text: str, keys: Sequence[Key], value: JsonValue, *, path: str) 
     before = text if text.strip() else "{}\n"
     expected = parse_json5(before, path=path)
     _set(_parent(expected, keys, path), keys[-1], value, path)
-    return _checked(edited(before, _setting(before, keys, value)), expected, path)
+    return _verify_edit(apply_edits(before, _setting(before, keys, value)), expected, path)
 
 
 def without_member(text: str, keys: Sequence[Key], *, path: str) -> str | None:
@@ -46,7 +46,7 @@ def without_member(text: str, keys: Sequence[Key], *, path: str) -> str | None:
     expected = parse_json5(text, path=path)
     if not _remove(_parent(expected, keys, path), keys[-1]):
         return None
-    return _checked(edited(text, _removing(text, keys)), expected, path)
+    return _verify_edit(apply_edits(text, _removing(text, keys)), expected, path)
 
 
 def _parent(document: object, keys: Sequence[Key], path: str) -> _Container:
@@ -96,7 +96,7 @@ def _remove(here: _Container, key: Key) -> bool:
     return True
 
 
-def _checked(text: str, expected: object, path: str) -> str:
+def _verify_edit(text: str, expected: object, path: str) -> str:
     """Read again what would be written: an edit that went wrong never reaches the file."""
     if parse_json5(text, path=path) != expected:
         raise ConfigError(path, "cannot be changed without harm; change it by hand")

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nacre.config.json5_layout import Layout
-from nacre.config.json5_lines import BLANKS, LINE_END, begins_line, edited, line_start, margin_at
+from nacre.config.json5_lines import (
+    BLANKS,
+    LINE_END,
+    apply_edits,
+    begins_line,
+    line_start,
+    margin_at,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +73,7 @@ def _inserting_inline(
     margin = margin_at(text, spans[0].start)
     added = _added_inline(text, way[-1], key, value, layout)
     for count in range(len(spans)):
-        edits = _sorted([*_breaking(text, spans[:count], margin, layout), *added])
+        edits = _sort_edits([*_breaking(text, spans[:count], margin, layout), *added])
         if _fits(text, edits, spans[0]):
             return edits
     here, outer = way[-1], margin + layout.indent * (len(spans) - 1)
@@ -74,7 +81,7 @@ def _inserting_inline(
     last, inner = here.members[-1] if here.members else None, outer + layout.indent
     written = layout.member(key, layout.on_lines(value, inner))
     new = (place, end, f"\n{inner}{written}{_comma_like(last)}{closing}")
-    return _sorted([*broken, *_comma_after(last), new])
+    return _sort_edits([*broken, *_comma_after(last), new])
 
 
 def _added_inline(
@@ -102,7 +109,7 @@ def _breaking(text: str, spans: Sequence[ContainerSpan], margin: str, layout: La
     return edits
 
 
-def _sorted(edits: Sequence[Edit]) -> list[Edit]:
+def _sort_edits(edits: Sequence[Edit]) -> list[Edit]:
     """By their places; those for one place stay in their order."""
     return sorted(edits, key=lambda edit: edit[:2])
 
@@ -137,7 +144,7 @@ def _is_on_one_line(text: str, span: ContainerSpan) -> bool:
 
 def _fits(text: str, edits: Sequence[Edit], outermost: ContainerSpan) -> bool:
     """Whether no line of the object or list gets too long."""
-    changed, start = edited(text, edits), line_start(text, outermost.start)
+    changed, start = apply_edits(text, edits), line_start(text, outermost.start)
     end = LINE_END.search(changed, outermost.end + len(changed) - len(text))
     lines = LINE_END.split(changed[start : end.start() if end else None])
     return max(map(len, lines)) <= _MAX_LINE_CHARACTERS

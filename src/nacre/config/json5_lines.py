@@ -15,7 +15,7 @@ BLANKS: Final = " \t\ufeff"
 LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
 
-def edited(text: str, edits: Sequence[Edit]) -> str:
+def apply_edits(text: str, edits: Sequence[Edit]) -> str:
     line_end = LINE_END.search(text)
     pieces: list[str] = []
     done = 0

@@ -10,7 +10,7 @@ from nacre.errors import ConfigError
 
 # The reader of JSON5 takes 15 s for a megabyte; strict JSON is not bound by this.
 _MAX_JSON5_CHARACTERS: Final = 1_000_000
-_PLACE = re.compile(r"^.*:(\d+) Unexpected (.*) at column (\d+)$", re.DOTALL)
+_SYNTAX_ERROR = re.compile(r"^.*:(\d+) Unexpected (.*) at column (\d+)$", re.DOTALL)
 
 
 def parse_json5(text: str, *, path: str) -> object:
@@ -60,7 +60,7 @@ def _too_deep(path: str) -> ConfigError:
 
 
 def _problem(message: str) -> str:
-    place = _PLACE.match(message)
+    place = _SYNTAX_ERROR.match(message)
     if place is None:
         return message[:1].lower() + message[1:]
     line, found, column = place.groups()

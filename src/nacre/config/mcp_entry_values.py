@@ -35,12 +35,12 @@ class EntryValues:
         return command
 
     def text(self, key: str) -> str:
-        return self._for_process(self._fields.text(key), self._fields.path_of(key))
+        return self._expand_for_process(self._fields.text(key), self._fields.path_of(key))
 
     def texts(self, key: str) -> tuple[str, ...]:
         path = self._fields.path_of(key)
         return tuple(
-            self._for_process(text, f"{path}[{index}]")
+            self._expand_for_process(text, f"{path}[{index}]")
             for index, text in enumerate(self._fields.texts(key) or ())
         )
 
@@ -51,13 +51,13 @@ class EntryValues:
             if not name or "=" in name or _NOT_IN_A_PROCESS.search(name):
                 # Not shown: a value that was put in the wrong place looks like this.
                 raise ConfigError(path, "has a member whose name is no name of a variable")
-            found[name] = self._for_process(text, member_path(path, name))
+            found[name] = self._expand_for_process(text, member_path(path, name))
         return found
 
     def url(self) -> str:
         key = self._fields.one_of("url", "serverUrl")
         path = self._fields.path_of(key)
-        url = self._expanded(self._fields.text(key), path)
+        url = self._expand(self._fields.text(key), path)
         if self._expander is not None and not is_web_address(url):
             raise ConfigError(path, "is no address of a server; allowed: http:// and https:// URLs")
         return url
@@ -69,7 +69,7 @@ class EntryValues:
             if not _HEADER_NAME.fullmatch(name):
                 # Not shown: a value that was put in the wrong place looks like this.
                 raise ConfigError(path, "has a member whose name is no name of a header")
-            found[name] = self._expanded(text, member_path(path, name))
+            found[name] = self._expand(text, member_path(path, name))
             if not _HEADER_VALUE.fullmatch(found[name]):
                 raise ConfigError(
                     member_path(path, name),
@@ -91,17 +91,17 @@ class EntryValues:
         bare = next((key for key, value in values.items() if value is None), None)
         if bare is not None:
             raise ConfigError(path, f"names a file that has {bare} without a value")
-        return {key: self._checked(value or "", path) for key, value in values.items()}
+        return {key: self._check_for_process(value or "", path) for key, value in values.items()}
 
-    def _for_process(self, text: str, path: str) -> str:
-        return self._checked(self._expanded(text, path), path)
+    def _expand_for_process(self, text: str, path: str) -> str:
+        return self._check_for_process(self._expand(text, path), path)
 
-    def _checked(self, text: str, path: str) -> str:
+    def _check_for_process(self, text: str, path: str) -> str:
         if _NOT_IN_A_PROCESS.search(text):
             raise ConfigError(path, "holds a character that no process can be given")
         return text
 
-    def _expanded(self, text: str, path: str) -> str:
+    def _expand(self, text: str, path: str) -> str:
         if self._expander is None:
             return text
         return self._expander.expand(text, path=path, looked_up=self.looked_up)

@@ -39,7 +39,7 @@ _APIS_BY_NAME: Final[Mapping[str, ProviderApi]] = {
     "demo": "demo",
 }
 _PROVIDER_NAME = re.compile(r"[^\s/]{1,64}")
-_MOST_TOKENS: Final = 100_000_000
+_MAX_TOKENS: Final = 100_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,7 +161,7 @@ def _model(item: Section) -> ModelConfig:
         id=model_id,
         name=item.text("name", model_id),
         context_tokens=item.whole(
-            "contextWindow", DEFAULT_CONTEXT_TOKENS, least=1_000, most=_MOST_TOKENS
+            "contextWindow", DEFAULT_CONTEXT_TOKENS, least=1_000, most=_MAX_TOKENS
         ),
-        max_output_tokens=item.whole("maxTokens", None, least=1, most=_MOST_TOKENS),
+        max_output_tokens=item.whole("maxTokens", None, least=1, most=_MAX_TOKENS),
     )

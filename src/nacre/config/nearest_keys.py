@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 # What `difflib` takes for near by itself.
-_LEAST_SIMILARITY: Final = 0.6
+_MIN_SIMILARITY: Final = 0.6
 _MAX_CHARACTERS: Final = 100
 
 
 def nearest_key(
-    key: str, known: Iterable[str], *, least_similarity: float = _LEAST_SIMILARITY
+    key: str, known: Iterable[str], *, least_similarity: float = _MIN_SIMILARITY
 ) -> str | None:
     """The known key that is most like this one, whatever the case; None if none is."""
     # Only on the way to an error, so that a sound config does not pay for the import.

@@ -32,7 +32,7 @@ def keys_from(path: str) -> tuple[Key, ...]:
         step = _STEP.match(text, place)
         if step is None:
             raise ConfigError(path, f"is no path of a setting; {_HOW}")
-        keys.append(_key(step, path))
+        keys.append(_parse_step(step, path))
         place = step.end()
     return tuple(keys)
 
@@ -59,7 +59,7 @@ def value_at(document: object, keys: Sequence[Key]) -> object:
     return here
 
 
-def _key(step: re.Match[str], path: str) -> Key:
+def _parse_step(step: re.Match[str], path: str) -> Key:
     if step["place"] is not None:
         return int(step["place"])
     if step["name"] is not None:

@@ -105,21 +105,23 @@ def _config(value: object, path: str, reading: Reading) -> JsonObject:
     except NotJsonError as problem:
         raise ConfigError(path, f"is not JSON: {problem}") from None
     return {
-        key: _replaced(cast("JsonValue", member), member_path(path, key), reading)
+        key: _expand_references(cast("JsonValue", member), member_path(path, key), reading)
         for key, member in members.items()
     }
 
 
-def _replaced(value: JsonValue, path: str, reading: Reading) -> JsonValue:
+def _expand_references(value: JsonValue, path: str, reading: Reading) -> JsonValue:
     # No deeper than JSON that could be written.
     match value:
         case str():
             return expanded(value, reading, path=path)
         case list():
-            return [_replaced(item, f"{path}[{at}]", reading) for at, item in enumerate(value)]
+            return [
+                _expand_references(item, f"{path}[{at}]", reading) for at, item in enumerate(value)
+            ]
         case dict():
             return {
-                key: _replaced(member, member_path(path, key), reading)
+                key: _expand_references(member, member_path(path, key), reading)
                 for key, member in value.items()
             }
         case _:

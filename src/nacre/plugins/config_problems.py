@@ -34,11 +34,11 @@ def config_problems(
             case "additionalProperties" | "unevaluatedProperties":
                 known = _known_names(schema, error.schema_path[:-1])
                 for key in kind.unexpected:
-                    yield _unknown(place, key, known)
+                    yield _unknown_key_error(place, key, known)
             case "required":
                 yield ConfigError(member_path(place, kind.property), "is missing, and needed")
             case "enum":
-                allowed = ", ".join(map(_shown, kind.options[:_MAX_OPTIONS]))
+                allowed = ", ".join(map(_format_option, kind.options[:_MAX_OPTIONS]))
                 yield ConfigError(place, f"is none of what is allowed: {allowed}")
             case "type":
                 yield ConfigError(place, f"is of another type; allowed: {' or '.join(kind.types)}")
@@ -46,13 +46,13 @@ def config_problems(
                 yield ConfigError(place, f"does not fit: {error.message}")
 
 
-def _unknown(place: str, key: str, known: list[str]) -> ConfigError:
+def _unknown_key_error(place: str, key: str, known: list[str]) -> ConfigError:
     if not known:
-        return ConfigError(place, f"has the unknown key {_shown(key)}")
+        return ConfigError(place, f"has the unknown key {_format_option(key)}")
     return unknown_key(place, key, known)
 
 
-def _shown(option: object) -> str:
+def _format_option(option: object) -> str:
     return json.dumps(option, ensure_ascii=False)
 
 

@@ -42,12 +42,12 @@ def check_plugins(config: PluginsConfig) -> PluginFindings:
             warnings.append(f"the plugin {source.name} ({source.origin}): {source.problem}")
     broken = [source.name for source in sources if isinstance(source, BrokenSource)]
     warnings += [
-        _without_plugin(name, ids) for name in config.entries if name not in (*ids, *broken)
+        _format_unknown_plugin(name, ids) for name in config.entries if name not in (*ids, *broken)
     ]
     return PluginFindings(problems=tuple(problems), warnings=tuple(warnings))
 
 
-def _without_plugin(name: str, ids: list[str]) -> str:
+def _format_unknown_plugin(name: str, ids: list[str]) -> str:
     near = nearest_key(name, ids)
     hint = f"did you mean `{near}`?" if near else f"there are: {', '.join(ids) or 'none'}"
     return f"`{member_path('plugins.entries', name)}` is for a plugin that is not there; {hint}"

@@ -141,7 +141,7 @@ class PluginHost:
             with _faults_as_plugin_errors(plugin_id, "`register` failed"):
                 await _register(register, api)
             with _faults_as_plugin_errors(plugin_id, "what it adds cannot be used"):
-                registration.put_in_force(self._hooks, self._namespaces)
+                registration.activate(self._hooks, self._namespaces)
             is_in = True
         finally:
             if not is_in:
@@ -158,7 +158,7 @@ class PluginHost:
         return True
 
     async def _roll_back(self, registration: Registration, modules: PluginModules) -> None:
-        registration.take_out(self._hooks, self._namespaces)
+        registration.deactivate(self._hooks, self._namespaces)
         try:
             with anyio.CancelScope(shield=True):
                 await registration.run_callbacks()

@@ -84,7 +84,7 @@ class Registration:
 
     # What the host does.
 
-    def put_in_force(self, hooks: Hooks, namespaces: NamespaceRegistry) -> None:
+    def activate(self, hooks: Hooks, namespaces: NamespaceRegistry) -> None:
         """All of it, or nothing; raises PluginError that says what was refused."""
         self._is_collecting = False
         try:
@@ -95,10 +95,10 @@ class Registration:
             for namespace in self.namespaces:
                 namespaces.register(self.plugin_id, namespace)
         except NacreError as error:
-            self.take_out(hooks, namespaces)
+            self.deactivate(hooks, namespaces)
             raise PluginError(str(error)) from error
 
-    def take_out(self, hooks: Hooks, namespaces: NamespaceRegistry) -> None:
+    def deactivate(self, hooks: Hooks, namespaces: NamespaceRegistry) -> None:
         """Nothing of it is found any more; calls that run go on, later ones are refused."""
         self._is_collecting = False
         self.is_gone = True
@@ -112,7 +112,7 @@ class Registration:
             callback = self._callbacks.pop()
             try:
                 with anyio.fail_after(_UNLOAD_SECONDS):
-                    await _called(callback)
+                    await _call_callback(callback)
             except BaseException as error:
                 if passes_through(error, caller=task):
                     raise
@@ -131,7 +131,7 @@ class Registration:
         return execute
 
 
-async def _called(callback: Callable[[], Awaitable[None] | None]) -> None:
+async def _call_callback(callback: Callable[[], Awaitable[None] | None]) -> None:
     if inspect.iscoroutinefunction(callback):
         await call_in_own_task(callback)
         return

@@ -48,22 +48,24 @@ def find_sources(config: PluginsConfig) -> list[PluginSource | BrokenSource]:
     """All that the configuration names, in its order, then the installed ones by name."""
     if not config.is_enabled:
         return []
-    found: list[PluginSource | BrokenSource] = [_in_folder(path) for path in config.paths]
+    found: list[PluginSource | BrokenSource] = [_find_in_folder(path) for path in config.paths]
     if config.uses_entry_points:
         installed = entry_points(group=ENTRY_POINT_GROUP)
-        found += [_of_entry_point(point) for point in sorted(installed, key=lambda it: it.name)]
-    return _without_repeats(found)
+        found += [
+            _find_by_entry_point(point) for point in sorted(installed, key=lambda it: it.name)
+        ]
+    return _mark_duplicates(found)
 
 
-def _in_folder(folder: Path) -> PluginSource | BrokenSource:
+def _find_in_folder(folder: Path) -> PluginSource | BrokenSource:
     try:
         return PluginSource(manifest=read_manifest(folder), folder=folder)
     except PluginError as error:
-        name, origin, problem = map(_writable, (folder.name, str(folder), str(error)))
+        name, origin, problem = map(_escape_surrogates, (folder.name, str(folder), str(error)))
         return BrokenSource(name=name, origin=origin, problem=problem)
 
 
-def _of_entry_point(point: EntryPoint) -> PluginSource | BrokenSource:
+def _find_by_entry_point(point: EntryPoint) -> PluginSource | BrokenSource:
     origin = f"{ENTRY_POINT_GROUP}: {point.name} = {point.value}"
     try:
         folder, package = _own_package(point.module)
@@ -97,7 +99,7 @@ def _own_package(module: str) -> tuple[Path, str]:
     return places[0], top
 
 
-def _without_repeats(
+def _mark_duplicates(
     found: list[PluginSource | BrokenSource],
 ) -> list[PluginSource | BrokenSource]:
     """The first plugin of an id is the one; a second one is said to be broken, not left out."""
@@ -117,6 +119,6 @@ def _without_repeats(
     return kept
 
 
-def _writable(text: str) -> str:
+def _escape_surrogates(text: str) -> str:
     """For logs and terminals: a path may hold halves of characters, which no text can."""
     return text.encode(errors="backslashreplace").decode()

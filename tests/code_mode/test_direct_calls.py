@@ -19,7 +19,7 @@ from nacre import (
 )
 from nacre.errors import RuntimeUnavailableError
 from nacre.json_types import JsonObject
-from nacre.tools import ApprovalAnswer
+from nacre.tools import ApprovalInfo
 from nacre.trajectory import project
 from tests.code_mode.outcomes import failure_of, value_of, waiting_of
 from tests.code_mode.tools import HeldTool, echo_tool
@@ -203,7 +203,7 @@ async def test_an_abort_of_the_run_ends_a_direct_call(runtime: Runtime) -> None:
 async def test_an_abort_of_the_run_ends_an_exec_that_waits_for_approval(runtime: Runtime) -> None:
     asked = anyio.Event()
 
-    async def ask(_request: ApprovalRequest) -> ApprovalAnswer:
+    async def ask(_request: ApprovalRequest) -> ApprovalInfo:
         asked.set()
         await anyio.sleep_forever()
         return "allow-once"

@@ -48,8 +48,8 @@ async def test_the_document_describes_every_answer_and_who_may_ask(tmp_path: Pat
             assert {"401", "422", "503"} <= set(operation["responses"]), path
             assert operation["description"], path
             error = operation["responses"]["401"]["content"]["application/json"]["schema"]
-            assert error == {"$ref": "#/components/schemas/ErrorAnswer"}, path
-    asked = document["components"]["schemas"]["StartRun"]
+            assert error == {"$ref": "#/components/schemas/ErrorResponse"}, path
+    asked = document["components"]["schemas"]["StartRunRequest"]
     assert asked["examples"]
     assert asked["properties"]["queueMode"]["description"]
     assert "security" not in paths["/healthz"]["get"]

@@ -10,7 +10,7 @@ import pytest
 
 from nacre.gateway.http_server import http_server
 from nacre.gateway.listening import listen_at
-from nacre.gateway.prompt_protocol import PromptProtocol
+from nacre.gateway.prompt_protocol import HeaderTimeoutProtocol
 
 HEAD = b"GET / HTTP/1.1\r\nhost: here\r\n"
 
@@ -45,7 +45,7 @@ async def connected(port: int) -> anyio.abc.SocketStream:
 
 def be_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on: a test has as long as it needs for what it sends before."""
-    monkeypatch.setattr(PromptProtocol, "header_seconds", 0.05)
+    monkeypatch.setattr(HeaderTimeoutProtocol, "header_seconds", 0.05)
 
 
 @pytest.fixture
@@ -113,8 +113,8 @@ async def test_headers_in_pieces_are_fine() -> None:
 async def test_more_connections_than_there_is_room_for_are_closed_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nacre.gateway.http_server._MOST_CONNECTIONS", 2)
-    monkeypatch.setattr("nacre.gateway.prompt_protocol._MOST_TURNED_AWAY", 1)
+    monkeypatch.setattr("nacre.gateway.http_server._MAX_CONNECTIONS", 2)
+    monkeypatch.setattr("nacre.gateway.prompt_protocol._MAX_REJECTED", 1)
     async with (
         serving() as port,
         await connected(port) as _first,

@@ -13,7 +13,7 @@ from nacre.storage import Store
 from nacre.storage.faults import FAULTS
 from nacre.storage.migrations import STEPS, migrate
 from nacre.storage.opening import open_database
-from nacre.storage.place import ServerPlace, place_from
+from nacre.storage.place import ServerLocation, parse_storage_url
 from nacre.storage.postgres import ServerTransactions, server_engine
 from nacre.storage.sqlite import SqliteTransactions, file_engine
 from nacre.storage.tables import metadata
@@ -39,8 +39,8 @@ async def database(
         transactions = SqliteTransactions(engine, is_shared=False)
     else:
         server: PostgresServer = request.getfixturevalue("postgres")
-        place = place_from(server.url())
-        assert isinstance(place, ServerPlace)
+        place = parse_storage_url(server.url())
+        assert isinstance(place, ServerLocation)
         transactions = ServerTransactions(server_engine(place))
     yield transactions
     await transactions.close()

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from nacre.errors import StorageError
-from nacre.storage.place import FilePlace, MemoryPlace, ServerPlace, place_from
+from nacre.storage.place import FileLocation, MemoryLocation, ServerLocation, parse_storage_url
 
 
 def test_paths_and_memory_are_told_apart() -> None:
-    assert place_from("sqlite:///:memory:") == MemoryPlace()
-    assert place_from("sqlite:////var/nacre.db") == FilePlace(path=Path("/var/nacre.db"))
-    assert place_from("sqlite:///nacre.db") == FilePlace(path=Path.cwd() / "nacre.db")
-    assert place_from("sqlite:///~/n.db") == FilePlace(path=Path.home() / "n.db")
+    assert parse_storage_url("sqlite:///:memory:") == MemoryLocation()
+    assert parse_storage_url("sqlite:////var/nacre.db") == FileLocation(path=Path("/var/nacre.db"))
+    assert parse_storage_url("sqlite:///nacre.db") == FileLocation(path=Path.cwd() / "nacre.db")
+    assert parse_storage_url("sqlite:///~/n.db") == FileLocation(path=Path.home() / "n.db")
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_paths_and_memory_are_told_apart() -> None:
 )
 def test_a_url_of_sqlite_without_a_path_is_refused(url: str) -> None:
     with pytest.raises(StorageError, match=r"`storage\.url` is .*; allowed: sqlite:///<path>"):
-        place_from(url)
+        parse_storage_url(url)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_url_of_sqlite_without_a_path_is_refused(url: str) -> None:
 )
 def test_another_kind_of_database_is_refused_without_the_password(url: str) -> None:
     with pytest.raises(StorageError, match=r"`storage\.url` begins with .*; allowed:") as caught:
-        place_from(url)
+        parse_storage_url(url)
 
     assert "hunter2" not in str(caught.value)
 
@@ -38,16 +38,16 @@ def test_another_kind_of_database_is_refused_without_the_password(url: str) -> N
 @pytest.mark.parametrize("url", ["postgresql://ada:hunter2@reef:port/db", "postgresql:hunter2"])
 def test_a_url_that_cannot_be_read_is_refused_without_the_password(url: str) -> None:
     with pytest.raises(StorageError, match=r"`storage\.url` cannot be read") as caught:
-        place_from(url)
+        parse_storage_url(url)
 
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
 def test_a_server_is_shown_without_the_password() -> None:
-    place = place_from("postgresql://ada:p%40ss%2Fword@reef:5433/db?sslmode=require")
+    place = parse_storage_url("postgresql://ada:p%40ss%2Fword@reef:5433/db?sslmode=require")
 
-    assert isinstance(place, ServerPlace)
+    assert isinstance(place, ServerLocation)
     assert place.shown == "the database postgresql://ada:***@reef:5433/db"
     assert "p@ss" not in repr(place)
     assert place.blank("no p@ss/word, no p%40ss%2Fword, no p%40ss/word") == "no ***, no ***, no ***"

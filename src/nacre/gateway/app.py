@@ -8,9 +8,9 @@ from fastapi import FastAPI, Security
 from fastapi.security import HTTPBearer
 
 import nacre
-from nacre.gateway.auth import OPEN_PATHS, Doorkeeper
+from nacre.gateway.auth import OPEN_PATHS, AuthMiddleware
 from nacre.gateway.errors import add_error_handlers
-from nacre.gateway.failure_log import log_failure_of
+from nacre.gateway.failure_log import log_failures
 from nacre.gateway.limits import BodyLimit
 from nacre.gateway.metrics import Metrics
 from nacre.gateway.openai import openai_router
@@ -42,7 +42,7 @@ def create_app(system: System, *, made_token: str = "") -> FastAPI:
     """
     metrics = Metrics(system)
     state = GatewayState(system, metrics=metrics, made_token=made_token)
-    system.agents.watch_runs(log_failure_of)
+    system.agents.watch_runs(log_failures)
     app = FastAPI(
         title="Nacre gateway",
         version=nacre.__version__,
@@ -64,7 +64,7 @@ def create_app(system: System, *, made_token: str = "") -> FastAPI:
     add_error_handlers(app)
     # The last one is the outermost.
     app.add_middleware(BodyLimit, state)
-    app.add_middleware(Doorkeeper, state)
+    app.add_middleware(AuthMiddleware, state)
     app.add_middleware(RequestMeter, metrics)
     return app
 

@@ -27,7 +27,7 @@ _PREFLIGHT_SECONDS: Final = "600"
 _EXPOSED_HEADERS: Final = "Location, Retry-After, WWW-Authenticate"
 
 
-class Doorkeeper:
+class AuthMiddleware:
     """Turns away what is not meant for us, comes from a foreign page, or has no token.
 
     The configuration is looked at with every request: it may change meanwhile.
@@ -71,9 +71,9 @@ class Doorkeeper:
         if own in _ANY_ADDRESS:
             # Reached by names that we do not know; the token, which is needed then, keeps it out.
             return
-        asked = _name_in(f"//{headers.get('host', '')}")
+        asked = _hostname(f"//{headers.get('host', '')}")
         names = {own.lower(), *(_LOOPBACK_NAMES if is_loopback(own) else ())}
-        public = (_name_in(origin) for origin in self._config.cors_origins)
+        public = (_hostname(origin) for origin in self._config.cors_origins)
         if asked not in names and asked not in public:
             raise ApiError(
                 421,
@@ -84,7 +84,7 @@ class Doorkeeper:
     def _is_foreign(self, headers: Headers) -> bool:
         """Whether a page of another origin asks. Programs that are no browsers name no origin."""
         origin = headers.get("origin", "")
-        return bool(origin) and _place_in(origin) != headers.get("host", "").lower()
+        return bool(origin) and _netloc(origin) != headers.get("host", "").lower()
 
     def _check_origin(self, origin: str) -> None:
         allowed = self._config.cors_origins
@@ -107,7 +107,7 @@ class Doorkeeper:
             )
 
 
-def _place_in(origin: str) -> str:
+def _netloc(origin: str) -> str:
     """The host of an origin with its port; empty for what is none."""
     try:
         return urlsplit(origin).netloc.lower()
@@ -115,7 +115,7 @@ def _place_in(origin: str) -> str:
         return ""
 
 
-def _name_in(address: str) -> str:
+def _hostname(address: str) -> str:
     """The host of an address, without its port; empty for what is none."""
     try:
         return (urlsplit(address).hostname or "").lower()
@@ -124,7 +124,7 @@ def _name_in(address: str) -> str:
 
 
 def _with_cors(send: Send, origin: str) -> Send:
-    async def sent(message: Message) -> None:
+    async def send_with_cors(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers["access-control-allow-origin"] = origin
@@ -132,7 +132,7 @@ def _with_cors(send: Send, origin: str) -> Send:
             headers.add_vary_header("Origin")
         await send(message)
 
-    return sent
+    return send_with_cors
 
 
 async def _answer_preflight(headers: Headers, send: Send) -> None:

@@ -23,7 +23,7 @@ from nacre.errors import (
     StorageError,
     ToolDefinitionError,
 )
-from nacre.gateway.unknown_members import UNKNOWN, about_unknown
+from nacre.gateway.unknown_members import UNKNOWN, describe_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ OPENAI_PREFIX: Final = "/v1"
 RETRY_SECONDS: Final = 1
 
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
-_MOST_PROBLEMS: Final = 5
+_MAX_PROBLEMS: Final = 5
 _MAX_SHOWN: Final = 120
 
 _CODES_BY_STATUS: Final[Mapping[int, str]] = {
@@ -179,15 +179,15 @@ def _invalid(request: Request, problems: Sequence[Mapping[str, object]]) -> ApiE
     if first.get("loc") == ("body",) and not _is_json(request.headers.get("content-type", "")):
         return ApiError(415, "the body has to be JSON; send it with content-type: application/json")
     route: BaseRoute | None = request.scope.get("route")
-    told = [f"{_path(it)}: {_about(it, route)}" for it in problems[:_MOST_PROBLEMS]]
-    if len(problems) > _MOST_PROBLEMS:
-        told.append(f"and {len(problems) - _MOST_PROBLEMS} more problems")
+    told = [f"{_path(it)}: {_about(it, route)}" for it in problems[:_MAX_PROBLEMS]]
+    if len(problems) > _MAX_PROBLEMS:
+        told.append(f"and {len(problems) - _MAX_PROBLEMS} more problems")
     return ApiError(422, "; ".join(told), path=_path(first))
 
 
 def _about(problem: Mapping[str, object], route: BaseRoute | None) -> str:
     if problem.get("type") == UNKNOWN:
-        return about_unknown(route, _location(problem))
+        return describe_unknown(route, _location(problem))
     return str(problem.get("msg"))
 
 

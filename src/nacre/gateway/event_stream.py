@@ -93,9 +93,9 @@ async def live_events(run: AgentRun, cursor: Cursor) -> AsyncIterator[bytes]:
     async for event in run.events.follow(after):
         if event.sequence > after + 1:
             # The feed was full, and let go of its first events.
-            yield _encoded("events.dropped", {"count": event.sequence - after - 1})
+            yield _encode("events.dropped", {"count": event.sequence - after - 1})
         after = event.sequence
-        yield _encoded(event.kind, event.to_json(), event_id=str(event.sequence))
+        yield _encode(event.kind, event.to_json(), event_id=str(event.sequence))
 
 
 async def stored_events(
@@ -106,20 +106,20 @@ async def stored_events(
     after = cursor.number
     if cursor.place == "feed":
         after = -1
-        yield _encoded("replay.started", {"runId": turn.run_id, "source": "trajectory"})
+        yield _encode("replay.started", {"runId": turn.run_id, "source": "trajectory"})
     while True:
         events = await store.events(run_id=turn.run_id, after=after, limit=_PAGE_EVENTS)
         for stored in events:
             after = stored.number
             shown = Cursor(place="trajectory", number=after)
-            yield _encoded(str(stored.event.get("kind")), _as_run_event(stored), str(shown))
+            yield _encode(str(stored.event.get("kind")), _as_run_event(stored), str(shown))
         if events:
             continue
         if turn.status != "running":
-            yield _encoded(f"run.{turn.status}", _ending(turn))
+            yield _encode(f"run.{turn.status}", _ending(turn))
             return
         if state.is_closing:
-            yield _encoded("stream.closed", {"reason": "the gateway is shutting down"})
+            yield _encode("stream.closed", {"reason": "the gateway is shutting down"})
             return
         await anyio.sleep(_LOOK_AGAIN_SECONDS)
         turn = await store.turn(turn.run_id) or turn
@@ -150,7 +150,7 @@ def _ending(turn: TurnRecord) -> JsonObject:
     return {"time": turn.ended, "kind": f"run.{turn.status}", "data": data}
 
 
-def _encoded(kind: str, data: JsonObject, event_id: str = "") -> bytes:
+def _encode(kind: str, data: JsonObject, event_id: str = "") -> bytes:
     # JSON text has no line ends, so an event takes one line of data.
     head = f"id: {event_id}\nevent: {kind}\n" if event_id else f"event: {kind}\n"
     return head.encode() + b"data: " + encode_json(data) + b"\n\n"

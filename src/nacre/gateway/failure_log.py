@@ -13,21 +13,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def log_failure_of(run: AgentRun) -> None:
+def log_failures(run: AgentRun) -> None:
     """Have the run told when it fails; one that somebody aborts has not failed."""
     asked_model = ""
 
-    def take(event: RunEvent) -> None:
+    def handle(event: RunEvent) -> None:
         nonlocal asked_model
         if event.kind == "run.started":
             asked_model = str(event.data["model"])
         elif event.kind == "run.failed":
-            _log(run.id, str(event.data.get("model") or asked_model), str(event.data.get("error")))
+            _log_failure(
+                run.id, str(event.data.get("model") or asked_model), str(event.data.get("error"))
+            )
 
-    run.events.listen(take)
+    run.events.listen(handle)
 
 
-def _log(run_id: str, model: str, reason: str) -> None:
+def _log_failure(run_id: str, model: str, reason: str) -> None:
     # Callers may name any model, so it is not ours either.
     is_named = not model or model in reason
     told = "" if is_named else f" ({format_log_line(model)})"

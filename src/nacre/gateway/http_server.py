@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import uvicorn
 
-from nacre.gateway.prompt_protocol import PromptProtocol
+from nacre.gateway.prompt_protocol import HeaderTimeoutProtocol
 
 if TYPE_CHECKING:
     import socket
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-_MOST_CONNECTIONS: Final = 2_000
+_MAX_CONNECTIONS: Final = 2_000
 # The database, sandboxes, MCP servers and providers need files of their own.
 _FILES_PER_CONNECTION: Final = 2
 _MAX_HEADER_BYTES: Final = 64 * 1024
 # For answers that are being written when all runs have ended.
-_LAST_WORDS_SECONDS: Final = 2
+_SHUTDOWN_SECONDS: Final = 2
 
 
 class HttpServer:
@@ -43,7 +43,7 @@ async def http_server(app: ASGIApp, listener: socket.socket) -> AsyncGenerator[H
     moment."""
     config = uvicorn.Config(
         app,
-        http=PromptProtocol,
+        http=HeaderTimeoutProtocol,
         lifespan="off",
         ws="none",
         log_config=None,
@@ -51,9 +51,9 @@ async def http_server(app: ASGIApp, listener: socket.socket) -> AsyncGenerator[H
         server_header=False,
         # Nobody is trusted to say who somebody else is.
         proxy_headers=False,
-        limit_concurrency=_room_for_connections(),
+        limit_concurrency=_max_connections(),
         h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
-        timeout_graceful_shutdown=_LAST_WORDS_SECONDS,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     server = uvicorn.Server(config)
     config.load()
@@ -69,13 +69,13 @@ async def http_server(app: ASGIApp, listener: socket.socket) -> AsyncGenerator[H
                 await server.shutdown(sockets=[listener])
 
 
-def _room_for_connections() -> int:
+def _max_connections() -> int:
     """How many there may be. Most systems give a process 1,024 files unless it asks for more."""
     if sys.platform == "win32":
-        return _MOST_CONNECTIONS
+        return _MAX_CONNECTIONS
     import resource
 
-    wanted = _MOST_CONNECTIONS * _FILES_PER_CONNECTION
+    wanted = _MAX_CONNECTIONS * _FILES_PER_CONNECTION
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = wanted if resource.RLIM_INFINITY in (soft, hard) else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < files:

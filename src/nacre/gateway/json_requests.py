@@ -17,10 +17,10 @@ class JsonRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
 
-        async def handled(request: Request) -> Response:
+        async def handle(request: Request) -> Response:
             return await handler(_JsonRequest(request.scope, request.receive))
 
-        return handled
+        return handle
 
 
 class _JsonRequest(Request):

@@ -14,13 +14,13 @@ def listen_at(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
-        raise ConfigError("gateway.port", f"is {port}: {_problem(error, host)}") from error
+        raise ConfigError("gateway.port", f"is {port}: {_describe_problem(error, host)}") from error
     # With its protocol named: asyncio switches Nagle's algorithm off only for sockets that say so,
     # and a stream of small events would wait 40 ms for each acknowledgement.
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=listener.detach())
 
 
-def _problem(error: OSError | OverflowError, host: str) -> str:
+def _describe_problem(error: OSError | OverflowError, host: str) -> str:
     match getattr(error, "errno", None):
         case errno.EADDRINUSE:
             return f"another program listens there, at {host}; end it, or give another: --port"

@@ -27,7 +27,7 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _RUN_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _CALL_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120)
 # Callers may name any model of some providers; each name would be kept for ever.
-_MOST_MODELS: Final = 100
+_MAX_MODELS: Final = 100
 _OTHER_MODELS: Final = "other"
 
 
@@ -90,7 +90,7 @@ class Metrics:
         """The model's name, as long as there are not too many of them."""
         if model in self._models:
             return model
-        if len(self._models) >= _MOST_MODELS:
+        if len(self._models) >= _MAX_MODELS:
             return _OTHER_MODELS
         self._models.add(model)
         return model

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 HEADER_SECONDS: Final = 20.0
 
 # Beyond uvicorn's limit, so many are told that it is reached; for more there would be no files.
-_MOST_TURNED_AWAY: Final = 50
+_MAX_REJECTED: Final = 50
 
 
-class PromptProtocol(H11Protocol):
+class HeaderTimeoutProtocol(H11Protocol):
     """Closes a connection whose next request is not there, headers and all, in time.
 
     A request that is being answered has limits elsewhere; and so has the pause after an answer,
@@ -31,7 +31,7 @@ class PromptProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         most = self.limit_concurrency
-        if most is not None and len(self.connections) > most + _MOST_TURNED_AWAY:
+        if most is not None and len(self.connections) > most + _MAX_REJECTED:
             transport.abort()
         else:
             self._expect_headers()

@@ -43,7 +43,7 @@ class RequestMeter:
         try:
             await self._app(scope, receive, sent)
         finally:
-            _log(scope, status, time.perf_counter() - began)
+            _log_request(scope, status, time.perf_counter() - began)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         # By the route and not by the path: ids would make a series each.
@@ -52,7 +52,7 @@ class RequestMeter:
         self._metrics.http_seconds.labels(route).observe(seconds)
 
 
-def _log(scope: Scope, status: int | None, seconds: float) -> None:
+def _log_request(scope: Scope, status: int | None, seconds: float) -> None:
     """At the end of the body, or when nobody reads it any more: a stream takes as long as it
     takes."""
     if logger.isEnabledFor(logging.INFO):

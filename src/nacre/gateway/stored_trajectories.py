@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nacre.storage import Store, StoredEvent
     from nacre.trajectory import TrajectoryEvent
 
-_PAGE_EVENTS: Final = 1_000
+_EXPORT_PAGE_EVENTS: Final = 1_000
 
 
 async def stored_pages(
@@ -22,11 +22,11 @@ async def stored_pages(
     """All events from there on, as they were stored."""
     while True:
         page = await store.events(
-            run_id=run_id, session_id=session_id, after=after, limit=_PAGE_EVENTS
+            run_id=run_id, session_id=session_id, after=after, limit=_EXPORT_PAGE_EVENTS
         )
         if page:
             yield page
-        if len(page) < _PAGE_EVENTS:
+        if len(page) < _EXPORT_PAGE_EVENTS:
             return
         after = page[-1].number
 

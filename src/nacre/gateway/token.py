@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FILE: Final = "gateway-token"
 # As RFC 6750 has it; anything else would not fit into a header.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-_LEAST_CHARACTERS: Final = 16
+_MIN_CHARACTERS: Final = 16
 
 
 def token_file(environment: Mapping[str, str]) -> Path:
@@ -32,7 +32,7 @@ def kept_token(path: Path) -> str:
     """The token that was made at an earlier start, or a new one, kept for the next. Blocks."""
     try:
         found = (read_private(path) or b"").decode("ascii", "replace").strip()
-        if len(found) >= _LEAST_CHARACTERS and _TOKEN.fullmatch(found):
+        if len(found) >= _MIN_CHARACTERS and _TOKEN.fullmatch(found):
             return found
         made = secrets.token_urlsafe(32)
         write_private(path, f"{made}\n".encode())
@@ -52,10 +52,10 @@ def checked_auth(config: GatewayConfig, environment: Mapping[str, str]) -> Gatew
             "machine may be served (127.0.0.1, ::1 or localhost)",
         )
     token = config.token
-    if token and (len(token) < _LEAST_CHARACTERS or not _TOKEN.fullmatch(token)):
+    if token and (len(token) < _MIN_CHARACTERS or not _TOKEN.fullmatch(token)):
         raise ConfigError(
             TOKEN_VARIABLE if token == environment.get(TOKEN_VARIABLE) else "gateway.auth.token",
-            f"holds {len(token)} characters; a token has at least {_LEAST_CHARACTERS}, "
+            f"holds {len(token)} characters; a token has at least {_MIN_CHARACTERS}, "
             "letters, digits and -._~+/ only",
         )
     return config

@@ -17,7 +17,7 @@ UNKNOWN: Final = "extra_forbidden"
 """The type of such a problem, as pydantic has it."""
 
 
-def about_unknown(route: BaseRoute | None, location: Sequence[int | str]) -> str:
+def describe_unknown(route: BaseRoute | None, location: Sequence[int | str]) -> str:
     """What to say of the member at this place of a request."""
     *path, member = location
     known = _known_members(route, path)

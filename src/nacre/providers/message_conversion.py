@@ -42,7 +42,7 @@ _FINISH_REASONS: Final[dict[str, FinishReason]] = {
 }
 _MAX_SHOWN_CHARACTERS: Final = 60
 # What a database can count; a provider may claim any number.
-_MOST_TOKENS: Final = 10**12
+_MAX_TOKENS: Final = 10**12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -247,7 +247,7 @@ def _with_call_ids_of_their_own(parts: Iterable[AssistantPart]) -> Iterable[Assi
 
 
 def _tokens(claimed: int) -> int:
-    return min(max(claimed, 0), _MOST_TOKENS)
+    return min(max(claimed, 0), _MAX_TOKENS)
 
 
 def _details(

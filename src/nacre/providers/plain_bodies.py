@@ -24,12 +24,12 @@ def send_plainly(resource: Any, conversation: str) -> None:
     create = resource.create
 
     async def create_plainly(**options: Any) -> Any:
-        return await create(**_moved(options, conversation))
+        return await create(**_move_plain_members(options, conversation))
 
     resource.create = create_plainly
 
 
-def _moved(options: Mapping[str, Any], conversation: str) -> dict[str, Any]:
+def _move_plain_members(options: Mapping[str, Any], conversation: str) -> dict[str, Any]:
     """With what is plain in `extra_body`, which the SDK merges into the body unread."""
     moved = {
         key: options[key]

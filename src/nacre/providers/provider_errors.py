@@ -40,27 +40,27 @@ class ProviderErrors:
             return error
         for each in _chain(error):
             if isinstance(each, AnswerRefusedError):
-                return self._made(str(each))
+                return self._error(str(each))
         if isinstance(error, theirs.ModelHTTPError):
             return self._refusal(error)
         if _is_timeout(error):
             return self._timeout(error)
         if isinstance(error, _CONNECTION_FAULTS):
-            return self._made(
+            return self._error(
                 f"the connection to {self._address} failed: {_root_text(error)}", is_retryable=True
             )
         if isinstance(error, theirs.ModelAPIError):
-            return self._made(
-                _said_in(error.body) or error.message,
+            return self._error(
+                _find_message(error.body) or error.message,
                 is_retryable=_is_passing(error),
                 is_context_overflow=isinstance(error, theirs.ModelContextWindowExceededError),
             )
         if isinstance(error, theirs.UserError):
-            return self._made(f"the request cannot be sent: {error}")
-        return self._made(f"the answer cannot be read: {type(error).__name__}: {error}")
+            return self._error(f"the request cannot be sent: {error}")
+        return self._error(f"the answer cannot be read: {type(error).__name__}: {error}")
 
     def broken_off(self) -> ProviderError:
-        return self._made(
+        return self._error(
             f"the connection to {self._address} failed: the answer broke off", is_retryable=True
         )
 
@@ -70,8 +70,8 @@ class ProviderErrors:
 
     def _refusal(self, error: theirs.ModelHTTPError) -> ProviderError:
         status = error.status_code
-        said = _said_in(error.body) or "nothing more was said"
-        return self._made(
+        said = _find_message(error.body) or "nothing more was said"
+        return self._error(
             f"{_status_text(status)}: {said}{self._hint(status)}{_wait_text(error.retry_after)}",
             status=status,
             is_retryable=(status in _RETRYABLE_STATUSES or status >= 500)
@@ -93,7 +93,7 @@ class ProviderErrors:
     def _timeout(self, error: Exception) -> ProviderError:
         is_connecting = "connect" in _root_name(error).lower()
         doing = "connect" if is_connecting else "answer"
-        return self._made(
+        return self._error(
             f"{self._address} did not {doing} in time "
             f"(`models.providers.{self._config.name}.timeoutSeconds` "
             f"is {self._config.timeout_seconds:g})",
@@ -101,7 +101,7 @@ class ProviderErrors:
             is_retryable=is_connecting,
         )
 
-    def _made(
+    def _error(
         self,
         problem: str,
         *,
@@ -140,18 +140,18 @@ def _status_text(status: int) -> str:
         return f"HTTP {status}"
 
 
-def _said_in(body: object, depth: int = 0) -> str:
+def _find_message(body: object, depth: int = 0) -> str:
     """The message in `{"error": {"message": …}}`, `{"message": …}` or a list of such, or text."""
     if isinstance(body, str):
         return " ".join(body[:_MAX_READ_CHARACTERS].split())
     if depth == _MAX_DEPTH:
         return ""
     if isinstance(body, list) and body:
-        return _said_in(cast("list[object]", body)[0], depth + 1)
+        return _find_message(cast("list[object]", body)[0], depth + 1)
     if isinstance(body, dict):
         members = cast("dict[object, object]", body)
         for key in ("error", "message", "detail"):
-            said = _said_in(members.get(key), depth + 1)
+            said = _find_message(members.get(key), depth + 1)
             if said:
                 return said
     return ""

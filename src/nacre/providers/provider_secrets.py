@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _REDACTED: Final = "[redacted]"
 # Shorter values are words such as `true`, or would tear holes into every sentence.
-_LEAST_CHARACTERS: Final = 6
+_MIN_CHARACTERS: Final = 6
 _MAX_TEXT_CHARACTERS: Final = 500
 _MAX_VALUE_CHARACTERS: Final = 20_000
 
@@ -27,7 +27,7 @@ class ProviderSecrets:
         words = {word for value in values for word in (value, *value.split())}
         # Longest first, so that none hides a part of another.
         self._values = sorted(
-            (word for word in words if len(word) >= _LEAST_CHARACTERS), key=len, reverse=True
+            (word for word in words if len(word) >= _MIN_CHARACTERS), key=len, reverse=True
         )
 
     def text(self, text: str, *, max_characters: int = _MAX_TEXT_CHARACTERS) -> str:
@@ -37,7 +37,7 @@ class ProviderSecrets:
     def value(self, value: JsonValue) -> JsonValue:
         """A JSON value, capped."""
         rules = Redaction(max_total_characters=_MAX_VALUE_CHARACTERS)
-        return self._cleaned(rules.value(value))
+        return self._redact(rules.value(value))
 
     def url(self, url: str) -> str:
         """Where a request goes: no user, no query."""
@@ -48,16 +48,16 @@ class ProviderSecrets:
             return "[not a URL]"
         return self.text(address)
 
-    def _cleaned(self, value: JsonValue) -> JsonValue:
+    def _redact(self, value: JsonValue) -> JsonValue:
         # Already redacted, so no deeper than a record may be.
         match value:
             case str():
                 return self._without_values(value)
             case list():
-                return [self._cleaned(item) for item in value]
+                return [self._redact(item) for item in value]
             case dict():
                 return {
-                    self._without_values(key): self._cleaned(each) for key, each in value.items()
+                    self._without_values(key): self._redact(each) for key, each in value.items()
                 }
             case _:
                 return value

@@ -93,7 +93,7 @@ class PydanticAiModel:
         try:
             async with AsyncExitStack() as stack:
                 with exchange.is_current():
-                    response = await stack.enter_async_context(self._opened(request))
+                    response = await stack.enter_async_context(self._open_stream(request))
                 reader = StreamEvents()
                 events = aiter(response)
                 while True:
@@ -115,7 +115,7 @@ class PydanticAiModel:
             # Not `from error`: whoever prints that one prints what the provider said, whole.
             raise self._errors.of(error) from None
 
-    def _opened(self, request: ModelRequest) -> AbstractAsyncContextManager[StreamedResponse]:
+    def _open_stream(self, request: ModelRequest) -> AbstractAsyncContextManager[StreamedResponse]:
         parameters = ModelRequestParameters(
             function_tools=[
                 ToolDefinition(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CLOSE_SECONDS: Final = 2.0
 
 
-class AskedModel(Protocol):
+class RemoteModel(Protocol):
     """Asks a model once: raises ProviderError, or PayloadRefusedError for what was not sent."""
 
     def attempt(self, request: ModelRequest, *, number: int) -> AsyncGenerator[ModelEvent]: ...
@@ -37,7 +37,7 @@ class RemoteProvider:
         model_id: str,
         context_tokens: int,
         retries: Retries,
-        open_model: Callable[[], Awaitable[AskedModel]],
+        open_model: Callable[[], Awaitable[RemoteModel]],
     ) -> None:
         self._model_id = model_id
         self._context_tokens = context_tokens

@@ -40,7 +40,7 @@ class Providers:
         MissingReferenceError where the key for it is missing."""
         found = self._by_id.get(model_id)
         if found is None:
-            found = self._by_id[model_id] = self._made(model_id)
+            found = self._by_id[model_id] = self._make(model_id)
         return found
 
     def known(self) -> list[str]:
@@ -73,7 +73,7 @@ class Providers:
             if not config.models and config.api != "demo"
         ]
 
-    def _made(self, model_id: str) -> Provider:
+    def _make(self, model_id: str) -> Provider:
         provider_name, _, name = model_id.partition("/")
         if model_id == DEFAULT_MODEL:
             return _demo()
@@ -132,7 +132,7 @@ class _LazyBackend:
     async def model(self, name: str, model_id: str) -> PydanticAiModel:
         async with self._lock:
             if name not in self._models:
-                self._models[name] = await call_in_thread(lambda: self._made(name, model_id))
+                self._models[name] = await call_in_thread(lambda: self._make(name, model_id))
             return self._models[name]
 
     async def aclose(self) -> None:
@@ -142,7 +142,7 @@ class _LazyBackend:
             if backend is not None:
                 await backend.aclose()
 
-    def _made(self, name: str, model_id: str) -> PydanticAiModel:
+    def _make(self, name: str, model_id: str) -> PydanticAiModel:
         try:
             from nacre.providers.pydantic_ai_provider import PydanticAiBackend
         except ModuleNotFoundError as error:

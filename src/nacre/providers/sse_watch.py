@@ -46,7 +46,7 @@ class SseWatch:
             self._is_blank_line = self._is_blank_line and not part.strip(b"\r\n")
             if part.endswith(b"\n"):
                 if self._is_blank_line:
-                    yield from self._ended()
+                    yield from self._finish_event()
                 else:
                     self._take(bytes(self._line).strip(b"\r\n"))
                 self._line.clear()
@@ -59,7 +59,7 @@ class SseWatch:
         elif field == b"data":
             self._data.append(value.strip())
 
-    def _ended(self) -> Iterator[SeenEvent]:
+    def _finish_event(self) -> Iterator[SeenEvent]:
         if self._data or self._name:
             data = _data_from(b"\n".join(self._data))
             yield SeenEvent(

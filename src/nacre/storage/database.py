@@ -16,7 +16,7 @@ from nacre.storage.faults import (
     is_transient,
     storage_error_from,
 )
-from nacre.storage.place import ServerPlace
+from nacre.storage.place import ServerLocation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -66,7 +66,7 @@ class Database:
 
     def insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
         """An INSERT that can say what to do with a row that is there already."""
-        is_server = isinstance(self._place, ServerPlace)
+        is_server = isinstance(self._place, ServerLocation)
         return postgresql.insert(table) if is_server else sqlite.insert(table)
 
     async def ensure_ownership(self) -> None:
@@ -101,7 +101,7 @@ class Database:
     ) -> _Result:
         has_worked = is_uncertain = False
 
-        def noted(connection: Connection) -> _Result:
+        def work_and_note(connection: Connection) -> _Result:
             nonlocal has_worked
             result = work(connection)
             has_worked = True
@@ -112,7 +112,7 @@ class Database:
         while True:
             has_worked = False
             try:
-                return await transact(noted)
+                return await transact(work_and_note)
             except FAULTS as error:
                 if has_worked:
                     # The commit failed. If it did so by itself, it also settles those before it.

@@ -105,11 +105,11 @@ def storage_error_from(
     """The fault in our words, with the driver's; never with a password or a row's content."""
     driver_error = error.orig if isinstance(error, DBAPIError) and error.orig else error
     said = place.blank(_words_of(driver_error))
-    text = f"{place.shown} failed: {_explained(driver_error, said)}"
+    text = f"{place.shown} failed: {_explain(driver_error, said)}"
     return StorageError(text, is_uncertain=is_uncertain)
 
 
-def _explained(error: BaseException, said: str) -> str:
+def _explain(error: BaseException, said: str) -> str:
     if words := _SQLITE_WORDS.get(_sqlite_code_of(error)):
         return f"{words} ({said})"
     state = _sqlstate_of(error)

@@ -23,7 +23,7 @@ def json_text(value: JsonValue, what: str) -> str:
 
 def json_object(text: str, row: str) -> JsonObject:
     """`row` names it, such as "the turn `run_1`"."""
-    value = _decoded(text, row)
+    value = _decode(text, row)
     if not isinstance(value, dict):
         raise StorageError(f"{row} cannot be read: it holds no JSON object")
     return value
@@ -35,12 +35,12 @@ def message_text(message: Message, what: str) -> str:
 
 def message_in(text: str, row: str) -> Message:
     try:
-        return message_from_json(_decoded(text, row))
+        return message_from_json(_decode(text, row))
     except MessageFormatError as error:
         raise StorageError(f"{row} cannot be read: it {error}") from error
 
 
-def _decoded(text: str, row: str) -> JsonValue:
+def _decode(text: str, row: str) -> JsonValue:
     try:
         return decode_json(text.encode())
     except NotJsonError as error:

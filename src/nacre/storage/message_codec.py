@@ -39,7 +39,7 @@ def message_from_json(value: JsonValue) -> Message:
     match value:
         case {"version": version} if version != MESSAGE_VERSION:
             raise MessageFormatError(
-                f"has the message version {_shown(version)}; this Nacre reads {MESSAGE_VERSION}"
+                f"has the message version {_quote(version)}; this Nacre reads {MESSAGE_VERSION}"
             )
         case {"version": _, "role": "system", "text": str(text)}:
             return SystemMessage(text=text)
@@ -181,9 +181,9 @@ def _details_of(part: JsonObject) -> JsonObject:
 
 def _unknown_part(value: JsonValue) -> MessageFormatError:
     kind = value.get("type") if isinstance(value, dict) else value
-    return MessageFormatError(f"has a part of an unknown kind: {_shown(kind)}")
+    return MessageFormatError(f"has a part of an unknown kind: {_quote(kind)}")
 
 
-def _shown(value: JsonValue) -> str:
+def _quote(value: JsonValue) -> str:
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

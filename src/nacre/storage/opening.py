@@ -12,7 +12,7 @@ from nacre.storage.database import Database
 from nacre.storage.faults import faults_of
 from nacre.storage.migrations import migrate
 from nacre.storage.owners import ServerOwnership, SoleOwnership, file_ownership
-from nacre.storage.place import FilePlace, MemoryPlace, ServerPlace, place_from
+from nacre.storage.place import FileLocation, MemoryLocation, ServerLocation, parse_storage_url
 from nacre.storage.postgres import ServerTransactions, lock_schema, server_engine
 from nacre.storage.sqlite import (
     SqliteTransactions,
@@ -38,25 +38,25 @@ _CLOSE_SECONDS: Final = 10.0
 @asynccontextmanager
 async def open_database(url: str, *, lock_seconds: float) -> AsyncGenerator[Database]:
     """Raises StorageError for whatever keeps it from being opened."""
-    place = await anyio.to_thread.run_sync(place_from, url)
-    async with _opened(place, lock_seconds) as database:
+    place = await anyio.to_thread.run_sync(parse_storage_url, url)
+    async with _open(place, lock_seconds) as database:
         yield database
 
 
-def _opened(place: Place, lock_seconds: float) -> AbstractAsyncContextManager[Database]:
+def _open(place: Place, lock_seconds: float) -> AbstractAsyncContextManager[Database]:
     match place:
-        case MemoryPlace():
-            return _opened_memory(place)
-        case FilePlace():
-            return _opened_file(place, lock_seconds)
-        case ServerPlace():
-            return _opened_server(place)
+        case MemoryLocation():
+            return _open_memory(place)
+        case FileLocation():
+            return _open_file(place, lock_seconds)
+        case ServerLocation():
+            return _open_server(place)
         case _:
             assert_never(place)
 
 
 @asynccontextmanager
-async def _opened_memory(place: MemoryPlace) -> AsyncGenerator[Database]:
+async def _open_memory(place: MemoryLocation) -> AsyncGenerator[Database]:
     transactions = SqliteTransactions(memory_engine(), is_shared=True)
     async with _closing(transactions):
         await transactions.write(lambda connection: migrate(connection, place.shown))
@@ -64,7 +64,7 @@ async def _opened_memory(place: MemoryPlace) -> AsyncGenerator[Database]:
 
 
 @asynccontextmanager
-async def _opened_file(place: FilePlace, lock_seconds: float) -> AsyncGenerator[Database]:
+async def _open_file(place: FileLocation, lock_seconds: float) -> AsyncGenerator[Database]:
     def make_file() -> Engine:
         make_private_file(place.path)
         return file_engine(place.path, lock_seconds=lock_seconds)
@@ -88,7 +88,7 @@ async def _opened_file(place: FilePlace, lock_seconds: float) -> AsyncGenerator[
 
 
 @asynccontextmanager
-async def _opened_server(place: ServerPlace) -> AsyncGenerator[Database]:
+async def _open_server(place: ServerLocation) -> AsyncGenerator[Database]:
     def prepare(connection: Connection) -> None:
         lock_schema(connection)
         migrate(connection, place.shown)

@@ -81,7 +81,7 @@ class ServerOwnership:
     async def take(cls, engine: AsyncEngine) -> ServerOwnership:
         while True:
             number = int.from_bytes(os.urandom(4)) >> 1
-            if (connection := await _locked(engine, number)) is not None:
+            if (connection := await _lock(engine, number)) is not None:
                 return cls(engine, number, connection)
 
     async def ensure(self) -> None:
@@ -102,7 +102,7 @@ class ServerOwnership:
         if not await _is_closed(self._connection):
             return
         # None if the server has not yet noticed that the old connection is gone.
-        if (connection := await _locked(self._engine, self._number)) is not None:
+        if (connection := await _lock(self._engine, self._number)) is not None:
             lost, self._connection = self._connection, connection
             with anyio.CancelScope(shield=True):
                 await lost.invalidate()
@@ -120,7 +120,7 @@ class ServerOwnership:
         await self._connection.close()
 
 
-async def _locked(engine: AsyncEngine, number: int) -> AsyncConnection | None:
+async def _lock(engine: AsyncEngine, number: int) -> AsyncConnection | None:
     """A connection that holds the lock; None if another one does."""
     connection = await engine.connect()
     is_locked = False

@@ -21,7 +21,7 @@ _ALLOWED: Final = "allowed: sqlite:///<path>, sqlite:///:memory:, postgresql://<
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MemoryPlace:
+class MemoryLocation:
     """Nowhere: gone when the store is closed. For tests."""
 
     address: str = ":memory:"
@@ -32,7 +32,7 @@ class MemoryPlace:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FilePlace:
+class FileLocation:
     """An SQLite file."""
 
     path: Path
@@ -50,7 +50,7 @@ class FilePlace:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ServerPlace:
+class ServerLocation:
     """A database of a PostgreSQL server."""
 
     url: URL = field(repr=False)
@@ -74,10 +74,10 @@ class ServerPlace:
         return text
 
 
-Place: TypeAlias = MemoryPlace | FilePlace | ServerPlace
+Place: TypeAlias = MemoryLocation | FileLocation | ServerLocation
 
 
-def place_from(url: str) -> Place:
+def parse_storage_url(url: str) -> Place:
     """Raises StorageError for a URL that is none, or for another kind of database. Blocks."""
     scheme = url.partition(":")[0]
     if scheme in _SQLITE_SCHEMES:
@@ -88,19 +88,19 @@ def place_from(url: str) -> Place:
     raise StorageError(f"`storage.url` begins with {scheme[:20]!r}; {_ALLOWED}")
 
 
-def _sqlite_place(url: str) -> MemoryPlace | FilePlace:
+def _sqlite_place(url: str) -> MemoryLocation | FileLocation:
     _, separator, name = url.partition(":///")
     if name == ":memory:":
-        return MemoryPlace()
+        return MemoryLocation()
     if not separator or not name or "?" in name or "\0" in name:
         raise StorageError(f"`storage.url` is {url!r}; {_ALLOWED}")
     try:
-        return FilePlace(path=Path(name).expanduser().absolute())
+        return FileLocation(path=Path(name).expanduser().absolute())
     except RuntimeError as error:
         raise StorageError(f"`storage.url` is {url!r}: {error}") from error
 
 
-def _server_place(url: str) -> ServerPlace:
+def _server_place(url: str) -> ServerLocation:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -109,4 +109,4 @@ def _server_place(url: str) -> ServerPlace:
             "`storage.url` cannot be read; `@`, `:`, `/`, `?` and `%` in a password have to be "
             f"written as %40, %3A, %2F, %3F and %25; {_ALLOWED}"
         ) from None
-    return ServerPlace(url=parsed.set(drivername="postgresql+asyncpg"))
+    return ServerLocation(url=parsed.set(drivername="postgresql+asyncpg"))

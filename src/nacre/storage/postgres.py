@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Connection
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-    from nacre.storage.place import ServerPlace
+    from nacre.storage.place import ServerLocation
 
 _Result = TypeVar("_Result")
 
@@ -53,7 +53,7 @@ class ServerTransactions:
         await self._engine.dispose()
 
 
-def server_engine(place: ServerPlace) -> AsyncEngine:
+def server_engine(place: ServerLocation) -> AsyncEngine:
     """Raises StorageError for an option that is not known. Blocks: it imports a driver."""
     if importlib.util.find_spec("asyncpg") is None:
         raise StorageError(

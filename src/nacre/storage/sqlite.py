@@ -71,7 +71,7 @@ class SqliteTransactions:
 
 
 def memory_engine() -> Engine:
-    return _listened(
+    return _add_listeners(
         create_engine(
             "sqlite:///:memory:",
             connect_args={"isolation_level": None, "check_same_thread": False},
@@ -82,7 +82,7 @@ def memory_engine() -> Engine:
 
 
 def file_engine(path: Path, *, lock_seconds: float) -> Engine:
-    return _listened(
+    return _add_listeners(
         create_engine(
             URL.create("sqlite", database=str(path)),
             # Transactions are begun by us, see `_begin`.
@@ -151,7 +151,7 @@ def _wal_mode(engine: Engine, deadline: float) -> str | None:
     return None
 
 
-def _listened(engine: Engine) -> Engine:
+def _add_listeners(engine: Engine) -> Engine:
     event.listen(engine, "connect", _set_up)
     event.listen(engine, "begin", _begin)
     return engine

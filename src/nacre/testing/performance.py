@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 _BYTES_PER_TOKEN: Final = 4
 
 
-class Performance:
+class ScriptPlayback:
     """Streams the parts as they come; without a stream, answers when the turn is over."""
 
     def __init__(self, request: RecordedRequest, turn: tuple[Part, ...], reply: HttpReply) -> None:
         self._request = request
         self._turn = _with_call_ids(turn, request)
-        self._answer = _answer_of(self._turn, request)
+        self._planned = _answer_of(self._turn, request)
         self._reply = reply
         self._stream: AnswerStream | None = None
 
@@ -64,10 +64,10 @@ class Performance:
             match part:
                 case Say() | Think() | Call():
                     if self._request.is_streaming:
-                        await self._send((await self._begun()).speak(part))
+                        await self._send((await self._begin_stream()).speak(part))
                 case Raw(text):
                     if self._request.is_streaming:
-                        await self._begun()
+                        await self._begin_stream()
                     await self._reply.chunk(text.encode(), is_stream=self._request.is_streaming)
                 case Stall(until):
                     await (anyio.sleep_forever() if until is None else until.wait())
@@ -77,16 +77,16 @@ class Performance:
                     # Until the connection is really gone, which ends this.
                     await anyio.sleep_forever()
                 case Fail():
-                    await self._fail(part)
+                    await self._send_failure(part)
                     return
                 case End():
                     pass
         await self._finish()
 
-    async def _begun(self) -> AnswerStream:
+    async def _begin_stream(self) -> AnswerStream:
         """Nothing at all is sent before the first word."""
         if self._stream is None:
-            self._stream = self._request.wire.stream(self._answer)
+            self._stream = self._request.wire.stream(self._planned)
             await self._send(self._stream.begin())
         return self._stream
 
@@ -96,7 +96,7 @@ class Performance:
 
     async def _finish(self) -> None:
         if self._request.is_streaming:
-            await self._over("answered", (await self._begun()).end())
+            await self._over("answered", (await self._begin_stream()).end())
         elif self._reply.is_begun:
             await self._over("answered")
         else:
@@ -104,14 +104,14 @@ class Performance:
 
     async def _answer_whole(self) -> None:
         try:
-            whole = self._request.wire.whole(self._answer)
+            whole = self._request.wire.whole(self._planned)
         except ValueError as error:
-            await self._fail(script_fault(f"the script cannot be played: {error}"))
+            await self._send_failure(script_fault(f"the script cannot be played: {error}"))
             return
         self._request.end("answered")
         await self._reply.json(200, whole)
 
-    async def _fail(self, failure: Fail) -> None:
+    async def _send_failure(self, failure: Fail) -> None:
         if self._reply.is_begun:
             await self._over("refused", self._stream.fail(failure) if self._stream else ())
             return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from nacre.json_types import NotJsonError, decode_json
 from nacre.testing.http_reply import HttpReply
 from nacre.testing.http_server import connection_cutter
-from nacre.testing.performance import Performance
+from nacre.testing.performance import ScriptPlayback
 from nacre.testing.recorded_request import RecordedRequest
 from nacre.testing.script import Fail, Part
 from nacre.testing.wire.anthropic_messages import MessagesWire
@@ -80,7 +80,7 @@ class ScriptedApp:
             wire=wire,
         )
         self._requests.append(request)
-        await Performance(request, self._turn(request), reply).play_until_client_leaves(receive)
+        await ScriptPlayback(request, self._turn(request), reply).play_until_client_leaves(receive)
 
 
 async def _body(receive: Receive) -> bytes:

@@ -37,4 +37,4 @@ async def test_the_document_has_the_requests_and_all_answers(open_openai: OpenWo
     assert "messages" in schemas["ChatRequest"]["required"]
     for route in routes.values():
         failed = route["responses"]["401"]["content"]["application/json"]["schema"]
-        assert failed["$ref"].endswith("/OpenAiErrorBody")
+        assert failed["$ref"].endswith("/OpenAiErrorResponse")

@@ -13,7 +13,7 @@ from nacre.tools.approvals import (
     AllowAlways,
     AllowEdited,
     AllowOnce,
-    ApprovalAnswer,
+    ApprovalInfo,
     ApprovalMemory,
     ApprovalQueue,
     ApprovalRequest,
@@ -34,11 +34,11 @@ class HeldApprover:
         self.requests: list[ApprovalRequest] = []
         self.at_once = 0
         self.most_at_once = 0
-        self._answers: dict[str, ApprovalAnswer] = {}
+        self._answers: dict[str, ApprovalInfo] = {}
         self._answered: dict[str, anyio.Event] = {}
         self._asked = anyio.Event()
 
-    async def __call__(self, request: ApprovalRequest, /) -> ApprovalAnswer:
+    async def __call__(self, request: ApprovalRequest, /) -> ApprovalInfo:
         self.requests.append(request)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -56,7 +56,7 @@ class HeldApprover:
             while call_id not in self._answered:
                 await self._asked.wait()
 
-    def answer(self, call_id: str, answer: ApprovalAnswer) -> None:
+    def answer(self, call_id: str, answer: ApprovalInfo) -> None:
         self._answers[call_id] = answer
         self._answered[call_id].set()
 
@@ -92,7 +92,7 @@ async def ask(
 
 
 def always_answering(answer: object) -> Approver:
-    async def approver(request: ApprovalRequest, /) -> ApprovalAnswer:
+    async def approver(request: ApprovalRequest, /) -> ApprovalInfo:
         return answer  # pyright: ignore[reportReturnType]
 
     return approver
@@ -157,7 +157,7 @@ async def test_what_is_no_answer_is_a_no_and_logged(
 async def test_an_approver_that_raises_is_a_no_and_its_words_stay_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def broken(request: ApprovalRequest, /) -> ApprovalAnswer:
+    async def broken(request: ApprovalRequest, /) -> ApprovalInfo:
         raise RuntimeError("secret place")
 
     outcome = await ask(Approvals(broken))
@@ -168,7 +168,7 @@ async def test_an_approver_that_raises_is_a_no_and_its_words_stay_in_the_log(
 
 
 async def test_an_approver_that_is_cancelled_from_elsewhere_is_a_no() -> None:
-    async def cancelled(request: ApprovalRequest, /) -> ApprovalAnswer:
+    async def cancelled(request: ApprovalRequest, /) -> ApprovalInfo:
         raise asyncio.CancelledError
 
     outcome = await ask(Approvals(cancelled))
@@ -202,7 +202,7 @@ async def test_the_request_says_what_who_and_until_when() -> None:
 async def test_what_is_agreed_to_is_what_is_granted_whoever_changes_the_dict_meanwhile() -> None:
     given: JsonObject = {"to": ["a"]}
 
-    async def meddling(request: ApprovalRequest, /) -> ApprovalAnswer:
+    async def meddling(request: ApprovalRequest, /) -> ApprovalInfo:
         request.input["to"] = "the approver's own"
         given["to"] = "the caller's own"
         return "allow-once"
@@ -290,7 +290,7 @@ async def test_a_question_that_nobody_answers_expires() -> None:
 async def test_the_time_of_a_question_in_line_starts_when_it_is_asked() -> None:
     ttl_seconds = 0.2
 
-    async def slow_to_give_up(request: ApprovalRequest, /) -> ApprovalAnswer:
+    async def slow_to_give_up(request: ApprovalRequest, /) -> ApprovalInfo:
         if request.call_id == "c2":
             return "allow-once"
         try:

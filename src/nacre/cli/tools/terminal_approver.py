@@ -16,13 +16,13 @@ from nacre.mcp_server.shown_input import UnshowableInputError, shown_input
 from nacre.tools import AllowOnce, Deny
 
 if TYPE_CHECKING:
-    from nacre.tools import ApprovalAnswer, ApprovalRequest
+    from nacre.tools import ApprovalInfo, ApprovalRequest
 
 _YES: Final = ("y", "yes")
 _MAX_LINE_BYTES: Final = 4096
 
 
-async def ask_at_terminal(request: ApprovalRequest) -> ApprovalAnswer:
+async def ask_at_terminal(request: ApprovalRequest) -> ApprovalInfo:
     """Yes, or no: also where there is no terminal, or the input cannot be shown in full."""
     if not is_person_there():
         return Deny(

@@ -14,14 +14,14 @@ class OpenAiError(BaseModel):
     code: str | None
 
 
-class OpenAiErrorBody(BaseModel):
+class OpenAiErrorResponse(BaseModel):
     """An error as clients of OpenAI know it."""
 
     error: OpenAiError
 
 
 ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    status: {"model": OpenAiErrorBody, "description": description}
+    status: {"model": OpenAiErrorResponse, "description": description}
     for status, description in (
         (400, "What was asked for cannot be done; `param` names the member."),
         (401, "The token is missing or wrong."),

@@ -41,7 +41,7 @@ class ChatStream:
             async for part in parts:
                 match part:
                     case Said():
-                        yield self._said(part)
+                        yield self._text_chunk(part)
                     case CallsAsked():
                         for chunk in self._calls(part.calls):
                             yield chunk
@@ -56,7 +56,7 @@ class ChatStream:
     def failed(self, error: ApiError) -> bytes:
         return data_event({"error": openai_shape(error)}) + _DONE
 
-    def _said(self, said: Said) -> bytes:
+    def _text_chunk(self, said: Said) -> bytes:
         text = joined_text(said, has_text=self._has_text)
         self._has_text = True
         return self._begin() + self._delta({"content": text})
@@ -66,12 +66,12 @@ class ChatStream:
         for index, shown in enumerate(calls):
             whole = call_to_json(shown)
             function = cast("JsonObject", whole["function"])
-            begun: JsonObject = {**whole, "index": index, "function": {**function, "arguments": ""}}
+            start: JsonObject = {**whole, "index": index, "function": {**function, "arguments": ""}}
             rest: JsonObject = {
                 "index": index,
                 "function": {"arguments": function["arguments"]},
             }
-            yield self._delta({"tool_calls": [begun]}) + self._delta({"tool_calls": [rest]})
+            yield self._delta({"tool_calls": [start]}) + self._delta({"tool_calls": [rest]})
 
     def _begin(self) -> bytes:
         if self._is_begun:

@@ -98,7 +98,7 @@ class ConversationBuilder:
             placed.append(message)
             if isinstance(message, AssistantMessage):
                 placed.extend(
-                    _result(call, left[call.call_id].pop(0))
+                    _tool_message(call, left[call.call_id].pop(0))
                     for call in message.tool_calls
                     if left.get(call.call_id)
                 )
@@ -109,5 +109,5 @@ class ConversationBuilder:
         )
 
 
-def _result(call: ToolCallPart, text: str) -> ToolMessage:
+def _tool_message(call: ToolCallPart, text: str) -> ToolMessage:
     return ToolMessage(call_id=call.call_id, name=call.name, content=text)

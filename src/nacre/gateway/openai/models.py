@@ -16,7 +16,7 @@ OWN_NAME: Final = "nacre"
 
 _AGENT_PREFIXES: Final = ("nacre/", "agent:")
 _MAX_SHOWN: Final = 100
-_MOST_SHOWN: Final = 20
+_MAX_LISTED: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,9 +75,9 @@ def _agent_id(system: System, name: str, prefix: str) -> str:
 
 def _unknown(system: System, name: str) -> ApiError:
     known = model_ids(system)
-    more = f" and {len(known) - _MOST_SHOWN} more" if len(known) > _MOST_SHOWN else ""
-    shown = ", ".join(known[:_MOST_SHOWN])
-    providers = system.providers.unlisted()[:_MOST_SHOWN]
+    more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
+    shown = ", ".join(known[:_MAX_LISTED])
+    providers = system.providers.unlisted()[:_MAX_LISTED]
     others = f", and any model of {', '.join(providers)}" if providers else ""
     return ApiError(
         404,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PARKED_SECONDS: Final = 900.0
 
 _ID_BYTES: Final = 16
-_MOST_SHOWN: Final = 10
+_MAX_LISTED: Final = 10
 # The run must not go on by itself when its calls expire: nobody would read its answer.
 _MARGIN_SECONDS: Final = 1.0
 _EXPIRED: Final = "the client did not send the results of its calls in time"
@@ -112,7 +112,7 @@ class ParkedRuns:
         (parked,) = known.values()
         missing = [shown.id for shown in parked.calls if shown.id not in results]
         if missing:
-            names = ", ".join(missing[:_MOST_SHOWN])
+            names = ", ".join(missing[:_MAX_LISTED])
             raise refused(
                 "messages",
                 f"hold results for some of the calls only; send all at once, also those of {names}",

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
     from nacre.storage import Store
 
-_MOST_RESPONSES: Final = 256
-_MOST_BYTES: Final = 32 * 1024 * 1024
+_MAX_RESPONSES: Final = 256
+_MAX_BYTES: Final = 32 * 1024 * 1024
 _MAX_SHOWN: Final = 80
 
 
@@ -34,7 +34,7 @@ class ResponseLog:
         data = encode_json(response)
         self._kept[response_id] = data
         self._bytes += len(data)
-        while len(self._kept) > _MOST_RESPONSES or self._bytes > _MOST_BYTES:
+        while len(self._kept) > _MAX_RESPONSES or self._bytes > _MAX_BYTES:
             self._bytes -= len(self._kept.popitem(last=False)[1])
 
     async def response(self, response_id: str) -> JsonObject:

@@ -61,7 +61,7 @@ class ResponseHead:
             "error": {"code": "server_error", "message": error} if error else None,
             "incomplete_details": {"reason": why} if why else None,
             "output": cast("list[JsonValue]", list(output)),
-            "usage": _usage(usage) if usage is not None else None,
+            "usage": _usage_to_json(usage) if usage is not None else None,
             **self.echoed,
         }
 
@@ -71,7 +71,7 @@ def response_head(answer: RunAnswer, request: ResponsesRequest) -> ResponseHead:
     return ResponseHead(
         id=response_id_of(answer.run.id, answer.number),
         created_at=int(time.time()),
-        echoed=_echoed(
+        echoed=_echo(
             instructions=request.instructions,
             max_output_tokens=request.max_output_tokens,
             metadata=cast("JsonObject", request.metadata or {}),
@@ -125,14 +125,14 @@ def stored_response(response_id: str, turn: TurnRecord, messages: Sequence[Messa
         for index, text in enumerate(said)
     ]
     head = ResponseHead(
-        id=response_id, created_at=int(turn.started), echoed=_echoed(model=turn.model)
+        id=response_id, created_at=int(turn.started), echoed=_echo(model=turn.model)
     )
     return head.to_json(
         status=_TURN_STATUSES[turn.status], output=output, usage=turn.usage, error=turn.error
     )
 
 
-def _echoed(**asked: JsonValue) -> JsonObject:
+def _echo(**asked: JsonValue) -> JsonObject:
     unsaid: JsonObject = {
         "instructions": None,
         "max_output_tokens": None,
@@ -151,7 +151,7 @@ def _echoed(**asked: JsonValue) -> JsonObject:
     return {**unsaid, **asked}
 
 
-def _usage(usage: Usage) -> JsonObject:
+def _usage_to_json(usage: Usage) -> JsonObject:
     return {
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},

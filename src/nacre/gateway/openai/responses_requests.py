@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nacre.gateway.openai.models import ModelChoice
 
 _RESPONSE_ID: Final = re.compile(r"resp_([0-9a-f]{24})(?:_\d{1,6})?", re.ASCII)
-_MOST_METADATA: Final = 16
+_MAX_METADATA: Final = 16
 # What a model thought is for the provider that it came from; our own answers hold none.
 _LEFT_ASIDE: Final = frozenset(("reasoning", "compaction"))
 
@@ -74,7 +74,7 @@ class ResponsesRequest(WireModel):
     max_output_tokens: TokenCount | None = None
     temperature: Temperature | None = None
     top_p: Share | None = None
-    metadata: dict[str, str] | None = Field(default=None, max_length=_MOST_METADATA)
+    metadata: dict[str, str] | None = Field(default=None, max_length=_MAX_METADATA)
     text: TextSettings | None = None
     background: bool | None = None
     conversation: Any = None

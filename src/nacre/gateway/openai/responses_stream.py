@@ -45,13 +45,13 @@ class ResponseStream:
         try:
             async with aclosing(self._answer.parts()) as parts:
                 async for part in parts:
-                    for event in self._taken(part):
-                        yield _encoded(event)
+                    for event in self._handle_part(part):
+                        yield _encode_event(event)
         except ApiError as error:
             if not self._is_begun:
                 raise
-            for event in self._failed(error):
-                yield _encoded(event)
+            for event in self._fail(error):
+                yield _encode_event(event)
         finally:
             self._keep_if_cut()
 
@@ -60,7 +60,7 @@ class ResponseStream:
         try:
             async with aclosing(self._answer.parts()) as parts:
                 async for part in parts:
-                    for _event in self._taken(part):
+                    for _event in self._handle_part(part):
                         pass
         finally:
             self._keep_if_cut()
@@ -68,13 +68,13 @@ class ResponseStream:
 
     def failed(self, error: ApiError) -> bytes:
         """For a stream that has begun without an event."""
-        return b"".join(_encoded(event) for event in (*self._begin(), *self._failed(error)))
+        return b"".join(_encode_event(event) for event in (*self._begin(), *self._fail(error)))
 
-    def _taken(self, part: AnswerPart) -> Iterator[JsonObject]:
+    def _handle_part(self, part: AnswerPart) -> Iterator[JsonObject]:
         yield from self._begin()
         match part:
             case Said():
-                yield from self._said(part.text)
+                yield from self._add_text(part.text)
             case MessageOver():
                 yield from self._end_message()
             case CallsAsked():
@@ -102,7 +102,7 @@ class ResponseStream:
         index = len(self._output)
         return {"item_id": self._item_id("msg", index), "output_index": index}
 
-    def _said(self, text: str) -> Iterator[JsonObject]:
+    def _add_text(self, text: str) -> Iterator[JsonObject]:
         place = {**self._place, "content_index": 0}
         if not self._text:
             begun = {**message_item(str(place["item_id"]), ""), "status": "in_progress"}
@@ -149,7 +149,7 @@ class ResponseStream:
         self._keep(self.response)
         yield self._event(f"response.{status}", response=self.response)
 
-    def _failed(self, error: ApiError) -> Iterator[JsonObject]:
+    def _fail(self, error: ApiError) -> Iterator[JsonObject]:
         yield from self._end_message(is_whole=False)
         self.response = self._head.to_json(
             status="failed",
@@ -164,7 +164,7 @@ class ResponseStream:
     def _keep_if_cut(self) -> None:
         """Nobody is there any more who could be told how it ends."""
         if self._is_begun and not self.response:
-            for _event in self._failed(ApiError(500, "the answer was cut off")):
+            for _event in self._fail(ApiError(500, "the answer was cut off")):
                 pass
 
     def _item_id(self, kind: str, index: int) -> str:
@@ -176,5 +176,5 @@ class ResponseStream:
         return event
 
 
-def _encoded(event: JsonObject) -> bytes:
+def _encode_event(event: JsonObject) -> bytes:
     return b"event: %b\n" % str(event["type"]).encode() + data_event(event)

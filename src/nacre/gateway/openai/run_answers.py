@@ -94,10 +94,10 @@ class RunAnswer:
         async with aclosing(followed) as events:
             async for event in events:
                 self._note_gap(event)
-                for part in self._taken(event):
+                for part in self._handle_event(event):
                     yield part
                 if self._is_asking(event):
-                    yield self._asked()
+                    yield self._park()
                     return
         self._is_over = True
         result = self.run.result
@@ -106,7 +106,7 @@ class RunAnswer:
             raise failure_of(self.run, result)
         yield RunOver(result=result)
 
-    def _taken(self, event: RunEvent) -> list[AnswerPart]:
+    def _handle_event(self, event: RunEvent) -> list[AnswerPart]:
         text = event.data.get("text")
         match event.kind:
             case "text.delta" if isinstance(text, str) and text:
@@ -131,7 +131,7 @@ class RunAnswer:
         is_last = event.sequence == run.events.last_sequence
         return is_last and run.state == "waiting" and bool(run.pending_client_calls)
 
-    def _asked(self) -> CallsAsked:
+    def _park(self) -> CallsAsked:
         calls = self.run.pending_client_calls
         parked = self._parked.park(
             self.run,

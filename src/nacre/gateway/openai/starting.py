@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nacre.storage import TurnRecord
 
 _WENT_ON: Final = "the client went on without the results of its calls"
-_MOST_SHOWN: Final = 10
+_MAX_LISTED: Final = 10
 
 
 class RunStarter:
@@ -37,7 +37,7 @@ class RunStarter:
     async def begin(self, ask: Ask) -> RunAnswer:
         """Raises ApiError, and what `AgentService.start` raises."""
         parked = self._parked.found(ask.conversation.results)
-        if parked is not None and (resumed := await self._resumed(parked, ask)) is not None:
+        if parked is not None and (resumed := await self._resume(parked, ask)) is not None:
             return resumed
         _refuse_unplaced(ask)
         request = await self._request(ask)
@@ -49,7 +49,7 @@ class RunStarter:
 
     # A run that waits for this.
 
-    async def _resumed(self, parked: ParkedRun, ask: Ask) -> RunAnswer | None:
+    async def _resume(self, parked: ParkedRun, ask: Ask) -> RunAnswer | None:
         run = parked.run
         if ask.previous_run_id and ask.previous_run_id != run.id:
             raise refused("previous_response_id", "names another response than the calls are of")
@@ -159,7 +159,7 @@ class RunStarter:
 def _refuse_unplaced(ask: Ask) -> None:
     unplaced = ask.conversation.unplaced
     if unplaced:
-        shown = ", ".join(unplaced[:_MOST_SHOWN])[:400]
+        shown = ", ".join(unplaced[:_MAX_LISTED])[:400]
         raise ApiError(
             400,
             f"there are results for calls that were not made here: {shown}. The run that waited "

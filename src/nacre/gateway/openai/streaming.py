@@ -63,7 +63,7 @@ class AnswerStream(StreamingResponse):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
                 tasks.start_soon(self._beat, send)
-                failure = await self._sent(send)
+                failure = await self._send_all(send)
                 tasks.cancel_scope.cancel()
         except* TimeoutError:
             logger.info("a client of %s takes nothing; it was let go", scope["path"])
@@ -72,7 +72,7 @@ class AnswerStream(StreamingResponse):
         if failure is not None:
             await error_response(scope, failure)(scope, receive, send)
 
-    async def _sent(self, send: Send) -> ApiError | None:
+    async def _send_all(self, send: Send) -> ApiError | None:
         """All events; or what went wrong before the first."""
         try:
             async with aclosing(self._events) as events:

@@ -16,24 +16,24 @@ class OpenAiRoute(JsonRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
 
-        async def handled(request: Request) -> Response:
+        async def handle(request: Request) -> Response:
             try:
                 return await handler(request)
             except RequestValidationError as error:
                 raise _bad_request(error.errors()) from None
 
-        return handled
+        return handle
 
 
 def _bad_request(problems: Sequence[Mapping[str, Any]]) -> ApiError:
     first = problems[0]
-    path = _path(first["loc"])
+    path = _format_path(first["loc"])
     if not path:
         return ApiError(400, "the body has to be a JSON object, sent as application/json")
     return ApiError(400, f"`{path}`: {first['msg']}", path=path)
 
 
-def _path(location: Sequence[str | int]) -> str:
+def _format_path(location: Sequence[str | int]) -> str:
     path = ""
     for step in location[1:]:
         if isinstance(step, int):

@@ -8,9 +8,9 @@ from nacre.errors import ApprovalError
 from nacre.gateway.errors import ApiError
 from nacre.gateway.json_requests import JsonRoute
 from nacre.gateway.schemas.approvals import (
-    AnswerApproval,
-    AnsweredAnswer,
-    ApprovalsAnswer,
+    ApprovalDecisionRequest,
+    ApprovalDecisionResponse,
+    ApprovalsResponse,
     approval_answer,
     open_approval_answer,
 )
@@ -29,7 +29,7 @@ async def list_approvals(
         bool, Query(alias="all", description="With those of before, newest first.")
     ] = False,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> ApprovalsAnswer:
+) -> ApprovalsResponse:
     """What is asked now, oldest first."""
     system = state.system
     pending = [
@@ -38,16 +38,18 @@ async def list_approvals(
         if session_id in (None, request.context.session_id)
     ]
     if not is_all:
-        return ApprovalsAnswer(pending=tuple(pending))
+        return ApprovalsResponse(pending=tuple(pending))
     past = await system.store.approvals(session_id=session_id, limit=limit, is_closed=True)
-    return ApprovalsAnswer(pending=tuple(pending), past=tuple(map(approval_answer, past)))
+    return ApprovalsResponse(pending=tuple(pending), past=tuple(map(approval_answer, past)))
 
 
 @router.post("/{approval_id}", summary="Answer a question", responses=error_answers(404, 409, 415))
-async def answer_approval(approval_id: str, asked: AnswerApproval, state: State) -> AnsweredAnswer:
+async def answer_approval(
+    approval_id: str, asked: ApprovalDecisionRequest, state: State
+) -> ApprovalDecisionResponse:
     """Answer a question; each is answered once, by whoever is first."""
     queue = state.system.approvals
-    answer = _decided(asked)
+    answer = _decision(asked)
     try:
         queue.answer(approval_id, answer)
     except ApprovalError as error:
@@ -56,10 +58,10 @@ async def answer_approval(approval_id: str, asked: AnswerApproval, state: State)
             raise ApiError(422, str(error), path="body.input") from None
         status = 409 if queue.was_closed(approval_id) else 404
         raise ApiError(status, str(error)) from None
-    return AnsweredAnswer(approval_id=approval_id, answer=asked.answer)
+    return ApprovalDecisionResponse(approval_id=approval_id, answer=asked.answer)
 
 
-def _decided(asked: AnswerApproval) -> AllowOnce | AllowAlways | AllowEdited | Deny:
+def _decision(asked: ApprovalDecisionRequest) -> AllowOnce | AllowAlways | AllowEdited | Deny:
     if (asked.input is not None) != (asked.answer == "edit"):
         raise ApiError(400, 'an input is given with "edit", and only then', path="body.input")
     match asked.answer:

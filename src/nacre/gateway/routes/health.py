@@ -6,7 +6,7 @@ import nacre
 from nacre.errors import StorageError
 from nacre.gateway.metrics import CONTENT_TYPE
 from nacre.gateway.schemas.errors import error_answers
-from nacre.gateway.schemas.system import AboutAnswer, HealthAnswer
+from nacre.gateway.schemas.system import AboutResponse, HealthResponse
 from nacre.gateway.state import State
 
 open_router = APIRouter(tags=["health"])
@@ -14,9 +14,9 @@ router = APIRouter(tags=["health"])
 
 
 @open_router.get("/", summary="Where to look")
-async def about() -> AboutAnswer:
+async def about() -> AboutResponse:
     """Where to look."""
-    return AboutAnswer(
+    return AboutResponse(
         name="nacre",
         version=nacre.__version__,
         openapi="/openapi.json",
@@ -26,27 +26,27 @@ async def about() -> AboutAnswer:
 
 
 @open_router.get("/healthz", summary="Whether the process answers")
-async def is_alive() -> HealthAnswer:
+async def is_alive() -> HealthResponse:
     """The process answers."""
-    return HealthAnswer(status="ok")
+    return HealthResponse(status="ok")
 
 
 @open_router.get(
     "/readyz",
     summary="Whether the gateway takes work",
-    responses={503: {"model": HealthAnswer, "description": "Not now."}},
+    responses={503: {"model": HealthResponse, "description": "Not now."}},
 )
-async def is_ready(response: Response, state: State) -> HealthAnswer:
+async def is_ready(response: Response, state: State) -> HealthResponse:
     """Whether runs can be started: it is not shutting down, and the database answers."""
     if state.is_closing:
         response.status_code = 503
-        return HealthAnswer(status="closing")
+        return HealthResponse(status="closing")
     try:
         await state.system.store.sessions(limit=1)
     except StorageError:
         response.status_code = 503
-        return HealthAnswer(status="unavailable")
-    return HealthAnswer(status="ready")
+        return HealthResponse(status="unavailable")
+    return HealthResponse(status="ready")
 
 
 @router.get(

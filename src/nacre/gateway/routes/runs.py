@@ -19,14 +19,14 @@ from nacre.gateway.event_stream import (
 from nacre.gateway.json_requests import JsonRoute
 from nacre.gateway.schemas.errors import error_answers
 from nacre.gateway.schemas.runs import (
-    AbortedAnswer,
-    AbortRun,
-    ClientResults,
-    DeliveredAnswer,
+    AbortRunRequest,
+    AbortRunResponse,
+    ClientResultsRequest,
+    ClientResultsResponse,
     RunAnswer,
-    RunsAnswer,
-    StartedAnswer,
-    StartRun,
+    RunsResponse,
+    StartRunRequest,
+    StartRunResponse,
     client_call_answers,
     live_run_answer,
     stored_run_answer,
@@ -36,7 +36,7 @@ from nacre.messages import AssistantMessage
 from nacre.storage import TurnRecord
 
 _MAX_SHOWN_ID: Final = 80
-_ABORT: Final = AbortRun()
+_ABORT: Final = AbortRunRequest()
 
 router = APIRouter(prefix="/api/runs", tags=["runs"], route_class=JsonRoute)
 
@@ -47,7 +47,7 @@ router = APIRouter(prefix="/api/runs", tags=["runs"], route_class=JsonRoute)
     summary="Send a message to an agent",
     responses=error_answers(404, 415, 429),
 )
-async def start_run(asked: StartRun, response: Response, state: State) -> StartedAnswer:
+async def start_run(asked: StartRunRequest, response: Response, state: State) -> StartRunResponse:
     """Send a message to an agent.
 
     Answers at once; follow the run by its events. While another turn of the session runs, the
@@ -65,7 +65,7 @@ async def start_run(asked: StartRun, response: Response, state: State) -> Starte
         # The service closes before we do.
         raise _closing() if error.code == "ended" else error from None
     response.headers["location"] = f"/api/runs/{run.id}"
-    return StartedAnswer(
+    return StartRunResponse(
         run_id=run.id, session_id=run.session_id, agent_id=run.agent_id, state=run.state
     )
 
@@ -73,10 +73,10 @@ async def start_run(asked: StartRun, response: Response, state: State) -> Starte
 @router.get("", summary="Runs that go on, and those that ended lately", responses=error_answers())
 async def list_runs(
     state: State, session_id: Annotated[str, Query(alias="sessionId")] = ""
-) -> RunsAnswer:
+) -> RunsResponse:
     """The runs that go on, and those that ended lately."""
     runs = state.system.agents.runs(session_id or None)
-    return RunsAnswer(runs=tuple(map(live_run_answer, runs)))
+    return RunsResponse(runs=tuple(map(live_run_answer, runs)))
 
 
 @router.get("/{run_id}", summary="How a run does", responses=error_answers(404))
@@ -130,14 +130,14 @@ async def follow_run(
 
 
 @router.post("/{run_id}/abort", summary="End a run", responses=error_answers(404, 415))
-async def abort_run(run_id: str, state: State, asked: AbortRun = _ABORT) -> AbortedAnswer:
+async def abort_run(run_id: str, state: State, asked: AbortRunRequest = _ABORT) -> AbortRunResponse:
     """End a run with all that it does. Answers when it has really stopped."""
     run = state.system.agents.run(run_id)
     if run is None:
         turn = await _stored_turn(run_id, state)
-        return AbortedAnswer(run_id=turn.run_id, state=turn.status, was_aborted=False)
+        return AbortRunResponse(run_id=turn.run_id, state=turn.status, was_aborted=False)
     was_aborted = await run.abort(asked.reason)
-    return AbortedAnswer(run_id=run.id, state=run.state, was_aborted=was_aborted)
+    return AbortRunResponse(run_id=run.id, state=run.state, was_aborted=was_aborted)
 
 
 @router.post(
@@ -145,7 +145,9 @@ async def abort_run(run_id: str, state: State, asked: AbortRun = _ABORT) -> Abor
     summary="Deliver results of client tools",
     responses=error_answers(404, 409, 415),
 )
-async def deliver_results(run_id: str, asked: ClientResults, state: State) -> DeliveredAnswer:
+async def deliver_results(
+    run_id: str, asked: ClientResultsRequest, state: State
+) -> ClientResultsResponse:
     """Deliver what your tools returned. All results are taken, or none."""
     run = state.system.agents.run(run_id)
     if run is None:
@@ -154,12 +156,12 @@ async def deliver_results(run_id: str, asked: ClientResults, state: State) -> De
     _refuse_unless_all_open(run, asked)
     for result in asked.results:
         run.deliver(result.call_id, result.content, result.is_error)
-    return DeliveredAnswer(
+    return ClientResultsResponse(
         run_id=run.id, state=run.state, pending_client_calls=client_call_answers(run)
     )
 
 
-def _refuse_unless_all_open(run: AgentRun, asked: ClientResults) -> None:
+def _refuse_unless_all_open(run: AgentRun, asked: ClientResultsRequest) -> None:
     open_ids = {call.call_id for call in run.pending_client_calls}
     for index, result in enumerate(asked.results):
         if result.call_id in open_ids:

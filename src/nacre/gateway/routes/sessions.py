@@ -6,13 +6,13 @@ from fastapi import APIRouter, Query
 
 from nacre.gateway.errors import ApiError
 from nacre.gateway.json_requests import JsonRoute
-from nacre.gateway.schemas.calls import CallAnswer, call_answer
+from nacre.gateway.schemas.calls import CallInfo, call_answer
 from nacre.gateway.schemas.errors import error_answers
 from nacre.gateway.schemas.messages import message_answer
 from nacre.gateway.schemas.sessions import (
-    SessionDetailAnswer,
-    SessionsAnswer,
-    TurnAnswer,
+    SessionResponse,
+    SessionsResponse,
+    TurnInfo,
     session_answer,
     turn_answer,
 )
@@ -23,7 +23,7 @@ from nacre.storage import TurnRecord
 from nacre.trajectory import project
 
 # What one answer may hold; whoever wants all of it asks for the trajectory.
-_MOST_EVENTS: Final = 20_000
+_MAX_EVENTS: Final = 20_000
 _MAX_SHOWN_ID: Final = 80
 _CURSOR_SHAPE: Final = TextShape(
     pattern=r"[0-9]{1,12}(\.[0-9]{1,20})?~[A-Za-z0-9._~-]{1,300}",
@@ -51,13 +51,13 @@ async def list_sessions(
         Annotated[str, _CURSOR_SHAPE] | None,
         Query(description="`nextCursor` of the page before."),
     ] = None,
-) -> SessionsAnswer:
+) -> SessionsResponse:
     """Sessions, the last used first."""
     found = await state.system.store.sessions(
         agent_id=agent_id, key=session_key, limit=limit + 1, before=before
     )
     page = found[:limit]
-    return SessionsAnswer(
+    return SessionsResponse(
         sessions=tuple(map(session_answer, page)),
         next_cursor=page[-1].cursor if len(found) > limit else None,
     )
@@ -68,7 +68,7 @@ async def get_session(
     session_id: str,
     state: State,
     turns: Annotated[int, Query(description="So many of the last turns.", ge=1, le=200)] = 20,
-) -> SessionDetailAnswer:
+) -> SessionResponse:
     """A session with its last turns, their messages, and what was called in them."""
     store = state.system.store
     session = await store.session(session_id)
@@ -77,19 +77,19 @@ async def get_session(
     shown = await store.turns(session_id, turns)
     ids = {turn.run_id for turn in shown}
     messages = await store.messages(session_id, whole=True)
-    return SessionDetailAnswer(
+    return SessionResponse(
         session=session_answer(session),
         turns=tuple(await _with_calls(shown, state)),
         messages=tuple(message_answer(it) for it in messages if it.run_id in ids),
     )
 
 
-async def _with_calls(turns: list[TurnRecord], state: GatewayState) -> list[TurnAnswer]:
-    answers: list[TurnAnswer] = []
-    left = _MOST_EVENTS
+async def _with_calls(turns: list[TurnRecord], state: GatewayState) -> list[TurnInfo]:
+    answers: list[TurnInfo] = []
+    left = _MAX_EVENTS
     # The newest first: they are what people look at.
     for turn in reversed(turns):
-        calls: tuple[CallAnswer, ...] = ()
+        calls: tuple[CallInfo, ...] = ()
         events, has_more = await events_of_run(state.system.store, turn.run_id, most=left)
         left -= len(events)
         calls = tuple(map(call_answer, project(events)))

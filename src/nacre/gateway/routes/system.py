@@ -6,15 +6,15 @@ from fastapi import APIRouter, Query
 
 from nacre.gateway.schemas.errors import error_answers
 from nacre.gateway.schemas.system import (
-    AgentAnswer,
-    AgentsAnswer,
-    ModelAnswer,
-    ModelsAnswer,
-    PluginAnswer,
-    PluginsAnswer,
-    ServerAnswer,
-    ToolAnswer,
-    ToolsAnswer,
+    AgentInfo,
+    AgentsResponse,
+    McpServerInfo,
+    ModelInfo,
+    ModelsResponse,
+    PluginInfo,
+    PluginsResponse,
+    ToolInfo,
+    ToolsResponse,
 )
 from nacre.gateway.state import State
 from nacre.run_context import RunContext
@@ -25,12 +25,12 @@ router = APIRouter(prefix="/api", tags=["system"])
 
 
 @router.get("/agents", summary="The agents", responses=error_answers())
-async def list_agents(state: State) -> AgentsAnswer:
+async def list_agents(state: State) -> AgentsResponse:
     """The agents that may be asked."""
     agents = state.system.config.agents
-    return AgentsAnswer(
+    return AgentsResponse(
         agents=tuple(
-            AgentAnswer(
+            AgentInfo(
                 id=agent.id,
                 name=agent.name,
                 model=agent.model,
@@ -43,15 +43,15 @@ async def list_agents(state: State) -> AgentsAnswer:
 
 
 @router.get("/models", summary="The models", responses=error_answers())
-async def list_models(state: State) -> ModelsAnswer:
+async def list_models(state: State) -> ModelsResponse:
     """The models that may be asked for."""
     providers = state.system.config.models.providers
-    models: list[ModelAnswer] = []
+    models: list[ModelInfo] = []
     for model_id in state.system.providers.known():
         provider, _, name = model_id.partition("/")
         known = providers[provider].models.get(name) if provider in providers else None
         models.append(
-            ModelAnswer(
+            ModelInfo(
                 id=model_id,
                 name=known.name if known else model_id,
                 context_window=known.context_tokens if known else None,
@@ -59,13 +59,13 @@ async def list_models(state: State) -> ModelsAnswer:
             )
         )
     unlisted = tuple(state.system.providers.unlisted())
-    return ModelsAnswer(models=tuple(models), open_providers=unlisted)
+    return ModelsResponse(models=tuple(models), open_providers=unlisted)
 
 
 @router.get("/tools", summary="The tools of an agent", responses=error_answers(404))
 async def list_tools(
     state: State, agent_id: Annotated[str, Query(alias="agentId", max_length=500)] = ""
-) -> ToolsAnswer:
+) -> ToolsResponse:
     """The tools that an agent may use."""
     system = state.system
     agents = system.config.agents
@@ -73,10 +73,10 @@ async def list_tools(
     context = RunContext(agent_id=agent.id)
     policy = policy_from_config(system.config.document, context)
     tools = effective_tools(system.tools.tools(agent, context), policy)
-    return ToolsAnswer(
+    return ToolsResponse(
         agent_id=agent.id,
         tools=tuple(
-            ToolAnswer(
+            ToolInfo(
                 id=tool.id,
                 name=tool.name,
                 label=tool.label,
@@ -93,11 +93,11 @@ async def list_tools(
 
 
 @router.get("/plugins", summary="The plugins", responses=error_answers())
-async def list_plugins(state: State) -> PluginsAnswer:
+async def list_plugins(state: State) -> PluginsResponse:
     """The plugins that were found, and why those that are not loaded are not."""
-    return PluginsAnswer(
+    return PluginsResponse(
         plugins=tuple(
-            PluginAnswer(
+            PluginInfo(
                 id=plugin.id,
                 state=plugin.state,
                 version=plugin.version,
@@ -112,12 +112,12 @@ async def list_plugins(state: State) -> PluginsAnswer:
     )
 
 
-def _servers(state: State) -> tuple[ServerAnswer, ...]:
+def _servers(state: State) -> tuple[McpServerInfo, ...]:
     """Each once, though every session may have a connection of its own."""
     configured = [it for it in state.system.config.mcp_servers if not it.is_disabled]
     status = {it.name: it for it in state.system.mcp.status()}
     return tuple(
-        ServerAnswer(
+        McpServerInfo(
             name=server.name,
             state=status[server.name].state if server.name in status else "idle",
             tool_count=status[server.name].tool_count if server.name in status else None,

@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from nacre.gateway.errors import ApiError
 from nacre.gateway.json_requests import JsonRoute
 from nacre.gateway.schemas.errors import error_answers
-from nacre.gateway.schemas.trajectories import TrajectoryAnswer, TrajectoryEventAnswer
+from nacre.gateway.schemas.trajectories import TrajectoryEventInfo, TrajectoryResponse
 from nacre.gateway.state import GatewayState, State
 from nacre.gateway.stored_trajectories import json_lines
 
@@ -17,7 +17,7 @@ _MAX_SHOWN_ID: Final = 80
 _ANSWERS: Final = {
     **error_answers(404),
     200: {
-        "model": TrajectoryAnswer,
+        "model": TrajectoryResponse,
         "description": "A page of events; or all of them, one per line, for who accepts that.",
         "content": {"application/jsonl": {"schema": {"type": "string"}}},
     },
@@ -102,8 +102,8 @@ async def _page(
         run_id=run_id, session_id=session_id, after=after, limit=limit + 1
     )
     page = found[:limit]
-    answer = TrajectoryAnswer(
-        events=tuple(TrajectoryEventAnswer(run_id=it.run_id, event=it.event) for it in page),
+    answer = TrajectoryResponse(
+        events=tuple(TrajectoryEventInfo(run_id=it.run_id, event=it.event) for it in page),
         next_after=page[-1].number if len(found) > limit else None,
     )
     return Response(answer.model_dump_json(), media_type="application/json")

@@ -10,7 +10,7 @@ from nacre.storage import ApprovalRecord, ApprovalState
 from nacre.tools import ApprovalRequest
 
 
-class OpenApprovalAnswer(Answer):
+class PendingApproval(Answer):
     """A call that waits for a yes or a no. Secrets in the input are blanked out."""
 
     approval_id: str
@@ -29,7 +29,7 @@ class OpenApprovalAnswer(Answer):
     expires_at: float
 
 
-class ApprovalAnswer(Answer):
+class ApprovalInfo(Answer):
     """A question of some time ago, and what became of it."""
 
     approval_id: str
@@ -49,15 +49,15 @@ class ApprovalAnswer(Answer):
     answered_at: float | None = None
 
 
-class ApprovalsAnswer(Answer):
+class ApprovalsResponse(Answer):
     """What is asked now; and, where all was asked for, what was asked before, newest first."""
 
-    pending: tuple[OpenApprovalAnswer, ...]
-    past: tuple[ApprovalAnswer, ...] = ()
+    pending: tuple[PendingApproval, ...]
+    past: tuple[ApprovalInfo, ...] = ()
     """Empty unless all was asked for."""
 
 
-class AnswerApproval(Asked):
+class ApprovalDecisionRequest(Asked):
     """`allow-always` holds for this tool with just this input in this session; `edit` makes the
     call with another input."""
 
@@ -81,17 +81,17 @@ class AnswerApproval(Asked):
     )
 
 
-class AnsweredAnswer(Answer):
+class ApprovalDecisionResponse(Answer):
     """The question is closed."""
 
     approval_id: str
     answer: str
 
 
-def open_approval_answer(request: ApprovalRequest) -> OpenApprovalAnswer:
+def open_approval_answer(request: ApprovalRequest) -> PendingApproval:
     shown = approval_to_json(request)
     given = shown["input"]
-    return OpenApprovalAnswer(
+    return PendingApproval(
         approval_id=request.id,
         tool_call_id=request.call_id,
         parent_tool_call_id=request.parent_id,
@@ -107,8 +107,8 @@ def open_approval_answer(request: ApprovalRequest) -> OpenApprovalAnswer:
     )
 
 
-def approval_answer(record: ApprovalRecord) -> ApprovalAnswer:
-    return ApprovalAnswer(
+def approval_answer(record: ApprovalRecord) -> ApprovalInfo:
+    return ApprovalInfo(
         approval_id=record.id,
         tool_call_id=record.call_id,
         parent_tool_call_id=record.parent_id,

@@ -6,7 +6,7 @@ from nacre.gateway.schemas.base import Answer, OpaqueJson, OpaqueMap
 from nacre.trajectory import CallNode
 
 
-class CallAnswer(Answer):
+class CallInfo(Answer):
     """One call, and those that were made inside it. Secrets and long values are cut out."""
 
     tool_call_id: str
@@ -27,12 +27,12 @@ class CallAnswer(Answer):
     approvals: tuple[OpaqueMap, ...] = ()
     updates: int = 0
     """How often the tool reported progress."""
-    children: tuple["CallAnswer", ...] = ()
+    children: tuple["CallInfo", ...] = ()
 
 
-def call_answer(node: CallNode) -> CallAnswer:
+def call_answer(node: CallNode) -> CallInfo:
     # As deep as the projection lets calls stand, which is not deep.
-    return CallAnswer(
+    return CallInfo(
         tool_call_id=node.call_id,
         tool_id=node.tool_id,
         tool_name=node.tool_name,

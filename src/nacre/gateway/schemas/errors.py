@@ -5,7 +5,7 @@ from typing import Any, Final
 from nacre.gateway.schemas.base import Answer
 
 
-class ErrorContent(Answer):
+class ErrorDetail(Answer):
     """What went wrong."""
 
     code: str
@@ -16,10 +16,10 @@ class ErrorContent(Answer):
     """The part of the request that is wrong, such as `body.results[0].callId`."""
 
 
-class ErrorAnswer(Answer):
+class ErrorResponse(Answer):
     """Every answer that is no success."""
 
-    error: ErrorContent
+    error: ErrorDetail
 
 
 _DESCRIPTIONS: Final = {
@@ -43,6 +43,6 @@ _ALWAYS: Final = (400, 401, 403, 408, 413, 421, 422, 500, 503)
 def error_answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """For `responses=`: those that any request may get, and these."""
     return {
-        status: {"model": ErrorAnswer, "description": _DESCRIPTIONS[status]}
+        status: {"model": ErrorResponse, "description": _DESCRIPTIONS[status]}
         for status in sorted({*_ALWAYS, *statuses})
     }

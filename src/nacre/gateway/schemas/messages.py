@@ -19,7 +19,7 @@ from nacre.messages import (
 from nacre.storage import StoredMessage
 
 
-class UsageAnswer(Answer):
+class UsageInfo(Answer):
     """Tokens, as the provider counts them."""
 
     input_tokens: int = 0
@@ -27,13 +27,13 @@ class UsageAnswer(Answer):
     cached_tokens: int = 0
 
 
-class ImageAnswer(Answer):
+class ImageInfo(Answer):
     """A picture that a person sent."""
 
     url: str
 
 
-class ToolCallAnswer(Answer):
+class ToolCallInfo(Answer):
     """A call that the model made."""
 
     call_id: str
@@ -49,7 +49,7 @@ class _Placed(Answer):
     """The turn that it is of; empty for a summary."""
 
 
-class SystemMessageAnswer(_Placed):
+class SystemMessageInfo(_Placed):
     """What the model is told besides, such as the summary of all that came before."""
 
     role: Literal["system"] = "system"
@@ -57,27 +57,27 @@ class SystemMessageAnswer(_Placed):
     is_summary: bool = False
 
 
-class UserMessageAnswer(_Placed):
+class UserMessageInfo(_Placed):
     """What a person said."""
 
     role: Literal["user"] = "user"
     text: str
-    images: tuple[ImageAnswer, ...] = ()
+    images: tuple[ImageInfo, ...] = ()
 
 
-class AssistantMessageAnswer(_Placed):
+class AssistantMessageInfo(_Placed):
     """What the model said, thought and called."""
 
     role: Literal["assistant"] = "assistant"
     text: str
     thinking: str = ""
-    tool_calls: tuple[ToolCallAnswer, ...] = ()
+    tool_calls: tuple[ToolCallInfo, ...] = ()
     model: str = ""
-    usage: UsageAnswer
+    usage: UsageInfo
     finish_reason: FinishReason
 
 
-class ToolMessageAnswer(_Placed):
+class ToolMessageInfo(_Placed):
     """What came of a call."""
 
     role: Literal["tool"] = "tool"
@@ -87,14 +87,14 @@ class ToolMessageAnswer(_Placed):
     is_error: bool = False
 
 
-MessageAnswer = Annotated[
-    SystemMessageAnswer | UserMessageAnswer | AssistantMessageAnswer | ToolMessageAnswer,
+MessageInfo = Annotated[
+    SystemMessageInfo | UserMessageInfo | AssistantMessageInfo | ToolMessageInfo,
     Field(discriminator="role"),
 ]
 
 
-def usage_answer(usage: Usage) -> UsageAnswer:
-    return UsageAnswer(
+def usage_answer(usage: Usage) -> UsageInfo:
+    return UsageInfo(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         cached_tokens=usage.cached_tokens,
@@ -103,31 +103,29 @@ def usage_answer(usage: Usage) -> UsageAnswer:
 
 def message_answer(
     stored: StoredMessage,
-) -> SystemMessageAnswer | UserMessageAnswer | AssistantMessageAnswer | ToolMessageAnswer:
+) -> SystemMessageInfo | UserMessageInfo | AssistantMessageInfo | ToolMessageInfo:
     message = stored.message
     match message:
         case SystemMessage():
-            return SystemMessageAnswer(
+            return SystemMessageInfo(
                 sequence=stored.sequence,
                 run_id=stored.run_id,
                 text=message.text,
                 is_summary=stored.is_summary,
             )
         case UserMessage():
-            return UserMessageAnswer(
+            return UserMessageInfo(
                 sequence=stored.sequence,
                 run_id=stored.run_id,
                 text=message.text,
                 images=tuple(
-                    ImageAnswer(url=part.url)
-                    for part in message.parts
-                    if isinstance(part, ImagePart)
+                    ImageInfo(url=part.url) for part in message.parts if isinstance(part, ImagePart)
                 ),
             )
         case AssistantMessage():
             return _assistant(stored, message)
         case ToolMessage():
-            return ToolMessageAnswer(
+            return ToolMessageInfo(
                 sequence=stored.sequence,
                 run_id=stored.run_id,
                 call_id=message.call_id,
@@ -139,14 +137,14 @@ def message_answer(
             assert_never(message)
 
 
-def _assistant(stored: StoredMessage, message: AssistantMessage) -> AssistantMessageAnswer:
-    return AssistantMessageAnswer(
+def _assistant(stored: StoredMessage, message: AssistantMessage) -> AssistantMessageInfo:
+    return AssistantMessageInfo(
         sequence=stored.sequence,
         run_id=stored.run_id,
         text=message.text,
         thinking="\n".join(it.text for it in message.parts if isinstance(it, ThinkingPart)),
         tool_calls=tuple(
-            ToolCallAnswer(call_id=call.call_id, name=call.name, arguments=call.arguments)
+            ToolCallInfo(call_id=call.call_id, name=call.name, arguments=call.arguments)
             for call in message.tool_calls
         ),
         model=message.model,

@@ -6,9 +6,9 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from nacre.agent import AgentRun, ClientTool, RunFinish, TurnRequest
 from nacre.config.queue import QueueMode
-from nacre.gateway.schemas.approvals import OpenApprovalAnswer, open_approval_answer
+from nacre.gateway.schemas.approvals import PendingApproval, open_approval_answer
 from nacre.gateway.schemas.base import Answer, Asked, JsonMap, OpaqueMap
-from nacre.gateway.schemas.messages import UsageAnswer, parts_from, usage_answer
+from nacre.gateway.schemas.messages import UsageInfo, parts_from, usage_answer
 from nacre.gateway.schemas.text_shapes import TextShape
 from nacre.messages import AssistantMessage, UserMessage
 from nacre.providers.base import ModelSettings
@@ -26,7 +26,7 @@ RunStateName = Literal[
 ]
 
 
-class ClientToolAsked(Asked):
+class ClientToolSpec(Asked):
     """A tool that the caller runs itself."""
 
     name: Annotated[str, _TOOL_NAME]
@@ -38,7 +38,7 @@ class ClientToolAsked(Asked):
     """JSON Schema of its input, an object."""
 
 
-class SettingsAsked(Asked):
+class ModelSettingsInput(Asked):
     """What is asked of the model; null leaves it to the agent's settings."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
@@ -47,7 +47,7 @@ class SettingsAsked(Asked):
     stop: Annotated[tuple[str, ...], Field(max_length=16)] = ()
 
 
-class StartRun(Asked):
+class StartRunRequest(Asked):
     """A message to an agent. Without a session it begins a new one."""
 
     text: str = ""
@@ -68,8 +68,8 @@ class StartRun(Asked):
     """Added to the agent's own."""
     queue_mode: QueueMode | None = None
     """What becomes of the message while another turn of the session runs; null as configured."""
-    client_tools: Annotated[tuple[ClientToolAsked, ...], Field(max_length=1000)] = ()
-    settings: SettingsAsked = SettingsAsked()
+    client_tools: Annotated[tuple[ClientToolSpec, ...], Field(max_length=1000)] = ()
+    settings: ModelSettingsInput = ModelSettingsInput()
     tools_disabled: bool = False
 
     model_config = ConfigDict(
@@ -116,7 +116,7 @@ class StartRun(Asked):
         )
 
 
-class StartedAnswer(Answer):
+class StartRunResponse(Answer):
     """The run that takes the message: a new one, or the one that is being steered."""
 
     run_id: str
@@ -125,7 +125,7 @@ class StartedAnswer(Answer):
     state: RunStateName
 
 
-class ClientCallAnswer(Answer):
+class ClientCallInfo(Answer):
     """A call whose result the client owes."""
 
     call_id: str
@@ -135,12 +135,12 @@ class ClientCallAnswer(Answer):
     arguments: OpaqueMap
 
 
-class ResultAnswer(Answer):
+class RunResultInfo(Answer):
     """What came of a run."""
 
     text: str = ""
     finish_reason: RunFinish
-    usage: UsageAnswer
+    usage: UsageInfo
     model: str = ""
     error: str = ""
     error_code: str = ""
@@ -160,25 +160,25 @@ class RunAnswer(Answer):
     """Whether its session is kept. If not, the session's id leads nowhere."""
     last_sequence: int | None = None
     """The number of its newest event."""
-    result: ResultAnswer | None = None
+    result: RunResultInfo | None = None
     """Null until it has ended."""
-    pending_approvals: tuple[OpenApprovalAnswer, ...] = ()
-    pending_client_calls: tuple[ClientCallAnswer, ...] = ()
+    pending_approvals: tuple[PendingApproval, ...] = ()
+    pending_client_calls: tuple[ClientCallInfo, ...] = ()
 
 
-class RunsAnswer(Answer):
+class RunsResponse(Answer):
     """Runs that go on, and those that ended lately; oldest first."""
 
     runs: tuple[RunAnswer, ...]
 
 
-class AbortRun(Asked):
+class AbortRunRequest(Asked):
     """Why it is to end."""
 
     reason: Annotated[str, Field(min_length=1, max_length=2000)] = "aborted over the API"
 
 
-class AbortedAnswer(Answer):
+class AbortRunResponse(Answer):
     """The run has ended, by this or before."""
 
     run_id: str
@@ -187,7 +187,7 @@ class AbortedAnswer(Answer):
     """False if it had ended already."""
 
 
-class ClientResult(Asked):
+class ClientToolResult(Asked):
     """What a client's tool returned."""
 
     call_id: Annotated[str, Field(min_length=1, max_length=500)]
@@ -195,23 +195,23 @@ class ClientResult(Asked):
     is_error: bool = False
 
 
-class ClientResults(Asked):
+class ClientResultsRequest(Asked):
     """All are taken, or none."""
 
-    results: Annotated[tuple[ClientResult, ...], Field(min_length=1, max_length=1000)]
+    results: Annotated[tuple[ClientToolResult, ...], Field(min_length=1, max_length=1000)]
 
 
-class DeliveredAnswer(Answer):
+class ClientResultsResponse(Answer):
     """What the client still owes."""
 
     run_id: str
     state: RunStateName
-    pending_client_calls: tuple[ClientCallAnswer, ...]
+    pending_client_calls: tuple[ClientCallInfo, ...]
 
 
-def client_call_answers(run: AgentRun) -> tuple[ClientCallAnswer, ...]:
+def client_call_answers(run: AgentRun) -> tuple[ClientCallInfo, ...]:
     return tuple(
-        ClientCallAnswer(
+        ClientCallInfo(
             call_id=call.call_id,
             parent_tool_call_id=call.parent_id,
             name=call.name,
@@ -224,7 +224,7 @@ def client_call_answers(run: AgentRun) -> tuple[ClientCallAnswer, ...]:
 def live_run_answer(run: AgentRun) -> RunAnswer:
     result = None
     if run.result is not None:
-        result = ResultAnswer(
+        result = RunResultInfo(
             text=run.result.text,
             finish_reason=run.result.finish_reason,
             usage=usage_answer(run.result.usage),
@@ -252,7 +252,7 @@ def stored_run_answer(
     """Of a run that is no longer in memory; `said` is the last answer of the model."""
     result = None
     if turn.status != "running":
-        result = ResultAnswer(
+        result = RunResultInfo(
             text=said.text if said else "",
             finish_reason=_stored_finish(turn, said),
             usage=usage_answer(turn.usage),

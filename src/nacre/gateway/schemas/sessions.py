@@ -1,12 +1,12 @@
 """Sessions and their turns on the wire."""
 
 from nacre.gateway.schemas.base import Answer
-from nacre.gateway.schemas.calls import CallAnswer
-from nacre.gateway.schemas.messages import MessageAnswer, UsageAnswer, usage_answer
+from nacre.gateway.schemas.calls import CallInfo
+from nacre.gateway.schemas.messages import MessageInfo, UsageInfo, usage_answer
 from nacre.storage import SessionRecord, TurnRecord, TurnStatus
 
 
-class SessionAnswer(Answer):
+class SessionInfo(Answer):
     """A conversation. Times are seconds since the epoch."""
 
     id: str
@@ -22,15 +22,15 @@ class SessionAnswer(Answer):
     message_count: int
 
 
-class SessionsAnswer(Answer):
+class SessionsResponse(Answer):
     """A page of sessions, the last used first."""
 
-    sessions: tuple[SessionAnswer, ...]
+    sessions: tuple[SessionInfo, ...]
     next_cursor: str | None = None
     """For `before`: the next page. Null on the last one."""
 
 
-class TurnAnswer(Answer):
+class TurnInfo(Answer):
     """One turn: what was asked, how it ended, what it cost, and what was called in it."""
 
     run_id: str
@@ -38,27 +38,27 @@ class TurnAnswer(Answer):
     prompt: str = ""
     model: str = ""
     surface: str = ""
-    usage: UsageAnswer
+    usage: UsageInfo
     error: str = ""
     started_at: float
     ended_at: float | None
-    calls: tuple[CallAnswer, ...] = ()
+    calls: tuple[CallInfo, ...] = ()
     has_more_calls: bool = False
     """Whether there was too much to show: all of it is in the trajectory."""
 
 
-class SessionDetailAnswer(Answer):
+class SessionResponse(Answer):
     """A session with its last turns and their messages."""
 
-    session: SessionAnswer
-    turns: tuple[TurnAnswer, ...]
+    session: SessionInfo
+    turns: tuple[TurnInfo, ...]
     """Oldest first."""
-    messages: tuple[MessageAnswer, ...]
+    messages: tuple[MessageInfo, ...]
     """Those of these turns, in their order."""
 
 
-def session_answer(record: SessionRecord) -> SessionAnswer:
-    return SessionAnswer(
+def session_answer(record: SessionRecord) -> SessionInfo:
+    return SessionInfo(
         id=record.id,
         agent_id=record.agent_id,
         key=record.key,
@@ -72,10 +72,8 @@ def session_answer(record: SessionRecord) -> SessionAnswer:
     )
 
 
-def turn_answer(
-    turn: TurnRecord, *, calls: tuple[CallAnswer, ...], has_more_calls: bool
-) -> TurnAnswer:
-    return TurnAnswer(
+def turn_answer(turn: TurnRecord, *, calls: tuple[CallInfo, ...], has_more_calls: bool) -> TurnInfo:
+    return TurnInfo(
         run_id=turn.run_id,
         status=turn.status,
         prompt=getattr(turn.prompt, "text", ""),

@@ -5,7 +5,7 @@ from typing import Literal
 from nacre.gateway.schemas.base import Answer, OpaqueMap
 
 
-class AboutAnswer(Answer):
+class AboutResponse(Answer):
     """Where to look."""
 
     name: str
@@ -15,13 +15,13 @@ class AboutAnswer(Answer):
     openai_api: str
 
 
-class HealthAnswer(Answer):
+class HealthResponse(Answer):
     """No details: anybody may ask."""
 
     status: Literal["ok", "ready", "closing", "unavailable"]
 
 
-class AgentAnswer(Answer):
+class AgentInfo(Answer):
     """An agent of the configuration."""
 
     id: str
@@ -31,13 +31,13 @@ class AgentAnswer(Answer):
     is_default: bool
 
 
-class AgentsAnswer(Answer):
+class AgentsResponse(Answer):
     """All agents."""
 
-    agents: tuple[AgentAnswer, ...]
+    agents: tuple[AgentInfo, ...]
 
 
-class ModelAnswer(Answer):
+class ModelInfo(Answer):
     """A model of the configuration."""
 
     id: str
@@ -48,15 +48,15 @@ class ModelAnswer(Answer):
     max_tokens: int | None = None
 
 
-class ModelsAnswer(Answer):
+class ModelsResponse(Answer):
     """The models that are listed."""
 
-    models: tuple[ModelAnswer, ...]
+    models: tuple[ModelInfo, ...]
     open_providers: tuple[str, ...]
     """Providers that list none: any model of theirs may be asked for."""
 
 
-class ToolAnswer(Answer):
+class ToolInfo(Answer):
     """A tool that the agent may use."""
 
     id: str
@@ -70,7 +70,7 @@ class ToolAnswer(Answer):
     """Why a person has to agree to every call; empty if nobody has to."""
 
 
-class ServerAnswer(Answer):
+class McpServerInfo(Answer):
     """An MCP server; its tools are listed once a session has asked for them."""
 
     name: str
@@ -80,15 +80,15 @@ class ServerAnswer(Answer):
     problem: str = ""
 
 
-class ToolsAnswer(Answer):
+class ToolsResponse(Answer):
     """The tools of an agent: its own and those of plugins, and the MCP servers beside them."""
 
     agent_id: str
-    tools: tuple[ToolAnswer, ...]
-    servers: tuple[ServerAnswer, ...]
+    tools: tuple[ToolInfo, ...]
+    servers: tuple[McpServerInfo, ...]
 
 
-class PluginAnswer(Answer):
+class PluginInfo(Answer):
     """A plugin that was found."""
 
     id: str
@@ -101,7 +101,7 @@ class PluginAnswer(Answer):
     problem: str = ""
 
 
-class PluginsAnswer(Answer):
+class PluginsResponse(Answer):
     """All plugins, by id."""
 
-    plugins: tuple[PluginAnswer, ...]
+    plugins: tuple[PluginInfo, ...]

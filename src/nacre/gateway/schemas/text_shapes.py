@@ -25,14 +25,14 @@ class TextShape:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
-        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+        return core_schema.no_info_after_validator_function(self._validate, handler(source))
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         return {**handler(schema), "pattern": f"^({self.pattern})$"}
 
-    def _checked(self, text: str) -> str:
+    def _validate(self, text: str) -> str:
         if re.fullmatch(self.pattern, text) is None:
             raise PydanticCustomError("text_shape", "has to be {words}", {"words": self.words})
         return text

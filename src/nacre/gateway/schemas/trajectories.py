@@ -3,7 +3,7 @@
 from nacre.gateway.schemas.base import Answer, OpaqueMap
 
 
-class TrajectoryEventAnswer(Answer):
+class TrajectoryEventInfo(Answer):
     """One thing that happened; secrets and long values are cut out."""
 
     run_id: str
@@ -11,9 +11,9 @@ class TrajectoryEventAnswer(Answer):
     """`sequence`, `time`, `kind`, `toolCallId`, `parentToolCallId` and `data`."""
 
 
-class TrajectoryAnswer(Answer):
+class TrajectoryResponse(Answer):
     """A page of events, in the order in which they were stored."""
 
-    events: tuple[TrajectoryEventAnswer, ...]
+    events: tuple[TrajectoryEventInfo, ...]
     next_after: int | None = None
     """For `after`: the next page. Null when this is all there is so far."""

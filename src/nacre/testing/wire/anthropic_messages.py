@@ -48,7 +48,7 @@ class MessagesWire:
         system = text_in(body.get("system"))
         seen = [SeenMessage(role="system", text=system)] if system else []
         for message in objects_in(body.get("messages")):
-            seen.extend(_seen(message))
+            seen.extend(_read_message(message))
         return seen
 
     def tool_names(self, body: JsonObject) -> list[str]:
@@ -86,7 +86,7 @@ class MessagesStream:
     def speak(self, part: Spoken) -> Iterator[bytes]:
         index = self._block_count
         self._block_count += 1
-        begun = _begun(part)
+        begun = _empty_block(part)
         yield named_event({"type": "content_block_start", "index": index, "content_block": begun})
         for delta in _deltas(part):
             yield named_event({"type": "content_block_delta", "index": index, "delta": delta})
@@ -105,7 +105,7 @@ class MessagesStream:
         yield named_event({"type": "message_stop"})
 
 
-def _seen(message: JsonObject) -> Iterator[SeenMessage]:
+def _read_message(message: JsonObject) -> Iterator[SeenMessage]:
     """A message of a user holds what a person said, and what tools returned, or both."""
     content = message.get("content")
     for block in objects_in(content):
@@ -118,7 +118,7 @@ def _seen(message: JsonObject) -> Iterator[SeenMessage]:
         yield SeenMessage(role=role, text=text)
 
 
-def _begun(part: Spoken) -> JsonObject:
+def _empty_block(part: Spoken) -> JsonObject:
     match part:
         case Say():
             return {"type": "text", "text": ""}
@@ -149,7 +149,7 @@ def _block(part: Spoken) -> JsonObject:
         case Think(text, signature):
             return {"type": "thinking", "thinking": text, "signature": signature}
         case Call():
-            return {**_begun(part), "input": _input(part)}
+            return {**_empty_block(part), "input": _input(part)}
 
 
 def _input(call: Call) -> JsonObject:

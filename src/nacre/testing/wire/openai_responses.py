@@ -85,7 +85,7 @@ class ResponsesStream:
         item_id = _item_id(self._answer, index, part)
         whole = _item(part, item_id)
         self._items.append(whole)
-        yield self._event("response.output_item.added", output_index=index, item=_begun(whole))
+        yield self._event("response.output_item.added", output_index=index, item=_empty_item(whole))
         match part:
             case Say(text):
                 yield from self._text(text, item_id=item_id, output_index=index)
@@ -176,7 +176,7 @@ def _item(part: Spoken, item_id: str) -> JsonObject:
             }
 
 
-def _begun(item: JsonObject) -> JsonObject:
+def _empty_item(item: JsonObject) -> JsonObject:
     """The item as it is before anything was written into it."""
     empty: JsonObject = {"content": [], "summary": [], "arguments": "", "status": "in_progress"}
     return {key: empty.get(key, value) for key, value in item.items()}

@@ -7,7 +7,7 @@ from nacre.tools.approvals.requests import (
     AllowAlways,
     AllowEdited,
     AllowOnce,
-    ApprovalAnswer,
+    ApprovalInfo,
     ApprovalRequest,
     Deny,
 )
@@ -17,7 +17,7 @@ __all__ = [
     "AllowAlways",
     "AllowEdited",
     "AllowOnce",
-    "ApprovalAnswer",
+    "ApprovalInfo",
     "ApprovalMemory",
     "ApprovalQueue",
     "ApprovalRequest",

@@ -19,7 +19,7 @@ from nacre.tools.approvals.requests import (
     AllowAlways,
     AllowEdited,
     AllowOnce,
-    ApprovalAnswer,
+    ApprovalInfo,
     ApprovalRequest,
     Decided,
     Deny,
@@ -41,7 +41,7 @@ APPROVAL_SECONDS: Final = 3600.0
 class Approver(Protocol):
     """Asks a person. Called with one request at a time; cancelled when it expires."""
 
-    async def __call__(self, request: ApprovalRequest, /) -> ApprovalAnswer: ...
+    async def __call__(self, request: ApprovalRequest, /) -> ApprovalInfo: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

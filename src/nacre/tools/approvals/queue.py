@@ -16,7 +16,7 @@ from nacre.tools.approvals.requests import AllowEdited, decided_from
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from nacre.tools.approvals.requests import ApprovalAnswer, ApprovalRequest, Decided
+    from nacre.tools.approvals.requests import ApprovalInfo, ApprovalRequest, Decided
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class ApprovalQueue:
         """Return when a question has been opened, answered or closed after this call."""
         await self._change.wait()
 
-    def answer(self, request_id: str, answer: ApprovalAnswer) -> None:
+    def answer(self, request_id: str, answer: ApprovalInfo) -> None:
         """Answer an open question.
 
         Raises ApprovalError when it is not open, or that no answer to it: it stays open then.

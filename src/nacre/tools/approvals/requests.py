@@ -73,7 +73,7 @@ class Deny:
 
 
 Decided: TypeAlias = AllowOnce | AllowAlways | AllowEdited | Deny
-ApprovalAnswer: TypeAlias = Literal["allow-once", "allow-always", "deny"] | Decided
+ApprovalInfo: TypeAlias = Literal["allow-once", "allow-always", "deny"] | Decided
 """An answer as a word or as an object."""
 
 

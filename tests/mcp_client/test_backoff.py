@@ -7,7 +7,7 @@ def waits_after(failures: int) -> list[float]:
     backoff = Backoff()
     waits: list[float] = []
     for _ in range(failures):
-        backoff.failed(now=100, worked_seconds=0)
+        backoff.record_failure(now=100, worked_seconds=0)
         waits.append(backoff.wait_seconds(now=100))
     return waits
 
@@ -23,7 +23,7 @@ def test_very_many_failures_are_no_problem() -> None:
 def test_the_wait_ends() -> None:
     backoff = Backoff()
     for _ in range(3):
-        backoff.failed(now=100, worked_seconds=0)
+        backoff.record_failure(now=100, worked_seconds=0)
     assert backoff.wait_seconds(now=101.5) == 0.5
     assert backoff.wait_seconds(now=103) == 0
 
@@ -31,6 +31,6 @@ def test_the_wait_ends() -> None:
 def test_a_server_that_worked_for_long_starts_from_the_beginning() -> None:
     backoff = Backoff()
     for _ in range(5):
-        backoff.failed(now=100, worked_seconds=0)
-    backoff.failed(now=200, worked_seconds=STEADY_SECONDS)
+        backoff.record_failure(now=100, worked_seconds=0)
+    backoff.record_failure(now=200, worked_seconds=STEADY_SECONDS)
     assert backoff.wait_seconds(now=200) == 0

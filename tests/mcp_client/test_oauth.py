@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from nacre.config.mcp_server_config import McpServerConfig
-from nacre.mcp_client.oauth import login_for
+from nacre.mcp_client.oauth import build_login
 from nacre.mcp_client.token_file import TokenFile
 
 # The port on which a login ends is made of its URL: that of this one is 62788, which Linux gives to
@@ -119,7 +119,7 @@ async def server() -> AuthorizationServer:
 async def test_a_login_is_made_once_and_kept(server: AuthorizationServer, tmp_path: Path) -> None:
     moments: list[str] = []
     for _ in range(2):
-        login = login_for(
+        login = build_login(
             config(),
             lambda: noted(moments),
             open_browser=browser(code="the-code"),
@@ -133,7 +133,7 @@ async def test_a_login_is_made_once_and_kept(server: AuthorizationServer, tmp_pa
 
 
 async def test_a_refused_login_is_told(server: AuthorizationServer, tmp_path: Path) -> None:
-    login = login_for(
+    login = build_login(
         config(),
         lambda: noted([]),
         open_browser=browser(error="access_denied", error_description="not you"),
@@ -146,7 +146,7 @@ async def test_a_refused_login_is_told(server: AuthorizationServer, tmp_path: Pa
 
 
 def test_without_the_setting_nobody_is_asked() -> None:
-    assert login_for(config(oauth=False), lambda: noted([])) is None
+    assert build_login(config(oauth=False), lambda: noted([])) is None
 
 
 async def test_tokens_are_for_their_owner_alone(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from nacre import CodeMode, Completed, McpConnections
 from nacre.config.mcp_server_config import McpServerConfig
-from nacre.mcp_client.operations import operations_of
+from nacre.mcp_client.operations import build_operations
 from nacre.mcp_client.server_facts import ServerFacts
 from nacre.mcp_client.tool_patterns import ToolPatterns, ToolPermissions
 from nacre.tools.declarations import guest_names
@@ -81,7 +81,7 @@ def test_operations_are_permitted_as_tools_are(config: McpServerConfig, names: l
     async def never(*given: object, **more: object) -> dict[str, object]:
         raise AssertionError
 
-    found = operations_of(facts, config, never)  # pyright: ignore[reportArgumentType]
+    found = build_operations(facts, config, never)  # pyright: ignore[reportArgumentType]
     assert [tool.name for tool in found] == names
 
 

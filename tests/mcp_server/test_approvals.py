@@ -21,7 +21,7 @@ from nacre import (
 )
 from nacre.json_types import JsonObject
 from nacre.mcp_server import CodeModeMcpServer
-from nacre.mcp_server.approvals import approval_form, decided_in
+from nacre.mcp_server.approvals import approval_form, parse_decision
 from nacre.sandbox.cell_vm import CellVm
 from tests.code_mode.tools import HeldTool, echo_tool
 from tests.mcp_server.clients import Era, FormFiller, connect, exec_in, wait_in
@@ -205,7 +205,7 @@ async def test_a_program_with_many_approvals_in_a_row_does_not_wear_out_the_clie
     ],
 )
 def test_everything_but_a_clear_yes_is_a_no(answer: JsonObject, decided: object) -> None:
-    assert decided_in(answer) == decided
+    assert parse_decision(answer) == decided
 
 
 def test_a_form_names_the_tool_and_the_reason_on_one_line_each() -> None:

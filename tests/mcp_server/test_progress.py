@@ -9,7 +9,7 @@ from nacre import Runtime, Tool, ToolCall
 from nacre.json_types import JsonObject
 from nacre.mcp_server import CodeModeMcpServer
 from nacre.mcp_server.progress import NestedCalls, ProgressFeed
-from nacre.mcp_server.sessions import same_servers
+from nacre.mcp_server.sessions import share_servers
 from nacre.tools.tool_servers import ListedServer
 from nacre.trajectory import EventKind, TrajectoryEvent
 from tests.code_mode.tools import echo_tool
@@ -31,7 +31,7 @@ async def test_nested_calls_are_named_as_they_happen(runtime: Runtime, era: Era)
         return {}
 
     upload_tool = Tool(name="upload", source="mcp", owner="drive", execute=upload)
-    servers = same_servers([ListedServer("drive", [upload_tool])])
+    servers = share_servers([ListedServer("drive", [upload_tool])])
     server = CodeModeMcpServer(runtime, servers=servers, tools=[echo_tool()])
     heard = Heard()
     async with connect(server, era) as client:

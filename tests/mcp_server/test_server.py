@@ -11,7 +11,7 @@ from mcp_types import INVALID_PARAMS, ImageContent
 
 from nacre import Runtime, Tool, ToolCall
 from nacre.mcp_server import CodeModeMcpServer
-from nacre.mcp_server.sessions import same_servers
+from nacre.mcp_server.sessions import share_servers
 from nacre.tools.tool_servers import ListedServer
 from tests.code_mode.tools import HeldTool, echo_tool
 from tests.mcp_server.clients import Era, connect, content_of, exec_in, text_of, wait_in
@@ -51,7 +51,7 @@ async def test_a_client_sees_exec_and_wait_and_no_server_is_started_for_it(
     runtime: Runtime, era: Era
 ) -> None:
     server = CodeModeMcpServer(
-        runtime, servers=same_servers([UntouchedServer()]), tools=[echo_tool()]
+        runtime, servers=share_servers([UntouchedServer()]), tools=[echo_tool()]
     )
     async with connect(server, era) as client:
         listed = (await client.list_tools()).tools
@@ -79,7 +79,7 @@ async def test_every_kind_of_result_fits_the_output_schema(runtime: Runtime, era
 
 
 async def test_programs_call_the_servers_behind(runtime: Runtime, era: Era) -> None:
-    server = CodeModeMcpServer(runtime, servers=same_servers([mcp_echo()]))
+    server = CodeModeMcpServer(runtime, servers=share_servers([mcp_echo()]))
     async with connect(server, era) as client:
         result = await exec_in(client, "return MCP.files.readFile({path: 'a'})")
     assert result["value"] == {"path": "a"}

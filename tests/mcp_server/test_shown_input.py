@@ -3,7 +3,7 @@
 import pytest
 
 from nacre.json_types import JsonObject, JsonValue
-from nacre.mcp_server.shown_input import MOST_SHOWN_CHARACTERS, UnshowableInputError, shown_input
+from nacre.mcp_server.shown_input import MAX_SHOWN_CHARACTERS, UnshowableInputError, format_input
 
 
 def nested(levels: int) -> JsonValue:
@@ -14,49 +14,49 @@ def nested(levels: int) -> JsonValue:
 
 
 def test_a_short_input_is_shown_as_it_is() -> None:
-    assert shown_input({"b": {"c": True}, "a": [1, None, "x"]}) == (
+    assert format_input({"b": {"c": True}, "a": [1, None, "x"]}) == (
         '{"b":{"c":true},"a":[1,null,"x"]}'
     )
 
 
 def test_short_members_come_before_long_ones() -> None:
-    shown = shown_input({"note": "x" * 3000, "force": True, "options": {"y": "z" * 50, "all": 1}})
+    shown = format_input({"note": "x" * 3000, "force": True, "options": {"y": "z" * 50, "all": 1}})
     assert shown.startswith('{"force":true,"options":{"all":1,"y":"zz')
 
 
 def test_a_long_text_hides_none_of_the_others_and_says_how_long_it_is() -> None:
-    shown = shown_input({"a": "x" * 1_000_000, "path": "/etc/passwd", "recursive": True})
+    shown = format_input({"a": "x" * 1_000_000, "path": "/etc/passwd", "recursive": True})
     assert shown.startswith('{"recursive":true,"path":"/etc/passwd","a":"xxx')
     assert shown.endswith('x"… (cut: 1000000 characters in all)}')
-    assert len(shown) <= MOST_SHOWN_CHARACTERS
+    assert len(shown) <= MAX_SHOWN_CHARACTERS
 
 
 def test_a_long_text_deep_inside_hides_none_of_the_others() -> None:
-    shown = shown_input({"a": {"pad": "x" * 10_000, "rest": ["y" * 10_000, {"force": True}]}})
+    shown = format_input({"a": {"pad": "x" * 10_000, "rest": ["y" * 10_000, {"force": True}]}})
     assert '"force":true' in shown
     assert shown.count("(cut: 10000 characters in all)") == 2
 
 
 def test_a_text_that_pretends_to_be_cut_is_in_quotes() -> None:
-    assert shown_input("x… (cut: 9 characters in all)") == '"x… (cut: 9 characters in all)"'
+    assert format_input("x… (cut: 9 characters in all)") == '"x… (cut: 9 characters in all)"'
 
 
 def test_many_texts_share_what_can_be_shown() -> None:
     value: JsonObject = {f"key{number}": "x" * 100_000 for number in range(40)}
-    shown = shown_input(value)
-    assert len(shown) <= MOST_SHOWN_CHARACTERS
+    shown = format_input(value)
+    assert len(shown) <= MAX_SHOWN_CHARACTERS
     assert all(f'"{key}":"xxx' in shown for key in value)
 
 
 def test_what_is_not_seen_is_spelled_out_in_keys_and_values() -> None:
-    assert shown_input({"a\u202e": "b\u200b\n\\u200b\ud800"}) == (
+    assert format_input({"a\u202e": "b\u200b\n\\u200b\ud800"}) == (
         r'{"a\u202e":"b\u200b\n\\u200b' + '\ufffd"}'
     )
 
 
 def test_a_text_that_grows_when_it_is_spelled_out_still_fits() -> None:
-    shown = shown_input({"a": "\u202e" * 3000, "force": True})
-    assert len(shown) <= MOST_SHOWN_CHARACTERS
+    shown = format_input({"a": "\u202e" * 3000, "force": True})
+    assert len(shown) <= MAX_SHOWN_CHARACTERS
     assert shown.startswith('{"force":true,')
 
 
@@ -76,4 +76,4 @@ def test_a_text_that_grows_when_it_is_spelled_out_still_fits() -> None:
 )
 def test_what_cannot_be_shown_in_full_is_refused(value: JsonValue) -> None:
     with pytest.raises(UnshowableInputError, match="split it over several calls"):
-        shown_input(value)
+        format_input(value)

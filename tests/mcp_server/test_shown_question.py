@@ -4,7 +4,7 @@ import pytest
 
 from nacre.json_types import JsonObject, JsonValue
 from nacre.mcp_client.upstream import UpstreamRefusal
-from nacre.mcp_server.shown_question import shown_question
+from nacre.mcp_server.shown_question import clean_question
 
 
 def form(name: str, schema: JsonObject) -> JsonObject:
@@ -20,7 +20,7 @@ def test_words_lose_what_nobody_sees() -> None:
         "enum": ["a"],
         "enumNames": ["A\u202e"],
     }
-    shown = shown_question({**form("city", city), "message": "\x1b[2JWhere?\nNow"})
+    shown = clean_question({**form("city", city), "message": "\x1b[2JWhere?\nNow"})
     assert shown == {
         **form(
             "city",
@@ -47,19 +47,19 @@ def test_words_lose_what_nobody_sees() -> None:
 )
 def test_a_name_or_value_that_cannot_be_seen_is_refused(params: JsonObject) -> None:
     with pytest.raises(UpstreamRefusal, match="cannot be seen"):
-        shown_question(params)
+        clean_question(params)
 
 
 def test_a_default_of_several_lines_is_kept() -> None:
     params = form("text", {"type": "string", "default": "a\n\tb"})
-    assert shown_question(params) == params
+    assert clean_question(params) == params
 
 
 def test_a_question_that_is_too_long_or_too_deep_is_refused() -> None:
     with pytest.raises(UpstreamRefusal, match="the most is 65536"):
-        shown_question({"message": "x" * 100_000})
+        clean_question({"message": "x" * 100_000})
     deep: JsonValue = 1
     for _ in range(20):
         deep = [deep]
     with pytest.raises(UpstreamRefusal, match="16 levels"):
-        shown_question({"message": "m", "requestedSchema": deep})
+        clean_question({"message": "m", "requestedSchema": deep})

@@ -3,14 +3,14 @@
 import tempfile
 
 from nacre.mcp_server.request_ids import EDGE_BYTES
-from nacre.mcp_server.stdio_lines import MAX_LINE_BYTES, TooLongLine, lines_from
+from nacre.mcp_server.stdio_lines import MAX_LINE_BYTES, TooLongLine, read_lines
 
 
 def lines_in(data: bytes) -> list[object]:
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)
-        return list(lines_from(file.fileno()))
+        return list(read_lines(file.fileno()))
 
 
 def test_lines_are_split_and_empty_ones_left_out() -> None:

@@ -253,7 +253,7 @@ async def test_programs_that_move_out_under_pressure_keep_their_data(held: HeldH
 async def test_what_was_not_used_for_long_is_forgotten_and_sent_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nacre.sandbox.shared_data._MOST_HELD", 2)
+    monkeypatch.setattr("nacre.sandbox.shared_data._MAX_HELD", 2)
     sent = SentFrames(monkeypatch)
     digest = {name: catalog(name).digest for name in "abc"}
     async with Sandbox(SandboxOptions(workers=1)) as sandbox:
@@ -357,7 +357,7 @@ def test_data_beyond_what_a_worker_can_take_is_refused() -> None:
 
 
 def test_a_worker_never_holds_more_bytes_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nacre.sandbox.shared_data._MOST_HELD_BYTES", 100)
+    monkeypatch.setattr("nacre.sandbox.shared_data._MAX_HELD_BYTES", 100)
     holdings = SharedHoldings()
     first, second, third = (SharedData({"a": b"%02d" % n * 25}, methods=()) for n in range(3))
     for data in (first, second):

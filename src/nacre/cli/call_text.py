@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.cli.mcp.tables import cell_text
 from nacre.json_types import encode_json
-from nacre.mcp_server.shown_text import escaped
+from nacre.mcp_server.shown_text import escape
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonValue
@@ -27,13 +27,13 @@ def value_text(value: JsonValue, *, most_characters: int = _MAX_VALUE_CHARACTERS
     """Any value as JSON on one line, shortened."""
     text = encode_json(value).decode()
     # Spelled out: what turns the direction of writing would turn the rest of the line, too.
-    shown = escaped(text[:most_characters])
+    shown = escape(text[:most_characters])
     return shown if len(text) <= most_characters else f"{shown}…"
 
 
 def error_text(error: str, code: str = "") -> str:
     """What went wrong on one line, its code first."""
-    text = escaped(cell_text(error, most_characters=_MAX_ERROR_CHARACTERS))
+    text = escape(cell_text(error, most_characters=_MAX_ERROR_CHARACTERS))
     return f"{code}: {text}" if code and text else text or code
 
 

@@ -17,7 +17,7 @@ class Backoff:
         self._failure_count = 0
         self._next_at = 0.0
 
-    def failed(self, *, now: float, worked_seconds: float) -> None:
+    def record_failure(self, *, now: float, worked_seconds: float) -> None:
         """It failed, after it had worked for a while or not at all."""
         if worked_seconds >= STEADY_SECONDS:
             self._failure_count = 0

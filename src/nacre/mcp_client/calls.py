@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from nacre.errors import ToolFailedError
 from nacre.json_types import NotJsonError
 from nacre.mcp_client.peer_errors import RpcError
-from nacre.mcp_client.results import carried_without_delay
+from nacre.mcp_client.results import limit_result_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nacre.tools.definition import Execute, ToolCall
 
 # A server that reports without end must not fill the record of a run.
-_MOST_UPDATES: Final = 200
+_MAX_UPDATES: Final = 200
 _MAX_MESSAGE_CHARACTERS: Final = 2_000
 
 
@@ -48,10 +48,10 @@ def execute_with(
     async def execute(given: dict[str, Any], call: ToolCall) -> JsonObject:
         try:
             params = params_from(given)
-            result = await ask(method, params, on_progress=_progress_of(call))
-            return await carried_without_delay(result, max_bytes=config.max_result_bytes)
+            result = await ask(method, params, on_progress=_forward_progress(call))
+            return await limit_result_size(result, max_bytes=config.max_result_bytes)
         except RpcError as error:
-            raise _failed(error, tool_id) from error
+            raise _tool_error(error, tool_id) from error
         except NotJsonError as error:
             problem = f"the input cannot be sent: {error}"
             raise ToolFailedError(problem, code="tool_failed", tool_id=tool_id) from error
@@ -59,8 +59,8 @@ def execute_with(
     return execute
 
 
-def _progress_of(call: ToolCall) -> Callable[[JsonObject], None]:
-    left = _MOST_UPDATES
+def _forward_progress(call: ToolCall) -> Callable[[JsonObject], None]:
+    left = _MAX_UPDATES
 
     def update(progress: JsonObject) -> None:
         nonlocal left
@@ -71,13 +71,13 @@ def _progress_of(call: ToolCall) -> Callable[[JsonObject], None]:
         if isinstance(message, str):
             progress["message"] = message[:_MAX_MESSAGE_CHARACTERS]
         if left == 0:
-            progress["message"] = f"more than {_MOST_UPDATES} reports; no others are kept"
+            progress["message"] = f"more than {_MAX_UPDATES} reports; no others are kept"
         call.update(progress)
 
     return update
 
 
-def _failed(error: RpcError, tool_id: str) -> ToolFailedError:
+def _tool_error(error: RpcError, tool_id: str) -> ToolFailedError:
     details: dict[str, object] = {"rpcCode": error.code}
     if error.data is not None:
         details["data"] = error.data

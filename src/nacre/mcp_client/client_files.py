@@ -87,7 +87,7 @@ def client_files(client: Client, folders: ClientFolders) -> list[Path]:
 def servers_of_client(client: Client, folders: ClientFolders) -> ClientServers:
     """All servers of a client; raises ConfigError for a file that is there and cannot be read."""
     files = [file for file in client_files(client, folders) if file.is_file()]
-    return _gathered(files, folders.project)
+    return _gather_servers(files, folders.project)
 
 
 def servers_of_file(file: Path, *, project: Path | None = None) -> ClientServers:
@@ -95,13 +95,13 @@ def servers_of_file(file: Path, *, project: Path | None = None) -> ClientServers
 
     For `project`, what Claude Code has noted for that folder alone is taken as well.
     """
-    found = _gathered([file], project)
+    found = _gather_servers([file], project)
     if not found.servers and not found.notes:
         raise ConfigError(str(file), "has no MCP servers")
     return found
 
 
-def _gathered(files: Sequence[Path], project: Path | None) -> ClientServers:
+def _gather_servers(files: Sequence[Path], project: Path | None) -> ClientServers:
     servers: dict[str, JsonObject] = {}
     notes: list[str] = []
     for file in files:
@@ -130,7 +130,7 @@ def _entries(
 
 
 def _raw_entries(file: Path, project: Path | None) -> Iterator[tuple[str, object]]:
-    text = _text_of(file)
+    text = _read_text(file)
     if file.suffix == ".toml":
         yield from _codex_servers(text, file).items()
         return
@@ -166,7 +166,7 @@ def _as_entry(value: object, path: str) -> JsonObject:
     return cast("JsonObject", value)
 
 
-def _text_of(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         return file.read_bytes().decode("utf-8-sig")
     except OSError as error:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 _REDACTED: Final = "[redacted]"
 # Shorter values are words such as `true`, or would tear holes into every sentence.
-_LEAST_CHARACTERS: Final = 6
-_MAX_CHARACTERS: Final = 2_000
+_MIN_CHARACTERS: Final = 6
+_MAX_TEXT_CHARACTERS: Final = 2_000
 _MAX_DATA_BYTES: Final = 8_000
 
 
@@ -28,14 +28,14 @@ class ConfigSecrets:
             *config.env.values(),
             *config.headers.values(),
             *config.looked_up,
-            *_secrets_of(config.url),
+            *_find_url_secrets(config.url),
         ]
         # `Bearer abc`: the token alone as well.
         words = [word for value in values for word in (value, *value.split())]
         # Longest first, so that none hides a part of another.
-        long_enough = {word for word in words if len(word) >= _LEAST_CHARACTERS}
+        long_enough = {word for word in words if len(word) >= _MIN_CHARACTERS}
         self._values = sorted(long_enough, key=len, reverse=True)
-        self._rules = Redaction(max_text_characters=_MAX_CHARACTERS)
+        self._rules = Redaction(max_text_characters=_MAX_TEXT_CHARACTERS)
 
     def clean(self, text: str) -> str:
         """For people: a line of it, or a few."""
@@ -73,7 +73,7 @@ class ConfigSecrets:
                 return data
 
 
-def _secrets_of(url: str) -> list[str]:
+def _find_url_secrets(url: str) -> list[str]:
     try:
         parts = urlsplit(url)
     except ValueError:

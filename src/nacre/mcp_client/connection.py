@@ -10,7 +10,7 @@ import anyio
 from nacre.errors import ToolServerError
 from nacre.mcp_client.backoff import Backoff
 from nacre.mcp_client.config_secrets import ConfigSecrets
-from nacre.mcp_client.connection_life import ConnectionLife
+from nacre.mcp_client.connection_life import ConnectionTask
 from nacre.mcp_client.output_tail import OutputTail
 from nacre.mcp_client.peer_errors import PeerLostError, PeerSilentError, RpcError
 
@@ -44,7 +44,7 @@ class Connection:
         self._secrets = ConfigSecrets(config)
         self._tail = OutputTail(self._secrets.clean)
         self._backoff = Backoff()
-        self._life: ConnectionLife | None = None
+        self._life: ConnectionTask | None = None
         self._is_closed = False
         self.start_count = 0
         self.problem = ""
@@ -68,7 +68,7 @@ class Connection:
     def last_output(self) -> tuple[str, ...]:
         return self._tail.lines
 
-    async def started(self) -> ServerFacts:
+    async def start(self) -> ServerFacts:
         """Start the server if it is not running; raises ToolServerError."""
         life = await self._usable_life()
         assert life.facts is not None
@@ -132,33 +132,33 @@ class Connection:
                 await life.stop()
             raise
 
-    async def _usable_life(self) -> ConnectionLife:
+    async def _usable_life(self) -> ConnectionTask:
         while True:
             while self._life is not None and self._life.phase in ("leaving", "over"):
                 await self._life.over()
             life = self._life or self._new_life()
             try:
-                self.facts = self._cleaned(await life.ready())
+                self.facts = self._clean_facts(await life.ready())
             except PeerLostError as lost:
                 raise self._unavailable(lost.problem) from lost
             # While we waited for our turn, it may have been stopped for want of use.
             if life.phase == "ready":
                 return life
 
-    def _cleaned(self, facts: ServerFacts) -> ServerFacts:
+    def _clean_facts(self, facts: ServerFacts) -> ServerFacts:
         return replace(
             facts,
             version=self.clean(facts.version),
             description=self._secrets.without_values(facts.description),
         )
 
-    def _new_life(self) -> ConnectionLife:
+    def _new_life(self) -> ConnectionTask:
         if self._is_closed:
             raise self._unavailable("is closed")
         wait_seconds = self._backoff.wait_seconds(now=anyio.current_time())
         if wait_seconds > 0:
             raise self._unavailable(f"{self.problem}; tried again in {wait_seconds:.0f} s")
-        life = self._life = ConnectionLife(
+        life = self._life = ConnectionTask(
             self._config,
             upstream=self._upstream,
             tail=self._tail,
@@ -168,7 +168,7 @@ class Connection:
         self._tasks.start_soon(self._run, life)
         return life
 
-    async def _run(self, life: ConnectionLife) -> None:
+    async def _run(self, life: ConnectionTask) -> None:
         try:
             await life.run()
         finally:
@@ -176,7 +176,7 @@ class Connection:
             self.problem = self._secrets.clean(life.problem)
             if life.problem:
                 now = anyio.current_time()
-                self._backoff.failed(now=now, worked_seconds=life.worked_seconds)
+                self._backoff.record_failure(now=now, worked_seconds=life.worked_seconds)
 
     def _fail_during_call(self, lost: PeerLostError) -> NoReturn:
         problem = "was closed" if self._is_closed else lost.problem

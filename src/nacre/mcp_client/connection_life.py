@@ -35,7 +35,7 @@ _EXPLAIN_SECONDS: Final = 2.0
 Phase = Literal["starting", "ready", "leaving", "over"]
 
 
-class ConnectionLife:
+class ConnectionTask:
     """`starting` -> `ready` -> `leaving` -> `over`; any phase may be followed by `over`."""
 
     def __init__(
@@ -50,7 +50,7 @@ class ConnectionLife:
         self._tail = tail
         self._on_list_changed = on_list_changed
         self._deadlines = Deadlines(config.timeout_seconds)
-        self._gate = UpstreamGate(config.name, upstream, asking=self._deadlines.held)
+        self._gate = UpstreamGate(config.name, upstream, asking=self._deadlines.pause)
         self._scope = anyio.CancelScope()
         self._waiting = anyio.CancelScope()
         self._started = anyio.Event()
@@ -104,7 +104,7 @@ class ConnectionLife:
         # Before anybody else gets a turn: a life without an open request may be ended as idle.
         self._open_count += 1
         try:
-            with self._deadlines.limited() as scope:
+            with self._deadlines.limit_call() as scope:
                 return await self._peer.request(method, params, on_progress=on_progress)
         except PeerLostError as lost:
             raise await self._explained_loss(lost) from lost
@@ -197,7 +197,7 @@ class ConnectionLife:
         """A person takes longer to log in than a server to start."""
         self._scope.deadline = math.inf
         try:
-            with self._deadlines.held():
+            with self._deadlines.pause():
                 yield
         finally:
             if self.phase == "starting":

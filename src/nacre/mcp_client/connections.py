@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 # Of sessions beyond these, the oldest that use no server are forgotten; whoever still holds its
 # servers may go on with them.
-_MOST_SESSIONS: Final = 256
+_MAX_SESSIONS: Final = 256
 
 
 class McpConnections:
@@ -91,7 +91,10 @@ class McpConnections:
         """Every server in every session that has used it, and those that nobody has used."""
         found = [server.status() for servers in self._sessions.values() for server in servers]
         named = {status.name for status in found}
-        return [*found, *(_unused(config) for config in self._configs if config.name not in named)]
+        return [
+            *found,
+            *(_unused_status(config) for config in self._configs if config.name not in named),
+        ]
 
     async def aclose(self) -> None:
         """Stop all servers, at the same time; open calls fail. They do not start again."""
@@ -118,12 +121,12 @@ class McpConnections:
         ]
 
     def _forget_old_sessions(self) -> None:
-        for session_id in list(self._sessions)[:-_MOST_SESSIONS]:
+        for session_id in list(self._sessions)[:-_MAX_SESSIONS]:
             if not any(server.is_running for server in self._sessions[session_id]):
                 del self._sessions[session_id]
 
 
-def _unused(config: McpServerConfig) -> ServerStatus:
+def _unused_status(config: McpServerConfig) -> ServerStatus:
     if config.is_disabled:
         problem = "switched off in the configuration"
         return ServerStatus(name=config.name, state="closed", problem=problem)

@@ -21,7 +21,7 @@ class Deadlines:
         self._hold_count = 0
 
     @contextmanager
-    def limited(self) -> Generator[anyio.CancelScope]:
+    def limit_call(self) -> Generator[anyio.CancelScope]:
         """A scope that is cancelled when the time is over: then its `cancelled_caught` is set."""
         with anyio.CancelScope(deadline=self._deadline()) as scope:
             self._scopes.add(scope)
@@ -31,7 +31,7 @@ class Deadlines:
                 self._scopes.discard(scope)
 
     @contextmanager
-    def held(self) -> Generator[None]:
+    def pause(self) -> Generator[None]:
         """No time passes meanwhile; afterwards every call has all of its time again."""
         self._hold_count += 1
         self._set_all()

@@ -33,7 +33,7 @@ from mcp_types.version import (
 
 from nacre.json_types import JsonObject, JsonValue
 from nacre.mcp_client.peer_errors import PeerLostError, RpcError
-from nacre.mcp_client.server_facts import ServerFacts, facts_from
+from nacre.mcp_client.server_facts import ServerFacts, read_facts
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions
@@ -78,18 +78,18 @@ BEFORE_HANDSHAKE: Final = Era()
 Send: TypeAlias = Callable[[str, JsonObject, Era], Awaitable[JsonObject]]
 
 
-async def agreed_era(send: Send, capabilities: JsonObject) -> tuple[ServerFacts, Era]:
+async def negotiate_era(send: Send, capabilities: JsonObject) -> tuple[ServerFacts, Era]:
     """Ask the server; raises PeerLostError, and RpcError with what it said to `initialize`."""
     try:
-        return await _initialized(send, capabilities)
+        return await _initialize(send, capabilities)
     except RpcError as refusal:
         try:
-            return await _discovered(send, capabilities)
+            return await _discover(send, capabilities)
         except RpcError:
             raise refusal from None
 
 
-async def _initialized(send: Send, capabilities: JsonObject) -> tuple[ServerFacts, Era]:
+async def _initialize(send: Send, capabilities: JsonObject) -> tuple[ServerFacts, Era]:
     params: JsonObject = {
         "protocolVersion": LATEST_HANDSHAKE_VERSION,
         "capabilities": capabilities,
@@ -102,11 +102,11 @@ async def _initialized(send: Send, capabilities: JsonObject) -> tuple[ServerFact
             f"speaks version {str(version)[:40]!r} of MCP; "
             f"known are {', '.join(HANDSHAKE_PROTOCOL_VERSIONS)}"
         )
-    facts = facts_from(result, result.get("serverInfo"), protocol_version=version, is_modern=False)
+    facts = read_facts(result, result.get("serverInfo"), protocol_version=version, is_modern=False)
     return facts, Era(protocol_version=version)
 
 
-async def _discovered(send: Send, capabilities: JsonObject) -> tuple[ServerFacts, Era]:
+async def _discover(send: Send, capabilities: JsonObject) -> tuple[ServerFacts, Era]:
     first = _modern_era(LATEST_MODERN_VERSION, capabilities)
     result = await send("server/discover", {}, first)
     offered = result.get("supportedVersions")
@@ -116,7 +116,7 @@ async def _discovered(send: Send, capabilities: JsonObject) -> tuple[ServerFacts
         raise PeerLostError(f"speaks no version of MCP that is known: {str(versions)[:200]}")
     meta = result.get("_meta")
     info = meta.get(SERVER_INFO_META_KEY) if isinstance(meta, dict) else None
-    facts = facts_from(result, info, protocol_version=common[-1], is_modern=True)
+    facts = read_facts(result, info, protocol_version=common[-1], is_modern=True)
     return facts, _modern_era(common[-1], capabilities)
 
 

@@ -73,7 +73,7 @@ def _client(
         headers={"Accept-Encoding": "identity", **headers},
         auth=auth,
         timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_SILENCE_SECONDS),
-        event_hooks={"response": [responses.seen]},
+        event_hooks={"response": [responses.check_response]},
     )
 
 
@@ -83,7 +83,7 @@ class _Responses:
     def __init__(self) -> None:
         self._refusal = ""
 
-    async def seen(self, response: httpx2.Response) -> None:
+    async def check_response(self, response: httpx2.Response) -> None:
         if response.request.method == "POST":
             is_refused = response.status_code >= HTTPStatus.BAD_REQUEST
             told = f"HTTP {response.status_code} {response.reason_phrase}".strip()

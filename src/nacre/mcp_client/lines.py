@@ -47,7 +47,7 @@ class LineSplitter:
         *ended, rest = chunk.split(b"\n")
         for part in ended:
             self._add(part)
-            yield self._taken()
+            yield self._take_line()
         self._add(rest)
 
     def _add(self, part: bytes) -> None:
@@ -59,7 +59,7 @@ class LineSplitter:
             # From here on only its two ends are kept.
             self._line = self._line[:_KEPT_BYTES] + self._line[_KEPT_BYTES:][-_KEPT_BYTES:]
 
-    def _taken(self) -> bytes | SkippedLine:
+    def _take_line(self) -> bytes | SkippedLine:
         size_bytes, line = self._size_bytes, bytes(self._line)
         self._line, self._size_bytes = bytearray(), 0
         if size_bytes <= self._max_bytes:

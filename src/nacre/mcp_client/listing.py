@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     Request: TypeAlias = Callable[[str, JsonObject], Awaitable[JsonObject]]
 
-MOST_TOOLS: Final = 10_000
-_MOST_PAGES: Final = 1_000
+MAX_TOOLS: Final = 10_000
+_MAX_PAGES: Final = 1_000
 _MAX_CURSOR_CHARACTERS: Final = 64 * 1024
 
 
@@ -30,7 +30,7 @@ async def list_raw_tools(request: Request) -> RawListing:
     found: list[JsonValue] = []
     cursors: set[str] = set()
     params: JsonObject = {}
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         page = await request("tools/list", params)
         tools = page.get("tools")
         if not isinstance(tools, list):
@@ -38,20 +38,20 @@ async def list_raw_tools(request: Request) -> RawListing:
         found.extend(tools)
         cursor = page.get("nextCursor")
         if cursor is None or cursor == "":
-            return _bounded(found)
+            return _truncate_listing(found)
         if not isinstance(cursor, str) or len(cursor) > _MAX_CURSOR_CHARACTERS:
             return RawListing(tools=found, notes=("its list goes on at what is no cursor",))
         if cursor in cursors:
             return RawListing(tools=found, notes=("its list goes on in a circle",))
-        if len(found) >= MOST_TOOLS:
-            return _bounded(found, has_more=True)
+        if len(found) >= MAX_TOOLS:
+            return _truncate_listing(found, has_more=True)
         cursors.add(cursor)
         params = {"cursor": cursor}
-    return RawListing(tools=found, notes=(f"its list has more than {_MOST_PAGES:,} pages",))
+    return RawListing(tools=found, notes=(f"its list has more than {_MAX_PAGES:,} pages",))
 
 
-def _bounded(found: list[JsonValue], *, has_more: bool = False) -> RawListing:
-    if len(found) <= MOST_TOOLS and not has_more:
+def _truncate_listing(found: list[JsonValue], *, has_more: bool = False) -> RawListing:
+    if len(found) <= MAX_TOOLS and not has_more:
         return RawListing(tools=found)
-    note = f"it lists more than {MOST_TOOLS:,} tools; the others are left out"
-    return RawListing(tools=found[:MOST_TOOLS], notes=(note,))
+    note = f"it lists more than {MAX_TOOLS:,} tools; the others are left out"
+    return RawListing(tools=found[:MAX_TOOLS], notes=(note,))

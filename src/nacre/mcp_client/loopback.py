@@ -21,7 +21,7 @@ _ANSWER: Final = (
 
 
 class LoopbackCallback:
-    """Listens from `listen` on, until `received` returns."""
+    """Listens from `listen` on, until `wait_for_callback` returns."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -33,7 +33,7 @@ class LoopbackCallback:
         if self._listener is None:
             self._listener = await anyio.create_tcp_listener(local_host=HOST, local_port=self._port)
 
-    async def received(self) -> dict[str, str]:
+    async def wait_for_callback(self) -> dict[str, str]:
         """The query with which the browser came back."""
         assert self._listener is not None
         try:
@@ -48,7 +48,7 @@ class LoopbackCallback:
     async def _serve(self, stream: SocketStream) -> None:
         async with stream:
             with anyio.move_on_after(_REQUEST_SECONDS):
-                target = await _requested(stream)
+                target = await _read_request_target(stream)
                 is_callback = urlsplit(target).path == PATH
                 if not is_callback:
                     await stream.send(_ANSWER % (b"404 Not Found", b"There is nothing here."))
@@ -59,7 +59,7 @@ class LoopbackCallback:
                 self._scope.cancel()
 
 
-async def _requested(stream: SocketStream) -> str:
+async def _read_request_target(stream: SocketStream) -> str:
     """The target of an HTTP request; empty for what is none."""
     request = b""
     while b"\r\n\r\n" not in request and len(request) < _MAX_REQUEST_BYTES:

@@ -31,7 +31,7 @@ _FIRST_PORT: Final = 49152
 _PORT_COUNT: Final = 16384
 
 
-def login_for(
+def build_login(
     config: McpServerConfig,
     logging_in: Callable[[], AbstractContextManager[None]],
     *,
@@ -93,7 +93,7 @@ class _BrowserLogin:
         """What the browser brings back."""
         query: dict[str, str] = {}
         with self._logging_in(), anyio.move_on_after(_LOGIN_SECONDS):
-            query = await self._callback.received()
+            query = await self._callback.wait_for_callback()
         code = query.get("code")
         if not code:
             told = query.get("error_description") or query.get("error")

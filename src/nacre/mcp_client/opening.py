@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 import anyio
 
 from nacre.mcp_client.http_transport import open_http, open_sse
-from nacre.mcp_client.oauth import login_for
+from nacre.mcp_client.oauth import build_login
 from nacre.mcp_client.peer import Peer
 from nacre.mcp_client.stdio_transport import open_stdio
 
@@ -68,8 +68,8 @@ def _transport_to(
         case "stdio":
             return open_stdio(config, tail)
         case "http":
-            return open_http(config, auth=login_for(config, logging_in))
+            return open_http(config, auth=build_login(config, logging_in))
         case "sse":
-            return open_sse(config, auth=login_for(config, logging_in))
+            return open_sse(config, auth=build_login(config, logging_in))
         case _:
             assert_never(config.transport)

@@ -89,7 +89,7 @@ _OPERATIONS: Final = (
 OPERATION_NAMES: Final = tuple(f"{OPERATION_MARK}{operation.name}" for operation in _OPERATIONS)
 
 
-def operations_of(facts: ServerFacts, config: McpServerConfig, ask: Ask) -> Iterator[Tool]:
+def build_operations(facts: ServerFacts, config: McpServerConfig, ask: Ask) -> Iterator[Tool]:
     """Only what the server says it has and the configuration permits, as with tools."""
     permissions = ToolPermissions(config)
     for operation in _OPERATIONS:

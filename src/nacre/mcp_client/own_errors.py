@@ -17,10 +17,10 @@ SERVERS_OWN_CODE: Final = CONNECTION_CLOSED - 1_000_000
 """Stands for the SDK's code of a lost connection where the server itself answered with that."""
 
 # By the transport over HTTP, which has no other way to say that a stream broke off.
-_MADE_UP: Final = "SSE stream "
+_SDK_ERROR_PREFIX: Final = "SSE stream "
 
 
-class OwnErrors:
+class ServerErrorStream:
     """The messages of a transport. An error with the code of a lost connection gets another one,
     unless the transport made it up: many servers use that code for errors of their own."""
 
@@ -35,7 +35,7 @@ class OwnErrors:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        return self._told_apart(await self._stream.receive())
+        return self._mark_server_error(await self._stream.receive())
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -44,7 +44,7 @@ class OwnErrors:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        return self._told_apart(await self._stream.__anext__())
+        return self._mark_server_error(await self._stream.__anext__())
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
@@ -58,11 +58,11 @@ class OwnErrors:
     ) -> bool | None:
         return await self._stream.__aexit__(exc_type, exc_val, exc_tb)
 
-    def _told_apart(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+    def _mark_server_error(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         if not isinstance(item, SessionMessage) or not isinstance(item.message, JSONRPCError):
             return item
         error = item.message.error
-        is_made_up = self._is_made_up_possible and error.message.startswith(_MADE_UP)
+        is_made_up = self._is_made_up_possible and error.message.startswith(_SDK_ERROR_PREFIX)
         if error.code == CONNECTION_CLOSED and not is_made_up:
             error.code = SERVERS_OWN_CODE
         return item

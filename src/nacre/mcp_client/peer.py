@@ -16,8 +16,8 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
 from nacre.json_types import decode_json, encode_json
-from nacre.mcp_client.handshake import BEFORE_HANDSHAKE, Era, agreed_era
-from nacre.mcp_client.own_errors import SERVERS_OWN_CODE, OwnErrors
+from nacre.mcp_client.handshake import BEFORE_HANDSHAKE, Era, negotiate_era
+from nacre.mcp_client.own_errors import SERVERS_OWN_CODE, ServerErrorStream
 from nacre.mcp_client.peer_errors import PeerLostError, RpcError
 from nacre.mcp_client.upstream import UpstreamRefusal
 
@@ -55,9 +55,9 @@ class Peer:
         self._transport = transport
         self._tasks = tasks
         self._dispatcher = JSONRPCDispatcher(
-            OwnErrors(read, is_made_up_possible=is_made_up_possible),
+            ServerErrorStream(read, is_made_up_possible=is_made_up_possible),
             write,
-            on_stream_exception=_ignored,
+            on_stream_exception=_ignore_exception,
         )
         self._gate = gate
         self._on_list_changed = on_list_changed
@@ -78,14 +78,17 @@ class Peer:
         """Read messages until they end."""
         try:
             await self._dispatcher.run(
-                self._asked, _ignored_notice, self._noticed, task_status=task_status
+                self._answer_request,
+                _ignore_notification,
+                self._handle_notification,
+                task_status=task_status,
             )
         finally:
             self.over.set()
 
     async def shake_hands(self) -> ServerFacts:
         """Agree on a version of the protocol; raises PeerLostError and RpcError."""
-        facts, self._era = await agreed_era(self._send, self._gate.capabilities())
+        facts, self._era = await negotiate_era(self._send, self._gate.capabilities())
         if facts.is_modern:
             self._tasks.start_soon(self._listen)
         else:
@@ -149,9 +152,9 @@ class Peer:
         try:
             return await self._dispatcher.send_raw_request(method, sent, options)
         except MCPError as error:
-            raise self._translated(error, is_unsent=is_unsent) from error
+            raise self._translate_error(error, is_unsent=is_unsent) from error
 
-    def _translated(self, error: MCPError, *, is_unsent: bool) -> PeerLostError | RpcError:
+    def _translate_error(self, error: MCPError, *, is_unsent: bool) -> PeerLostError | RpcError:
         message = error.message[:_MAX_ERROR_CHARACTERS]
         if error.code == CONNECTION_CLOSED:
             is_over = message == "Connection closed"
@@ -165,7 +168,7 @@ class Peer:
         code = CONNECTION_CLOSED if error.code == SERVERS_OWN_CODE else error.code
         return RpcError(code, message, error.data)
 
-    async def _asked(
+    async def _answer_request(
         self,
         context: DispatchContext[TransportContext],
         method: str,
@@ -176,7 +179,7 @@ class Peer:
         except UpstreamRefusal as refusal:
             raise MCPError(refusal.code, refusal.message) from refusal
 
-    def _noticed(self, method: str, params: Mapping[str, Any] | None) -> bool:
+    def _handle_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Called in the order of the messages; nothing is left to the SDK, which would start a
         task for each one."""
         match method, params:
@@ -212,11 +215,11 @@ def _progress_in(params: Mapping[str, Any]) -> JsonObject:
     return found
 
 
-async def _ignored(error: Exception) -> None:
+async def _ignore_exception(error: Exception) -> None:
     """What is no message is for the transport to tell."""
 
 
-async def _ignored_notice(
+async def _ignore_notification(
     context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
 ) -> None:
     """Never called: every notice has been taken before."""

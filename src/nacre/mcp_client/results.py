@@ -23,18 +23,18 @@ _MAX_NAMED_BYTES: Final = 8 * _SMALL_BYTES
 
 
 # Looking at a larger result takes so long that others would notice.
-_MOST_ON_THE_LOOP_BYTES: Final = 256 * 1024
-_MOST_VALUES_ON_THE_LOOP: Final = 5_000
+_MAX_LOOP_BYTES: Final = 256 * 1024
+_MAX_LOOP_VALUES: Final = 5_000
 
 
-async def carried_without_delay(result: JsonObject, *, max_bytes: int) -> JsonObject:
-    """As `carried`; a large result is looked at in a thread."""
+async def limit_result_size(result: JsonObject, *, max_bytes: int) -> JsonObject:
+    """As `shorten_result`; a large result is looked at in a thread."""
     if _is_small(result):
-        return carried(result, max_bytes=max_bytes)
-    return await anyio.to_thread.run_sync(lambda: carried(result, max_bytes=max_bytes))
+        return shorten_result(result, max_bytes=max_bytes)
+    return await anyio.to_thread.run_sync(lambda: shorten_result(result, max_bytes=max_bytes))
 
 
-def carried(result: JsonObject, *, max_bytes: int) -> JsonObject:
+def shorten_result(result: JsonObject, *, max_bytes: int) -> JsonObject:
     """The result itself if it is small enough, else a copy in which large parts are named.
 
     The largest goes first, until the rest fits. Raises RpcError for what is not JSON.
@@ -46,11 +46,11 @@ def carried(result: JsonObject, *, max_bytes: int) -> JsonObject:
     if total_bytes <= max_bytes:
         return result
     left_bytes = total_bytes
-    copy, parts = _taken_apart(result)
+    copy, parts = _split_parts(result)
     for part in sorted(parts, key=lambda part: part.size_bytes, reverse=True):
         if left_bytes <= max_bytes:
             return copy
-        named = _named(part.value, size_bytes=part.size_bytes)
+        named = _summarize(part.value, size_bytes=part.size_bytes)
         left_bytes += _size_bytes(named) - part.size_bytes
         part.replace(named)
     if left_bytes <= max_bytes:
@@ -65,7 +65,7 @@ class _Part:
     replace: Callable[[JsonValue], None]
 
 
-def _taken_apart(result: JsonObject) -> tuple[JsonObject, list[_Part]]:
+def _split_parts(result: JsonObject) -> tuple[JsonObject, list[_Part]]:
     copy = dict(result)
     return copy, list(_parts_of(copy))
 
@@ -75,7 +75,9 @@ def _parts_of(copy: JsonObject) -> Iterator[_Part]:
         if key in _LISTS_OF_PARTS and isinstance(value, list):
             items = copy[key] = list(value)
             for index, item in enumerate(items):
-                yield _part(item, lambda new, items=items, index=index: _put(items, index, new))
+                yield _part(
+                    item, lambda new, items=items, index=index: _replace_item(items, index, new)
+                )
         else:
             yield _part(value, lambda new, key=key: copy.update({key: new}))
 
@@ -84,11 +86,11 @@ def _part(value: JsonValue, replace: Callable[[JsonValue], None]) -> _Part:
     return _Part(value=value, size_bytes=_size_bytes(value), replace=replace)
 
 
-def _put(items: list[JsonValue], index: int, value: JsonValue) -> None:
+def _replace_item(items: list[JsonValue], index: int, value: JsonValue) -> None:
     items[index] = value
 
 
-def _named(value: JsonValue, *, size_bytes: int) -> JsonValue:
+def _summarize(value: JsonValue, *, size_bytes: int) -> JsonValue:
     """What stands for a part: its small members, and in words what is left out."""
     if size_bytes <= _SMALL_BYTES:
         return value
@@ -111,7 +113,7 @@ def _without_large_members(part: JsonObject, label: str) -> JsonObject:
         if size_bytes <= _SMALL_BYTES:
             kept[key] = member
         elif isinstance(member, dict):
-            kept[key] = _named(member, size_bytes=size_bytes)
+            kept[key] = _summarize(member, size_bytes=size_bytes)
         else:
             subject = label if key in ("data", "blob") and label != "value" else key[:80]
             omitted.append(
@@ -132,7 +134,7 @@ def _in_words(subject: str, value: JsonValue, size_bytes: int, *, is_base64: boo
 
 def _is_small(result: JsonObject) -> bool:
     """Judged by a glance: no further than where it is clear that it is not."""
-    left_bytes, left_values = _MOST_ON_THE_LOOP_BYTES, _MOST_VALUES_ON_THE_LOOP
+    left_bytes, left_values = _MAX_LOOP_BYTES, _MAX_LOOP_VALUES
     todo: list[JsonValue] = [result]
     while todo:
         value = todo.pop()

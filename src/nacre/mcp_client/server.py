@@ -15,11 +15,11 @@ from nacre.errors import ToolServerError
 from nacre.json_types import NotJsonError, encode_json
 from nacre.mcp_client.connection import Connection
 from nacre.mcp_client.listing import RawListing, list_raw_tools
-from nacre.mcp_client.operations import OPERATION_NAMES, operations_of
+from nacre.mcp_client.operations import OPERATION_NAMES, build_operations
 from nacre.mcp_client.peer_errors import RpcError
 from nacre.mcp_client.status import ServerStatus
 from nacre.mcp_client.tool_patterns import ToolPermissions
-from nacre.mcp_client.tools import ToolListing, listed_tools
+from nacre.mcp_client.tools import ToolListing, build_tools
 from nacre.mcp_client.upstream import METHOD_NOT_FOUND
 from nacre.tools.tool_servers import OPERATION_MARK
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MOST_NOTES_SHOWN: Final = 5
+_MAX_NOTES: Final = 5
 
 
 @dataclass(kw_only=True, slots=True)
@@ -131,7 +131,7 @@ class McpServer:
 
     async def _list(self, work: _Work) -> None:
         try:
-            facts = await self._connection.started()
+            facts = await self._connection.start()
             version = self._version()
             with anyio.move_on_after(self._config.startup_seconds) as scope:
                 await self._take(await self._raw_listing(facts), facts)
@@ -163,18 +163,20 @@ class McpServer:
 
     async def _take(self, raw: RawListing, facts: ServerFacts) -> None:
         """Make tools of what was listed, unless it is what is known already."""
-        digest, listing = await anyio.to_thread.run_sync(self._made, raw, facts)
+        digest, listing = await anyio.to_thread.run_sync(self._build_listing, raw, facts)
         if listing is not None:
             self._listing, self._digest = listing, digest
 
-    def _made(self, raw: RawListing, facts: ServerFacts) -> tuple[bytes, ToolListing | None]:
+    def _build_listing(
+        self, raw: RawListing, facts: ServerFacts
+    ) -> tuple[bytes, ToolListing | None]:
         """In a thread: thousands of tools would hold up the event loop."""
         digest = _digest_of(raw, facts)
         if digest and digest == self._digest:
             return digest, None
         ask = self._connection.ask
-        listing = listed_tools(raw.tools, self._config, ask)
-        operations = operations_of(facts, self._config, ask)
+        listing = build_tools(raw.tools, self._config, ask)
+        operations = build_operations(facts, self._config, ask)
         return digest, ToolListing(
             tools=(*listing.tools, *operations),
             notes=(*self._pattern_notes(raw), *raw.notes, *listing.notes),
@@ -196,8 +198,8 @@ class McpServer:
 
     def _notes(self) -> str:
         notes = self._listing.notes if self._listing is not None else ()
-        shown = "; ".join(notes[:_MOST_NOTES_SHOWN])
-        more = len(notes) - _MOST_NOTES_SHOWN
+        shown = "; ".join(notes[:_MAX_NOTES])
+        more = len(notes) - _MAX_NOTES
         clean = self._connection.clean(shown)
         return f"{clean}; and {more:,} more" if more > 0 else clean
 

@@ -28,7 +28,7 @@ class ServerFacts:
         return isinstance(self.capabilities.get(capability), dict)
 
 
-def facts_from(
+def read_facts(
     result: JsonObject, info: JsonValue, *, protocol_version: str, is_modern: bool
 ) -> ServerFacts:
     """From the result of `initialize` or `server/discover`, and the server's name in it."""

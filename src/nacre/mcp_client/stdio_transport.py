@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # A notice of cancellation must not wait for a server that does not read.
 _OUTGOING_MESSAGES: Final = 64
 # Reading more than this takes so long that others would notice.
-_MOST_ON_THE_LOOP_BYTES: Final = 256 * 1024
+_MAX_LOOP_BYTES: Final = 256 * 1024
 _LAST_WORDS_SECONDS: Final = 0.5
 _GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
@@ -147,23 +147,23 @@ async def _message_from(line: bytes | SkippedLine, tail: OutputTail) -> JSONRPCM
     if not line.strip():
         return None
     try:
-        if len(line) <= _MOST_ON_THE_LOOP_BYTES:
+        if len(line) <= _MAX_LOOP_BYTES:
             value = decode_json(line)
         else:
-            value = await anyio.to_thread.run_sync(_decoded_large, line)
+            value = await anyio.to_thread.run_sync(_decode_large, line)
     except NotJsonError as error:
         tail.add_line(line, label="stdout")
         return _failed_answer(answered_id(line), f"its answer {error.problem}")
-    return _checked_message(value, line, tail)
+    return _check_message(value, line, tail)
 
 
-def _decoded_large(line: bytes) -> JsonValue:
+def _decode_large(line: bytes) -> JsonValue:
     if has_too_many_parts(line):
         raise NotJsonError("$", f"has more than {MAX_MESSAGE_PARTS:,} parts, too many to read")
     return decode_json(line)
 
 
-def _checked_message(value: JsonValue, line: bytes, tail: OutputTail) -> JSONRPCMessage | None:
+def _check_message(value: JsonValue, line: bytes, tail: OutputTail) -> JSONRPCMessage | None:
     try:
         return jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValidationError:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_Kept = TypeVar("_Kept", bound=BaseModel)
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class TokenFile:
@@ -41,7 +41,7 @@ class TokenFile:
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         await self._set("client", client_info)
 
-    async def _get(self, key: str, kind: type[_Kept]) -> _Kept | None:
+    async def _get(self, key: str, kind: type[_Model]) -> _Model | None:
         kept = (await anyio.to_thread.run_sync(self._read)).get(key)
         try:
             return None if kept is None else kind.model_validate(kept)

@@ -22,12 +22,12 @@ class ToolPatterns:
 
     def __init__(self, server: str, patterns: Sequence[str]) -> None:
         self._server = server
-        self._compiled = {text: re.compile(translate(_folded(text))) for text in patterns}
+        self._compiled = {text: re.compile(translate(_fold(text))) for text in patterns}
 
     def matches(self, name: str) -> bool:
         if not self._compiled:
             return False
-        names = [_folded(known) for known in _known_names(self._server, name)]
+        names = [_fold(known) for known in _known_names(self._server, name)]
         return any(_matches_one(pattern, names) for pattern in self._compiled.values())
 
     def without_match(self, names: Iterable[str]) -> list[str]:
@@ -36,7 +36,7 @@ class ToolPatterns:
         for name in names:
             if not left:
                 break
-            known = [_folded(known) for known in _known_names(self._server, name)]
+            known = [_fold(known) for known in _known_names(self._server, name)]
             for text in [text for text, found in left.items() if _matches_one(found, known)]:
                 del left[text]
         return list(left)
@@ -90,5 +90,5 @@ def _matches_one(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
     return any(map(pattern.match, names))
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", text).casefold()

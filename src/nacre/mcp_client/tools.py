@@ -37,7 +37,7 @@ class ToolListing:
     """What the server's own list takes as compact JSON."""
 
 
-def listed_tools(raw: Sequence[JsonValue], config: McpServerConfig, ask: Ask) -> ToolListing:
+def build_tools(raw: Sequence[JsonValue], config: McpServerConfig, ask: Ask) -> ToolListing:
     """Takes some 20 microseconds per tool; may be called in a thread."""
     made = _ToolMaker(config, ask)
     for item in raw:

@@ -17,12 +17,12 @@ logger = logging.getLogger(__name__)
 
 METHOD_NOT_FOUND: Final = -32601
 INTERNAL_ERROR: Final = -32603
-MOST_QUESTIONS_PER_CALL: Final = 20
+MAX_QUESTIONS_PER_CALL: Final = 20
 """How often a server may ask a person or a model during one call of it."""
 
 _REFUSED: Final = -32000
 # A server that asks without end must not fill our memory, nor a person's screen.
-_MOST_OPEN: Final = 8
+_MAX_OPEN: Final = 8
 # By method: the capability that a client announces for it.
 _CAPABILITIES: Final = {
     "elicitation/create": "elicitation",
@@ -93,12 +93,12 @@ class UpstreamGate:
         if self._upstream is None or capability not in self._upstream.capabilities:
             problem = f"{capability} is not supported: nobody is there to answer {method}"
             raise UpstreamRefusal(problem, code=METHOD_NOT_FOUND)
-        if self._open_count >= _MOST_OPEN:
-            raise UpstreamRefusal(f"{_MOST_OPEN} requests are open already; wait for an answer")
+        if self._open_count >= _MAX_OPEN:
+            raise UpstreamRefusal(f"{_MAX_OPEN} requests are open already; wait for an answer")
         self._open_count += 1
         try:
             with self._asking():
-                return await self._passed_on(self._upstream, capability, params)
+                return await self._forward(self._upstream, capability, params)
         finally:
             self._open_count -= 1
 
@@ -106,10 +106,10 @@ class UpstreamGate:
         """The answers to what a result asks for before it is complete, by their keys."""
         answers: JsonObject = {}
         asked = requests if isinstance(requests, dict) else {}
-        if len(asked) > MOST_QUESTIONS_PER_CALL:
+        if len(asked) > MAX_QUESTIONS_PER_CALL:
             # Before the first: answers to some of them are of no use to anybody.
             raise UpstreamRefusal(
-                f"the result asks {len(asked)} questions; the most is {MOST_QUESTIONS_PER_CALL}"
+                f"the result asks {len(asked)} questions; the most is {MAX_QUESTIONS_PER_CALL}"
             )
         for key, request in asked.items():
             match request:
@@ -121,7 +121,7 @@ class UpstreamGate:
                     raise UpstreamRefusal("a request for input has no method")
         return answers
 
-    async def _passed_on(
+    async def _forward(
         self, upstream: UpstreamRequests, capability: str, params: JsonObject
     ) -> JsonObject:
         try:

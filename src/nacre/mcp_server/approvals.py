@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nacre.mcp_server.shown_input import shown_input
-from nacre.mcp_server.shown_text import escaped_start
+from nacre.mcp_server.shown_input import format_input
+from nacre.mcp_server.shown_text import escape_start
 from nacre.tools import AllowAlways, AllowOnce, Deny
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nacre.tools import ApprovalRequest
     from nacre.tools.approvals.requests import Decided
 
-_MOST_WORDS_CHARACTERS: Final = 1_000
+_MAX_TEXT_CHARACTERS: Final = 1_000
 _CHOICES: Final = {
     "allow-once": "Allow once",
     "allow-always": "Allow, and do not ask again for the same input",
@@ -46,7 +46,7 @@ def approval_form(request: ApprovalRequest) -> JsonObject:
     }
 
 
-def decided_in(answer: JsonObject) -> Decided:
+def parse_decision(answer: JsonObject) -> Decided:
     """What the person decided; everything but a clear yes is a no."""
     if answer.get("action") != "accept":
         return Deny("the person declined" if answer.get("action") == "decline" else "dismissed")
@@ -82,12 +82,12 @@ def _how_to_continue(can_be_asked: bool) -> str:
 
 
 def _message(request: ApprovalRequest) -> str:
-    reason = f"\nWhy you are asked: {_shortened(request.reason)}" if request.reason else ""
+    reason = f"\nWhy you are asked: {_shorten(request.reason)}" if request.reason else ""
     return (
-        f"A program wants to call {_shortened(request.tool_id)}{reason}\n"
-        f"Input: {shown_input(request.input)}"
+        f"A program wants to call {_shorten(request.tool_id)}{reason}\n"
+        f"Input: {format_input(request.input)}"
     )
 
 
-def _shortened(text: str) -> str:
-    return escaped_start(text, most_characters=_MOST_WORDS_CHARACTERS)
+def _shorten(text: str) -> str:
+    return escape_start(text, most_characters=_MAX_TEXT_CHARACTERS)

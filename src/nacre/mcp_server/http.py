@@ -31,8 +31,8 @@ DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8931
 
 _MAX_BODY_BYTES: Final = 4 * 1024 * 1024
-_MOST_SESSIONS: Final = 100
-_MOST_CONNECTIONS: Final = 1_000
+_MAX_SESSIONS: Final = 100
+_MAX_CONNECTIONS: Final = 1_000
 # How long requests that are being served may take when the server is to end.
 _GRACE_SECONDS: Final = 2
 _ANY_ADDRESS: Final = ("0.0.0.0", "::", "")
@@ -70,7 +70,7 @@ def http_app(server: CodeModeMcpServer, *, host: str, token: str | None) -> ASGI
         host=host,
         transport_security=_security(host),
         max_request_body_size=_MAX_BODY_BYTES,
-        max_sessions=_MOST_SESSIONS,
+        max_sessions=_MAX_SESSIONS,
     )
     return app if token is None else RequireToken(app, token)
 
@@ -95,7 +95,7 @@ class HttpServer(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                limit_concurrency=_MOST_CONNECTIONS,
+                limit_concurrency=_MAX_CONNECTIONS,
                 timeout_graceful_shutdown=_GRACE_SECONDS,
             )
         )

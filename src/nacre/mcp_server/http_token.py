@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TOKEN_VARIABLE: Final = "NACRE_MCP_TOKEN"
 
-_LEAST_CHARACTERS: Final = 16
+_MIN_TOKEN_CHARACTERS: Final = 16
 # As RFC 6750 has it; anything else would not fit into a header.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _SCHEME: Final = b"bearer "
@@ -31,19 +31,19 @@ def token_from(token_file: Path | None, environment: Mapping[str, str]) -> str |
     """The token that the user has set, if one is; raises ConfigError, without the token in it."""
     if token_file is not None:
         try:
-            return _checked(token_file.read_text(encoding="utf-8").strip(), "--token-file")
+            return _check_token(token_file.read_text(encoding="utf-8").strip(), "--token-file")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError("--token-file", f"cannot be read: {error}") from error
     if TOKEN_VARIABLE in environment:
-        return _checked(environment[TOKEN_VARIABLE].strip(), TOKEN_VARIABLE)
+        return _check_token(environment[TOKEN_VARIABLE].strip(), TOKEN_VARIABLE)
     return None
 
 
-def _checked(token: str, path: str) -> str:
-    if len(token) < _LEAST_CHARACTERS or not _TOKEN.fullmatch(token):
+def _check_token(token: str, path: str) -> str:
+    if len(token) < _MIN_TOKEN_CHARACTERS or not _TOKEN.fullmatch(token):
         raise ConfigError(
             path,
-            f"holds {len(token)} characters; a token has at least {_LEAST_CHARACTERS}, "
+            f"holds {len(token)} characters; a token has at least {_MIN_TOKEN_CHARACTERS}, "
             "letters, digits and -._~+/ only",
         )
     return token

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.json_types import NotJsonError, encode_json
-from nacre.mcp_client.upstream import MOST_QUESTIONS_PER_CALL
+from nacre.mcp_client.upstream import MAX_QUESTIONS_PER_CALL
 from nacre.mcp_server.shown_text import one_line
 from nacre.tools.tool_servers import OPERATION_MARK
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonValue
     from nacre.trajectory import TrajectoryEvent
 
-_MOST_QUEUED: Final = 100
+_MAX_QUEUED: Final = 100
 _MAX_MESSAGE_CHARACTERS: Final = 300
 
 
@@ -44,7 +44,7 @@ class NestedCalls:
     def may_ask(self, owner: str, *, parent_id: str) -> bool:
         """Whether one of the calls that run on this server has a question left; takes it."""
         for call in self._running_on(owner, parent_id):
-            if call.question_count < MOST_QUESTIONS_PER_CALL:
+            if call.question_count < MAX_QUESTIONS_PER_CALL:
                 call.question_count += 1
                 return True
         return False
@@ -80,7 +80,7 @@ class ProgressFeed:
         self._wake = anyio.Event()
 
     def add(self, words: str) -> None:
-        if len(self._queued) >= _MOST_QUEUED:
+        if len(self._queued) >= _MAX_QUEUED:
             # The client reads slower than calls are made: the newest say more than the oldest.
             self._queued.popleft()
             self._skipped += 1

@@ -47,7 +47,7 @@ class ClientQuestion:
             self._refusal = reason
             self._is_settled.set()
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         await self._is_settled.wait()
 
     async def wait(self) -> JsonObject:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 EDGE_BYTES: Final = 1024
 """How much of a line's start and end is looked at. Clients write an id first or last."""
 
-_MOST_DIGITS: Final = 18
+_MAX_DIGITS: Final = 18
 _PAIR: Final = (
     rb'"(?:jsonrpc|method|id)"\s{0,9}:\s{0,9}'
-    rb'(?:"(?:[^"\\]|\\.){0,200}"|-?[0-9]{1,%d})' % _MOST_DIGITS
+    rb'(?:"(?:[^"\\]|\\.){0,200}"|-?[0-9]{1,%d})' % _MAX_DIGITS
 )
 _BETWEEN: Final = rb"\s{0,9},\s{0,9}"
 _FIRST_PAIRS: Final = re.compile(rb"\s{0,9}\{\s{0,9}(%s(?:%s%s){0,2})" % (_PAIR, _BETWEEN, _PAIR))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.code_mode import Waiting
-from nacre.mcp_server.approvals import approval_form, decided_in
+from nacre.mcp_server.approvals import approval_form, parse_decision
 from nacre.mcp_server.progress import ProgressFeed
 from nacre.mcp_server.questions import ClientQuestion, ClientRefusedError
 from nacre.mcp_server.shown_input import UnshowableInputError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # Clients repeat a request so many times at most; the SDK's give up after ten.
-_MOST_ROUNDS: Final = 8
+_MAX_ROUNDS: Final = 8
 _CALL_ID_BYTES: Final = 8
 
 
@@ -68,7 +68,7 @@ class ServedCall:
             with self._scope:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._ask_for_approvals)
-                    self.result = await self._performed()
+                    self.result = await self._perform()
                     tasks.cancel_scope.cancel()
         except Exception:
             logger.exception("a call of %s failed", self.name)
@@ -101,12 +101,12 @@ class ServedCall:
 
     @property
     def can_ask_for_approvals(self) -> bool:
-        return "form" in self.features and self.rounds < _MOST_ROUNDS
+        return "form" in self.features and self.rounds < _MAX_ROUNDS
 
-    async def ended(self) -> None:
+    async def wait_until_ended(self) -> None:
         await self._ended.wait()
 
-    async def ended_or_asking(self) -> None:
+    async def wait_until_ended_or_asking(self) -> None:
         """Return when the call is over, or has a question for the client."""
         await self._changed_to(lambda: self.has_ended or bool(self.open_questions))
 
@@ -137,7 +137,7 @@ class ServedCall:
 
     # The call itself.
 
-    async def _performed(self) -> CodeModeResult | DirectResult:
+    async def _perform(self) -> CodeModeResult | DirectResult:
         settled_before = self._settled_count
         result = await self._run.call(self.name, self.arguments, call_id=self.id)
         while isinstance(result, Waiting) and self._waits_for_client(result, settled_before):
@@ -171,7 +171,7 @@ class ServedCall:
             tasks.start_soon(self._until_closed, request, tasks.cancel_scope)
             try:
                 answer = await self.ask("elicitation/create", approval_form(request))
-                decided = decided_in(answer)
+                decided = parse_decision(answer)
             except ClientRefusedError as refusal:
                 decided = Deny(f"the client could not ask: {refusal}")
             except UnshowableInputError as problem:

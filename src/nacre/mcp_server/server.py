@@ -18,7 +18,7 @@ from nacre.mcp_server.approvals import awaited_approvals
 from nacre.mcp_server.client_channel import ClientChannel, request_for
 from nacre.mcp_server.questions import ClientRefusedError
 from nacre.mcp_server.results import OUTPUT_SCHEMA, code_mode_result, direct_result
-from nacre.mcp_server.sessions import OpenServers, SessionParts, Sessions, same_servers
+from nacre.mcp_server.sessions import OpenServers, SessionParts, Sessions, share_servers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -60,7 +60,7 @@ class CodeModeMcpServer:
     ) -> None:
         self._parts = SessionParts(
             runtime=runtime,
-            servers=servers or same_servers(),
+            servers=servers or share_servers(),
             tools=tools,
             hooks=hooks,
         )
@@ -102,7 +102,7 @@ class CodeModeMcpServer:
             await _attend(call, channel)
             if channel.takes_questions and not call.has_ended:
                 is_sent_away = True
-                return _sent_away(session, call)
+                return _ask_by_result(session, call)
             return self._result_of(session, call)
         finally:
             # The client has cancelled its request, or is gone.
@@ -120,9 +120,9 @@ class CodeModeMcpServer:
                 for tool in _listed_tools(session.run)
             )
             return direct_result(result, has_output_schema=has_schema)
-        return code_mode_result(result, awaited=self._awaited(call, result))
+        return code_mode_result(result, awaited=self._describe_approvals(call, result))
 
-    def _awaited(self, call: ServedCall, result: object) -> JsonObject | None:
+    def _describe_approvals(self, call: ServedCall, result: object) -> JsonObject | None:
         requests = call.awaited_approvals() if isinstance(result, Waiting) else []
         if not requests:
             return None
@@ -176,7 +176,7 @@ def _call_with_answers(
     return call
 
 
-def _sent_away(session: Session, call: ServedCall) -> types.InputRequiredResult:
+def _ask_by_result(session: Session, call: ServedCall) -> types.InputRequiredResult:
     requests: dict[str, types.InputRequest] = {}
     for question in call.open_questions:
         try:
@@ -192,11 +192,11 @@ async def _attend(call: ServedCall, channel: ClientChannel) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_send_progress, call.feed, channel)
         if channel.takes_questions:
-            await call.ended_or_asking()
+            await call.wait_until_ended_or_asking()
         else:
             async with anyio.create_task_group() as asking:
                 asking.start_soon(_ask_questions, call, channel)
-                await call.ended()
+                await call.wait_until_ended()
                 asking.cancel_scope.cancel()
         call.feed.close()
         tasks.cancel_scope.deadline = anyio.current_time() + _LAST_PROGRESS_SECONDS
@@ -208,7 +208,7 @@ async def _ask_questions(call: ServedCall, channel: ClientChannel) -> None:
         question = await call.next_question()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_ask, question, channel)
-            await question.settled()
+            await question.wait_until_settled()
             # Settled by somebody else: the client is told to forget it.
             tasks.cancel_scope.cancel()
 

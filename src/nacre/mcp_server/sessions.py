@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
-from nacre.mcp_client.upstream import MOST_QUESTIONS_PER_CALL
+from nacre.mcp_client.upstream import MAX_QUESTIONS_PER_CALL
 from nacre.mcp_server.progress import NestedCalls
 from nacre.mcp_server.served_calls import ServedCall
 from nacre.mcp_server.upstream import ClientOfSession
@@ -44,16 +44,16 @@ class OpenServers(Protocol):
     ) -> AbstractAsyncContextManager[Sequence[ToolServer]]: ...
 
 
-def same_servers(servers: Sequence[ToolServer] = ()) -> OpenServers:
+def share_servers(servers: Sequence[ToolServer] = ()) -> OpenServers:
     """These servers for every session; somebody else looks after them."""
 
     @asynccontextmanager
-    async def opened(
+    async def open_servers(
         _session_id: str, _client: UpstreamRequests
     ) -> AsyncGenerator[Sequence[ToolServer]]:
         yield servers
 
-    return opened
+    return open_servers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +61,7 @@ class SessionParts:
     """What every session is made of."""
 
     runtime: Runtime
-    servers: OpenServers = field(default_factory=same_servers)
+    servers: OpenServers = field(default_factory=share_servers)
     tools: Sequence[Tool] = ()
     hooks: Sequence[object] = ()
 
@@ -136,7 +136,7 @@ class Session:
         if self._nested.is_running(server, parent_id=call.root_id):
             return self._nested.may_ask(server, parent_id=call.root_id)
         call.stray_question_count += 1
-        return call.stray_question_count <= MOST_QUESTIONS_PER_CALL
+        return call.stray_question_count <= MAX_QUESTIONS_PER_CALL
 
     async def aclose(self) -> None:
         self._stop_listening()

@@ -26,7 +26,7 @@ class TooLongLine:
 Line: TypeAlias = bytes | TooLongLine
 
 
-def lines_from(fd: int) -> Iterator[Line]:
+def read_lines(fd: int) -> Iterator[Line]:
     """The lines of a file, without their ends; blocks. What is left at the end is a line, too."""
     line = _GrowingLine()
     while chunk := os.read(fd, _CHUNK_BYTES):
@@ -34,11 +34,11 @@ def lines_from(fd: int) -> Iterator[Line]:
         for part in ended:
             line.add(part)
             if not line.is_empty:
-                yield line.taken()
+                yield line.take()
             line = _GrowingLine()
         line.add(rest)
     if not line.is_empty:
-        yield line.taken()
+        yield line.take()
 
 
 class _GrowingLine:
@@ -59,7 +59,7 @@ class _GrowingLine:
     def is_empty(self) -> bool:
         return self._start is None and not self._kept.strip()
 
-    def taken(self) -> Line:
+    def take(self) -> Line:
         if self._start is None:
             return bytes(self._kept)
         return TooLongLine(start=self._start, end=bytes(self._kept))

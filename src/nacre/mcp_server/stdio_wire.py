@@ -22,7 +22,7 @@ from mcp.shared.message import SessionMessage
 
 from nacre.json_types import NotJsonError, decode_json
 from nacre.mcp_server.request_ids import EDGE_BYTES, request_id_at_edges, request_id_of
-from nacre.mcp_server.stdio_lines import MAX_LINE_BYTES, TooLongLine, lines_from
+from nacre.mcp_server.stdio_lines import MAX_LINE_BYTES, TooLongLine, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -134,7 +134,7 @@ def _message_in(line: Line) -> SessionMessage:
         problem = f"the message is longer than {MAX_LINE_BYTES} bytes; it was not read"
         request_id = request_id_at_edges(line.start, line.end)
         raise _UnreadableError(problem, request_id=request_id)
-    message = _decoded(line)
+    message = _decode_line(line)
     try:
         # By our own decoder: the SDK's refuses half a surrogate pair, which a program may have.
         known = types.jsonrpc_message_adapter.validate_python(message, by_name=False)
@@ -144,7 +144,7 @@ def _message_in(line: Line) -> SessionMessage:
     return SessionMessage(known)
 
 
-def _decoded(line: bytes) -> JsonValue:
+def _decode_line(line: bytes) -> JsonValue:
     try:
         return decode_json(line.decode(errors="replace").encode())
     except NotJsonError as error:
@@ -221,7 +221,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 def _read_lines(fd: int, lines: MemoryObjectSendStream[Line], loop: EventLoopToken) -> None:
     try:
-        for line in lines_from(fd):
+        for line in read_lines(fd):
             anyio.from_thread.run(lines.send, line, token=loop)
         anyio.from_thread.run_sync(lines.close, token=loop)
     except (OSError, RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):

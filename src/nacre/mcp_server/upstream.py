@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from nacre.mcp_client.upstream import METHOD_NOT_FOUND, MOST_QUESTIONS_PER_CALL, UpstreamRefusal
+from nacre.mcp_client.upstream import MAX_QUESTIONS_PER_CALL, METHOD_NOT_FOUND, UpstreamRefusal
 from nacre.mcp_server.questions import ClientRefusedError
-from nacre.mcp_server.shown_question import shown_question
+from nacre.mcp_server.shown_question import clean_question
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ class ClientOfSession:
 
     async def elicit(self, server: str, params: JsonObject) -> JsonObject:
         """The person's answer; the question says which server asks."""
-        shown = shown_question({key: it for key, it in params.items() if key != "_meta"})
+        shown = clean_question({key: it for key, it in params.items() if key != "_meta"})
         # The client shows it as a question of ours, and a person has to know whom they tell.
         named: JsonObject = {**shown, "message": f"{server} asks: {shown.get('message', '')}"}
         feature: ClientFeature = "url" if params.get("mode") == "url" else "form"
@@ -87,7 +87,7 @@ class ClientOfSession:
             raise UpstreamRefusal(problem, code=METHOD_NOT_FOUND)
         if method != "roots/list" and not self._calls().may_ask(server, call):
             raise UpstreamRefusal(
-                f"{method} is refused: {MOST_QUESTIONS_PER_CALL} questions were asked during this "
+                f"{method} is refused: {MAX_QUESTIONS_PER_CALL} questions were asked during this "
                 "call already"
             )
         # A progress token and the like belong to the server's own connection.

@@ -48,8 +48,7 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "nacre.sandbox.cell": ("Cell",),
-        "nacre.sandbox.cell_state": ("CellState",),
+        "nacre.sandbox.cell": ("Cell", "CellState"),
         "nacre.sandbox.host_requests": (
             "HostRequest",
             "HostRequestHandler",

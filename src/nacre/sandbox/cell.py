@@ -13,9 +13,9 @@ from nacre.errors import CellStateError
 from nacre.ids import CellId
 from nacre.sandbox.cell_bursts import CellBursts
 from nacre.sandbox.cell_leg import CellLeg, FirstBurst
-from nacre.sandbox.cell_parts import parts_of_cell
+from nacre.sandbox.cell_parts import build_cell_context
 from nacre.sandbox.cell_state import CellState, check_move, state_after
-from nacre.sandbox.cell_vm import VmHome
+from nacre.sandbox.cell_vm import SandboxRuntime
 from nacre.sandbox.leg_budget import LegBudget
 from nacre.sandbox.program import Program
 from nacre.sandbox.results import CellResult, Failed, PendingRequest
@@ -26,7 +26,7 @@ from nacre.sandbox.transforms import TypeScriptTransforms
 class CellServices:
     """What a cell needs of the sandbox it runs in."""
 
-    home: VmHome
+    home: SandboxRuntime
     typescript: TypeScriptTransforms
     tasks: TaskGroup
     running: "set[Cell]"
@@ -39,7 +39,7 @@ class Cell:
         self.state = CellState.NEW
         self._limits = program.limits
         self._running_cells = services.running
-        self._parts = parts_of_cell(
+        self._parts = build_cell_context(
             program,
             home=services.home,
             typescript=services.typescript,
@@ -116,14 +116,14 @@ class Cell:
             self._running_cells.discard(self)
             self._leg = None
             leg.ended.set()
-        return self._reported(
+        return self._add_usage(
             result or Failed(error=leg.abort_reason, reason="aborted"), started=started
         )
 
     def _budget(self, state: CellState) -> LegBudget:
         return LegBudget(self._limits.timeout_ms / 1000, is_first_leg=state is CellState.NEW)
 
-    def _reported(self, result: CellResult, *, started: float) -> CellResult:
+    def _add_usage(self, result: CellResult, *, started: float) -> CellResult:
         """A leg's result with what the program put out in it and has used so far."""
         usage = self._parts.usage
         usage.wall_ms += (time.monotonic() - started) * 1000

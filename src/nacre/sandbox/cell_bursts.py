@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from nacre.errors import WorkerProtocolError
-from nacre.sandbox.cell_parts import CellParts
+from nacre.sandbox.cell_parts import CellContext
 from nacre.sandbox.host_requests import HostRequest
 from nacre.sandbox.leg_budget import LegBudget
 from nacre.sandbox.limits import MAX_REQUEST_BACKLOG
@@ -29,7 +29,7 @@ _BIG_TAIL_BYTES: Final = 1 << 18
 class CellBursts:
     """Lets a program run in bursts; knows what it waits for after each."""
 
-    def __init__(self, parts: CellParts) -> None:
+    def __init__(self, parts: CellContext) -> None:
         self._parts = parts
         self._vm = parts.vm
         self._requests = parts.requests
@@ -115,7 +115,7 @@ class CellBursts:
         usage.guest_bursts += 1
         usage.worker_ms += burst.busy_ms
         if frame.kind == Event.FAILED:
-            failed = self._parts.source.failed(reason_of(frame), frame.fields)
+            failed = self._parts.source.build_failure(reason_of(frame), frame.fields)
             self._vm.leave()
             return failed
         usage.output_bytes += burst.value_bytes

@@ -14,7 +14,7 @@ import anyio.lowlevel
 
 from nacre.errors import SandboxError
 from nacre.sandbox.cell_bursts import CellBursts
-from nacre.sandbox.cell_parts import CellParts
+from nacre.sandbox.cell_parts import CellContext
 from nacre.sandbox.cell_vm import OverranBudget, RestoreFailed, SnapshotTooLarge
 from nacre.sandbox.failures import failed_from
 from nacre.sandbox.leg_budget import LegBudget
@@ -31,7 +31,7 @@ FirstBurst = Callable[[LegBudget], Awaitable[Frame | None]]
 class CellLeg:
     """One `run` or `resume` of a cell."""
 
-    def __init__(self, parts: CellParts, bursts: CellBursts, budget: LegBudget) -> None:
+    def __init__(self, parts: CellContext, bursts: CellBursts, budget: LegBudget) -> None:
         self._parts = parts
         self._vm = parts.vm
         self._requests = parts.requests
@@ -45,7 +45,7 @@ class CellLeg:
     async def run(self, first_burst: FirstBurst) -> CellResult | None:
         """Follow the program to the end of the leg; None if the leg was aborted."""
         with self._scope:
-            return await self._outcome(first_burst)
+            return await self._run_to_end(first_burst)
         return None
 
     async def abort(self, reason: str) -> None:
@@ -59,14 +59,16 @@ class CellLeg:
         if self._wake is not None:
             self._wake.set()
 
-    async def _outcome(self, first_burst: FirstBurst) -> CellResult:
+    async def _run_to_end(self, first_burst: FirstBurst) -> CellResult:
         try:
             result = await self._follow(await first_burst(self._budget))
         except RestoreFailed as error:
-            result = self._parts.source.failed("snapshot_restore_failed", {"message": str(error)})
+            result = self._parts.source.build_failure(
+                "snapshot_restore_failed", {"message": str(error)}
+            )
         except OverranBudget:
             message = "the program used up its time"
-            result = self._parts.source.failed("timeout", {"message": message})
+            result = self._parts.source.build_failure("timeout", {"message": message})
         except SandboxError as error:
             result = failed_from(error)
         except NotJavaScript as refusal:
@@ -89,14 +91,14 @@ class CellLeg:
                 if ended is not None:
                     return ended
             if self._bursts.yields:
-                return await self._suspended("yield")
-            if not await self._something_to_do():
-                return await self._suspended("pending_tools" if self._requests.is_open else "yield")
+                return await self._suspend("yield")
+            if not await self._wait_for_work():
+                return await self._suspend("pending_tools" if self._requests.is_open else "yield")
             frame = await self._bursts.go_on(self._budget)
 
     # Waiting.
 
-    async def _something_to_do(self) -> bool:
+    async def _wait_for_work(self) -> bool:
         """Wait for an answer or a timer; False when budget or patience ends before either."""
         # Answers that take no time are there after one turn of the loop: no need to park for them.
         await anyio.lowlevel.checkpoint()
@@ -104,7 +106,7 @@ class CellLeg:
             self._vm.park()
         # Checked first: a program that always finds something to do must end its leg as well.
         while not self._budget.is_used_up:
-            self._vm.check_home()
+            self._vm.ensure_open()
             if self._requests.has_answers:
                 return True
             until_timer = self._bursts.seconds_until_timer()
@@ -135,7 +137,7 @@ class CellLeg:
         except SnapshotTooLarge:
             self._vm.park(can_move=False)
 
-    async def _suspended(self, reason: Literal["pending_tools", "yield"]) -> Waiting | Failed:
+    async def _suspend(self, reason: Literal["pending_tools", "yield"]) -> Waiting | Failed:
         """End the leg, not the program: it waits as a snapshot for the next `resume`."""
         yields = self._bursts.yields
         if self._vm.is_live:
@@ -160,4 +162,4 @@ class CellLeg:
             f"the suspended program takes {size} bytes, more than maxSnapshotBytes ({most}); "
             "keep less data alive across a wait"
         )
-        return self._parts.source.failed("snapshot_limit_exceeded", {"message": message})
+        return self._parts.source.build_failure("snapshot_limit_exceeded", {"message": message})

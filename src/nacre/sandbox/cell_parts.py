@@ -7,7 +7,7 @@ from anyio.abc import TaskGroup
 
 from nacre.ids import CellId, new_cell_id
 from nacre.sandbox.cell_output import CellOutput
-from nacre.sandbox.cell_vm import CellVm, VmHome
+from nacre.sandbox.cell_vm import CellVm, SandboxRuntime
 from nacre.sandbox.host_requests import HostRequests
 from nacre.sandbox.limits import MAX_ANSWER_BYTES
 from nacre.sandbox.program import Program, ProgramSource
@@ -16,7 +16,7 @@ from nacre.sandbox.transforms import TypeScriptTransforms
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CellParts:
+class CellContext:
     """A program, where its VM is, what it asked for, what it put out, and what it used."""
 
     cell_id: CellId
@@ -28,14 +28,14 @@ class CellParts:
     usage: Usage
 
 
-def parts_of_cell(
+def build_cell_context(
     program: Program,
     *,
-    home: VmHome,
+    home: SandboxRuntime,
     typescript: TypeScriptTransforms,
     tasks: TaskGroup,
     wake: Callable[[], None],
-) -> CellParts:
+) -> CellContext:
     """The parts of a new cell; `wake` is called when a leg that waits has to look around."""
     limits, usage = program.limits, Usage()
     output = CellOutput(max_bytes=limits.max_output_bytes, usage=usage, on_output=program.on_output)
@@ -54,7 +54,7 @@ def parts_of_cell(
         most_bytes=max(limits.memory_limit_bytes, MAX_ANSWER_BYTES),
         wake=wake,
     )
-    return CellParts(
+    return CellContext(
         cell_id=new_cell_id(),
         program=program,
         source=ProgramSource(program, typescript),

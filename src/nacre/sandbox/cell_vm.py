@@ -26,7 +26,7 @@ from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
 
 # The engine stops a program at its deadline by itself; a worker that has not by then is stuck.
 _OVERTIME_SECONDS: Final = 0.03
-_MOST_STARTS: Final = 3
+_MAX_STARTS: Final = 3
 # To take a program, or to write down or restore its memory: 64 MiB of it take a fraction of a
 # second. A worker that needs longer is stuck.
 _PATIENCE_SECONDS: Final = 2.0
@@ -34,7 +34,7 @@ _PATIENCE_SECONDS_PER_BYTE: Final = 1.0 / (64 << 20)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class VmHome:
+class SandboxRuntime:
     """What VMs of cells live in."""
 
     pool: WorkerPool
@@ -63,7 +63,7 @@ class CellVm:
 
     def __init__(
         self,
-        home: VmHome,
+        home: SandboxRuntime,
         limits: Limits,
         *,
         owner: str,
@@ -113,7 +113,7 @@ class CellVm:
     async def _enter(self, command: Command, fields: Mapping[str, object], tail: bytes) -> None:
         digest = None if self._shared is None else self._shared.digest
         frame = encode_frame(command, {**fields, "shared": digest}, tail)
-        for attempt in range(_MOST_STARTS):
+        for attempt in range(_MAX_STARTS):
             worker = self._worker = await self._home.pool.acquire(self._owner)
             worker.on_death = self._on_trouble
             try:
@@ -130,7 +130,7 @@ class CellVm:
             except (WorkerDiedError, TimeoutError) as error:
                 # Nothing of the program has run yet: another worker may do it.
                 self._give_up_worker()
-                if attempt + 1 == _MOST_STARTS:
+                if attempt + 1 == _MAX_STARTS:
                     raise WorkerDiedError(f"no worker took the cell: {error}") from error
 
     async def run(
@@ -171,7 +171,7 @@ class CellVm:
         if self._worker is not None:
             self._home.pool.unpark(self._worker)
 
-    def check_home(self) -> None:
+    def ensure_open(self) -> None:
         """Raises RuntimeUnavailableError if there is no home for VMs any more."""
         if self._home.pool.is_closed:
             raise RuntimeUnavailableError("the sandbox is closed")

@@ -50,7 +50,7 @@ def failed_from_worker(
     map_position: MapPosition | None = None,
 ) -> Failed:
     """The value for a failure that a worker reported, in terms of the program as it was written."""
-    message = _shortened(str(fields.get("message", "")))
+    message = _shorten(str(fields.get("message", "")))
     frames = _user_frames(str(fields.get("stack", "")), map_position)
     position = Position(line=frames[0][1], column=frames[0][2]) if frames else None
     if reason == "timeout":
@@ -63,7 +63,7 @@ def failed_from_worker(
 
 def _user_frames(stack: str, map_position: MapPosition | None) -> list[tuple[str, int, int]]:
     frames: list[tuple[str, int, int]] = []
-    for found in _FRAME.finditer(_shortened(stack)):
+    for found in _FRAME.finditer(_shorten(stack)):
         line, column = int(found["line"]), int(found["column"])
         if map_position is not None:
             line, column = map_position(line, column) or (line, column)
@@ -73,5 +73,5 @@ def _user_frames(stack: str, map_position: MapPosition | None) -> list[tuple[str
     return frames[:_MAX_FRAMES]
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]} [...]"

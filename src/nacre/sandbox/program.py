@@ -60,9 +60,9 @@ class ProgramSource:
             )
         code = self._program.code.encode(errors="replace")
         self._map_position = ByteColumns(code).position
-        return await self._transformed(code) if language == "typescript" else code
+        return await self._transform(code) if language == "typescript" else code
 
-    async def _transformed(self, code: bytes) -> bytes:
+    async def _transform(self, code: bytes) -> bytes:
         transformed = await self._typescript.transform(
             code, limits=self._program.limits, owner=self._program.owner
         )
@@ -73,7 +73,7 @@ class ProgramSource:
             self._map_position = positions
         return javascript
 
-    def failed(self, reason: Reason, fields: Mapping[str, Any]) -> Failed:
+    def build_failure(self, reason: Reason, fields: Mapping[str, Any]) -> Failed:
         """The value for a failure that a worker reported, in terms of the program as written."""
         return failed_from_worker(
             reason,

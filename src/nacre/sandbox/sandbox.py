@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 from nacre.config.code_mode import Language
 from nacre.errors import ConfigError, RuntimeUnavailableError, SandboxError
 from nacre.sandbox.cell import Cell, CellServices
-from nacre.sandbox.cell_vm import VmHome
+from nacre.sandbox.cell_vm import SandboxRuntime
 from nacre.sandbox.hardening import HardeningReport
 from nacre.sandbox.host_requests import HostRequestHandler
 from nacre.sandbox.image import ImageKind, engine_version
@@ -29,7 +29,7 @@ from nacre.sandbox.transforms import TypeScriptTransforms
 
 _KEY_BYTES: Final = 32
 _STOP_SECONDS: Final = 5.0
-_MOST_WORKERS: Final = 256
+_MAX_WORKERS: Final = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,9 +42,9 @@ class SandboxOptions:
     """Where compiled modules are kept; the user's cache directory by default. Text will do."""
 
     def __post_init__(self) -> None:
-        if type(self.workers) is not int or not 0 <= self.workers <= _MOST_WORKERS:
+        if type(self.workers) is not int or not 0 <= self.workers <= _MAX_WORKERS:
             raise ConfigError(
-                "workers", f"is {self.workers!r}; allowed: whole numbers from 0 to {_MOST_WORKERS}"
+                "workers", f"is {self.workers!r}; allowed: whole numbers from 0 to {_MAX_WORKERS}"
             )
         # From callers that are not type-checked; frozen, so this is how it is set.
         directory = cast("object", self.cache_directory)
@@ -91,7 +91,7 @@ class Sandbox:
         # Nobody else can make a snapshot that this sandbox restores, and none outlives it.
         key = os.urandom(_KEY_BYTES)
         self._services = CellServices(
-            home=VmHome(pool=pool, launcher=launcher, snapshot_key=key),
+            home=SandboxRuntime(pool=pool, launcher=launcher, snapshot_key=key),
             typescript=TypeScriptTransforms(typescript),
             tasks=tasks,
             running=set(),

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Final
 
 # What one worker holds, at most; a worker's own memory is limited as well.
-_MOST_HELD: Final = 16
-_MOST_HELD_BYTES: Final = 64 << 20
+_MAX_HELD: Final = 16
+_MAX_HELD_BYTES: Final = 64 << 20
 # Half of that: what is on its way takes room twice.
-MAX_SHARED_BYTES: Final = _MOST_HELD_BYTES // 2
+MAX_SHARED_BYTES: Final = _MAX_HELD_BYTES // 2
 
 
 class SharedData:
@@ -55,7 +55,7 @@ class SharedHoldings:
         count, total = len(self._sizes), sum(self._sizes.values())
         forgotten: list[str] = []
         for digest, held in self._sizes.items():
-            if count < _MOST_HELD and total + size <= _MOST_HELD_BYTES:
+            if count < _MAX_HELD and total + size <= _MAX_HELD_BYTES:
                 break
             forgotten.append(digest)
             count, total = count - 1, total - held

@@ -7,7 +7,7 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
-_MOST_THREADS: Final = 16
+_MAX_THREADS: Final = 16
 _limiter: RunVar[anyio.CapacityLimiter] = RunVar("nacre_sandbox_threads")
 
 Result = TypeVar("Result")
@@ -19,6 +19,6 @@ async def in_thread(function: Callable[[*Arguments], Result], *arguments: *Argum
     try:
         limiter = _limiter.get()
     except LookupError:
-        limiter = anyio.CapacityLimiter(_MOST_THREADS)
+        limiter = anyio.CapacityLimiter(_MAX_THREADS)
         _limiter.set(limiter)
     return await anyio.to_thread.run_sync(function, *arguments, limiter=limiter)

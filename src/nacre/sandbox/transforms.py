@@ -45,7 +45,7 @@ class TypeScriptTransforms:
         if frame.kind == Event.FAILED:
             reason = reason_of(frame)
             return failed_from_worker(reason, frame.fields, limits=limits, file_name="cell.ts")
-        return self._checked(frame, len(code))
+        return self._check_result(frame, len(code))
 
     async def _ask(self, worker: WorkerProcess, code: bytes, limits: Limits) -> Frame | None:
         with anyio.move_on_after(limits.timeout_ms / 1000):
@@ -53,7 +53,7 @@ class TypeScriptTransforms:
             return await worker.event()
         return None
 
-    def _checked(self, frame: Frame, size: int) -> tuple[bytes, MapPosition | None]:
+    def _check_result(self, frame: Frame, size: int) -> tuple[bytes, MapPosition | None]:
         mappings = frame.fields.get("mappings")
         if frame.kind != Event.TRANSFORMED or len(frame.tail) > size * _MAX_GROWTH + _SPARE_BYTES:
             raise WorkerProtocolError(f"a worker answered TRANSFORM with kind {frame.kind}")

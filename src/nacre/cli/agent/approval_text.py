@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from nacre.mcp_server.shown_input import shown_input
-from nacre.mcp_server.shown_text import escaped
+from nacre.mcp_server.shown_input import format_input
+from nacre.mcp_server.shown_text import escape
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue
@@ -24,7 +24,7 @@ def format_input_lines(given: JsonObject) -> list[str]:
     Raises UnshowableInputError for an input of too many parts.
     """
     # First: it refuses what is too deep or has too many parts to be written out below.
-    short = shown_input(given)
+    short = format_input(given)
     if not given:
         return ["(no input)"]
     lines = [line for key, value in given.items() for line in _member_lines(key, value)]
@@ -34,10 +34,10 @@ def format_input_lines(given: JsonObject) -> list[str]:
 
 
 def _member_lines(key: str, value: JsonValue) -> list[str]:
-    name = escaped(json.dumps(key, ensure_ascii=False))
+    name = escape(json.dumps(key, ensure_ascii=False))
     if isinstance(value, str) and "\n" in value:
-        text = [f"  | {escaped(line.expandtabs(4))}" for line in value.split("\n")]
+        text = [f"  | {escape(line.expandtabs(4))}" for line in value.split("\n")]
         return [f"{name}:", *text]
     written = json.dumps(value, ensure_ascii=False, indent=2).split("\n")
-    first, *rest = (escaped(line) for line in written)
+    first, *rest = (escape(line) for line in written)
     return [f"{name}: {first}", *rest]

@@ -18,7 +18,7 @@ from nacre.cli.call_text import (
     value_text,
 )
 from nacre.cli.mcp.tables import cell_text, count_text
-from nacre.mcp_server.shown_text import escaped
+from nacre.mcp_server.shown_text import escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +141,7 @@ class CallsView:
         lines = (value if isinstance(value, str) else value_text(value)).split("\n")
         shown = lines[: _MAX_OUTPUT_LINES if self._screen.is_terminal else 1]
         for line in shown:
-            self._line(text_in(data, "toolCallId"), f"» {escaped(cell_text(line))}", "plain")
+            self._line(text_in(data, "toolCallId"), f"» {escape(cell_text(line))}", "plain")
         if len(lines) > len(shown):
             more = count_text(len(lines) - len(shown), "more line")
             self._line(text_in(data, "toolCallId"), f"» … {more}", "dim")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Final
 
-from nacre.mcp_server.shown_text import escaped
+from nacre.mcp_server.shown_text import escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,4 +46,4 @@ def javascript_colours() -> Callable[[str], str]:
 def _prepare_line(line: str) -> str:
     line = line.removesuffix("\r").expandtabs(2)
     cut = line if len(line) <= _MAX_LINE_CHARACTERS else f"{line[:_MAX_LINE_CHARACTERS]}…"
-    return escaped(cut)
+    return escape(cut)

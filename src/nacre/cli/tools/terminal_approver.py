@@ -12,7 +12,7 @@ import anyio
 
 from nacre.cli.mcp.tables import cell_text
 from nacre.cli.terminal import errors_are_on_terminal, say
-from nacre.mcp_server.shown_input import UnshowableInputError, shown_input
+from nacre.mcp_server.shown_input import UnshowableInputError, format_input
 from nacre.tools import AllowOnce, Deny
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ async def ask_at_terminal(request: ApprovalRequest) -> ApprovalInfo:
             "call it from a terminal"
         )
     try:
-        shown = shown_input(request.input)
+        shown = format_input(request.input)
     except UnshowableInputError as error:
         return Deny(str(error))
     terminal = sys.stdin.fileno()

@@ -29,7 +29,7 @@ def restrict_with_landlock() -> str:
         _restrict(_ruleset_fields(version))
     except OSError as error:
         raise NotApplied(linux.explain(error)) from error
-    return f"version {version}: refuses {', '.join(_refused(version))}"
+    return f"version {version}: refuses {', '.join(_refused_rights(version))}"
 
 
 def _ruleset_fields(version: int) -> list[int]:
@@ -53,7 +53,7 @@ def _restrict(fields: list[int]) -> None:
         os.close(ruleset)
 
 
-def _refused(version: int) -> list[str]:
+def _refused_rights(version: int) -> list[str]:
     refused = ["all paths"]
     if version >= _NETWORK_SINCE:
         refused.append("TCP bind and connect")

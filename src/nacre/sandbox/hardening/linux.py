@@ -18,17 +18,17 @@ def require_linux() -> None:
 
 def prctl(option: int, argument: int = 0) -> int:
     """Raises OSError. The kernel insists on zeros for the arguments that are not used."""
-    return _checked(_libc().prctl(option, *_words(argument, 0, 0, 0)))
+    return _check(_libc().prctl(option, *_words(argument, 0, 0, 0)))
 
 
 def system_call(number: int, *arguments: int) -> int:
     """Raises OSError. Buffers are passed as `ctypes.addressof(buffer)`."""
-    return _checked(_libc().syscall(*_words(number, *arguments)))
+    return _check(_libc().syscall(*_words(number, *arguments)))
 
 
 def protect_memory(start: int, length: int, protection: int) -> None:
     """Raises OSError."""
-    _checked(_libc().mprotect(*_words(start, length), protection))
+    _check(_libc().mprotect(*_words(start, length), protection))
 
 
 def explain(error: OSError) -> str:
@@ -44,7 +44,7 @@ def _words(*values: int) -> list[ctypes.c_ulong]:
     return [ctypes.c_ulong(value) for value in values]
 
 
-def _checked(result: int) -> int:
+def _check(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

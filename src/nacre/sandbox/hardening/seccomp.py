@@ -52,7 +52,7 @@ def compile_filter() -> bytes:
     except (ImportError, RuntimeError, AttributeError, OSError) as error:
         raise SeccompUnavailableError(f"pyseccomp does not load: {error}") from error
     try:
-        return _exported(_with_rules(pyseccomp))
+        return _export(_with_rules(pyseccomp))
     except (OSError, ValueError) as error:
         raise SeccompUnavailableError(f"libseccomp refuses the filter: {error}") from error
 
@@ -117,7 +117,7 @@ def _with_rules(pyseccomp: Any) -> Any:
     return rules
 
 
-def _exported(rules: Any) -> bytes:
+def _export(rules: Any) -> bytes:
     with os.fdopen(os.memfd_create("seccomp"), "w+b") as file:
         rules.export_bpf(file)
         file.seek(0)

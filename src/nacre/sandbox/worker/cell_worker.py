@@ -112,7 +112,7 @@ class CellWorker:
         rejections = [[key, *handles] for key, handles in self._vm.rejections.items()]
         memory_bytes = self._vm.instance.current_memory_bytes()
         fields = {"memoryBytes": memory_bytes, "rejections": rejections}
-        pages, size = self._compressed(self._vm.snapshot(), frame.fields["maxBytes"])
+        pages, size = self._compress_pages(self._vm.snapshot(), frame.fields["maxBytes"])
         suspended = encode_frame(Event.SUSPENDED, fields, pages)
         size = max(size, len(suspended))
         if size > frame.fields["maxBytes"]:
@@ -121,7 +121,7 @@ class CellWorker:
         self._drop()
         self._send(suspended)
 
-    def _compressed(self, pieces: Iterable[bytes], most: int) -> tuple[bytes, int]:
+    def _compress_pages(self, pieces: Iterable[bytes], most: int) -> tuple[bytes, int]:
         """The pieces compressed, and the size of that; nothing is kept of what is too large."""
         kept, size = bytearray(), 0
         for chunk in self._compress(pieces):

@@ -155,14 +155,14 @@ class Burst:
         self._open.add(request_id)
         self._yields.append((request_id, reason[:_MAX_REASON_CHARACTERS]))
 
-    def completed(self, value: bytes) -> None:
+    def on_completed(self, value: bytes) -> None:
         self._spend(len(value), "value")
         self.value = value
 
-    def failed(self, failure: bytes) -> None:
+    def on_failed(self, failure: bytes) -> None:
         self.failure = failure_from(failure, reason="guest_error")
 
-    def rejected(self, count: int) -> None:
+    def on_rejected(self, count: int) -> None:
         if count > _MAX_REJECTIONS:
             self._stop(
                 "unhandled_rejection",

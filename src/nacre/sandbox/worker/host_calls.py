@@ -39,15 +39,15 @@ class GuestListener(Protocol):
         """The guest yields until the request of this id is answered."""
         ...
 
-    def completed(self, value: bytes) -> None:
+    def on_completed(self, value: bytes) -> None:
         """The program ended with this JSON value."""
         ...
 
-    def failed(self, failure: bytes) -> None:
+    def on_failed(self, failure: bytes) -> None:
         """The program ended with an error, described in JSON."""
         ...
 
-    def rejected(self, count: int) -> None:
+    def on_rejected(self, count: int) -> None:
         """One more promise was rejected without a handler; so many are by now."""
         ...
 
@@ -63,13 +63,13 @@ class HostCalls:
         self.vm: Vm | None = None
         self.imports = Imports(runtime)
         self._by_name: dict[bytes, Callable[[Vm, list[int]], int]] = {
-            b"completed": _completed,
-            b"failed": _failed,
+            b"completed": _on_completed,
+            b"failed": _on_failed,
             b"output": _output,
             b"pause": _pause,
             b"random": _random,
             b"request": _request,
-            b"shared": _shared,
+            b"shared": _on_shared,
             b"timers": _timers,
         }
         self._define()
@@ -130,13 +130,13 @@ class HostCalls:
         return 0
 
 
-def _completed(vm: "Vm", arguments: list[int]) -> int:
-    vm.listener.completed(vm.text(arguments[0]))
+def _on_completed(vm: "Vm", arguments: list[int]) -> int:
+    vm.listener.on_completed(vm.text(arguments[0]))
     return vm.new_undefined()
 
 
-def _failed(vm: "Vm", arguments: list[int]) -> int:
-    vm.listener.failed(vm.text(arguments[0]))
+def _on_failed(vm: "Vm", arguments: list[int]) -> int:
+    vm.listener.on_failed(vm.text(arguments[0]))
     return vm.new_undefined()
 
 
@@ -162,7 +162,7 @@ def _request(vm: "Vm", arguments: list[int]) -> int:
     return vm.new_undefined()
 
 
-def _shared(vm: "Vm", arguments: list[int]) -> int:
+def _on_shared(vm: "Vm", arguments: list[int]) -> int:
     if vm.shared is None:
         return vm.new_undefined()
     # The guest names the part; a key comes from the program.

@@ -79,13 +79,13 @@ class TypeScriptTransformer:
             self._host.begin(instance)
             output, problem = self._host.transform(program.wrapped, _STRIP)
             if problem is None:
-                return program.stripped(output)
+                return program.strip_types(output)
             if problem.get(b"code") != b"UnsupportedSyntax":
-                raise program.refused(problem)
+                raise program.build_refusal(problem)
             output, problem = self._host.transform(program.wrapped, _PRINT)
             if problem is None:
-                return program.printed(output)
-            raise program.refused(problem)
+                return program.print_program(output)
+            raise program.build_refusal(problem)
         finally:
             self._host.end()
             instance.close()
@@ -106,11 +106,11 @@ class _Program:
             raise self._refused_at_end(f"the program is not UTF-8: {error.reason}") from None
         self.wrapped = _HEAD + source + _TAIL
 
-    def stripped(self, output: "_JsObject") -> Transformed:
+    def strip_types(self, output: "_JsObject") -> Transformed:
         body = self._between(output.text(b"code"), _HEAD, _TAIL)
         return Transformed(code=body, mappings=None)
 
-    def printed(self, output: "_JsObject") -> Transformed:
+    def print_program(self, output: "_JsObject") -> Transformed:
         body = self._between(output.text(b"code"), _PRINTED_HEAD, _PRINTED_TAIL)
         mappings = json.loads(output.text(b"map"))["mappings"]
         # Nothing follows the head on its line, unless the program closed our function itself.
@@ -125,7 +125,7 @@ class _Program:
             kept = kept[:MAX_MAPPINGS_LENGTH].rpartition(";")[0]
         return Transformed(code=body, mappings=kept)
 
-    def refused(self, problem: "_JsObject") -> TransformRefused:
+    def build_refusal(self, problem: "_JsObject") -> TransformRefused:
         message = problem.text(b"message").decode(errors="replace")
         is_module_syntax = message.startswith(_MODULE_SYNTAX)
         if is_module_syntax:

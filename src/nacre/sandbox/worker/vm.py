@@ -62,7 +62,7 @@ class VmFactory:
         shared: SharedParts | None = None,
     ) -> "Vm":
         """A fresh VM with a random seed of its own."""
-        vm = Vm(self, self._limited(memory_limit_bytes), listener, shared)
+        vm = Vm(self, self._new_instance(memory_limit_bytes), listener, shared)
         vm.instance.write(self.image.random_state, _random_seed())
         vm.limit_memory(memory_limit_bytes)
         return vm
@@ -78,7 +78,7 @@ class VmFactory:
         shared: SharedParts | None = None,
     ) -> "Vm":
         """A VM in the state of a snapshot that was taken of a VM of this image."""
-        instance = self._limited(memory_limit_bytes)
+        instance = self._new_instance(memory_limit_bytes)
         try:
             instance.grow_to(memory_bytes)
             self.base_memory.apply_pages(instance, pages)
@@ -91,7 +91,7 @@ class VmFactory:
         vm.limit_memory(memory_limit_bytes)
         return vm
 
-    def _limited(self, memory_limit_bytes: int) -> Instance:
+    def _new_instance(self, memory_limit_bytes: int) -> Instance:
         return self._instance(self.image.memory_bytes + room_for(memory_limit_bytes))
 
     def _instance(self, max_memory_bytes: int) -> Instance:
@@ -274,7 +274,7 @@ class Vm:
         else:
             # Held until it is handled, so that the address cannot come to mean another promise.
             self.rejections[address] = (promise, reason)
-            self.listener.rejected(len(self.rejections))
+            self.listener.on_rejected(len(self.rejections))
 
     # Driving the engine.
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import ApprovalRequest
-    from nacre.tools.approvals.requests import Decided
+    from nacre.tools.approvals.requests import ApprovalDecision
 
 _MAX_TEXT_CHARACTERS: Final = 1_000
 _CHOICES: Final = {
@@ -46,7 +46,7 @@ def approval_form(request: ApprovalRequest) -> JsonObject:
     }
 
 
-def parse_decision(answer: JsonObject) -> Decided:
+def parse_decision(answer: JsonObject) -> ApprovalDecision:
     """What the person decided; everything but a clear yes is a no."""
     if answer.get("action") != "accept":
         return Deny("the person declined" if answer.get("action") == "decline" else "dismissed")

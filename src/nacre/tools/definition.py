@@ -79,12 +79,16 @@ class Tool:
     def __post_init__(self) -> None:
         self._check_names()
         if self.source not in SOURCES:
-            raise self._refused(f"source is {self.source!r}; allowed: {', '.join(SOURCES)}")
+            raise self._definition_error(
+                f"source is {self.source!r}; allowed: {', '.join(SOURCES)}"
+            )
         if self.catalog_mode not in CATALOG_MODES:
             allowed = ", ".join(CATALOG_MODES)
-            raise self._refused(f"catalog_mode is {self.catalog_mode!r}; allowed: {allowed}")
+            raise self._definition_error(
+                f"catalog_mode is {self.catalog_mode!r}; allowed: {allowed}"
+            )
         if not callable(self.execute):
-            raise self._refused("execute cannot be called; it has to be an async function")
+            raise self._definition_error("execute cannot be called; it has to be an async function")
         self._check_schema("parameters", self.parameters)
         if self.output_schema is not None:
             self._check_schema("output_schema", self.output_schema)
@@ -106,19 +110,21 @@ class Tool:
                     f"at most {_MAX_NAME_CHARACTERS} characters"
                 )
         if not isinstance(self.description, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise self._refused("description is not text")
+            raise self._definition_error("description is not text")
 
     def _check_schema(self, field_name: str, schema: object) -> None:
         if not isinstance(schema, Mapping):
-            raise self._refused(f"{field_name} is a {type(schema).__name__}; it has to be a dict")
+            raise self._definition_error(
+                f"{field_name} is a {type(schema).__name__}; it has to be a dict"
+            )
         described = cast("Mapping[str, object]", schema)
         kind = described.get("type", "object")
         if field_name == "parameters" and kind != "object":
-            raise self._refused(f"parameters describe a {kind!r}; a tool takes one object")
+            raise self._definition_error(f"parameters describe a {kind!r}; a tool takes one object")
         try:
             encode_json(described)
         except NotJsonError as error:
-            raise self._refused(f"{field_name} is not JSON: {error}") from error
+            raise self._definition_error(f"{field_name} is not JSON: {error}") from error
 
-    def _refused(self, problem: str) -> ToolDefinitionError:
+    def _definition_error(self, problem: str) -> ToolDefinitionError:
         return ToolDefinitionError(f"tool {self.name!r} of {self.owner!r}: {problem}")

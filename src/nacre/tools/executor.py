@@ -108,7 +108,7 @@ class ToolExecutor:
         call = self._tool_call(site)
 
         async def perform(checked: JsonObject) -> JsonValue:
-            return value_of_result(tool, await _returned(tool, checked, call))
+            return value_of_result(tool, await _execute_tool(tool, checked, call))
 
         return await self._call_tool(tool, given, site, perform)
 
@@ -122,7 +122,7 @@ class ToolExecutor:
 
         async def perform(checked: JsonObject) -> JsonValue:
             with site.abort.cancelling():
-                kept.append(await _returned(tool, checked, call))
+                kept.append(await _execute_tool(tool, checked, call))
             if not kept:
                 raise ToolAbortedError(site.abort.reason, tool_id=tool.id)
             if tool.catalog_mode == "direct-only":
@@ -140,7 +140,7 @@ class ToolExecutor:
         Its input rules are its own, policy speaks of the tools behind it, and hooks may observe its
         result but not change it: the nested results in it went through them already.
         """
-        await self._guarded(subject, given, site, _unchecked, perform)
+        await self._run_guarded(subject, given, site, _accept_input, perform)
 
     async def _call_tool(
         self, tool: Tool, given: object, site: CallSite, perform: _Perform
@@ -157,9 +157,9 @@ class ToolExecutor:
             return self._validators.check(tool, changed)
 
         refusal = self._policy.refusal(tool)
-        return await self._guarded(subject, given, site, check, perform, refusal=refusal)
+        return await self._run_guarded(subject, given, site, check, perform, refusal=refusal)
 
-    async def _guarded(
+    async def _run_guarded(
         self,
         subject: CallSubject,
         given: object,
@@ -178,7 +178,7 @@ class ToolExecutor:
                 if refusal is not None:
                     raise ToolDeniedError(refusal, code="denied_by_policy", tool_id=subject.tool_id)
                 wanted = _object_in(given, subject)
-                checked = await self._permitted(subject, wanted, site, check)
+                checked = await self._authorize(subject, wanted, site, check)
                 if checked is not wanted and checked != wanted:
                     # By a hook or a person: the record holds what was really called.
                     self._record("call.changed", site, {"input": checked})
@@ -186,14 +186,14 @@ class ToolExecutor:
                 result = await perform(checked)
             except ToolError as error:
                 current.fail(error.code)
-                await self._failed(subject, checked, site, _ms_since(started), error)
+                await self._finish_failed(subject, checked, site, _ms_since(started), error)
                 raise
             except BaseException:
                 current.fail("aborted")
                 reason = site.abort.reason or "the call was cancelled"
                 self._note_failure(site, _ms_since(started), reason, "aborted")
                 raise
-            return await self._completed(subject, checked, site, _ms_since(started), result)
+            return await self._finish_completed(subject, checked, site, _ms_since(started), result)
 
     def _tool_call(self, site: CallSite) -> ToolCall:
         return ToolCall(
@@ -207,7 +207,7 @@ class ToolExecutor:
 
     # What has to agree before a call is made.
 
-    async def _permitted(
+    async def _authorize(
         self,
         subject: CallSubject,
         given: JsonObject,
@@ -227,10 +227,10 @@ class ToolExecutor:
         if decision.approval is None and not subject.needs_approval:
             return checked
         reason = "; ".join(filter(None, (subject.needs_approval, decision.approval)))
-        approved = await self._approved(subject, checked, site, reason=reason, check=check)
+        approved = await self._ask_approval(subject, checked, site, reason=reason, check=check)
         return check(approved)
 
-    async def _approved(
+    async def _ask_approval(
         self,
         subject: CallSubject,
         checked: JsonObject,
@@ -252,7 +252,7 @@ class ToolExecutor:
                 check=check,
             )
         if scope.cancelled_caught:
-            raise _aborted(subject, site)
+            raise _abort_error(subject, site)
         if isinstance(answer, Refused):
             self._record("approval.answered", site, {"answer": "deny", "reason": answer.reason})
             raise ToolDeniedError(answer.reason, code=answer.code, tool_id=subject.tool_id)
@@ -262,7 +262,7 @@ class ToolExecutor:
 
     # The end of a call.
 
-    async def _completed(
+    async def _finish_completed(
         self,
         subject: CallSubject,
         checked: JsonObject,
@@ -292,7 +292,7 @@ class ToolExecutor:
                 ended["abortReason"] = site.abort.reason
             self._record("call.ended", site, {**ended, "result": result})
 
-    async def _failed(
+    async def _finish_failed(
         self,
         subject: CallSubject,
         checked: JsonObject,
@@ -339,7 +339,7 @@ class ToolExecutor:
         self._recorder.record(kind, call_id=site.call_id, parent_id=site.parent_id, data=data)
 
 
-async def _returned(tool: Tool, checked: JsonObject, call: ToolCall) -> object:
+async def _execute_tool(tool: Tool, checked: JsonObject, call: ToolCall) -> object:
     """What the tool returns; whatever it raises becomes a ToolError and a line of the log."""
     task = asyncio.current_task()
     try:
@@ -367,10 +367,10 @@ async def _returned(tool: Tool, checked: JsonObject, call: ToolCall) -> object:
 
 def _refuse_if_aborted(subject: CallSubject, site: CallSite) -> None:
     if site.abort.is_aborted:
-        raise _aborted(subject, site)
+        raise _abort_error(subject, site)
 
 
-def _aborted(subject: CallSubject, site: CallSite) -> ToolAbortedError:
+def _abort_error(subject: CallSubject, site: CallSite) -> ToolAbortedError:
     return ToolAbortedError(site.abort.reason, tool_id=subject.tool_id)
 
 
@@ -385,7 +385,7 @@ def _object_in(given: object, subject: CallSubject) -> JsonObject:
     return cast("JsonObject", given)
 
 
-def _unchecked(given: JsonObject) -> JsonObject:
+def _accept_input(given: JsonObject) -> JsonObject:
     return given
 
 

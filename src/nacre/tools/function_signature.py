@@ -102,23 +102,29 @@ def _type_hints(function: Callable[..., object], name: str) -> Mapping[str, Any]
         return get_type_hints(described, include_extras=True)
     except NameError as error:
         problem = f"the annotation {error.name!r} is not known at run time; import or define it "
-        raise _refused(name, f"{problem}outside of `if TYPE_CHECKING` and of functions") from error
+        raise _definition_error(
+            name, f"{problem}outside of `if TYPE_CHECKING` and of functions"
+        ) from error
     except Exception as error:
-        raise _refused(name, f"an annotation cannot be read: {error}") from error
+        raise _definition_error(name, f"an annotation cannot be read: {error}") from error
 
 
 def _parameters(function: Callable[..., object], name: str) -> list[inspect.Parameter]:
     if inspect.isclass(function):
-        raise _refused(name, "it is a class")
+        raise _definition_error(name, "it is a class")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise _refused(name, "it yields; a tool returns its result, and reports by `call.update`")
+        raise _definition_error(
+            name, "it yields; a tool returns its result, and reports by `call.update`"
+        )
     parameters = list(inspect.signature(function).parameters.values())
     for parameter in parameters:
         refusal = _REFUSED_KINDS.get(parameter.kind)
         if refusal is not None:
-            raise _refused(name, refusal.format(parameter.name))
+            raise _definition_error(name, refusal.format(parameter.name))
         if parameter.annotation is inspect.Parameter.empty:
-            raise _refused(name, f"the parameter {parameter.name!r} has no type annotation")
+            raise _definition_error(
+                name, f"the parameter {parameter.name!r} has no type annotation"
+            )
     return parameters
 
 
@@ -134,7 +140,7 @@ def _field(
     try:
         given = FieldInfo.from_annotated_attribute(cast("Any", annotation), default)
     except Exception as error:
-        raise _refused_parameter(name, parameter.name, error) from error
+        raise _parameter_error(name, parameter.name, error) from error
     extra: dict[str, Any] = {"alias": given.alias or parameter.name}
     if documented and given.description is None:
         extra["description"] = documented
@@ -152,8 +158,8 @@ def _model(
             try:
                 _model_of({key: field for key, field in fields.items() if key == argument.field})
             except Exception as reason:
-                raise _refused_parameter(name, argument.name, reason) from error
-        raise _refused(name, _first_line(error)) from error
+                raise _parameter_error(name, argument.name, reason) from error
+        raise _definition_error(name, _first_line(error)) from error
 
 
 def _model_of(fields: Mapping[str, tuple[object, object]]) -> type[BaseModel]:
@@ -192,7 +198,7 @@ def _output_schema(annotation: object, name: str) -> JsonObject | None:
         return _schema_of(annotation, "serialization")
     except Exception as error:
         problem = f"its return type has no schema: {_first_line(error)}; give `output_schema`"
-        raise _refused(name, problem) from error
+        raise _definition_error(name, problem) from error
 
 
 def _has_output_schema(annotation: object) -> bool:
@@ -227,11 +233,13 @@ def _description(documentation: Docstring) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip())
 
 
-def _refused_parameter(name: str, parameter: str, error: Exception) -> ToolDefinitionError:
-    return _refused(name, f"the parameter {parameter!r} cannot be described: {_first_line(error)}")
+def _parameter_error(name: str, parameter: str, error: Exception) -> ToolDefinitionError:
+    return _definition_error(
+        name, f"the parameter {parameter!r} cannot be described: {_first_line(error)}"
+    )
 
 
-def _refused(name: str, problem: str) -> ToolDefinitionError:
+def _definition_error(name: str, problem: str) -> ToolDefinitionError:
     return ToolDefinitionError(f"function {name!r} cannot be a tool: {problem}")
 
 

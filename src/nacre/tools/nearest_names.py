@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _MAX_CHARACTERS: Final = 200
 # Letter pairs only choose whom to compare letter by letter, which is slow.
 _MAX_COMPARED: Final = 40
-_LEAST_SIMILARITY: Final = 0.6
+_MIN_SIMILARITY: Final = 0.6
 _BITS: Final = tuple(1 << bit for bit in range(256))
 _BETWEEN_WORDS: Final = bytes(code for code in range(128) if not chr(code).isalnum())
 
@@ -38,7 +38,7 @@ class NearestNames:
         for position in self._candidates(_signature(wanted)):
             matcher.set_seq1(self._letters[position].decode())
             similarity = matcher.ratio()
-            if similarity >= _LEAST_SIMILARITY:
+            if similarity >= _MIN_SIMILARITY:
                 likely.append((-similarity, position))
         return [self._names[position] for _, position in sorted(likely)[:limit]]
 

@@ -77,7 +77,7 @@ class ToolPolicy:
 
     def may_permit_server(self, owner: str) -> bool:
         """Whether any tool of this MCP server could be permitted, whatever it is called."""
-        names = _names("mcp", _folded(owner), _NO_NAME)
+        names = _names("mcp", _fold(owner), _NO_NAME)
         return not any(layer.rules_out(names) for layer in self._layers)
 
 
@@ -138,7 +138,7 @@ class _Patterns:
         self._exact: dict[tuple[_Named, str], str] = {}
         self._globs: list[tuple[_Named, str, str]] = []
         for pattern, named in patterns:
-            folded = _folded(pattern)
+            folded = _fold(pattern)
             if "*" in folded or "?" in folded:
                 self._globs.append((named, folded, pattern))
             else:
@@ -163,7 +163,7 @@ class _Patterns:
 def _what_it_names(pattern: str) -> _Named:
     """What a pattern of `allow` speaks of. Whoever brings a tool chooses its name, so a name never
     stands for a group, an id or an owner."""
-    folded = _folded(pattern)
+    folded = _fold(pattern)
     start, *rest = folded.split(":")
     if (start == "group" and rest) or folded == _MCP_PLUGIN:
         return "group"
@@ -174,7 +174,7 @@ def _what_it_names(pattern: str) -> _Named:
 
 
 def _names_of(tool: Tool) -> _Names:
-    return _names(tool.source, _folded(tool.owner), _folded(tool.name))
+    return _names(tool.source, _fold(tool.owner), _fold(tool.name))
 
 
 def _names(source: ToolSource, owner: str, name: str) -> _Names:
@@ -194,7 +194,7 @@ def _names(source: ToolSource, owner: str, name: str) -> _Names:
     }
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     """Without case, and an accent in one way, however it was typed."""
     return (
         text.casefold() if text.isascii() else normalize("NFC", normalize("NFC", text).casefold())
@@ -271,7 +271,7 @@ def _problem_with_pattern(item: object) -> str:
     """Why it could never match: a rule that looks like one and does nothing is a trap."""
     if not isinstance(item, str) or not item or any(mark.isspace() for mark in item):
         return "allowed: a tool's name, id or owner, without spaces; `*` and `?` are wildcards"
-    folded = _folded(item)
+    folded = _fold(item)
     is_glob = "*" in folded or "?" in folded
     if folded.startswith("group:") and not is_glob and folded not in _GROUPS:
         return f"known groups: {', '.join(sorted(_GROUPS))}"

@@ -93,7 +93,7 @@ class _Conversion:
             items = cast("Iterable[object]", value)
             return [self.of(item, f"{path}[{index}]") for index, item in enumerate(items)]
         if _is_pydantic_model(value):
-            return self.of(_dumped(value, path), path)
+            return self.of(_dump_model(value, path), path)
         if is_dataclass(value) and not isinstance(value, type):
             members = ((field.name, getattr(value, field.name)) for field in fields(value))
             return self._object(members, path)
@@ -159,7 +159,7 @@ def _is_pydantic_model(value: object) -> bool:
     return pydantic is not None and isinstance(value, pydantic.BaseModel)
 
 
-def _dumped(model: object, path: str) -> object:
+def _dump_model(model: object, path: str) -> object:
     try:
         return cast("Any", model).model_dump(mode="json", by_alias=True)
     except ValueError as error:

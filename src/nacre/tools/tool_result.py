@@ -50,7 +50,7 @@ def _value_of(tool: Tool, returned: object) -> JsonValue:
         structured, text = json_from(returned.structured), json_from(returned.text)
         if text is not None and not isinstance(text, str):
             raise NotJsonError("text", f"is a {type(text).__name__}, not text")
-        return _unwrapped(tool, structured, text, is_error=returned.is_error)
+        return _unwrap(tool, structured, text, is_error=returned.is_error)
     value = json_from(returned)
     if tool.source == "mcp" or not isinstance(value, dict) or not _is_envelope(value):
         return value
@@ -82,10 +82,10 @@ def _from_envelope(tool: Tool, envelope: JsonObject) -> JsonValue:
         structured = envelope.get("details")
     parts = cast("list[JsonObject]", envelope["content"])
     text = "\n".join(part_text(part) for part in parts)
-    return _unwrapped(tool, structured, text, is_error=envelope.get("isError") is True)
+    return _unwrap(tool, structured, text, is_error=envelope.get("isError") is True)
 
 
-def _unwrapped(tool: Tool, structured: JsonValue, text: str | None, *, is_error: bool) -> JsonValue:
+def _unwrap(tool: Tool, structured: JsonValue, text: str | None, *, is_error: bool) -> JsonValue:
     if not is_error:
         return text if structured is None else structured
     message = text or _message_in(structured) or f"{tool.name} reported an error without a message"
@@ -118,14 +118,14 @@ def part_text(part: JsonObject) -> str:
         case {"type": "resource", "resource": {"text": str(text)}}:
             return text
         case {"type": "resource", "resource": {"uri": str(uri)} as resource}:
-            return _named("resource", uri, resource.get("mimeType"), resource.get("blob"))
+            return _describe_part("resource", uri, resource.get("mimeType"), resource.get("blob"))
         case {"type": str(kind)}:
-            return _named(kind, part.get("uri"), part.get("mimeType"), part.get("data"))
+            return _describe_part(kind, part.get("uri"), part.get("mimeType"), part.get("data"))
         case _:
-            return _named("part", None, None, None)
+            return _describe_part("part", None, None, None)
 
 
-def _named(kind: str, uri: JsonValue, media_type: JsonValue, base64: JsonValue) -> str:
+def _describe_part(kind: str, uri: JsonValue, media_type: JsonValue, base64: JsonValue) -> str:
     names = [kind, *(name for name in (uri, media_type) if isinstance(name, str))]
     size = f", {_decoded_bytes(base64)} bytes" if isinstance(base64, str) else ""
     return f"[{' '.join(names)}{size}]"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nacre.cli.agent.stops import Stops
     from nacre.cli.agent.typed_lines import TypedLines
     from nacre.tools import ApprovalRequest
-    from nacre.tools.approvals.requests import Decided
+    from nacre.tools.approvals.requests import ApprovalDecision
 
 # Short: the call, the program around it and the model's answer repeat it.
 _NOBODY: Final = "nobody can be asked without a terminal"
@@ -36,7 +36,7 @@ class ApprovalsPrompt:
         self._lines = lines
         self._stops = stops
 
-    async def answer(self, request: ApprovalRequest) -> Decided:
+    async def answer(self, request: ApprovalRequest) -> ApprovalDecision:
         """What the person says; whatever goes wrong is a no."""
         if self._lines is None:
             return self._deny(request, _NOBODY, hint=f"; {_WHAT_TO_DO}")
@@ -63,7 +63,7 @@ class ApprovalsPrompt:
         screen.note(f"why you are asked: {cell_text(request.reason)}")
         screen.note(_CHOICES, "strong")
 
-    async def _read_answer(self, request: ApprovalRequest, lines: TypedLines) -> Decided:
+    async def _read_answer(self, request: ApprovalRequest, lines: TypedLines) -> ApprovalDecision:
         while True:
             line = await lines.ask()
             match line.strip() if line is not None else None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nacre.cli.agent.screen import Screen
     from nacre.cli.agent.stops import Stops
     from nacre.tools import ApprovalQueue, ApprovalRequest
-    from nacre.tools.approvals.requests import Decided
+    from nacre.tools.approvals.requests import ApprovalDecision
 
 
 class RunFollower:
@@ -62,7 +62,7 @@ class RunFollower:
                     await self._ask(request)
 
     async def _ask(self, request: ApprovalRequest) -> None:
-        decided: list[Decided] = []
+        decided: list[ApprovalDecision] = []
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._until_closed, request, tasks.cancel_scope)
             decided.append(await self._prompt.answer(request))

@@ -19,12 +19,12 @@ from nacre.tools.approvals.requests import (
     AllowAlways,
     AllowEdited,
     AllowOnce,
+    ApprovalDecision,
     ApprovalInfo,
     ApprovalRequest,
-    Decided,
     Deny,
-    any_input,
-    decided_from,
+    accept_any_input,
+    parse_decision,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Approvals:
         context: RunContext,
         call_id: str,
         parent_id: str = "",
-        check: Callable[[JsonObject], object] = any_input,
+        check: Callable[[JsonObject], object] = accept_any_input,
     ) -> Granted | Refused:
         """Whether the call may be made. Time runs from when the question is put to somebody.
 
@@ -110,7 +110,7 @@ class Approvals:
             return Granted(input=question.input(), is_remembered=True)
         match self._approver:
             case None:
-                return _nobody(question)
+                return _refuse_unattended(question)
             case ApprovalQueue() as queue:
                 return self._outcome(question, await self._ask_queue(queue, question))
             case approver:
@@ -121,23 +121,25 @@ class Approvals:
             # The answer to the question before may have been "always".
             if self._remembers(question):
                 return Granted(input=question.input(), is_remembered=True)
-            decided: Decided | None = None
+            decided: ApprovalDecision | None = None
             with anyio.move_on_after(self._ttl_seconds) as scope:
-                decided = await _decided_by(approver, question.request(self._ttl_seconds))
+                decided = await _ask_approver(approver, question.request(self._ttl_seconds))
             # An approver that shrugs off its cancellation is late all the same.
             return self._outcome(question, None if scope.cancel_called else decided)
 
-    async def _ask_queue(self, queue: ApprovalQueue, question: _Question) -> Decided | None:
+    async def _ask_queue(
+        self, queue: ApprovalQueue, question: _Question
+    ) -> ApprovalDecision | None:
         with queue.asking(question.request(self._ttl_seconds)) as asked:
             with anyio.move_on_after(self._ttl_seconds):
                 await asked.is_answered.wait()
             # An answer that was taken counts, also where the time ran out in the same moment.
             return asked.decided
 
-    def _outcome(self, question: _Question, decided: Decided | None) -> Granted | Refused:
+    def _outcome(self, question: _Question, decided: ApprovalDecision | None) -> Granted | Refused:
         match decided:
             case None:
-                return _expired(self._ttl_seconds)
+                return _refuse_expired(self._ttl_seconds)
             case AllowOnce():
                 return Granted(input=question.input())
             case AllowAlways():
@@ -148,7 +150,7 @@ class Approvals:
             case AllowEdited():
                 return Granted(input=decided.input, is_edited=True)
             case Deny():
-                return _denied(decided.reason)
+                return _refuse_denied(decided.reason)
             case _:
                 assert_never(decided)
 
@@ -192,11 +194,11 @@ class _Question:
         )
 
 
-async def _decided_by(approver: Approver, request: ApprovalRequest) -> Decided:
+async def _ask_approver(approver: Approver, request: ApprovalRequest) -> ApprovalDecision:
     """What the approver says; a failure of it is a no."""
     task = asyncio.current_task()
     try:
-        return decided_from(await approver(request))
+        return parse_decision(await approver(request))
     except BaseException as error:
         if passes_through(error, caller=task):
             raise
@@ -204,7 +206,7 @@ async def _decided_by(approver: Approver, request: ApprovalRequest) -> Decided:
     return Deny("the approver failed")
 
 
-def _nobody(question: _Question) -> Refused:
+def _refuse_unattended(question: _Question) -> Refused:
     return Refused(
         code="approval_denied",
         reason=f"{question.tool_id} needs an approval and nobody is there to approve; "
@@ -212,12 +214,12 @@ def _nobody(question: _Question) -> Refused:
     )
 
 
-def _denied(reason: str) -> Refused:
+def _refuse_denied(reason: str) -> Refused:
     because = f": {reason}" if reason else ""
     return Refused(code="approval_denied", reason=f"the approval was denied{because}")
 
 
-def _expired(ttl_seconds: float) -> Refused:
+def _refuse_expired(ttl_seconds: float) -> Refused:
     return Refused(
         code="approval_expired",
         reason=f"nobody answered within {ttl_seconds:g} seconds; the call was not made",

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import anyio
 
 from nacre.errors import ApprovalError
-from nacre.tools.approvals.requests import AllowEdited, decided_from
+from nacre.tools.approvals.requests import AllowEdited, parse_decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from nacre.tools.approvals.requests import ApprovalInfo, ApprovalRequest, Decided
+    from nacre.tools.approvals.requests import ApprovalDecision, ApprovalInfo, ApprovalRequest
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ _MAX_SHOWN_ID: Final = 80
 
 _Ending = Literal["was answered already", "has expired, or its call was given up"]
 
-QuestionListener: TypeAlias = "Callable[[ApprovalRequest, Decided | None, bool], None]"
+QuestionListener: TypeAlias = "Callable[[ApprovalRequest, ApprovalDecision | None, bool], None]"
 """Told of a question as it is opened and as it is closed: the request, the answer if there is one,
 and whether it is open."""
 
@@ -36,7 +36,7 @@ class OpenQuestion:
 
     request: ApprovalRequest
     number: int
-    decided: Decided | None = None
+    decided: ApprovalDecision | None = None
     is_answered: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -80,7 +80,7 @@ class ApprovalQueue:
         if question is None:
             ending = self._closed.get(request_id, "was never asked, or is long closed")
             raise ApprovalError(f"the approval {request_id[:_MAX_SHOWN_ID]!r} {ending}")
-        decided = decided_from(answer)
+        decided = parse_decision(answer)
         if isinstance(decided, AllowEdited):
             question.request.refuse_unfit(decided.input)
         question.decided = decided
@@ -97,8 +97,8 @@ class ApprovalQueue:
         self._asked_count += 1
         question = OpenQuestion(request=request, number=self._asked_count)
         self._open[request.id] = question
-        self._tell(question, is_open=True)
-        self._tell_change()
+        self._notify(question, is_open=True)
+        self._notify_change()
         try:
             yield question
         finally:
@@ -117,17 +117,17 @@ class ApprovalQueue:
         self._closed[question.request.id] = ending
         if len(self._closed) > _MAX_CLOSED_REMEMBERED:
             self._closed.popitem(last=False)
-        self._tell(question, is_open=False)
-        self._tell_change()
+        self._notify(question, is_open=False)
+        self._notify_change()
 
-    def _tell(self, question: OpenQuestion, *, is_open: bool) -> None:
+    def _notify(self, question: OpenQuestion, *, is_open: bool) -> None:
         for listener in list(self._listeners):
             try:
                 listener(question.request, question.decided, is_open)
             except Exception:
                 logger.exception("a listener of the approvals failed")
 
-    def _tell_change(self) -> None:
+    def _notify_change(self) -> None:
         change, self._change = self._change, anyio.Event()
         change.set()
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nacre.run_context import RunContext
 
 
-def any_input(given: JsonObject) -> JsonObject:
+def accept_any_input(given: JsonObject) -> JsonObject:
     """The check of a call whose input nobody checks."""
     return given
 
@@ -37,7 +37,9 @@ class ApprovalRequest:
     created: float
     """When it was asked, and until when an answer counts: seconds since the epoch."""
     expires: float
-    check: Callable[[JsonObject], object] = field(default=any_input, repr=False, compare=False)
+    check: Callable[[JsonObject], object] = field(
+        default=accept_any_input, repr=False, compare=False
+    )
     """Raises ToolInputError for an input that the call cannot be made with."""
 
     def refuse_unfit(self, edited: JsonObject) -> None:
@@ -72,12 +74,12 @@ class Deny:
     reason: str = ""
 
 
-Decided: TypeAlias = AllowOnce | AllowAlways | AllowEdited | Deny
-ApprovalInfo: TypeAlias = Literal["allow-once", "allow-always", "deny"] | Decided
+ApprovalDecision: TypeAlias = AllowOnce | AllowAlways | AllowEdited | Deny
+ApprovalInfo: TypeAlias = Literal["allow-once", "allow-always", "deny"] | ApprovalDecision
 """An answer as a word or as an object."""
 
 
-def decided_from(answer: object) -> Decided:
+def parse_decision(answer: object) -> ApprovalDecision:
     """The answer as an object of its own; raises ApprovalError for what is no answer."""
     match answer:
         case "allow-once":
@@ -87,7 +89,7 @@ def decided_from(answer: object) -> Decided:
         case "deny":
             return Deny()
         case AllowEdited():
-            return AllowEdited(_own_copy(answer.input))
+            return AllowEdited(_copy_input(answer.input))
         case AllowOnce() | AllowAlways():
             return answer
         case Deny() if isinstance(cast("object", answer.reason), str):
@@ -100,7 +102,7 @@ def decided_from(answer: object) -> Decided:
             )
 
 
-def _own_copy(edited: object) -> JsonObject:
+def _copy_input(edited: object) -> JsonObject:
     if not isinstance(edited, dict):
         raise ApprovalError(f"the edited input is a {type(edited).__name__}; it has to be a dict")
     try:

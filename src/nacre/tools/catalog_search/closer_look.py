@@ -60,7 +60,7 @@ class Candidate:
         return self.words + self.pairs + self.coverage + self.related - self.answered
 
 
-def ordered(
+def rerank(
     candidates: Sequence[Candidate],
     terms: Sequence[str],
     weights: Mapping[str, float],
@@ -152,7 +152,7 @@ def _spread(
     best_first: list[Candidate], weights: Mapping[str, float], places: int
 ) -> list[Candidate]:
     """The same with the first places shared out among what the query asks for."""
-    left = [(each, _matched(each, weights)) for each in best_first[:_PLACES_SPREAD]]
+    left = [(each, _term_gains(each, weights)) for each in best_first[:_PLACES_SPREAD]]
     most: dict[str, float] = {}
     for _, words in left:
         for term, gain in words.items():
@@ -189,6 +189,6 @@ def _place_of_next(
     return best_place
 
 
-def _matched(candidate: Candidate, weights: Mapping[str, float]) -> dict[str, float]:
+def _term_gains(candidate: Candidate, weights: Mapping[str, float]) -> dict[str, float]:
     has = candidate.document.weights
     return {term: has[term] * weight for term, weight in weights.items() if term in has}

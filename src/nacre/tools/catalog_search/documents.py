@@ -74,7 +74,7 @@ def document_of(texts: Mapping[FieldName, str]) -> Document:
         each = scale * _weight_of_each(FIELDS[name], length)
         for term in terms:
             frequencies[term] = frequencies.get(term, 0.0) + each
-    weights = {term: _saturated(frequency) for term, frequency in frequencies.items()}
+    weights = {term: _saturate(frequency) for term, frequency in frequencies.items()}
     prose = (term for name in _PROSE for term in (*by_field[name][0], None))
     return Document(weights=weights, prose=tuple(prose))
 
@@ -98,5 +98,5 @@ def _scale(length: int, penalty: float, usual_length: float) -> float:
     return 1 / (1 - penalty + penalty * length / usual_length)
 
 
-def _saturated(frequency: float) -> float:
+def _saturate(frequency: float) -> float:
     return (_SATURATION + 1) * frequency / (_SATURATION + frequency)

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 _MAX_FIELD_CHARACTERS: Final = 4_000
 _MAX_SCHEMA_NODES: Final = 400
 _MAX_CHOICES: Final = 20
-_LEAST_SUMMARY_CHARACTERS: Final = 20
+_MIN_SUMMARY_CHARACTERS: Final = 20
 # After a full stop and a space, or the signs of Chinese and Japanese.
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|[\u3002\uff01\uff1f\n]")
 
 
 def texts_of(entry: CatalogEntry) -> dict[FieldName, str]:
     description = entry.description[:_MAX_FIELD_CHARACTERS].strip()
-    end = _SENTENCE_END.search(description, _LEAST_SUMMARY_CHARACTERS)
+    end = _SENTENCE_END.search(description, _MIN_SUMMARY_CHARACTERS)
     summary_length = len(description) if end is None else end.start()
     schema = _SchemaTexts(entry.tool.parameters)
     return {

@@ -82,7 +82,7 @@ class Explanation:
         }
 
 
-def explained(
+def explain_entry(
     entry: CatalogEntry,
     found: Fused | None,
     query_weights: Mapping[str, float],
@@ -114,7 +114,7 @@ def in_order(best_first: Iterable[Explanation]) -> list[Explanation]:
     told: list[Explanation] = []
     for each in reversed(list(best_first)):
         is_behind = bool(told) and each.score < told[-1].score
-        told.append(_raised(each, told[-1].score) if is_behind else each)
+        told.append(_raise_score(each, told[-1].score) if is_behind else each)
     return told[::-1]
 
 
@@ -127,7 +127,7 @@ def words_by_term(query: str) -> dict[str, str]:
     return words
 
 
-def _raised(explanation: Explanation, score: float) -> Explanation:
+def _raise_score(explanation: Explanation, score: float) -> Explanation:
     is_exact = any(part.kind == "exact" for part in explanation.parts)
     kind: PartKind = "catalog_order" if is_exact else "own_words"
     place = ScorePart(kind=kind, weight=score - explanation.score)

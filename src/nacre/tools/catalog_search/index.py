@@ -10,7 +10,7 @@ from nacre.tools.catalog_search.entry_texts import texts_of
 from nacre.tools.catalog_search.explanation import (
     EXACT_SCORE,
     Explanation,
-    explained,
+    explain_entry,
     in_order,
     words_by_term,
 )
@@ -20,7 +20,7 @@ from nacre.tools.catalog_search.semantic import (
     WORD_CANDIDATES,
     Fused,
     Meanings,
-    fused,
+    fuse,
     meaning_text,
 )
 from nacre.tools.catalog_search.terms import terms_of
@@ -110,25 +110,25 @@ class CatalogIndex:
 
         By their words; where the extra `semantic` is installed and ready, by their meaning as well.
         """
-        exact, best = self._found(query, limit)
+        exact, best = self._search_all(query, limit)
         return self._entries_at((*exact, *(each.position for each in best)), limit)
 
     def search_words(self, query: str, limit: int) -> list[CatalogEntry]:
         """The same by words alone: never more than a millisecond or two."""
-        exact, best = self._found_by_words(query, limit)
+        exact, best = self._search_by_words(query, limit)
         return self._entries_at((*exact, *(each.position for each in best)), limit)
 
     def explain(self, query: str, limit: int) -> list[Explanation]:
         """The entries that a search finds, each with what its score is made of."""
-        exact, best = self._found(query, limit)
+        exact, best = self._search_all(query, limit)
         by_position = {each.position: each for each in best}
         positions = list(dict.fromkeys((*exact, *by_position)))[:limit]
-        wanted, ranking = _wanted(query), self._texts.ranking
+        wanted, ranking = _trim_query(query), self._texts.ranking
         terms, words = terms_of(wanted), words_by_term(wanted)
         query_weights = ranking.query_weights(terms)
         stood_for = {it: words.get(term, term) for it, term in ranking.stood_for(terms).items()}
         return in_order(
-            explained(
+            explain_entry(
                 self._entries[position],
                 by_position.get(position),
                 query_weights,
@@ -141,16 +141,16 @@ class CatalogIndex:
     def _entries_at(self, positions: Iterable[int], limit: int) -> list[CatalogEntry]:
         return [self._entries[position] for position in list(dict.fromkeys(positions))[:limit]]
 
-    def _found(self, query: str, limit: int) -> tuple[list[int], list[Fused]]:
-        likenesses = self._texts.meanings.likenesses(_wanted(query)) if limit > 0 else []
+    def _search_all(self, query: str, limit: int) -> tuple[list[int], list[Fused]]:
+        likenesses = self._texts.meanings.likenesses(_trim_query(query)) if limit > 0 else []
         if not likenesses:
-            exact, best = self._found_by_words(query, limit)
+            exact, best = self._search_by_words(query, limit)
             return exact, [Fused(position=it.position, candidate=it) for it in best]
-        exact, best = self._found_by_words(query, max(limit, WORD_CANDIDATES))
-        return exact, fused(best, likenesses, limit)
+        exact, best = self._search_by_words(query, max(limit, WORD_CANDIDATES))
+        return exact, fuse(best, likenesses, limit)
 
-    def _found_by_words(self, query: str, limit: int) -> tuple[list[int], list[Candidate]]:
-        wanted = _wanted(query)
+    def _search_by_words(self, query: str, limit: int) -> tuple[list[int], list[Candidate]]:
+        wanted = _trim_query(query)
         if not wanted or limit < 1:
             return [], []
         exact = self._texts.positions_of(wanted)
@@ -166,8 +166,8 @@ def index_of(catalog: Catalog, *, sources: tuple[ToolSource, ...] = GUEST_SOURCE
     if index is not None:
         return index
     entries = catalog.entries_from(sources)
-    texts = _ranked(entries, sources)
-    _keep(catalog, sources, texts)
+    texts = _rank_entries(entries, sources)
+    _cache_texts(catalog, sources, texts)
     return CatalogIndex(entries, texts)
 
 
@@ -178,15 +178,15 @@ def cached_index(
     texts = _ranked_texts.get((catalog.search_digest, sources))
     if texts is None:
         return None
-    _keep(catalog, sources, texts)
+    _cache_texts(catalog, sources, texts)
     return CatalogIndex(catalog.entries_from(sources), texts)
 
 
-def _wanted(query: str) -> str:
+def _trim_query(query: str) -> str:
     return query[:_MAX_QUERY_CHARACTERS].strip()
 
 
-def _keep(catalog: Catalog, sources: tuple[ToolSource, ...], texts: _RankedTexts) -> None:
+def _cache_texts(catalog: Catalog, sources: tuple[ToolSource, ...], texts: _RankedTexts) -> None:
     key = (catalog.search_digest, sources)
     # Taken out and put in again, it is the one used last.
     _ranked_texts.pop(key, None)
@@ -195,7 +195,7 @@ def _keep(catalog: Catalog, sources: tuple[ToolSource, ...], texts: _RankedTexts
         _ranked_texts.popitem(last=False)
 
 
-def _ranked(entries: Sequence[CatalogEntry], sources: tuple[ToolSource, ...]) -> _RankedTexts:
+def _rank_entries(entries: Sequence[CatalogEntry], sources: tuple[ToolSource, ...]) -> _RankedTexts:
     keys = [_key_of(entry) for entry in entries]
     known = _most_alike(keys, sources)
     if known is None:

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.catalog_search.closer_look import Candidate, ordered
+from nacre.tools.catalog_search.closer_look import Candidate, rerank
 from nacre.tools.catalog_search.scoring import GONE, scores_of_best
 from nacre.tools.catalog_search.synonyms import synonyms_of
 from nacre.tools.catalog_search.vocabulary import Vocabulary
@@ -31,7 +31,7 @@ _SYNONYM: Final = 0.4
 # What so many documents have tells little, and takes longest; of words that the query does not
 # have, fewer are too many.
 _COMMON_SHARE: Final = 0.1
-_LEAST_COMMON: Final = 500
+_MIN_COMMON: Final = 500
 _SHARE_OF_OTHERS: Final = 0.2
 # More would cost more and change the first places hardly ever.
 _CLOSELY_LOOKED_AT: Final = 24
@@ -61,7 +61,7 @@ class Ranking:
         weights = self.query_weights(terms)
         # All that are looked at closely, so that a smaller limit only shortens the list.
         likeliest = self._likeliest(weights, set(terms), max(limit, _CLOSELY_LOOKED_AT))
-        close = ordered(likeliest[:_CLOSELY_LOOKED_AT], terms, weights, self, places=limit)
+        close = rerank(likeliest[:_CLOSELY_LOOKED_AT], terms, weights, self, places=limit)
         return [*close, *likeliest[_CLOSELY_LOOKED_AT:]][:limit]
 
     @property
@@ -133,7 +133,7 @@ class Ranking:
     def _common(self, weights: Mapping[str, float], terms: Set[str]) -> Set[str]:
         """Terms that are not worth finding documents for; they still count in those found."""
         own = weights.keys() & terms or weights.keys()
-        most = max(self._document_count * _COMMON_SHARE, _LEAST_COMMON)
+        most = max(self._document_count * _COMMON_SHARE, _MIN_COMMON)
         most_of_others = most * _SHARE_OF_OTHERS
         common = {
             term

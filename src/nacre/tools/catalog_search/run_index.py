@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from nacre.tools.definition import ToolSource
 
 # Of one run: more would only wait for each other's processor.
-_MOST_SEARCHES_IN_THREADS: Final = 2
+_MAX_SEARCH_THREADS: Final = 2
 # Building takes about 0.1 ms per tool: more than these would hold up the event loop.
-_MOST_ON_THE_LOOP: Final = 50
+_MAX_TOOLS_ON_LOOP: Final = 50
 
 
 class RunIndex:
@@ -32,7 +32,7 @@ class RunIndex:
         self._index: CatalogIndex | None = None
         self._building = anyio.Lock()
         # Their own, for tools may hold all threads that everybody shares.
-        self._threads = anyio.CapacityLimiter(_MOST_SEARCHES_IN_THREADS)
+        self._threads = anyio.CapacityLimiter(_MAX_SEARCH_THREADS)
 
     async def get(self) -> CatalogIndex:
         if self._index is None:
@@ -49,6 +49,6 @@ class RunIndex:
 
     async def _build(self) -> CatalogIndex:
         build = partial(index_of, self._catalog, sources=self._sources)
-        if self._catalog.size <= _MOST_ON_THE_LOOP:
+        if self._catalog.size <= _MAX_TOOLS_ON_LOOP:
             return build()
         return await anyio.to_thread.run_sync(build)

@@ -50,15 +50,15 @@ def scores_of_best(
     for number, (term, posting, weight) in enumerate(terms):
         is_long = entries_to_come[number] > _FEW_ENTRIES + count * len(terms) * _LOOK_COST
         if least is None and is_long and len(scores) >= count:
-            least = _least_of_some(_without_gone(scores, positions), layer, terms[number:], count)
+            least = _least_of_some(_drop_gone(scores, positions), layer, terms[number:], count)
         if least is not None and to_come[number] * _ROUNDING < least:
-            scores = _completed(scores, layer, terms[number:], to_come[number:], least)
+            scores = _complete_scores(scores, layer, terms[number:], to_come[number:], least)
             break
         if term in common:
             _add_to_known(scores, layer, terms[number])
         else:
             _add(scores, posting, weight)
-    return _without_gone(scores, positions)
+    return _drop_gone(scores, positions)
 
 
 def _sums_from_each(numbers: Iterable[float]) -> list[float]:
@@ -66,7 +66,7 @@ def _sums_from_each(numbers: Iterable[float]) -> list[float]:
     return list(accumulate(reversed(list(numbers))))[::-1]
 
 
-def _without_gone(scores: dict[int, float], positions: Sequence[int] | None) -> dict[int, float]:
+def _drop_gone(scores: dict[int, float], positions: Sequence[int] | None) -> dict[int, float]:
     if positions is None:
         return scores
     return {slot: score for slot, score in scores.items() if positions[slot] != GONE}
@@ -83,7 +83,7 @@ def _least_of_some(
     return min(whole.values()) if len(whole) == count else 0.0
 
 
-def _completed(
+def _complete_scores(
     scores: dict[int, float],
     layer: Layer,
     terms: Sequence[_Term],

@@ -35,7 +35,7 @@ _ENDINGS: Final = (
     *("ysi", "yst", "yz", "ist", "iti", "ment", "or", "er", "ion", "ic", "al"),
     *("ant", "ent", "anc", "enc", "ifi", "ativ", "at"),
 )
-_LEAST_ROOT: Final = 4
+_MIN_ROOT: Final = 4
 
 _WORD: Final = re.compile(r"[A-Za-z0-9\u0080-\U0010ffff]+")
 _SHORT_FORM: Final = re.compile(r"['\u2019](?:s|t|d|m|ll|re|ve)\b", re.IGNORECASE)
@@ -68,7 +68,7 @@ def terms_and_length_of(text: str) -> tuple[list[str], int]:
     terms: list[str] = []
     length = 0
     for word in _WORD.findall(_plain(text)):
-        of_word, word_count = _known_words.get(word) or _learned(word)
+        of_word, word_count = _known_words.get(word) or _learn_word(word)
         terms.extend(of_word)
         length += word_count
     return terms, length
@@ -82,7 +82,7 @@ def _plain(text: str) -> str:
     return _SHORT_FORM.sub("", text) if "'" in text or "\u2019" in text else text
 
 
-def _learned(word: str) -> tuple[tuple[str, ...], int]:
+def _learn_word(word: str) -> tuple[tuple[str, ...], int]:
     is_ascii = word.isascii()
     terms = tuple(_terms_of_ascii(word) if is_ascii else _terms_of_any_script(word))
     known = terms, _length_of_ascii(terms) if is_ascii else len(terms)
@@ -102,9 +102,9 @@ def _length_of_ascii(terms: tuple[str, ...]) -> int:
 def _terms_of_ascii(word: str) -> Iterator[str]:
     parts = _PART.findall(word)
     if len(parts) > 1:
-        yield from (term for part in parts if len(part) > 1 for term in _stemmed(part))
+        yield from (term for part in parts if len(part) > 1 for term in _stem(part))
     # Whole as well: who looks for `github` means `GitHub`, and `s3` is more than `s` and `3`.
-    yield from _stemmed(word)
+    yield from _stem(word)
 
 
 def _terms_of_any_script(word: str) -> Iterator[str]:
@@ -116,10 +116,10 @@ def _terms_of_any_script(word: str) -> Iterator[str]:
             elif piece.isascii():
                 yield from _terms_of_ascii(piece)
             else:
-                yield from _stemmed(piece)
+                yield from _stem(piece)
 
 
-def _stemmed(word: str) -> tuple[str, ...]:
+def _stem(word: str) -> tuple[str, ...]:
     """The word's root, or nothing for a stop word and for no word."""
     folded = word.casefold()[:_MAX_TERM_CHARACTERS]
     if not folded or folded in _STOP_WORDS:
@@ -129,7 +129,7 @@ def _stemmed(word: str) -> tuple[str, ...]:
 
 def _root(stem: str) -> str:
     for ending in _ENDINGS:
-        if stem.endswith(ending) and len(stem) - len(ending) >= _LEAST_ROOT:
+        if stem.endswith(ending) and len(stem) - len(ending) >= _MIN_ROOT:
             root = stem.removesuffix(ending)
             return f"{root}y" if ending[0] == "y" else root
     return stem

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-_LEAST_CHARACTERS: Final = 4
-_LEAST_HALF: Final = 3
+_MIN_CHARACTERS: Final = 4
+_MIN_HALF: Final = 3
 _MAX_CONTINUATIONS: Final = 4
 _MAX_CORRECTIONS: Final = 3
 # How much a guess counts beside a term that is meant for sure.
@@ -49,7 +49,7 @@ class Vocabulary:
 
     def guesses(self, term: str) -> dict[str, float]:
         """Terms that it may stand for and how much each counts; the best reading of it only."""
-        if len(term) < _LEAST_CHARACTERS:
+        if len(term) < _MIN_CHARACTERS:
             return {}
         if continuations := self._continuations(term):
             return dict.fromkeys(continuations, _CONTINUATION_WEIGHT / len(continuations))
@@ -70,7 +70,7 @@ class Vocabulary:
         return sorted(known, key=lambda each: (len(each), each))[:limit]
 
     def _halves(self, term: str) -> tuple[str, ...]:
-        for middle in range(len(term) - _LEAST_HALF, _LEAST_HALF - 1, -1):
+        for middle in range(len(term) - _MIN_HALF, _MIN_HALF - 1, -1):
             halves = (term[:middle], term[middle:])
             if all(map(self._is_known, halves)):
                 return halves

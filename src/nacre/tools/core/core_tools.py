@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nacre.tools.core.files import file_tools
+from nacre.tools.core.files.file_tools import file_tools
 from nacre.tools.core.message import message_tool
-from nacre.tools.core.shell import Processes, shell_tools
-from nacre.tools.core.web import web_tools
+from nacre.tools.core.shell.processes import Processes
+from nacre.tools.core.shell.shell_tools import shell_tools
+from nacre.tools.core.web.web_tools import web_tools
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -120,7 +120,7 @@ def function_declaration(
     tool = DeclaredTool(
         name=name, description=description, parameters=parameters, output_schema=output_schema
     )
-    return statement_text(_declared(tool, result, TypeNames()))
+    return statement_text(_declare_tool(tool, result, TypeNames()))
 
 
 def mcp_file_path(server_name: str) -> str:
@@ -141,7 +141,7 @@ def mcp_server_file(
         members.append(_RESOURCES)
     if has_prompts:
         members.append(_PROMPTS)
-    members.extend(_all_declared(tools, "mcp"))
+    members.extend(_declare_all(tools, "mcp"))
     return f"{_MCP_TYPES}\n{scope_text(['MCP', server_name], members)}"
 
 
@@ -153,19 +153,19 @@ def mcp_index_file(servers: Sequence[DeclaredServer]) -> str:
 def tools_file(owner: str, tools: Sequence[DeclaredTool]) -> str:
     """The declarations of ordinary tools: `tools.read_file(input)` and its like."""
     title = f"Tools of {one_line(owner, most_characters=_MAX_SUMMARY_CHARACTERS)}."
-    members = list(_all_declared(tools, "value"))
+    members = list(_declare_all(tools, "value"))
     return f"{comment_lines([title])}\n{scope_text(['tools'], members)}"
 
 
-def _all_declared(tools: Sequence[DeclaredTool], result: ResultKind) -> Iterator[Declared]:
+def _declare_all(tools: Sequence[DeclaredTool], result: ResultKind) -> Iterator[Declared]:
     names, left = TypeNames(), MAX_FILE_CHARACTERS
     for tool in tools:
-        declared = _declared(tool, result, names) if left > 0 else _by_name_alone(tool, result)
+        declared = _declare_tool(tool, result, names) if left > 0 else _by_name_alone(tool, result)
         left -= declared.size_characters
         yield declared
 
 
-def _declared(tool: DeclaredTool, result: ResultKind, names: TypeNames) -> Declared:
+def _declare_tool(tool: DeclaredTool, result: ResultKind, names: TypeNames) -> Declared:
     start = pascal_case(tool.name)
     taken = input_type_of(tool.parameters, name=f"{start}Input", names=names)
     given = type_of(tool.output_schema, name=f"{start}Output", names=names)

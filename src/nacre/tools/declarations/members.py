@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from nacre.tools.declarations.text import PLAIN_NAME, indented, string_literal
+from nacre.tools.declarations.text import PLAIN_NAME, indent, string_literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,19 +49,20 @@ def scope_text(path: Sequence[str], members: Sequence[Declared]) -> str:
     is_namespace = all(map(PLAIN_NAME.fullmatch, path)) and all(map(_is_declarable, members))
     if not is_namespace:
         return object_text(path, members)
-    blocks = "\n\n".join(indented(_statement(member)) for member in members)
-    return _joined(f"declare namespace {'.'.join(path)} {{", blocks, "}\n")
+    blocks = "\n\n".join(indent(_statement(member)) for member in members)
+    return _join_lines(f"declare namespace {'.'.join(path)} {{", blocks, "}\n")
 
 
 def object_text(path: Sequence[str], members: Sequence[Declared]) -> str:
     """As members of an object type, which may have any name: `"delete"(input: {}): …`."""
     types = [statement for member in members for statement in member.types]
     text = "\n\n".join(
-        _joined(member.comment, f"{_key(member.name)}{member.rest};") for member in members
+        _join_lines(member.comment, f"{_member_key(member.name)}{member.rest};")
+        for member in members
     )
     for name in reversed(path[1:]):
-        text = f"{_key(name)}: {{\n{indented(text)}\n}};"
-    return _joined(*types, f"declare const {path[0]}: {{\n{indented(text)}\n}};\n")
+        text = f"{_member_key(name)}: {{\n{indent(text)}\n}};"
+    return _join_lines(*types, f"declare const {path[0]}: {{\n{indent(text)}\n}};\n")
 
 
 def statement_text(declared: Declared) -> str:
@@ -71,12 +72,12 @@ def statement_text(declared: Declared) -> str:
     local = f"_{declared.name}" if PLAIN_NAME.fullmatch(declared.name) else "_unnamed"
     statement = f"{declared.keyword} {local}{declared.rest};"
     export = f"export {{ {local} as {string_literal(declared.name)} }};"
-    return _joined(*declared.types, declared.comment, statement, export)
+    return _join_lines(*declared.types, declared.comment, statement, export)
 
 
 def _statement(declared: Declared) -> str:
     statement = f"{declared.keyword} {declared.name}{declared.rest};"
-    return _joined(*declared.types, declared.comment, statement)
+    return _join_lines(*declared.types, declared.comment, statement)
 
 
 def _is_declarable(declared: Declared) -> bool:
@@ -84,11 +85,11 @@ def _is_declarable(declared: Declared) -> bool:
     return PLAIN_NAME.fullmatch(name) is not None and name not in _UNDECLARABLE
 
 
-def _key(name: str) -> str:
+def _member_key(name: str) -> str:
     # `new(…)` would be a constructor; the other words are quoted with it, for one look.
     is_plain = PLAIN_NAME.fullmatch(name) and name not in _UNDECLARABLE
     return name if is_plain else string_literal(name)
 
 
-def _joined(*texts: str) -> str:
+def _join_lines(*texts: str) -> str:
     return "\n".join(text for text in texts if text)

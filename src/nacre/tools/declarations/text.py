@@ -32,7 +32,7 @@ _LINE_ENDS: Final = re.compile("[\r\n\u2028\u2029]+")
 
 @dataclass(frozen=True, slots=True)
 class TypeText:
-    """A type as text, its lines not indented, and how it is put together outermost."""
+    """A type as text, its lines not indent, and how it is put together outermost."""
 
     text: str
     shape: Literal["one", "union", "intersection"] = "one"
@@ -75,14 +75,14 @@ def comment_lines(lines: Sequence[str]) -> str:
     return "\n".join(["/**", *(f" * {line}" for line in safe), " */"])
 
 
-def indented(text: str) -> str:
+def indent(text: str) -> str:
     """Two spaces in front of every line that has something on it."""
     return "\n".join(f"  {line}" if line else line for line in text.split("\n"))
 
 
 def string_literal(text: str) -> str:
     """The text in double quotes; what cannot be seen is escaped."""
-    return _UNSEEN.sub(_escaped, _ENCODER.encode(text))
+    return _UNSEEN.sub(_escape_character, _ENCODER.encode(text))
 
 
 def property_key(name: str) -> str:
@@ -103,7 +103,7 @@ def short_json(value: object, *, most_characters: int) -> str | None:
             found.append(piece)
     except (TypeError, ValueError, RecursionError):
         return None
-    return _UNSEEN.sub(_escaped, "".join(found))
+    return _UNSEEN.sub(_escape_character, "".join(found))
 
 
 def literal_of(value: object) -> TypeText | None:
@@ -163,8 +163,8 @@ def object_of(members: Sequence[Member]) -> TypeText:
     lines = ["{"]
     for member, text in zip(members, texts, strict=True):
         if member.comment:
-            lines.append(indented(comment_lines([member.comment])))
-        lines.append(f"{indented(text)};")
+            lines.append(indent(comment_lines([member.comment])))
+        lines.append(f"{indent(text)};")
     return TypeText("\n".join([*lines, "}"]))
 
 
@@ -172,6 +172,6 @@ def _key(member: Member) -> str:
     return f"{member.key}?" if member.is_optional else member.key
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape_character(match: re.Match[str]) -> str:
     code = ord(match.group())
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\u{{{code:x}}}"

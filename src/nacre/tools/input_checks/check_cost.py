@@ -32,12 +32,12 @@ MAX_PARTS: Final = 250_000
 _MAX_COPIES: Final = 150_000
 _COPIES_PER_ERROR: Final = 10
 _CHARACTERS_PER_COPY: Final = 1_000
-_LEAST_COPIES_OF_ONE_ERROR: Final = 4
+_MIN_COPIES_OF_ONE_ERROR: Final = 4
 _MAX_SCHEMA_PARTS: Final = 20_000
 _MAX_PATTERN_STATES: Final = 50_000
 _MAX_LOOKUPS_BY_MEMBER: Final = 5_000
 # A schema with which less than this cannot be checked is at fault, not the input.
-_LEAST_PARTS: Final = 1_000
+_MIN_PARTS: Final = 1_000
 
 Verdict = Literal["cheap", "input_too_large", "schema_too_costly"]
 
@@ -74,7 +74,7 @@ class CheckCost:
             looks = self._looks_by_member(given)
         if looks <= MAX_LOOKS:
             return "cheap"
-        is_large = looks * _LEAST_PARTS <= MAX_LOOKS * (size.parts + size.characters)
+        is_large = looks * _MIN_PARTS <= MAX_LOOKS * (size.parts + size.characters)
         return "input_too_large" if is_large else "schema_too_costly"
 
     def can_list_errors(self, given: JsonObject) -> bool:
@@ -88,8 +88,8 @@ class CheckCost:
         """Whether one error may be asked for. With alternatives, it holds all of their errors."""
         if self._per_error.has_deep_alternatives:
             return False
-        size = size_of(given, most_parts=_MAX_COPIES // _LEAST_COPIES_OF_ONE_ERROR)
-        copies = max(_LEAST_COPIES_OF_ONE_ERROR, self._per_error.most_alternatives)
+        size = size_of(given, most_parts=_MAX_COPIES // _MIN_COPIES_OF_ONE_ERROR)
+        copies = max(_MIN_COPIES_OF_ONE_ERROR, self._per_error.most_alternatives)
         return copies * _copies(size) <= _MAX_COPIES
 
     @cached_property

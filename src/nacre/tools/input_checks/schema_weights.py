@@ -22,8 +22,8 @@ _LONG_FRACTION: Final = 6_000
 _PROPERTY_NAME: Final = 60
 _PATTERN_CALL: Final = 5
 _UNIQUE_ITEM: Final = 40
-_MOST_PLAIN: Final = 1e15
-_LEAST_PLAIN: Final = 1e-9
+_MAX_PLAIN: Final = 1e15
+_MIN_PLAIN: Final = 1e-9
 
 _DIVISION: Final = 3
 _BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
@@ -54,7 +54,7 @@ def weight_per_value(node: JsonObject) -> Weight:
         + _LOOKUP * (len(schemas) + sum(1 + len(listed(names)) for names in dependent))
         + sum(number_work(node.get(key)) for key in _BOUNDS)
         + _DIVISION * number_work(node.get("multipleOf"))
-        + _compared(node)
+        + _comparison_cost(node)
     )
     # It ends at the first name that is missing: so there are not more looks than members.
     member = _LOOKUP if "required" in node else 0
@@ -92,9 +92,9 @@ def weight_per_error(node: JsonObject) -> Weight:
 def number_work(value: object) -> int:
     """What it takes to compare with this number; nothing for other values, and small integers."""
     if isinstance(value, float):
-        is_plain = _LEAST_PLAIN < value < _MOST_PLAIN or _LEAST_PLAIN < -value < _MOST_PLAIN
+        is_plain = _MIN_PLAIN < value < _MAX_PLAIN or _MIN_PLAIN < -value < _MAX_PLAIN
         return _FRACTION if is_plain or not value else _LONG_FRACTION
-    return _LONG_FRACTION if isinstance(value, int) and abs(value) > _MOST_PLAIN else 0
+    return _LONG_FRACTION if isinstance(value, int) and abs(value) > _MAX_PLAIN else 0
 
 
 def parts_of(value: object, *, most: int = sys.maxsize) -> int:
@@ -108,7 +108,7 @@ def parts_of(value: object, *, most: int = sys.maxsize) -> int:
     return count
 
 
-def _compared(node: JsonObject) -> int:
+def _comparison_cost(node: JsonObject) -> int:
     options = listed(node.get("enum"))
     # Texts alone, and integers alone, are looked up in a table.
     if len({type(option) for option in options}) == 1 and isinstance(options[0], (str, int)):

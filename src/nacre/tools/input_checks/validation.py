@@ -73,7 +73,7 @@ class InputValidators:
         _refuse_if_costly(tool, compiled, checked)
         try:
             if not compiled.validator.is_valid(checked):
-                raise _explained(tool, compiled, checked)
+                raise _explain(tool, compiled, checked)
         except ValueError as error:
             raise ToolInputError(f"the input is not JSON: {error}", tool_id=tool.id) from error
         return checked
@@ -152,7 +152,7 @@ def _refuse_if_costly(tool: Tool, compiled: _CompiledSchema, given: JsonObject) 
             raise _broken(tool, "it asks for so much work that this input would take too long")
 
 
-def _explained(tool: Tool, compiled: _CompiledSchema, given: JsonObject) -> ToolInputError:
+def _explain(tool: Tool, compiled: _CompiledSchema, given: JsonObject) -> ToolInputError:
     problems = _problems_with(compiled, given)
     return input_refused(problems, tool_name=tool.name, tool_id=tool.id, given=given)
 

@@ -7,7 +7,7 @@ import pytest
 
 from nacre.tools.catalog_search.closer_look import Candidate
 from nacre.tools.catalog_search.documents import document_of
-from nacre.tools.catalog_search.semantic.fusion import Likeness, fused
+from nacre.tools.catalog_search.semantic.fusion import Likeness, fuse
 
 pytest.importorskip("numpy")
 
@@ -25,7 +25,7 @@ def by_sentences(*cosines: Sequence[float], weight: float = 1.0) -> Likeness:
 
 
 def positions(candidates: list[Candidate], *likenesses: Likeness, limit: int = 8) -> list[int]:
-    return [each.position for each in fused(candidates, likenesses, limit)]
+    return [each.position for each in fuse(candidates, likenesses, limit)]
 
 
 def test_what_both_find_is_before_what_one_finds() -> None:
@@ -55,7 +55,7 @@ def test_models_add_up_by_their_weights() -> None:
     one = by_meaning(0.8, 0.4)
     other = by_meaning(0.0, 0.8, weight=0.5)
     assert positions([], one, other) == [0, 1]
-    assert [each.score for each in fused([], [one, other], 8)] == pytest.approx([10.0, 7.5])
+    assert [each.score for each in fuse([], [one, other], 8)] == pytest.approx([10.0, 7.5])
 
 
 def test_what_one_sentence_asks_for_is_before_what_is_a_little_like_all() -> None:
@@ -69,8 +69,8 @@ def test_of_what_one_sentence_asks_for_that_is_first_which_is_like_the_others_to
 
 
 def test_a_query_of_one_sentence_said_twice_is_the_same_query() -> None:
-    once = fused([by_words(1, 8.0)], [by_meaning(0.7, 0.4)], 8)
-    twice = fused([by_words(1, 8.0)], [by_sentences([0.7, 0.4], [0.7, 0.4])], 8)
+    once = fuse([by_words(1, 8.0)], [by_meaning(0.7, 0.4)], 8)
+    twice = fuse([by_words(1, 8.0)], [by_sentences([0.7, 0.4], [0.7, 0.4])], 8)
     assert [each.score for each in once] == pytest.approx([each.score for each in twice])
 
 
@@ -84,7 +84,7 @@ def test_equal_ones_come_in_the_order_of_the_catalog() -> None:
 
 
 def test_the_score_is_that_of_the_words_and_what_meaning_adds() -> None:
-    first, second = fused([by_words(1, 8.0)], [by_meaning(0.7, 0.7)], 8)
+    first, second = fuse([by_words(1, 8.0)], [by_meaning(0.7, 0.7)], 8)
     assert (first.position, first.meaning, first.score) == (
         1,
         pytest.approx(8.0),

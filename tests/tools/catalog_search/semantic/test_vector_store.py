@@ -41,7 +41,7 @@ def stored(directory: Path, *texts: str) -> list[str]:
 
 def store_one(directory: Path, *texts: str, max_vectors: int = 100) -> None:
     store = VectorStore(directory, max_vectors=max_vectors)
-    store.put(MODEL, dict.fromkeys(texts, VECTOR))
+    store.add(MODEL, dict.fromkeys(texts, VECTOR))
     store.tidy()
     store.close()
 
@@ -118,7 +118,7 @@ def test_where_nothing_can_be_kept_memory_serves(
     file = tmp_path / "file"
     file.touch()
     store = VectorStore(file / "below")
-    store.put(MODEL, {"a": VECTOR})
+    store.add(MODEL, {"a": VECTOR})
     assert list(store.get(MODEL, ["a"])) == ["a"]
     assert "are not kept on disk" in caplog.text
 
@@ -138,14 +138,14 @@ def test_a_file_that_goes_bad_in_use_is_given_up(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = VectorStore(directory)
-    store.put(MODEL, {"a": VECTOR})
+    store.add(MODEL, {"a": VECTOR})
     connection = sqlite3.connect(database(directory))
     with connection:
         connection.execute("DROP TABLE vectors")
     connection.close()
     with caplog.at_level(logging.WARNING):
         assert store.get(MODEL, ["a"]) == {}
-    store.put(MODEL, {"a": VECTOR})
+    store.add(MODEL, {"a": VECTOR})
     assert list(store.get(MODEL, ["a"])) == ["a"]
     assert "are not kept on disk any more" in caplog.text
 
@@ -158,7 +158,7 @@ from tests.tools.catalog_search.semantic.test_vector_store import MODEL, VECTOR
 from nacre.tools.catalog_search.semantic.vector_store import VectorStore
 store = VectorStore(Path(sys.argv[1]))
 for number in range(20):
-    store.put(MODEL, {f"{sys.argv[2]} {number}": VECTOR})
+    store.add(MODEL, {f"{sys.argv[2]} {number}": VECTOR})
 """
     writers = [
         subprocess.Popen([sys.executable, "-c", program, str(directory), name], cwd=Path.cwd())

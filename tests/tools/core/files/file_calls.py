@@ -10,7 +10,8 @@ import pytest
 from nacre.config.core_tools import FsToolsConfig
 from nacre.run_context import AbortController, RunContext
 from nacre.tools import Tool, ToolCall
-from nacre.tools.core.files import FileProblem, file_tools
+from nacre.tools.core.files.file_tools import file_tools
+from nacre.tools.core.files.workspace import FileProblem
 
 if TYPE_CHECKING:
     from pathlib import Path

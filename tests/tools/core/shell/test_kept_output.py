@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.tools.core.shell.kept_output import KeptOutput, OutputPart
+from nacre.tools.core.shell.kept_output import CommandOutput, OutputPart
 
 
 def test_output_that_fits_stays_whole() -> None:
-    output = KeptOutput(10)
+    output = CommandOutput(10)
     output.add(b"hello")
     output.add(b"world")
     assert output.part(is_final=True) == OutputPart(
@@ -17,7 +17,7 @@ def test_output_that_fits_stays_whole() -> None:
 
 
 def test_the_middle_is_left_out_and_the_gap_is_told() -> None:
-    output = KeptOutput(10)
+    output = CommandOutput(10)
     for digit in b"0123456789abcdefghij":
         output.add(bytes([digit]))
     assert output.part(is_final=True) == OutputPart(
@@ -27,7 +27,7 @@ def test_the_middle_is_left_out_and_the_gap_is_told() -> None:
 
 
 def test_a_reader_gets_what_came_since() -> None:
-    output = KeptOutput(10)
+    output = CommandOutput(10)
     output.add(b"abc")
     first = output.part(is_final=False)
     output.add(b"def")
@@ -40,7 +40,7 @@ def test_a_reader_gets_what_came_since() -> None:
 
 
 def test_half_a_character_waits_for_its_other_half() -> None:
-    output = KeptOutput(100)
+    output = CommandOutput(100)
     snowman = "☃".encode()
     output.add(b"a" + snowman[:2])
     first = output.part(is_final=False)
@@ -50,7 +50,7 @@ def test_half_a_character_waits_for_its_other_half() -> None:
 
 
 def test_the_gap_cuts_no_character_in_two() -> None:
-    output = KeptOutput(10)
+    output = CommandOutput(10)
     output.add("☃".encode() * 10)
     part = output.part(is_final=True)
     assert part == OutputPart(
@@ -60,7 +60,7 @@ def test_the_gap_cuts_no_character_in_two() -> None:
 
 @given(st.lists(st.binary(max_size=50), max_size=30), st.integers(2, 64), st.integers(0, 500))
 def test_nothing_is_lost_unsaid(chunks: list[bytes], most_bytes: int, position: int) -> None:
-    output = KeptOutput(most_bytes)
+    output = CommandOutput(most_bytes)
     for chunk in chunks:
         output.add(chunk)
     whole = b"".join(chunks)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.tools.core.web.text_decoding import ContentType, decoded
+from nacre.tools.core.web.text_decoding import ContentType, decode_text
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_text_is_known_by_its_type(header: str, is_text: bool) -> None:
     ],
 )
 def test_text_is_in_the_encoding_that_is_named(header: str, data: bytes, text: str | None) -> None:
-    found = decoded(data, ContentType.parse(header))
+    found = decode_text(data, ContentType.parse(header))
     assert found == text or (text is None and found.endswith("да"))
 
 

@@ -19,12 +19,12 @@ WORD_CANDIDATES: Final = 200
 
 # Plain figures from a wide plateau of `benchmarks/search_quality.py`.
 # What is less alike than this is hardly meant, so it is not stretched to a whole point.
-_LEAST_BEST: Final = 0.35
+_MIN_BEST: Final = 0.35
 # What has no word of the query must be so alike to be shown at all. More would cost the second of
 # two things that a query asks for.
-_LEAST_ALONE: Final = 0.2
+_MIN_ALONE: Final = 0.2
 # The same where no text has a word of the query, which may then be letters that mean nothing.
-_LEAST_WITHOUT_WORDS: Final = 0.3
+_MIN_WITHOUT_WORDS: Final = 0.3
 # The best score of words, where they found nothing.
 _NO_WORDS: Final = 10.0
 
@@ -56,7 +56,7 @@ class Fused:
         return self.meaning + (0.0 if self.candidate is None else self.candidate.score)
 
 
-def fused(
+def fuse(
     candidates: Sequence[Candidate], likenesses: Sequence[Likeness], limit: int
 ) -> list[Fused]:
     """The best of both, best first; of equal ones, those first that are first in the catalog.
@@ -88,8 +88,8 @@ def _is_alike(likenesses: Sequence[Likeness], *, has_words: bool) -> NDArray[np.
 
     if not has_words:
         # The best model alone: to the others, letters in any order are like something.
-        return likenesses[0].to_nearest >= _LEAST_WITHOUT_WORDS
-    return np.max([each.to_nearest for each in likenesses], axis=0) >= _LEAST_ALONE
+        return likenesses[0].to_nearest >= _MIN_WITHOUT_WORDS
+    return np.max([each.to_nearest for each in likenesses], axis=0) >= _MIN_ALONE
 
 
 def _meaning(likeness: Likeness) -> Vector:
@@ -99,11 +99,11 @@ def _meaning(likeness: Likeness) -> Vector:
     by itself may lack what the others say it is about.
     """
     cosines = likeness.cosines.clip(min=0)
-    together = _stretched(cosines.mean(axis=0, keepdims=True))[0]
-    apart = _stretched(cosines).max(axis=0)
+    together = _stretch(cosines.mean(axis=0, keepdims=True))[0]
+    apart = _stretch(cosines).max(axis=0)
     return (together + apart) * (likeness.weight / 2)
 
 
-def _stretched(cosines: Vector) -> Vector:
+def _stretch(cosines: Vector) -> Vector:
     """Squares of each row, of which the greatest is 1, or less where nothing is much alike."""
-    return (cosines / cosines.max(axis=1, keepdims=True).clip(min=_LEAST_BEST)) ** 2
+    return (cosines / cosines.max(axis=1, keepdims=True).clip(min=_MIN_BEST)) ** 2

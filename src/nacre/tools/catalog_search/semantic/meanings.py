@@ -154,7 +154,7 @@ def _vectors(
             yield
             if wanted_by() is None:
                 raise _UnwantedError
-        _store().put(model, made)
+        _store().add(model, made)
         vectors |= made
     if missing:
         _store().tidy()

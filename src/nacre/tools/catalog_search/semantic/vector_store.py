@@ -58,14 +58,14 @@ class VectorStore:
         found: dict[str, Vector] = {}
         for start in range(0, len(keys), _MAX_VALUES):
             for key, content in self._rows(keys[start : start + _MAX_VALUES]):
-                vector = _decoded(content, model.size)
+                vector = _decode(content, model.size)
                 if vector is not None:
                     found[by_key[key]] = vector
         return found
 
-    def put(self, model: TextModel, vectors: Mapping[str, Vector]) -> None:
+    def add(self, model: TextModel, vectors: Mapping[str, Vector]) -> None:
         day = _today()
-        rows = [(_key(model, text), _encoded(it), day) for text, it in vectors.items()]
+        rows = [(_key(model, text), _encode(it), day) for text, it in vectors.items()]
         self._write("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
     def tidy(self) -> None:
@@ -159,11 +159,11 @@ def _key(model: TextModel, text: str) -> bytes:
     return hashlib.sha256(content).digest()[:_KEY_BYTES]
 
 
-def _encoded(vector: Vector) -> bytes:
+def _encode(vector: Vector) -> bytes:
     return vector.astype("<f2").tobytes()
 
 
-def _decoded(content: bytes, size: int) -> Vector | None:
+def _decode(content: bytes, size: int) -> Vector | None:
     import numpy as np
 
     if len(content) != 2 * size:

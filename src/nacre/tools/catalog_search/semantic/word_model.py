@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from nacre.tools.catalog_search.semantic.libraries import Vector
 
 # Not imported: that would set up logging for the whole process.
-_PACKAGE: Final = "wordllama"
-_MAX_TOKENS: Final = 512
+_WORDLLAMA_PACKAGE: Final = "wordllama"
+_MAX_WORD_TOKENS: Final = 512
 
 
 class WordModel:
@@ -23,10 +23,12 @@ class WordModel:
         self.name = "wordllama l2_supercat_256 1"
         self.weight = 0.8
         self.size = 256
-        weights = weights_in(installed_file(_PACKAGE, "weights/l2_supercat_256.safetensors"))
+        weights = weights_in(
+            installed_file(_WORDLLAMA_PACKAGE, "weights/l2_supercat_256.safetensors")
+        )
         self._words = weights["embedding.weight"]
-        tokens = installed_file(_PACKAGE, "tokenizers/l2_supercat_tokenizer_config.json")
-        self._tokenizer = tokenizer_in(tokens, max_tokens=_MAX_TOKENS)
+        tokens = installed_file(_WORDLLAMA_PACKAGE, "tokenizers/l2_supercat_tokenizer_config.json")
+        self._tokenizer = tokenizer_in(tokens, max_tokens=_MAX_WORD_TOKENS)
 
     def vector(self, text: str) -> Vector:
         import numpy as np

@@ -14,7 +14,7 @@ MAX_EDITED_CHARACTERS: Final = 4 * 1024 * 1024
 _MAX_LINES_COMPARED: Final = 5_000
 # The closer look takes time that grows with the square of the line.
 _MAX_LINES_COMPARED_CLOSELY: Final = 20
-_LEAST_LIKENESS: Final = 0.6
+_MIN_LIKENESS: Final = 0.6
 _MAX_SHOWN: Final = 160
 # Longer ones cannot be alike enough.
 _MAX_COMPARED: Final = 400
@@ -29,7 +29,7 @@ class Edited:
     first_line: int
 
 
-def edited(text: str, *, path: str, old: str, new: str, is_everywhere: bool) -> Edited:
+def replace_text(text: str, *, path: str, old: str, new: str, is_everywhere: bool) -> Edited:
     """The text with `old` replaced; raises FileProblem that says how to do better."""
     if not old:
         raise FileProblem("oldText is empty; write the file instead")
@@ -83,4 +83,4 @@ def _nearest(wanted: str, lines: list[str]) -> str | None:
 
     likely = nlargest(_MAX_LINES_COMPARED_CLOSELY, lines, key=quick_likeness)
     best = max(likely, key=exact_likeness, default=None)
-    return best if best is not None and exact_likeness(best) >= _LEAST_LIKENESS else None
+    return best if best is not None and exact_likeness(best) >= _MIN_LIKENESS else None

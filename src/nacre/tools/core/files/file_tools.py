@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from nacre.foreign_calls import call_in_thread
-from nacre.tools.core.files.edits import edited
+from nacre.tools.core.files.edits import replace_text
 from nacre.tools.core.files.listing import list_folder
 from nacre.tools.core.files.reading import read_lines, read_whole
 from nacre.tools.core.files.text_search import SearchQuery, search_files
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
     from nacre.tools.definition import ToolCall
 
-_MOST_LINES: Final = 2_000
-_MOST_ENTRIES: Final = 1_000
-_MOST_MATCHES: Final = 500
+_MAX_LINES: Final = 2_000
+_MAX_ENTRIES: Final = 1_000
+_MAX_MATCHES: Final = 500
 # Others need threads and open files as well; a search may have one of them for 20 seconds.
-_MOST_AT_ONCE: Final = 8
+_MAX_CONCURRENT_CALLS: Final = 8
 _MAX_EDITED_BYTES: Final = 4 * 1024 * 1024
 
 _PATH: Final[JsonObject] = {"type": "string", "description": "Path in the workspace"}
@@ -41,7 +41,7 @@ def file_tools(config: FsToolsConfig, root: Path) -> list[Tool]:
     if not config.is_enabled:
         return []
     files = _Files(Workspace(root), config.max_read_bytes)
-    threads = anyio.CapacityLimiter(_MOST_AT_ONCE)
+    threads = anyio.CapacityLimiter(_MAX_CONCURRENT_CALLS)
     reads = _READS if config.ask == "always" else ""
     writes = "" if config.ask == "never" else _WRITES
     return [
@@ -66,7 +66,7 @@ class _Files:
             found = read_lines(
                 place,
                 first_line=given.get("firstLine", 1),
-                most_lines=given.get("lines", _MOST_LINES),
+                most_lines=given.get("lines", _MAX_LINES),
                 most_bytes=self._max_read_bytes,
                 is_over=_is_over(call),
             )
@@ -85,7 +85,7 @@ class _Files:
 
     def write(self, given: dict[str, Any], _call: ToolCall) -> JsonObject:
         """Write a whole file; its folders are made. What was there is replaced."""
-        data = _encoded(given["content"])
+        data = _encode(given["content"])
         where = self._workspace.locate(given["path"], is_made=True)
         with where as place, one_writer(place):
             is_new = write_file(place, data)
@@ -95,14 +95,14 @@ class _Files:
         """Replace exact text in a file."""
         with self._workspace.locate(given["path"]) as place, one_writer(place):
             text, version = read_whole(place, most_bytes=_MAX_EDITED_BYTES)
-            change = edited(
+            change = replace_text(
                 text,
                 path=place.shown,
                 old=given["oldText"],
                 new=given["newText"],
                 is_everywhere=given.get("replaceAll", False),
             )
-            write_file(place, _encoded(change.text), expected=version)
+            write_file(place, _encode(change.text), expected=version)
         return {"path": place.shown, "replacements": change.count, "line": change.first_line}
 
     def list(self, given: dict[str, Any], _call: ToolCall) -> JsonObject:
@@ -161,7 +161,7 @@ def _is_over(call: ToolCall) -> Callable[[], bool]:
     return lambda: call.abort.is_aborted
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -192,7 +192,7 @@ _READ_INPUT: Final = _input(
     ["path"],
     path=_PATH,
     firstLine=_whole("Where to begin; default 1", most=1_000_000_000),
-    lines=_whole(f"How many lines; default {_MOST_LINES}", most=_MOST_LINES),
+    lines=_whole(f"How many lines; default {_MAX_LINES}", most=_MAX_LINES),
 )
 _WRITE_INPUT: Final = _input(
     ["path", "content"],
@@ -210,7 +210,7 @@ _LIST_INPUT: Final = _input(
     [],
     path=_PATH,
     after={"type": "string", "description": "The last name of the page before"},
-    limit=_whole("How many; default 200", most=_MOST_ENTRIES),
+    limit=_whole("How many; default 200", most=_MAX_ENTRIES),
 )
 _SEARCH_INPUT: Final = _input(
     ["query"],
@@ -222,5 +222,5 @@ _SEARCH_INPUT: Final = _input(
     },
     ignoreCase={"type": "boolean", "description": "Whether case does not matter"},
     glob={"type": "string", "description": "Only files named so, such as *.py or src/*.py"},
-    limit=_whole("How many matches; default 50", most=_MOST_MATCHES),
+    limit=_whole("How many matches; default 50", most=_MAX_MATCHES),
 )

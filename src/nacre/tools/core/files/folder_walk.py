@@ -41,7 +41,7 @@ class FolderWalk:
     def files(self, top: int) -> Generator[FoundFile]:
         """All files below the folder, whose descriptor is closed at the end."""
         self._open = [top]
-        ahead = [self._listed(top, self.prefix)]
+        ahead = [self._list_folder(top, self.prefix)]
         try:
             yield from ahead[-1].files
             while ahead:
@@ -59,7 +59,7 @@ class FolderWalk:
             while self._open:
                 os.close(self._open.pop())
 
-    def _enter(self, here: _Listed, name: str) -> _Listed | None:
+    def _enter(self, here: _FolderContent, name: str) -> _FolderContent | None:
         self.at_each_folder()
         if len(self._open) > MAX_DEPTH:
             self.unread_folders += 1
@@ -71,9 +71,9 @@ class FolderWalk:
             self.unread_folders += 1
             return None
         self._open.append(folder)
-        return self._listed(folder, f"{here.prefix}{name}/")
+        return self._list_folder(folder, f"{here.prefix}{name}/")
 
-    def _listed(self, folder: int, prefix: str) -> _Listed:
+    def _list_folder(self, folder: int, prefix: str) -> _FolderContent:
         files: list[str] = []
         folders: list[str] = []
         try:
@@ -83,7 +83,7 @@ class FolderWalk:
                     (folders if is_folder else files).append(entry.name)
         except OSError:
             self.unread_folders += 1
-        return _Listed(
+        return _FolderContent(
             prefix=prefix,
             folders=iter(sorted(set(folders) - _SKIPPED_FOLDERS)),
             files=(
@@ -94,7 +94,7 @@ class FolderWalk:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Listed:
+class _FolderContent:
     """What is in one folder."""
 
     prefix: str

@@ -30,7 +30,7 @@ class LinePattern:
     _validator: jsonschema_rs.Validator
 
     @classmethod
-    def compiled(cls, pattern: str, *, is_case_ignored: bool) -> LinePattern:
+    def compile(cls, pattern: str, *, is_case_ignored: bool) -> LinePattern:
         """Raises FileProblem for what is none, or too large."""
         states = states_of(pattern)
         if states > _MAX_STATES:

@@ -129,7 +129,7 @@ def _matcher(query: SearchQuery) -> tuple[Callable[[str], bool], float]:
     if not query.text:
         raise FileProblem("query is empty; say what to look for")
     if query.is_regex:
-        pattern = LinePattern.compiled(query.text, is_case_ignored=query.is_case_ignored)
+        pattern = LinePattern.compile(query.text, is_case_ignored=query.is_case_ignored)
         return pattern.is_in, pattern.most_characters
     if query.is_case_ignored:
         wanted = query.text.casefold()

@@ -19,7 +19,7 @@ class OutputPart:
     next_position: int
 
 
-class KeptOutput:
+class CommandOutput:
     """Bytes as they come, within a bound."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -50,15 +50,15 @@ class KeptOutput:
         tail = self._tail[-self._most_tail :]
         tail_start = self.total_bytes - len(tail)
         if position >= tail_start:
-            text, used = _decoded(tail[position - tail_start :], is_final=is_final)
+            text, used = _decode(tail[position - tail_start :], is_final=is_final)
             return OutputPart(text=text, left_out_bytes=0, next_position=position + used)
         head_size = len(self._head)
         if tail_start == head_size:
-            text, used = _decoded(self._head[position:] + tail, is_final=is_final)
+            text, used = _decode(self._head[position:] + tail, is_final=is_final)
             return OutputPart(text=text, left_out_bytes=0, next_position=position + used)
-        before, used_before = _decoded(self._head[position:], is_final=False)
+        before, used_before = _decode(self._head[position:], is_final=False)
         skipped = _trail_bytes(tail)
-        after, used_after = _decoded(tail[skipped:], is_final=is_final)
+        after, used_after = _decode(tail[skipped:], is_final=is_final)
         resumes_at = tail_start + skipped
         left_out = resumes_at - position - used_before
         return OutputPart(
@@ -68,7 +68,7 @@ class KeptOutput:
         )
 
 
-def _decoded(data: bytearray, *, is_final: bool) -> tuple[str, int]:
+def _decode(data: bytearray, *, is_final: bool) -> tuple[str, int]:
     """The text, and how many bytes it stands for; what is no UTF-8 becomes U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(bytes(data), is_final)

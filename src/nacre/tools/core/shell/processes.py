@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from nacre.tools.core.shell.shell_process import Command
 
-_MOST_RUNNING: Final = 32
-_MOST_OF_A_SESSION: Final = 8
-_MOST_ENDED: Final = 16
+_MAX_RUNNING: Final = 32
+_MAX_PER_SESSION: Final = 8
+_MAX_ENDED: Final = 16
 _CLOSE_GRACE_SECONDS: Final = 1.0
 
 
@@ -100,19 +100,19 @@ class Processes:
     def _refuse_if_full(self, session_id: str) -> None:
         running = [each for each in self._background.values() if each.process.is_running]
         mine = [each for each in running if each.session_id == session_id]
-        if len(mine) >= _MOST_OF_A_SESSION:
+        if len(mine) >= _MAX_PER_SESSION:
             raise ShellProblem(
                 f"{len(mine)} processes of this session run in the background, and no more may; "
                 f"end one with the tool `process`: {', '.join(each.id for each in mine)}"
             )
-        if len(running) >= _MOST_RUNNING:
+        if len(running) >= _MAX_RUNNING:
             raise ShellProblem(
                 f"{len(running)} processes run in the background, and no more may; try later"
             )
 
     def _forget_oldest(self) -> None:
         ended = [each for each in self._background.values() if not each.process.is_running]
-        for each in ended[: max(0, len(ended) - _MOST_ENDED)]:
+        for each in ended[: max(0, len(ended) - _MAX_ENDED)]:
             del self._background[each.id]
 
 

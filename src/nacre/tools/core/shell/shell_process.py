@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.tools.core.shell.kept_output import KeptOutput
+from nacre.tools.core.shell.kept_output import CommandOutput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ _CHUNK_BYTES: Final = 65_536
 # What nobody will see is still read, or the command would stand still; but not at full speed.
 _FLOOD_PAUSE_SECONDS: Final = 0.001
 # A pipe holds at most a mebibyte; what comes after that, a child writes that has not ended.
-_MOST_LAST_CHUNKS: Final = 16
+_MAX_LAST_CHUNKS: Final = 16
 _KILL_SECONDS: Final = 2.0
 _POLL_SECONDS: Final = 0.01
-_MAX_TOLD_CHARACTERS: Final = 200
+_MAX_SHOWN_CHARACTERS: Final = 200
 
 _live_groups: Final[set[int]] = set()
 
@@ -61,8 +61,8 @@ class ShellProcess(asyncio.SubprocessProtocol):
     """A command that was started. When it ends, its children are ended as well."""
 
     def __init__(self, command: Command, *, reading_end: int) -> None:
-        self.command_line = _told(" ".join(command.argv))
-        self.output = KeptOutput(command.most_output_bytes)
+        self.command_line = _shorten(" ".join(command.argv))
+        self.output = CommandOutput(command.most_output_bytes)
         self.exited = anyio.Event()
         self.started = time.monotonic()
         self.exit_status: int | None = None
@@ -159,7 +159,7 @@ class ShellProcess(asyncio.SubprocessProtocol):
         self.exited.set()
         self._news.set()
 
-    def _take_in(self) -> None:
+    def _read_ready(self) -> None:
         if not self._read_chunk():
             return
         self._news.set()
@@ -173,7 +173,7 @@ class ShellProcess(asyncio.SubprocessProtocol):
     def _read_on(self) -> None:
         self._resumption = None
         if self._reading_end >= 0:
-            asyncio.get_running_loop().add_reader(self._reading_end, self._take_in)
+            asyncio.get_running_loop().add_reader(self._reading_end, self._read_ready)
 
     def _read_chunk(self) -> bool:
         """Whether something was there."""
@@ -199,7 +199,7 @@ class ShellProcess(asyncio.SubprocessProtocol):
         self._reading_end = -1
 
     def _close(self) -> None:
-        for _ in range(_MOST_LAST_CHUNKS):
+        for _ in range(_MAX_LAST_CHUNKS):
             if not self._read_chunk():
                 break
         self._stop_reading()
@@ -226,7 +226,7 @@ class ShellProcess(asyncio.SubprocessProtocol):
 
 
 def _why_not_started(command: Command, error: OSError | ValueError) -> str:
-    program = _told(command.argv[0])
+    program = _shorten(command.argv[0])
     if isinstance(error, OSError) and error.filename == command.folder:
         return f"the command cannot be run in {command.folder}: {error.strerror}"
     if isinstance(error, FileNotFoundError):
@@ -237,5 +237,5 @@ def _why_not_started(command: Command, error: OSError | ValueError) -> str:
     return f"the command cannot be started: {said or error}"
 
 
-def _told(text: str) -> str:
-    return text if len(text) <= _MAX_TOLD_CHARACTERS else f"{text[:_MAX_TOLD_CHARACTERS]}…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nacre.tools.definition import ToolCall
 
 _REASON: Final = "it runs a command on this machine"
-_MOST_AT_ONCE: Final = 16
+_MAX_CONCURRENT_COMMANDS: Final = 16
 _MAX_WAIT_SECONDS: Final = 60
 # More than that no system takes, and getting it there would keep everybody waiting.
 _MAX_ARGUMENT_CHARACTERS: Final = 1_000_000
@@ -72,7 +72,7 @@ class _Shell:
         self._config = config
         self._workspace = workspace
         self._processes = processes
-        self._room = anyio.CapacityLimiter(_MOST_AT_ONCE)
+        self._limiter = anyio.CapacityLimiter(_MAX_CONCURRENT_COMMANDS)
 
     async def exec(self, given: dict[str, Any], call: ToolCall) -> JsonObject:
         """Run a command."""
@@ -81,7 +81,7 @@ class _Shell:
             session_id = call.context.session_id
             kept = await self._processes.start_in_background(command, session_id=session_id)
             return {"processId": kept.id, "status": "running"}
-        async with self._room:
+        async with self._limiter:
             return await self._run(command, given.get("timeoutSeconds"), call)
 
     async def process(self, given: dict[str, Any], call: ToolCall) -> JsonObject:

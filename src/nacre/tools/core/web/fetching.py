@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from nacre.tools.core.web.hosts import AllowedHosts
     from nacre.tools.core.web.resolving import Resolve
 
-_MOST_REDIRECTS: Final = 10
+_MAX_REDIRECTS: Final = 10
 _REDIRECTS: Final = frozenset((301, 302, 303, 307, 308))
 _CONNECT_SECONDS: Final = 5.0
 _MAX_URL_CHARACTERS: Final = 8_192
-_MAX_TOLD_CHARACTERS: Final = 300
+_MAX_SHOWN_CHARACTERS: Final = 300
 _MAX_PORT: Final = 65_535
 _HEADERS: Final = {
     "user-agent": "nacre",
@@ -69,13 +69,13 @@ class Fetcher:
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
             headers=_HEADERS,
         ) as client:
-            there = _parsed(url)
-            for _ in range(_MOST_REDIRECTS + 1):
+            there = _parse_url(url)
+            for _ in range(_MAX_REDIRECTS + 1):
                 found = await self._step(client, there)
                 if isinstance(found, Fetched):
                     return found
                 there = found
-        raise WebProblem(f"{_told(url)} leads through more than {_MOST_REDIRECTS} redirects")
+        raise WebProblem(f"{_shorten(url)} leads through more than {_MAX_REDIRECTS} redirects")
 
     async def _step(self, client: httpx2.AsyncClient, url: httpx2.URL) -> Fetched | httpx2.URL:
         """The page, or where it is instead."""
@@ -83,15 +83,15 @@ class Fetcher:
         try:
             location = response.headers.get("location")
             if response.status_code in _REDIRECTS and location:
-                return _parsed(location, base=url)
+                return _parse_url(location, base=url)
             content_type = ContentType.parse(response.headers.get("content-type", ""))
             if not content_type.is_text:
-                raise WebProblem(f"{_told(url)} is {content_type.media_type}, not text")
+                raise WebProblem(f"{_shorten(url)} is {content_type.media_type}, not text")
             data, is_cut = await self._body(response, url)
         finally:
             await response.aclose()
         if content_type.is_contradicted_by(data):
-            raise WebProblem(f"{_told(url)} is binary data, not text")
+            raise WebProblem(f"{_shorten(url)} is binary data, not text")
         return Fetched(
             url=str(url),
             status=response.status_code,
@@ -116,21 +116,23 @@ class Fetcher:
             try:
                 return await client.send(request, stream=True)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                problem = _said(error)
+                problem = _describe_error(error)
             except httpx2.HTTPError as error:
-                raise WebProblem(f"{_told(url)} gave no answer: {_said(error)}") from error
-        raise WebProblem(f"{_told(host)} cannot be reached: {problem}")
+                raise WebProblem(
+                    f"{_shorten(url)} gave no answer: {_describe_error(error)}"
+                ) from error
+        raise WebProblem(f"{_shorten(host)} cannot be reached: {problem}")
 
     async def _addresses(self, host: str, url: httpx2.URL) -> list[str]:
         port = url.port or (443 if url.scheme == "https" else 80)
         try:
             return await self.resolve(host, port)
         except (OSError, UnicodeError) as error:
-            raise WebProblem(f"there is no host {_told(host)}: {error}") from error
+            raise WebProblem(f"there is no host {_shorten(host)}: {error}") from error
 
     async def _body(self, response: httpx2.Response, url: httpx2.URL) -> tuple[bytes, bool]:
         """As much as is allowed, and whether there is more."""
-        unpacking = Unpacking.named(response.headers.get("content-encoding", ""))
+        unpacking = Unpacking.for_encoding(response.headers.get("content-encoding", ""))
         data, packed_bytes = bytearray(), 0
         try:
             async with aclosing(response.aiter_raw()) as chunks:
@@ -146,7 +148,7 @@ class Fetcher:
                         return bytes(data), True
             unpacking.finish()
         except (httpx2.HTTPError, zlib.error) as error:
-            raise WebProblem(f"{_told(url)} broke off: {_said(error)}") from error
+            raise WebProblem(f"{_shorten(url)} broke off: {_describe_error(error)}") from error
         return bytes(data), False
 
 
@@ -156,17 +158,17 @@ def tls_context() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-def _parsed(url: str, *, base: httpx2.URL | None = None) -> httpx2.URL:
+def _parse_url(url: str, *, base: httpx2.URL | None = None) -> httpx2.URL:
     """Raises WebProblem for anything but a web address without a password."""
     try:
         if len(url) > _MAX_URL_CHARACTERS:
             raise httpx2.InvalidURL(f"it has {len(url)} characters")
         parsed = httpx2.URL(url) if base is None else base.join(url)
     except (httpx2.InvalidURL, ValueError) as error:
-        raise WebProblem(f"{_told(url)!r} is no URL: {error}") from error
+        raise WebProblem(f"{_shorten(url)!r} is no URL: {error}") from error
     is_port = parsed.port is None or 0 < parsed.port <= _MAX_PORT
     if parsed.scheme not in ("http", "https") or not _host_of(parsed) or not is_port:
-        raise WebProblem(f"{_told(url)!r} is no web address, such as https://example.org/page")
+        raise WebProblem(f"{_shorten(url)!r} is no web address, such as https://example.org/page")
     if parsed.userinfo:
         raise WebProblem("a URL with a user name or a password in it is not fetched")
     return parsed
@@ -176,10 +178,10 @@ def _host_of(url: httpx2.URL) -> str:
     return url.raw_host.decode("ascii").lower().rstrip(".")
 
 
-def _said(error: Exception) -> str:
-    return _told(str(error) or type(error).__name__)
+def _describe_error(error: Exception) -> str:
+    return _shorten(str(error) or type(error).__name__)
 
 
-def _told(text: object) -> str:
+def _shorten(text: object) -> str:
     told = str(text)
-    return told if len(told) <= _MAX_TOLD_CHARACTERS else f"{told[:_MAX_TOLD_CHARACTERS]}…"
+    return told if len(told) <= _MAX_SHOWN_CHARACTERS else f"{told[:_MAX_SHOWN_CHARACTERS]}…"

@@ -24,7 +24,7 @@ _CLOUD_ADDRESSES: Final = frozenset(
         ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192", "168.63.129.16"),
     )
 )
-_MOST_SHOWN: Final = 8
+_MAX_SHOWN: Final = 8
 
 
 class WebProblem(Exception):
@@ -39,10 +39,10 @@ class AllowedHosts:
         self._names = frozenset(pattern for pattern in plain if not pattern.startswith("*"))
         self._endings = tuple(pattern[1:] for pattern in plain if pattern.startswith("*."))
         self._is_any = "*" in plain
-        self.shown = ", ".join(patterns[:_MOST_SHOWN])
+        self.shown = ", ".join(patterns[:_MAX_SHOWN])
         """For the model."""
-        if len(patterns) > _MOST_SHOWN:
-            self.shown += f" and {len(patterns) - _MOST_SHOWN} more"
+        if len(patterns) > _MAX_SHOWN:
+            self.shown += f" and {len(patterns) - _MAX_SHOWN} more"
 
     def refuse_host(self, host: str) -> None:
         """Raises WebProblem for a host that no pattern fits."""

@@ -25,7 +25,7 @@ class Unpacking:
         self._is_begun = False
 
     @classmethod
-    def named(cls, encoding: str) -> Unpacking:
+    def for_encoding(cls, encoding: str) -> Unpacking:
         """As `Content-Encoding` names it; raises WebProblem for one that was not asked for."""
         match encoding.strip().lower():
             case "" | "identity":

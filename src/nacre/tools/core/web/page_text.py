@@ -51,7 +51,7 @@ def page_text(source: str, *, url: str) -> PageText:
     """The text of a page; links are told as Markdown, with whole addresses."""
     reader = _Reader(source, url)
     reader.read()
-    return PageText(title=reader.title, text=reader.text.rendered())
+    return PageText(title=reader.title, text=reader.text.render())
 
 
 class _Blocks:
@@ -83,11 +83,11 @@ class _Blocks:
     def begin(self, *, is_verbatim: bool) -> None:
         """End the block, and begin one of that kind. No link goes on in it."""
         text = "".join(self._parts).replace("\r", "")
-        self._blocks.append(text.strip("\n").rstrip() if self.is_verbatim else _flowed(text))
+        self._blocks.append(text.strip("\n").rstrip() if self.is_verbatim else _reflow(text))
         self._parts = []
         self.is_verbatim = is_verbatim
 
-    def rendered(self) -> str:
+    def render(self) -> str:
         self.begin(is_verbatim=False)
         return "\n\n".join(filter(None, self._blocks))
 
@@ -109,7 +109,7 @@ class _Reader:
             opening = self._source.find("<", self._at)
             if opening < 0:
                 opening = len(self._source)
-            self.text.add_flowing(_unescaped(self._source[self._at : opening]))
+            self.text.add_flowing(_unescape(self._source[self._at : opening]))
             self._at = opening
             self._read_markup()
         self._close_link()
@@ -150,7 +150,7 @@ class _Reader:
         elif tag in _UNREAD and not attributes.endswith("/>"):
             self._skip_if_it_ends(tag)
         elif tag == "title":
-            text = " ".join(_unescaped(self._text_until_end_of(tag)).split())
+            text = " ".join(_unescape(self._text_until_end_of(tag)).split())
             self.title = self.title or text[:_MAX_TITLE_CHARACTERS]
         elif tag == "a":
             self._close_link()
@@ -196,7 +196,7 @@ class _Reader:
 
     def _open_link(self, attributes: str) -> None:
         href = _HREF.search(attributes)
-        target = _unescaped(next(filter(None, href.groups()), "")).strip() if href else ""
+        target = _unescape(next(filter(None, href.groups()), "")).strip() if href else ""
         if target and not target.startswith("#"):
             self._link = _web_address(self._url, target)
         if self._link:
@@ -218,11 +218,11 @@ def _web_address(base: str, target: str) -> str:
     return address if is_web and len(address) <= _MAX_LINK_CHARACTERS else ""
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     # Python refuses numbers of thousands of digits, and no character has so many.
     return html.unescape(_LONG_NUMBER.sub("\ufffd", text)) if "&" in text else text
 
 
-def _flowed(text: str) -> str:
+def _reflow(text: str) -> str:
     lines = (line.strip(" ") for line in _BLANKS.sub(" ", text).split("\n"))
     return _EMPTY_LINES.sub("\n\n", "\n".join(lines)).strip()

@@ -20,7 +20,7 @@ _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.-]{1,40})", re.IGNORECASE)
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.-]{1,40})", re.IGNORECASE)
 _LOOK_BYTES: Final = 1_024
 _WIDE_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_MARKS: Final = (
+_BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
@@ -58,9 +58,9 @@ class ContentType:
         return not is_wide and not data.startswith(_WIDE_MARKS) and b"\0" in data[:_LOOK_BYTES]
 
 
-def decoded(data: bytes, content_type: ContentType) -> str:
+def decode_text(data: bytes, content_type: ContentType) -> str:
     """The text; what does not fit the encoding becomes U+FFFD."""
-    for mark, encoding in _MARKS:
+    for mark, encoding in _BYTE_ORDER_MARKS:
         if data.startswith(mark):
             return data.decode(encoding, errors="replace")
     charset = content_type.charset

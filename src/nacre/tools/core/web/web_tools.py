@@ -12,7 +12,7 @@ from nacre.tools.core.web.hosts import AllowedHosts, WebProblem
 from nacre.tools.core.web.own_loop import in_own_loop
 from nacre.tools.core.web.page_text import page_text
 from nacre.tools.core.web.resolving import system_resolve
-from nacre.tools.core.web.text_decoding import decoded
+from nacre.tools.core.web.text_decoding import decode_text
 from nacre.tools.definition import Tool
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from nacre.tools.core.web.resolving import Resolve
     from nacre.tools.definition import ToolCall
 
-_MOST_AT_ONCE: Final = 32
+_MAX_CONCURRENT_FETCHES: Final = 32
 _DEFAULT_CHARACTERS: Final = 50_000
-_MOST_CHARACTERS: Final = 2_000_000
+_MAX_CHARACTERS: Final = 2_000_000
 # Nobody can ask for more of a text, and decoding takes up to a second for three million bytes.
-_MOST_TEXT_BYTES: Final = 4 * _MOST_CHARACTERS
+_MAX_TEXT_BYTES: Final = 4 * _MAX_CHARACTERS
 # Pages that were made to take long take a second or two for each million.
-_MOST_HTML_BYTES: Final = 4_000_000
+_MAX_HTML_BYTES: Final = 4_000_000
 
 
 def web_tools(config: WebFetchConfig, *, resolve: Resolve = system_resolve) -> list[Tool]:
@@ -37,7 +37,7 @@ def web_tools(config: WebFetchConfig, *, resolve: Resolve = system_resolve) -> l
         return []
     hosts = AllowedHosts(config.allow)
 
-    threads = anyio.CapacityLimiter(_MOST_AT_ONCE)
+    threads = anyio.CapacityLimiter(_MAX_CONCURRENT_FETCHES)
 
     def fetcher() -> Fetcher:
         from nacre.tools.core.web.fetching import Fetcher, tls_context
@@ -67,8 +67,8 @@ def web_tools(config: WebFetchConfig, *, resolve: Resolve = system_resolve) -> l
 
 def _result(fetched: Fetched, most_characters: int) -> JsonObject:
     is_html = fetched.content_type.is_html
-    data = fetched.data[: _MOST_HTML_BYTES if is_html else _MOST_TEXT_BYTES]
-    text = decoded(data, fetched.content_type)
+    data = fetched.data[: _MAX_HTML_BYTES if is_html else _MAX_TEXT_BYTES]
+    text = decode_text(data, fetched.content_type)
     result: JsonObject = {
         "url": fetched.url,
         "status": fetched.status,
@@ -95,7 +95,7 @@ _INPUT: Final[JsonObject] = {
         "maxCharacters": {
             "type": "integer",
             "minimum": 1,
-            "maximum": _MOST_CHARACTERS,
+            "maximum": _MAX_CHARACTERS,
             "description": f"How much of the text; default {_DEFAULT_CHARACTERS}",
         },
     },

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from nacre.agent.steering import QueuedTurn, SessionQueue
+    from nacre.agent.session_queue import QueuedTurn, SessionQueue
     from nacre.agent.turn_parts import ServiceContext, TurnContext
     from nacre.json_types import JsonObject
     from nacre.messages import UserMessage

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from nacre.agent.budgets import RunBudget
     from nacre.agent.outside_waits import ExternalWaits
     from nacre.agent.run import AgentRun, RunEnding
+    from nacre.agent.session_queue import SessionQueue
     from nacre.agent.session_turns import Transcript, TurnEnd
-    from nacre.agent.steering import SessionQueue
     from nacre.agent.tool_surface import SurfaceKind, ToolSurface
     from nacre.agent.turn_parts import ServiceContext, TurnContext
     from nacre.agent.turn_request import TurnRequest

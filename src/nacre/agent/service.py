@@ -9,8 +9,8 @@ import anyio
 
 from nacre.agent.approval_log import ApprovalLog
 from nacre.agent.known_runs import RunRegistry
-from nacre.agent.session_places import SessionResolver
 from nacre.agent.session_queue import SessionQueues
+from nacre.agent.session_resolution import SessionResolver
 from nacre.agent.surface_choice import SurfaceFactory
 from nacre.agent.turn_parts import ServiceContext
 from nacre.agent.unkept_turns import FailedTurnWrites

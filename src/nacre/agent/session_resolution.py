@@ -1,4 +1,4 @@
-"""Which session and which agent a request is for."""
+"""Resolves the session and the agent of a request."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from nacre.agent.turn_request import TurnRequest
     from nacre.config.agents import AgentConfig, AgentsConfig
     from nacre.storage import SessionRecord, Store
+
 
 _SESSION_ID_BYTES: Final = 12
 _MAX_SHOWN_ID: Final = 80

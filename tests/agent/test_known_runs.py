@@ -1,7 +1,6 @@
 """Which runs can be asked for, and which of them are forgotten first."""
 
-from nacre.agent.known_runs import RunRegistry
-from nacre.agent.run import AgentRun, RunResult
+from nacre.agent.run import AgentRun, RunRegistry, RunResult
 
 
 def _run(number: int, session_id: str = "s") -> AgentRun:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 import anyio
 
 from nacre.agent.approval_log import ApprovalLog
-from nacre.agent.known_runs import RunRegistry
+from nacre.agent.run import RunRegistry
 from nacre.agent.session_queue import SessionQueues
 from nacre.agent.session_resolution import SessionResolver
 from nacre.agent.surface_choice import SurfaceFactory

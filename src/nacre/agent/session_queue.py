@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from nacre.agent.known_runs import RunRegistry
+    from nacre.agent.run import RunRegistry
     from nacre.agent.session_resolution import ResolvedSession
     from nacre.agent.turn_parts import ServiceContext
     from nacre.agent.turn_request import TurnRequest

@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nacre.agent.run_feed import RUN_EVENT_KINDS, RunEvent, RunEventLog
+from nacre.agent.event_log import RUN_EVENT_KINDS, RunEvent, RunEventLog
 
 PAGE = Path(__file__).parents[2] / "docs" / "agent.md"
 

@@ -7,7 +7,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from nacre.agent.run_feed import RunEventLog
+from nacre.agent.event_log import RunEventLog
 from nacre.agent.trajectory_sink import TrajectoryWriter
 from nacre.errors import StorageError
 from nacre.run_context import RunContext

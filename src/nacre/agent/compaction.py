@@ -24,7 +24,7 @@ from nacre.providers.base import Answered, ModelRequest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.agent.run_feed import RunEventLog
+    from nacre.agent.event_log import RunEventLog
     from nacre.agent.session_turns import Transcript
     from nacre.hooks import HookRunner
     from nacre.providers.base import Provider, SentPayload

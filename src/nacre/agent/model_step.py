@@ -25,7 +25,7 @@ from nacre.storage.message_codec import message_to_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.agent.run_feed import RunEventLog
+    from nacre.agent.event_log import RunEventLog
     from nacre.agent.tool_surface import ToolSurface
     from nacre.hooks import HookRunner
     from nacre.json_types import JsonObject

@@ -14,7 +14,7 @@ from nacre.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nacre.agent.run_feed import RunEventLog
+    from nacre.agent.event_log import RunEventLog
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
     from nacre.storage import Store

@@ -1,4 +1,4 @@
-"""What happens in one run, as numbered events that any number of readers can follow and resume."""
+"""The event log of a run: numbered events that any number of readers can follow and resume."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from nacre.json_types import JsonObject
+
 
 RunEventKind = Literal[
     "run.queued",

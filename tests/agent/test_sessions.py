@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from nacre.agent import AgentRun, TurnRequest
-from nacre.agent.session_turns import Transcript
+from nacre.agent.transcript import Transcript
 from nacre.agent.turn import Turn
 from nacre.code_mode.run_config import RunConfig
 from nacre.config.agents import AgentConfig

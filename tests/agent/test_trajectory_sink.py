@@ -8,7 +8,7 @@ import anyio.to_thread
 import pytest
 
 from nacre.agent.event_log import RunEventLog
-from nacre.agent.trajectory_sink import TrajectoryWriter
+from nacre.agent.transcript import TrajectoryWriter
 from nacre.errors import StorageError
 from nacre.run_context import RunContext
 from nacre.storage import Store

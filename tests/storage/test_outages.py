@@ -56,7 +56,7 @@ class Waits:
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a test does not wait for a store that it has broken itself."""
     monkeypatch.setattr(WAITS, (0.01, 0.01))
-    monkeypatch.setattr("nacre.agent.unkept_turns._FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("nacre.agent.transcript._FIRST_WAIT_SECONDS", 0.01)
 
 
 @asynccontextmanager

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacre.agent.event_log import RunEventLog
-    from nacre.agent.session_turns import Transcript
+    from nacre.agent.transcript import Transcript
     from nacre.hooks import HookRunner
     from nacre.providers.base import Provider, SentPayload
     from nacre.run_context import RunContext

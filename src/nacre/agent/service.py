@@ -12,8 +12,8 @@ from nacre.agent.run import RunRegistry
 from nacre.agent.session_queue import SessionQueues
 from nacre.agent.session_resolution import SessionResolver
 from nacre.agent.surface_choice import SurfaceFactory
+from nacre.agent.transcript import FailedTurnWrites
 from nacre.agent.turn_parts import ServiceContext
-from nacre.agent.unkept_turns import FailedTurnWrites
 from nacre.errors import SessionError
 from nacre.hooks import HookRunner
 from nacre.run_context import AbortController

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.agent.run import AgentRun, RunResult
-from nacre.agent.session_turns import TurnEnd
+from nacre.agent.transcript import TurnEnd
 from nacre.agent.turn import Turn
 from nacre.agent.turn_parts import open_turn_context
 from nacre.code_mode.activation import code_mode_config_for

@@ -12,7 +12,7 @@ from nacre.agent.budgets import RunBudget
 from nacre.agent.history import repair_history
 from nacre.agent.outside_waits import ExternalWaits
 from nacre.agent.run import RunEnding, RunFinish, RunResult
-from nacre.agent.session_turns import Transcript, TurnEnd
+from nacre.agent.transcript import Transcript, TurnEnd
 from nacre.agent.turn_loop import TurnLoop
 from nacre.agent.turn_spans import end_turn_span, turn_span
 from nacre.errors import AbortedError, NacreError, ProviderError, StorageError

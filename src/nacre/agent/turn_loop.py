@@ -10,7 +10,7 @@ from nacre.agent.model_step import ModelStep, partial_answer
 from nacre.agent.prompt import build_instructions
 from nacre.agent.surface_choice import planned_surface
 from nacre.agent.tool_calls import ToolCalls
-from nacre.agent.trajectory_sink import TrajectoryWriter
+from nacre.agent.transcript import TrajectoryWriter
 from nacre.errors import ProviderError
 from nacre.hooks import BeforeAgentFinalize
 from nacre.messages import AssistantMessage, Message, user_message
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from nacre.agent.outside_waits import ExternalWaits
     from nacre.agent.run import AgentRun, RunEnding
     from nacre.agent.session_queue import SessionQueue
-    from nacre.agent.session_turns import Transcript, TurnEnd
     from nacre.agent.tool_surface import SurfaceKind, ToolSurface
+    from nacre.agent.transcript import Transcript, TurnEnd
     from nacre.agent.turn_parts import ServiceContext, TurnContext
     from nacre.agent.turn_request import TurnRequest
     from nacre.config.agents import AgentConfig

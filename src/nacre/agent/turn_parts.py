@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from nacre.agent.model_step import ProviderSource
     from nacre.agent.surface_choice import SurfaceFactory
-    from nacre.agent.unkept_turns import FailedTurnWrites
+    from nacre.agent.transcript import FailedTurnWrites
     from nacre.config.agents import AgentConfig
     from nacre.config.system import SystemConfig
     from nacre.hooks import HookRunner

@@ -1,0 +1,300 @@
+"""Stores a turn: its messages, its trajectory, and retries of final writes that failed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, cast, get_args
+
+import anyio
+
+from nacre.agent.history import estimated_tokens
+from nacre.errors import SessionError, StorageError
+from nacre.messages import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nacre.agent.event_log import RunEventLog
+    from nacre.json_types import JsonObject, JsonValue
+    from nacre.messages import Message
+    from nacre.run_context import RunContext
+    from nacre.storage import Store, StoredMessage, TurnStatus
+    from nacre.trajectory import TrajectoryEvent, TrajectoryRecorder
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnEnd:
+    """How a turn ended, as it is kept."""
+
+    status: TurnStatus
+    messages: Sequence[Message] = ()
+    usage: Usage = field(default_factory=Usage)
+    error: str = ""
+    data: JsonObject = field(default_factory=dict[str, "JsonValue"])
+
+
+class Transcript:
+    """One turn in one session. Where there is no store, nothing is kept."""
+
+    def __init__(
+        self,
+        store: Store | None,
+        *,
+        session_id: str,
+        run_id: str,
+        given_history: Sequence[Message] | None,
+    ) -> None:
+        self.session_id = session_id
+        self._store = store
+        self._run_id = run_id
+        self._given = given_history
+        self._stored: list[StoredMessage] = []
+        # None: perhaps, since the answer of the store was lost.
+        self._is_begun: bool | None = False
+
+    @property
+    def history(self) -> list[Message]:
+        """What was said before this turn."""
+        if self._given is not None:
+            return list(self._given)
+        return [stored.message for stored in self._stored]
+
+    @property
+    def stored(self) -> Sequence[StoredMessage]:
+        """What the session holds of it; empty where the caller keeps the history."""
+        return self._stored
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the store knows of the turn, as far as we can tell."""
+        return self._is_begun is not False
+
+    async def load(self) -> None:
+        if self._store is not None and self._given is None:
+            self._stored = await self._store.messages(self.session_id)
+
+    async def begin(self, *, prompt: Message | None, model: str, surface: str) -> None:
+        if self._store is None:
+            return
+        # A turn that the store knows has to be ended there, so we have to know that it does.
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._store.begin_turn(
+                    run_id=self._run_id,
+                    session_id=self.session_id,
+                    prompt=prompt,
+                    model=model,
+                    surface=surface,
+                )
+            except StorageError as error:
+                self._is_begun = None if error.is_uncertain else False
+                raise
+            self._is_begun = True
+
+    async def end(self, end: TurnEnd, events: Sequence[JsonObject]) -> None:
+        """Keep the whole turn at once, with the last events of its trajectory."""
+        if self._store is None or self._is_begun is False:
+            return
+        try:
+            await self._store.end_turn(
+                self._run_id,
+                status=end.status,
+                messages=end.messages,
+                usage=end.usage,
+                error=end.error,
+                data=end.data,
+                events=events,
+            )
+        except SessionError as error:
+            # Then it was not begun after all.
+            if self._is_begun or error.code != "not_found":
+                raise
+
+    async def replace_by_summary(self, *, up_to_sequence: int, summary: str) -> None:
+        """From now on the summary stands for all messages up to that one."""
+        assert self._store is not None
+        await self._store.add_compaction(
+            self.session_id, up_to_sequence=up_to_sequence, summary=summary
+        )
+        await self.load()
+
+    def older_than(self, keep_turns: int) -> list[StoredMessage]:
+        """The messages of all turns but the last so many, an earlier summary included; empty where
+        there is nothing but that summary."""
+        runs = list(dict.fromkeys(each.run_id for each in self._stored if not each.is_summary))
+        kept = set(runs[max(0, len(runs) - keep_turns) :])
+        older = [each for each in self._stored if each.is_summary or each.run_id not in kept]
+        return older if any(not each.is_summary for each in older) else []
+
+    def estimated_tokens(self, new: Sequence[Message], *, keep_turns: int) -> int:
+        """About how much the model would read."""
+        runs = {each.run_id for each in self._stored if not each.is_summary}
+        has_summary = any(each.is_summary for each in self._stored)
+        # What was counted for the turns that a summary left is from before there was the summary.
+        trusts_usage = not has_summary or len(runs) > keep_turns
+        return estimated_tokens([*self.history, *new], trusts_usage=trusts_usage)
+
+
+logger = logging.getLogger(__name__)
+
+_FORWARDED = Literal[
+    "call.started",
+    "call.updated",
+    "call.changed",
+    "call.ended",
+    "cell.started",
+    "cell.output",
+    "cell.suspended",
+    "cell.resumed",
+    "cell.ended",
+]
+_FORWARDED_KINDS: Final = frozenset(get_args(_FORWARDED))
+_BATCH_EVENTS: Final = 200
+_BATCH_SECONDS: Final = 1.0
+_WRITE_SECONDS: Final = 10.0
+
+
+class TrajectoryWriter:
+    """One run's. Where the store is slow or broken the run goes on; the log says what is lost."""
+
+    def __init__(
+        self,
+        recorder: TrajectoryRecorder,
+        *,
+        feed: RunEventLog,
+        store: Store | None,
+        context: RunContext,
+        on_call: Callable[[], None],
+    ) -> None:
+        self._event_log = feed
+        self._store = store
+        self._context = context
+        self._on_call = on_call
+        self._pending: list[JsonObject] = []
+        self._is_full = anyio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._thread_id = threading.get_ident()
+        for event in recorder.events:
+            self._take(event)
+        self._unsubscribe = recorder.subscribe(self._receive)
+
+    async def write(self) -> None:
+        """Write batches as they fill, or once in a while; to be run as a task."""
+        while True:
+            with anyio.move_on_after(_BATCH_SECONDS):
+                await self._is_full.wait()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write what there is; finishes what it has begun, within a bound."""
+        batch = self._take_batch()
+        if not batch or self._store is None:
+            return
+        context, problem = self._context, "the store did not answer"
+        with anyio.move_on_after(_WRITE_SECONDS, shield=True):
+            try:
+                await self._store.add_events(context.run_id, context.session_id, batch)
+                return
+            except StorageError as error:
+                problem = str(error)
+        logger.error("%d events of the run %s are lost: %s", len(batch), context.run_id, problem)
+
+    def close(self) -> list[JsonObject]:
+        """Take nothing more; gives what has not been written."""
+        self._unsubscribe()
+        return self._take_batch()
+
+    def _take_batch(self) -> list[JsonObject]:
+        batch, self._pending = self._pending, []
+        self._is_full = anyio.Event()
+        return batch
+
+    def _receive(self, event: TrajectoryEvent) -> None:
+        """Tools may report progress from threads of their own."""
+        if threading.get_ident() == self._thread_id:
+            self._take(event)
+        else:
+            self._loop.call_soon_threadsafe(self._take, event)
+
+    def _take(self, event: TrajectoryEvent) -> None:
+        self._pending.append(event.to_json())
+        if len(self._pending) >= _BATCH_EVENTS:
+            self._is_full.set()
+        if event.kind in _FORWARDED_KINDS:
+            self._event_log.add(cast("_FORWARDED", event.kind), _log_data(event))
+        elif event.kind == "approval.answered" and event.data.get("how") == "always":
+            # Nobody was asked: somebody had said "always". All others are told by the queue.
+            self._event_log.add("approval.answered", {**_log_data(event), "how": "remembered"})
+        if event.kind.startswith("call."):
+            self._on_call()
+
+
+def _log_data(event: TrajectoryEvent) -> JsonObject:
+    data: JsonObject = {"toolCallId": event.call_id, **event.data}
+    return {**data, "parentToolCallId": event.parent_id} if event.parent_id else data
+
+
+_FIRST_WAIT_SECONDS: Final = 0.5
+_MAX_WAIT_SECONDS: Final = 15.0
+
+
+class FailedTurnWrites:
+    """Of one service. What is still open when it is closed is found by the next start."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._ends: dict[str, TurnEnd] = {}
+        self._added = anyio.Event()
+        self._scope = anyio.CancelScope()
+
+    def add(self, run_id: str, end: TurnEnd) -> None:
+        """`end` is how the turn is told to have ended, without its messages."""
+        self._ends[run_id] = end
+        self._added.set()
+
+    async def write(self) -> None:
+        """End the turns that are added; to be run as a task, until `close`."""
+        with self._scope:
+            while True:
+                await self._added.wait()
+                self._added = anyio.Event()
+                await self._retry_until_written()
+
+    def close(self) -> None:
+        self._scope.cancel()
+
+    async def _retry_until_written(self) -> None:
+        wait_seconds = _FIRST_WAIT_SECONDS
+        while self._ends:
+            await anyio.sleep(wait_seconds)
+            wait_seconds = min(2 * wait_seconds, _MAX_WAIT_SECONDS)
+            await self._write_all()
+
+    async def _write_all(self) -> None:
+        """Up to the first one that fails, which is the last to be tried again."""
+        for run_id, end in list(self._ends.items()):
+            try:
+                await self._write_one(run_id, end)
+            except StorageError:
+                self._ends[run_id] = self._ends.pop(run_id)
+                return
+            del self._ends[run_id]
+
+    async def _write_one(self, run_id: str, end: TurnEnd) -> None:
+        try:
+            await self._store.end_turn(
+                run_id,
+                status=end.status,
+                messages=end.messages,
+                usage=end.usage,
+                error=end.error,
+                data=end.data,
+            )
+        except SessionError as error:
+            # Gone with its session, never begun, or kept by a commit whose answer was lost.
+            logger.warning("the turn %s is left as it is: %s", run_id, error)
+        else:
+            logger.warning("the store answers again: the turn %s is noted as failed", run_id)

@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nacre.agent.budgets import BudgetExceededError, RunBudget
+from nacre.agent.turn_context import BudgetExceededError, RunBudget
 from nacre.config.agents import AgentConfig
 from nacre.messages import Usage
 

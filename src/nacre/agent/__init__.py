@@ -5,7 +5,7 @@ from nacre.agent.event_log import RUN_EVENT_KINDS, RunEvent, RunEventKind, RunEv
 from nacre.agent.model_step import ProviderSource
 from nacre.agent.run import AgentRun, RunEnding, RunFinish, RunResult, RunState
 from nacre.agent.service import AgentService
-from nacre.agent.turn_parts import ToolSource
+from nacre.agent.turn_context import ToolSource
 from nacre.agent.turn_request import TurnRequest
 
 __all__ = [

@@ -13,7 +13,7 @@ from nacre.agent.session_queue import SessionQueues
 from nacre.agent.session_resolution import SessionResolver
 from nacre.agent.surface_choice import SurfaceFactory
 from nacre.agent.transcript import FailedTurnWrites
-from nacre.agent.turn_parts import ServiceContext
+from nacre.agent.turn_context import ServiceContext
 from nacre.errors import SessionError
 from nacre.hooks import HookRunner
 from nacre.run_context import AbortController
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from nacre.agent.run import AgentRun
-    from nacre.agent.turn_parts import ProvidersInUse, ServersInUse, ToolSource
+    from nacre.agent.turn_context import ProvidersInUse, ServersInUse, ToolSource
     from nacre.agent.turn_request import TurnRequest
     from nacre.code_mode import Runtime
     from nacre.config.system import SystemConfig

@@ -18,7 +18,7 @@ import anyio
 from nacre.agent.run import AgentRun, RunResult
 from nacre.agent.transcript import TurnEnd
 from nacre.agent.turn import Turn
-from nacre.agent.turn_parts import open_turn_context
+from nacre.agent.turn_context import open_turn_context
 from nacre.code_mode.activation import code_mode_config_for
 from nacre.errors import SessionError
 from nacre.messages import TextPart, UserMessage
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from nacre.agent.run import RunRegistry
     from nacre.agent.session_resolution import ResolvedSession
-    from nacre.agent.turn_parts import ServiceContext
+    from nacre.agent.turn_context import ServiceContext
     from nacre.agent.turn_request import TurnRequest
     from nacre.config.agents import AgentConfig
     from nacre.config.queue import QueueConfig, QueueMode

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.agent.budgets import RunBudget
 from nacre.agent.history import repair_history
 from nacre.agent.outside_waits import ExternalWaits
 from nacre.agent.run import RunEnding, RunFinish, RunResult
 from nacre.agent.transcript import Transcript, TurnEnd
+from nacre.agent.turn_context import RunBudget
 from nacre.agent.turn_loop import TurnLoop
 from nacre.agent.turn_spans import end_turn_span, turn_span
 from nacre.errors import AbortedError, NacreError, ProviderError, StorageError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from nacre.agent.session_queue import QueuedTurn, SessionQueue
-    from nacre.agent.turn_parts import ServiceContext, TurnContext
+    from nacre.agent.turn_context import ServiceContext, TurnContext
     from nacre.json_types import JsonObject
     from nacre.messages import UserMessage
     from nacre.run_context import RunContext

@@ -1,4 +1,4 @@
-"""The loop of a turn: ask the model, make its calls, again, until it has answered."""
+"""The loop of a turn: call the model, run its tool calls, repeat until it has answered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from nacre.agent.compaction import Compactor
 from nacre.agent.history import repair_history
 from nacre.agent.model_step import ModelStep, partial_answer
-from nacre.agent.prompt import build_instructions
 from nacre.agent.surface_choice import planned_surface
 from nacre.agent.tool_calls import ToolCalls
 from nacre.agent.transcript import TrajectoryWriter
@@ -30,6 +29,25 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
     from nacre.messages import FinishReason
     from nacre.run_context import AbortSignal, RunContext
+
+
+_DEFAULT_INSTRUCTIONS: Final = (
+    "You are {name}, an agent that works for a person. Do what is asked, with the tools that you "
+    "have where they help; say plainly what you did and what you could not do."
+)
+
+
+def build_instructions(agent: AgentConfig, *, added: str = "", has_tools: bool = True) -> str:
+    """What the model is told before anything is said; `added` is the caller's. No clock in it."""
+    parts = [
+        agent.instructions.strip() or _DEFAULT_INSTRUCTIONS.format(name=agent.name or agent.id)
+    ]
+    if has_tools:
+        parts.append(f"The workspace is {agent.workspace}.")
+    if added.strip():
+        parts.append(added.strip())
+    return "\n\n".join(parts)
+
 
 _MAX_REVISIONS: Final = 3
 

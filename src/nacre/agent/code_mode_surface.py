@@ -22,7 +22,7 @@ from nacre.json_types import encode_json
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
 
-    from nacre.agent.outside_waits import ExternalWaits
+    from nacre.agent.tool_calls import ExternalWaits
     from nacre.agent.tool_surface import SurfaceKind
     from nacre.code_mode import CellInfo, CodeModeResult, CodeModeRun
     from nacre.json_types import JsonObject

@@ -22,7 +22,7 @@ from nacre.trajectory import TrajectoryRecorder
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from nacre.agent.outside_waits import ExternalWaits
+    from nacre.agent.tool_calls import ExternalWaits
     from nacre.agent.tool_surface import SurfaceKind, ToolSurface
     from nacre.code_mode import Runtime
     from nacre.hooks import HookRunner, Hooks

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.agent.history import repair_history
-from nacre.agent.outside_waits import ExternalWaits
 from nacre.agent.run import RunEnding, RunFinish, RunResult
+from nacre.agent.tool_calls import ExternalWaits
 from nacre.agent.transcript import Transcript, TurnEnd
 from nacre.agent.turn_context import RunBudget
 from nacre.agent.turn_loop import TurnLoop

@@ -18,9 +18,9 @@ from nacre.providers.base import ModelSettings
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from nacre.agent.outside_waits import ExternalWaits
     from nacre.agent.run import AgentRun, RunEnding
     from nacre.agent.session_queue import SessionQueue
+    from nacre.agent.tool_calls import ExternalWaits
     from nacre.agent.tool_surface import SurfaceKind, ToolSurface
     from nacre.agent.transcript import Transcript, TurnEnd
     from nacre.agent.turn_context import RunBudget, ServiceContext, TurnContext

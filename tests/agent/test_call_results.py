@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.agent.call_results import CallResult, format_result, unknown_tool
+from nacre.agent.tool_surface import CallResult, format_result, unknown_tool
 from nacre.json_types import JsonValue
 
 

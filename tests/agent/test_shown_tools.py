@@ -2,7 +2,7 @@
 
 import re
 
-from nacre.agent.shown_tools import assign_tool_names
+from nacre.agent.tool_surface import assign_tool_names
 from tests.agent.tools import echo_tool
 
 

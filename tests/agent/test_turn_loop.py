@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from nacre.agent import ClientTool, TurnRequest
-from nacre.agent.call_results import MAX_RESULT_BYTES
+from nacre.agent.tool_surface import MAX_RESULT_BYTES
 from nacre.errors import ConfigError, ProviderError, SessionError, ToolDefinitionError
 from nacre.hooks import (
     AgentEnd,

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.agent.call_results import (
+from nacre.agent.tool_surface import (
     CallResult,
     format_error_result,
     format_result,
+    make_tool_specs,
     parse_arguments,
     truncate_result,
     unknown_tool,
 )
-from nacre.agent.shown_tools import make_tool_specs
 from nacre.code_mode import DirectResult, Failed, Waiting
 from nacre.json_types import encode_json
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, assert_never
 
-from nacre.agent.payload_check import verify_names
+from nacre.agent.tool_surface import verify_names
 from nacre.agent.turn_spans import chat_span, note_answer
 from nacre.errors import NacreError, ProviderError
 from nacre.hooks import AfterCompaction, BeforeCompaction

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nacre.agent.call_results import (
+from nacre.agent.tool_surface import (
     CallResult,
+    assign_tool_names,
     format_error_result,
     format_result,
     parse_arguments,
     unknown_tool,
+    verify_names,
 )
-from nacre.agent.payload_check import verify_names
-from nacre.agent.shown_tools import assign_tool_names
 from nacre.code_mode import DirectResult
 from nacre.errors import ToolError
 from nacre.providers.base import ToolSpec

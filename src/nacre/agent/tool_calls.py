@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.agent.call_results import CallResult, format_error_result
+from nacre.agent.tool_surface import CallResult, format_error_result
 from nacre.agent.turn_spans import execute_tool_span
 from nacre.hooks import ToolResultPersist
 from nacre.messages import ToolMessage

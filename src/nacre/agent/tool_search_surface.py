@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from nacre.agent.call_results import CallResult, format_error_result, truncate_result, unknown_tool
-from nacre.agent.payload_check import verify_names
-from nacre.agent.shown_tools import make_tool_specs
+from nacre.agent.tool_surface import (
+    CallResult,
+    format_error_result,
+    make_tool_specs,
+    truncate_result,
+    unknown_tool,
+    verify_names,
+)
 from nacre.json_types import encode_json
 from nacre.tool_search import Failed
 

@@ -11,7 +11,7 @@ from nacre.agent.approval_log import ApprovalLog
 from nacre.agent.run import RunRegistry
 from nacre.agent.session_queue import SessionQueues
 from nacre.agent.session_resolution import SessionResolver
-from nacre.agent.surface_choice import SurfaceFactory
+from nacre.agent.surfaces import SurfaceFactory
 from nacre.agent.transcript import FailedTurnWrites
 from nacre.agent.turn_context import ServiceContext
 from nacre.errors import SessionError

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from nacre.agent.model_step import ProviderSource
-    from nacre.agent.surface_choice import SurfaceFactory
+    from nacre.agent.surfaces import SurfaceFactory
     from nacre.agent.transcript import FailedTurnWrites
     from nacre.config.agents import AgentConfig
     from nacre.config.system import SystemConfig

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from nacre.agent.compaction import Compactor
 from nacre.agent.history import repair_history
 from nacre.agent.model_step import ModelStep, partial_answer
-from nacre.agent.surface_choice import planned_surface
+from nacre.agent.surfaces import planned_surface
 from nacre.agent.tool_calls import ToolCalls
 from nacre.agent.transcript import TrajectoryWriter
 from nacre.errors import ProviderError

@@ -6,7 +6,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from nacre.agent.surface_choice import planned_surface
+from nacre.agent.surfaces import planned_surface
 from nacre.config.gateway import TOKEN_VARIABLE
 from nacre.config.models import DEFAULT_MODEL
 

@@ -2,29 +2,27 @@
 
 from nacre.hooks.events import (
     HOOK_EVENTS,
+    AfterCompaction,
     AfterToolCall,
+    AgentEnd,
     AskApproval,
+    BeforeAgentFinalize,
+    BeforeCompaction,
     BeforeToolCall,
     Block,
+    ChangeContent,
     ChangeInput,
     ChangeResult,
     HookEvent,
+    LlmInput,
+    LlmOutput,
+    Revise,
     ToolKind,
+    ToolResultPersist,
 )
 from nacre.hooks.registry import Hooks, RegisteredHook, hook
 from nacre.hooks.runner import HookRunner
 from nacre.hooks.tool_call_hooks import Decision
-from nacre.hooks.turn_events import (
-    AfterCompaction,
-    AgentEnd,
-    BeforeAgentFinalize,
-    BeforeCompaction,
-    ChangeContent,
-    LlmInput,
-    LlmOutput,
-    Revise,
-    ToolResultPersist,
-)
 
 __all__ = [
     "HOOK_EVENTS",

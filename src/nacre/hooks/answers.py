@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from nacre.errors import HookError
-from nacre.hooks.events import AskApproval, Block, ChangeInput, ChangeResult
-from nacre.hooks.turn_events import ChangeContent, Revise
+from nacre.hooks.events import AskApproval, Block, ChangeContent, ChangeInput, ChangeResult, Revise
 from nacre.json_types import NotJsonError, decode_json, encode_json
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from nacre.json_types import copy_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nacre.hooks.events import HookEvent
-    from nacre.hooks.turn_events import (
+    from nacre.hooks.events import (
         AfterCompaction,
         AgentEnd,
         BeforeAgentFinalize,
         BeforeCompaction,
+        HookEvent,
         LlmInput,
         LlmOutput,
         ToolResultPersist,

@@ -21,8 +21,7 @@ from nacre.hooks.events import (
     ToolResultPersist,
 )
 from nacre.hooks.registry import Hooks, RegisteredHook, hook
-from nacre.hooks.runner import HookRunner
-from nacre.hooks.tool_call_hooks import Decision
+from nacre.hooks.runner import Decision, HookRunner
 
 __all__ = [
     "HOOK_EVENTS",

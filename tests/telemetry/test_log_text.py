@@ -1,6 +1,6 @@
 """What others say, as one line of our log."""
 
-from nacre.telemetry.log_text import format_log_line
+from nacre.telemetry.redaction import format_log_line
 
 
 def test_what_would_begin_a_line_or_move_the_cursor_is_a_space() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.telemetry.secret_keys import is_amount, is_secret_key
+from nacre.telemetry.redaction import is_amount, is_secret_key
 
 
 @pytest.mark.parametrize(

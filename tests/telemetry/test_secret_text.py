@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.telemetry import secret_text
-from nacre.telemetry.secret_text import remove_secrets
+from nacre.telemetry import redaction as secret_text
+from nacre.telemetry.redaction import remove_secrets
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 

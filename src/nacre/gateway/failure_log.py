@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from nacre.telemetry.log_text import format_log_line
+from nacre.telemetry.redaction import format_log_line
 
 if TYPE_CHECKING:
     from nacre.agent import AgentRun, RunEvent

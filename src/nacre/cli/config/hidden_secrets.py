@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, cast
 
 from nacre.config.fields import is_object, member_path
-from nacre.telemetry.secret_keys import is_amount, is_secret_key
-from nacre.telemetry.secret_text import REDACTED, remove_secrets
+from nacre.telemetry.redaction import REDACTED, is_amount, is_secret_key, remove_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

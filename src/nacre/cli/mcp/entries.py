@@ -11,7 +11,7 @@ from nacre.cli.exit_status import UsageProblem
 from nacre.config.fields import is_object
 from nacre.config.mcp import mcp_servers_from, server_name_from
 from nacre.errors import ConfigError
-from nacre.telemetry.secret_keys import is_secret_key
+from nacre.telemetry.redaction import is_secret_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

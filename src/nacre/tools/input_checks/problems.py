@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from nacre.errors import ToolInputError
 from nacre.telemetry import Redaction
-from nacre.telemetry.secret_keys import is_secret_key
-from nacre.telemetry.secret_text import REDACTED
+from nacre.telemetry.redaction import REDACTED, is_secret_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

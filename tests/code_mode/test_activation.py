@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.code_mode.activation import code_mode_config_for, is_code_mode_active
+from nacre.code_mode.run_config import code_mode_config_for, is_code_mode_active
 from nacre.config.code_mode import CodeModeConfig
 from nacre.errors import ConfigError
 from tests.code_mode.simple_tools import simple_tool

@@ -19,7 +19,7 @@ from nacre.agent.run import AgentRun, RunResult
 from nacre.agent.transcript import TurnEnd
 from nacre.agent.turn import Turn
 from nacre.agent.turn_context import open_turn_context
-from nacre.code_mode.activation import code_mode_config_for
+from nacre.code_mode.run_config import code_mode_config_for
 from nacre.errors import SessionError
 from nacre.messages import TextPart, UserMessage
 from nacre.run_context import RunContext

@@ -19,8 +19,7 @@ from nacre.agent.tool_surface import (
     verify_names,
 )
 from nacre.code_mode import DirectResult
-from nacre.code_mode.activation import code_mode_config_for
-from nacre.code_mode.run_config import RunConfig
+from nacre.code_mode.run_config import RunConfig, code_mode_config_for
 from nacre.errors import ToolError, ToolServerError
 from nacre.providers.base import ToolSpec
 from nacre.run_context import AbortController

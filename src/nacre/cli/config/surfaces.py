@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nacre.code_mode.activation import code_mode_config_for
+from nacre.code_mode.run_config import code_mode_config_for
 from nacre.config.documents import tool_settings
 from nacre.config.fields import is_object
 from nacre.errors import ConfigError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nacre.agent import TurnRequest
-from nacre.code_mode.activation import code_mode_config_for
+from nacre.code_mode.run_config import code_mode_config_for
 from nacre.errors import ToolDefinitionError
 from nacre.gateway.errors import ApiError
 from nacre.gateway.openai.asks import CHANNEL

@@ -277,7 +277,7 @@ async def bridge_of(run: CodeModeRun) -> CellBridge:
             made.append(tools)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nacre.code_mode.run_cells.CellBridge", NotingBridge)
+        patch.setattr("nacre.code_mode.cells.CellBridge", NotingBridge)
         value_of(await run.exec("return 1"))
     return CellBridge(made[0], exec_call_id="call_1")
 

@@ -1,6 +1,6 @@
 """The model sees `exec` and `wait`, programs the hidden catalog; knows no model and no agent."""
 
-from nacre.code_mode.cell import CellInfo
+from nacre.code_mode.cells import CellInfo
 from nacre.code_mode.code_mode import CodeMode
 from nacre.code_mode.namespace_scope import namespace_tool
 from nacre.code_mode.namespaces import Namespace, NamespaceContext, NamespaceRegistry

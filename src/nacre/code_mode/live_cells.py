@@ -10,7 +10,7 @@ import anyio
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nacre.code_mode.cell import CellInfo, CodeModeCell
+    from nacre.code_mode.cells import CellInfo, CodeModeCell
     from nacre.code_mode.suspended_runs import SuspendedCells
 
 

@@ -25,11 +25,10 @@ from nacre.tools.model_calls import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from nacre.code_mode.cell import CellInfo
+    from nacre.code_mode.cells import CellInfo, RunCells
     from nacre.code_mode.mcp_servers import McpServers
     from nacre.code_mode.model_surface import ModelSurface
     from nacre.code_mode.results import PendingToolCall, Telemetry
-    from nacre.code_mode.run_cells import RunCells
     from nacre.code_mode.run_namespaces import RunNamespaces
     from nacre.code_mode.run_telemetry import RunTelemetry
     from nacre.config.code_mode import CodeModeConfig, Language

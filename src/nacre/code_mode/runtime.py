@@ -8,6 +8,7 @@ from weakref import WeakSet
 
 import anyio
 
+from nacre.code_mode.cells import RunCells
 from nacre.code_mode.debug_lines import log_run_if_enabled
 from nacre.code_mode.live_cells import LiveCells
 from nacre.code_mode.mcp_servers import McpServers
@@ -15,7 +16,6 @@ from nacre.code_mode.model_surface import visible_tools
 from nacre.code_mode.namespaces import NamespaceRegistry
 from nacre.code_mode.prepared_catalogs import PreparedCatalogs
 from nacre.code_mode.run import CodeModeRun
-from nacre.code_mode.run_cells import RunCells
 from nacre.code_mode.run_config import ConfigInput, run_config_from
 from nacre.code_mode.run_namespaces import RunNamespaces
 from nacre.code_mode.run_telemetry import RunTelemetry
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from nacre.code_mode.cell import CellInfo
+    from nacre.code_mode.cells import CellInfo
     from nacre.code_mode.run_config import RunConfig
     from nacre.tools import ApprovalQueue, Approver
     from nacre.tools.tool_servers import ToolServer

@@ -19,7 +19,7 @@ import anyio
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nacre.code_mode.cell import CodeModeCell
+    from nacre.code_mode.cells import CodeModeCell
     from nacre.ids import CellId
     from nacre.run_context import RunContext
     from nacre.sandbox.results import Reason

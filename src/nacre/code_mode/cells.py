@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import anyio
 
 from nacre.code_mode.bridge import CellBridge, RunTools
+from nacre.code_mode.cell_registry import UNAVAILABLE, CellRefused, CellScope
 from nacre.code_mode.results import (
     CodeModeResult,
     Completed,
@@ -21,7 +22,6 @@ from nacre.code_mode.results import (
     Telemetry,
     Waiting,
 )
-from nacre.code_mode.suspended_runs import UNAVAILABLE, CellRefused, CellScope
 from nacre.errors import CellStateError
 from nacre.sandbox import CellState, Limits
 from nacre.sandbox import results as cell_results
@@ -30,11 +30,10 @@ from nacre.telemetry.spans import span
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from nacre.code_mode.cell_registry import LiveCells, SuspendedCells
     from nacre.code_mode.exec_tool import ExecInput
     from nacre.code_mode.guest_view import GuestViews
-    from nacre.code_mode.live_cells import LiveCells
     from nacre.code_mode.run_telemetry import RunTelemetry, SnapshotCounts
-    from nacre.code_mode.suspended_runs import SuspendedCells
     from nacre.ids import CellId
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext

@@ -8,9 +8,9 @@ from weakref import WeakSet
 
 import anyio
 
+from nacre.code_mode.cell_registry import MAX_SUSPENDED_CELLS, LiveCells, SuspendedCells
 from nacre.code_mode.cells import RunCells
 from nacre.code_mode.debug_lines import log_run_if_enabled
-from nacre.code_mode.live_cells import LiveCells
 from nacre.code_mode.mcp_servers import McpServers
 from nacre.code_mode.model_surface import visible_tools
 from nacre.code_mode.namespaces import NamespaceRegistry
@@ -19,7 +19,6 @@ from nacre.code_mode.run import CodeModeRun
 from nacre.code_mode.run_config import ConfigInput, run_config_from
 from nacre.code_mode.run_namespaces import RunNamespaces
 from nacre.code_mode.run_telemetry import RunTelemetry
-from nacre.code_mode.suspended_runs import MAX_SUSPENDED_CELLS, SuspendedCells
 from nacre.config.documents import refuse_unopened_servers
 from nacre.errors import ConfigError, RuntimeUnavailableError, ToolDefinitionError
 from nacre.hooks import HookRunner, Hooks

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
+from nacre.code_mode.cell_registry import UNAVAILABLE
 from nacre.code_mode.exec_tool import InvalidInput
-from nacre.code_mode.suspended_runs import UNAVAILABLE
 from nacre.ids import CellId
 
 if TYPE_CHECKING:

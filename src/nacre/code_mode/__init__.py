@@ -1,12 +1,11 @@
 """The model sees `exec` and `wait`, programs the hidden catalog; knows no model and no agent."""
 
 from nacre.code_mode.cells import CellInfo
-from nacre.code_mode.code_mode import CodeMode
 from nacre.code_mode.namespace_scope import namespace_tool
 from nacre.code_mode.namespaces import Namespace, NamespaceContext, NamespaceRegistry
 from nacre.code_mode.results import CodeModeResult, Completed, DirectResult, Failed, Waiting
 from nacre.code_mode.run import CodeModeRun
-from nacre.code_mode.runtime import Runtime
+from nacre.code_mode.runtime import CodeMode, Runtime
 
 __all__ = [
     "CellInfo",

@@ -1,4 +1,4 @@
-"""What many runs share: the sandbox's workers, the suspended cells, the registered namespaces."""
+"""Runtime: workers, suspended cells and namespaces of many runs. CodeMode: a runtime and one run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import anyio
 
 from nacre.code_mode.cell_registry import MAX_SUSPENDED_CELLS, LiveCells, SuspendedCells
 from nacre.code_mode.cells import RunCells
-from nacre.code_mode.debug_lines import log_run_if_enabled
 from nacre.code_mode.mcp_servers import McpServers
 from nacre.code_mode.model_surface import visible_tools
 from nacre.code_mode.namespaces import NamespaceRegistry
@@ -24,6 +23,7 @@ from nacre.errors import ConfigError, RuntimeUnavailableError, ToolDefinitionErr
 from nacre.hooks import HookRunner, Hooks
 from nacre.run_context import AbortController, RunContext
 from nacre.sandbox import Sandbox, SandboxOptions
+from nacre.telemetry.debug_flags import debug_flags, debug_log
 from nacre.tools import (
     APPROVAL_SECONDS,
     ApprovalMemory,
@@ -43,9 +43,55 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from nacre.code_mode.cells import CellInfo
+    from nacre.code_mode.namespaces import Namespace
+    from nacre.code_mode.results import CodeModeResult, DirectResult
     from nacre.code_mode.run_config import RunConfig
+    from nacre.config.code_mode import Language
+    from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import ApprovalQueue, Approver
+    from nacre.tools.tool_definitions import DefinitionFormat
     from nacre.tools.tool_servers import ToolServer
+    from nacre.trajectory import TrajectoryEvent
+
+
+# What is said of an event; inputs, results and output stay out of logs.
+_LOGGED_KEYS: Final = (
+    "runId", "toolId", "language", "status", "reason", "outcome", "errorCode", "durationMs",
+    "snapshotBytes", "model", "toolNames", "toolBytes", "payloadBytes", "finishReason",
+    "calledNames",
+)  # fmt: skip
+
+
+def log_run_if_enabled(run: CodeModeRun) -> None:
+    """Log the run's surface now, and its cells and their calls as they come."""
+    if not debug_flags().code_mode:
+        return
+    log = debug_log("code_mode")
+    sources = ", ".join(f"{count} {name}" for name, count in run.telemetry().sources.items())
+    log.info(
+        "run %s: code mode is %s; the model sees %s; the catalog has %s",
+        run.context.run_id,
+        "active" if run.is_code_mode else "not active",
+        ", ".join(run.visible_names) or "no tools",
+        sources or "no tools",
+    )
+    run.trajectory.subscribe(lambda event: log.info("%s", _format_event(event)))
+
+
+def _format_event(event: TrajectoryEvent) -> str:
+    told = {key: event.data.get(key) for key in _LOGGED_KEYS}
+    said = [
+        f"{key}={_format_value(value)}"
+        for key, value in told.items()
+        if value not in (None, "", [])
+    ]
+    parent = f"in {event.parent_id}" if event.parent_id else ""
+    return " ".join(filter(None, [event.kind, event.call_id, parent, *said]))
+
+
+def _format_value(value: JsonValue) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
 
 _MAX_SUSPENDED_LIMIT: Final = 100_000
 
@@ -230,3 +276,86 @@ def _to_tool(given: object) -> Tool:
     raise ToolDefinitionError(
         f"tools has a {type(given).__name__}; allowed: tools and typed functions"
     )
+
+
+class CodeMode:
+    """Two tools in front of many: `async with CodeMode(tools=[...]) as code_mode: ...`.
+
+    `namespaces` are pairs of the plugin that owns the tools and the namespace.
+    """
+
+    def __init__(
+        self,
+        *,
+        tools: Iterable[Tool | Callable[..., object]] = (),
+        mcp: Iterable[ToolServer] | None = None,
+        config: ConfigInput = None,
+        context: RunContext | None = None,
+        hooks: Hooks | Iterable[object] = (),
+        approvals: Approver | ApprovalQueue | None = None,
+        namespaces: Iterable[tuple[str, Namespace]] = (),
+        workers: int = 0,
+    ) -> None:
+        self.runtime = Runtime(config, workers=workers)
+        for plugin_id, namespace in namespaces:
+            self.runtime.namespaces.register(plugin_id, namespace)
+        self._tools = tuple(tools)
+        self._mcp = None if mcp is None else tuple(mcp)
+        self._context = context
+        self._hooks = hooks
+        self._approvals = approvals
+        self._run: CodeModeRun | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.runtime.__aenter__()
+        try:
+            self._run = self.runtime.run(
+                tools=self._tools,
+                mcp=self._mcp,
+                context=self._context,
+                hooks=self._hooks,
+                approvals=self._approvals,
+            )
+        except BaseException as error:
+            await self.runtime.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.runtime.__aexit__(kind, error, traceback)
+
+    @property
+    def run(self) -> CodeModeRun:
+        """The one run: its catalog, its trajectory, its cells."""
+        if self._run is None:
+            raise RuntimeUnavailableError("code mode is not open; use it in `async with`")
+        return self._run
+
+    def definitions(self, format: DefinitionFormat = "openai") -> list[JsonObject]:
+        """What to send to a provider as its tools."""
+        return self.run.definitions(format)
+
+    async def exec(
+        self, code: str, *, language: Language | None = None, call_id: str = ""
+    ) -> CodeModeResult:
+        """Run a program in a new cell."""
+        return await self.run.exec(code, language=language, call_id=call_id)
+
+    async def wait(self, run_id: str, *, call_id: str = "") -> CodeModeResult:
+        """Continue a suspended cell."""
+        return await self.run.wait(run_id, call_id=call_id)
+
+    async def call(
+        self, name: str, arguments: object = None, *, call_id: str = ""
+    ) -> CodeModeResult | DirectResult:
+        """Do what the model asked for, whatever it was."""
+        return await self.run.call(name, arguments, call_id=call_id)
+
+    async def abort(self, reason: str = "the run was aborted") -> None:
+        """End every cell and its calls."""
+        await self.run.abort(reason)

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from nacre.code_mode.control_tools import exec_parameters, wait_parameters
 from nacre.code_mode.description import WAIT_DESCRIPTION, exec_description
-from nacre.code_mode.exec_tool import exec_parameters
 from nacre.code_mode.namespaces import Namespace
-from nacre.code_mode.wait_tool import wait_parameters
 from nacre.config.code_mode import LANGUAGES, CodeModeConfig
 from nacre.tools.catalog import Catalog, build_catalog
 from nacre.tools.definition import Tool

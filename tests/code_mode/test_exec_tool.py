@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.code_mode.exec_tool import ExecInput, InvalidInput, exec_parameters, parse_exec_input
+from nacre.code_mode.control_tools import ExecInput, InvalidInput, exec_parameters, parse_exec_input
 from nacre.config.code_mode import CodeModeConfig
 
 BOTH = CodeModeConfig(enabled=True)

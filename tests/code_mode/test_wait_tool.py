@@ -2,8 +2,7 @@
 
 import pytest
 
-from nacre.code_mode.exec_tool import InvalidInput
-from nacre.code_mode.wait_tool import parse_wait_input, wait_parameters
+from nacre.code_mode.control_tools import InvalidInput, parse_wait_input, wait_parameters
 from nacre.ids import new_cell_id
 
 

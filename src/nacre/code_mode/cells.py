@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from nacre.code_mode.cell_registry import LiveCells, SuspendedCells
-    from nacre.code_mode.exec_tool import ExecInput
+    from nacre.code_mode.control_tools import ExecInput
     from nacre.code_mode.guest_view import GuestViews
     from nacre.code_mode.run_telemetry import RunTelemetry, SnapshotCounts
     from nacre.ids import CellId

@@ -6,10 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from nacre.code_mode.control_tools import exec_parameters, wait_parameters
 from nacre.code_mode.description import WAIT_DESCRIPTION, exec_description
-from nacre.code_mode.exec_tool import exec_parameters
 from nacre.code_mode.run_config import is_code_mode_active
-from nacre.code_mode.wait_tool import wait_parameters
 from nacre.errors import CatalogError, CodeModePayloadError
 from nacre.tools.catalog import is_control_tool
 from nacre.tools.tool_definitions import DefinitionFormat, definition, definition_of

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from nacre.code_mode.api_files import ApiFiles
 from nacre.code_mode.bridge import RunTools
 from nacre.code_mode.cell_registry import CellRefused
-from nacre.code_mode.exec_tool import InvalidInput, parse_exec_input
+from nacre.code_mode.control_tools import InvalidInput, parse_exec_input, parse_wait_input
 from nacre.code_mode.mcp_requests import McpRequests
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME, verify_payload
 from nacre.code_mode.results import CodeModeResult, DirectResult, Failed
-from nacre.code_mode.wait_tool import parse_wait_input
 from nacre.config.code_mode import LANGUAGES
 from nacre.errors import CatalogError, NamespaceError, ToolError
 from nacre.tools import CallSite, CallSubject

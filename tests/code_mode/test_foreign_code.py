@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.code_mode.foreign_code import (
+from nacre.code_mode.language_detection import (
     fenced_program,
     has_fences,
     is_python,

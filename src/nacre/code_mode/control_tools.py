@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from nacre.code_mode.cell_registry import UNAVAILABLE
-from nacre.code_mode.foreign_code import (
+from nacre.code_mode.language_detection import (
     fenced_program,
     has_fences,
     is_python,

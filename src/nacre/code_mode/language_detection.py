@@ -1,4 +1,4 @@
-"""Tells what is sent to `exec` by mistake: shell commands, Python, Markdown around a program.
+"""Detects input to `exec` that is not JavaScript: shell commands, Python, Markdown.
 
 Only what no JavaScript engine could run to any use is told; where in doubt, the engine judges.
 """

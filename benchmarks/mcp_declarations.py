@@ -15,7 +15,7 @@ from benchmarks.measurement import elapsed_ms, median
 from benchmarks.one import Effort
 from benchmarks.report import Figure
 from nacre.code_mode.api_files import known_files
-from nacre.code_mode.mcp_listing import list_server
+from nacre.code_mode.mcp_servers import list_server
 from nacre.mcp_client import McpConnections
 from nacre.tools import Tool
 from nacre.tools.tool_servers import OPERATION_MARK

@@ -7,8 +7,7 @@ import pytest
 
 from nacre import Runtime
 from nacre.code_mode import mcp_servers
-from nacre.code_mode.mcp_requests import McpRequests, with_defaults
-from nacre.code_mode.mcp_servers import McpServers
+from nacre.code_mode.mcp_servers import McpRequests, McpServers, with_defaults
 from nacre.errors import UnknownToolError
 from nacre.json_types import JsonObject, JsonValue
 from nacre.tools import ToolPolicy

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
 
-from nacre.code_mode.mcp_listing import declared_tool
+from nacre.code_mode.mcp_servers import declared_tool
 from nacre.errors import UnknownToolError
 from nacre.tools.declarations import (
     DeclaredServer,
@@ -19,8 +19,7 @@ from nacre.tools.declarations import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nacre.code_mode.mcp_listing import McpListing
-    from nacre.code_mode.mcp_servers import McpServers
+    from nacre.code_mode.mcp_servers import McpListing, McpServers
     from nacre.json_types import JsonObject
     from nacre.tools import Catalog
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from nacre.code_mode.api_files import ApiFiles
-    from nacre.code_mode.mcp_requests import McpRequests
+    from nacre.code_mode.mcp_servers import McpRequests
     from nacre.code_mode.namespace_runtime import NamespaceRuntime
     from nacre.config.code_mode import CodeModeConfig
     from nacre.json_types import JsonObject, JsonValue

@@ -14,7 +14,7 @@ from nacre.tools.declarations import mcp_file_path
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nacre.code_mode.mcp_listing import McpListing
+    from nacre.code_mode.mcp_servers import McpListing
     from nacre.code_mode.namespace_runtime import NamespaceRuntime
     from nacre.json_types import JsonObject
     from nacre.tools import Catalog

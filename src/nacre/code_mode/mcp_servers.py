@@ -1,4 +1,4 @@
-"""The MCP servers of one run: what is listed of them by now, and the tool behind a call.
+"""The MCP servers of a run: their listings, the tool behind a call, and requests to `MCP`.
 
 A server is started when a program first asks something of it. Until then programs know its name
 alone, and whatever they call on it is resolved here, once it is listed. A server that is broken or
@@ -9,19 +9,125 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 import anyio.to_thread
 
-from nacre.code_mode.mcp_listing import McpListing, list_server, server_guest_names
 from nacre.errors import CatalogError, ToolError, ToolServerError, UnknownToolError
+from nacre.json_types import encode_json
+from nacre.tools import build_catalog
+from nacre.tools.catalog_search.run_index import RunIndex
+from nacre.tools.declarations import (
+    DeclaredServer,
+    DeclaredTool,
+    function_declaration,
+    guest_names,
+    mcp_file_path,
+    mcp_server_file,
+)
+from nacre.tools.nearest_names import NearestNames
+from nacre.tools.tool_servers import OPERATION_MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import Tool, ToolPolicy
     from nacre.tools.tool_servers import ToolServer
+
+    Path = tuple[str, ...]
+
+
+_RESOURCES: Final = "resources"
+_PROMPTS: Final = "prompts"
+# The file of a server of this name would stand in the place of `mcp/index.d.ts`.
+_TAKEN_SERVER_NAMES: Final = ("index",)
+_OPERATION_STARTS: Final = tuple(f"{OPERATION_MARK}{group}." for group in (_RESOURCES, _PROMPTS))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class McpListing:
+    """What a run may call of a server, by the path below `MCP.<server>`."""
+
+    guest_name: str
+    description: str
+    tools: Mapping[str, Tool]
+    """By the name that programs call it by."""
+    operations: Mapping[Path, Tool]
+    """What a server offers besides tools, such as ("resources", "read")."""
+    declarations: str
+    near_names: NearestNames
+    """Kept, as making it takes longer than asking it."""
+    size_bytes: int
+    """What names and declarations take."""
+
+    @property
+    def file_path(self) -> str:
+        return mcp_file_path(self.guest_name)
+
+    def find(self, path: Path) -> Tool | None:
+        if len(path) == 1:
+            return self.tools.get(path[0])
+        return self.operations.get(path)
+
+    def declared_server(self) -> DeclaredServer:
+        return DeclaredServer(
+            name=self.guest_name, description=self.description, tool_names=tuple(self.tools)
+        )
+
+
+def server_guest_names(server_names: Sequence[str]) -> dict[str, str]:
+    """The names below `MCP` of all servers that a program sees: one depends on those beside it."""
+    return guest_names(server_names, taken=_TAKEN_SERVER_NAMES)
+
+
+def list_server(guest_name: str, description: str, tools: Sequence[Tool]) -> McpListing:
+    """Takes about half a millisecond per tool; may be called in a thread."""
+    named = _by_guest_name(tool for tool in tools if not _is_operation(tool))
+    operations = {
+        tuple(tool.name.removeprefix(OPERATION_MARK).split(".")): tool
+        for tool in tools
+        if _is_operation(tool)
+    }
+    offered = {path[0] for path in operations}
+    declarations = mcp_server_file(
+        guest_name,
+        [declared_tool(name, tool) for name, tool in named.items()],
+        has_resources=_RESOURCES in offered,
+        has_prompts=_PROMPTS in offered,
+    )
+    return McpListing(
+        guest_name=guest_name,
+        description=description,
+        tools=named,
+        operations=operations,
+        declarations=declarations,
+        near_names=NearestNames(named),
+        size_bytes=len(encode_json([list(named), declarations])),
+    )
+
+
+def _is_operation(tool: Tool) -> bool:
+    """Any other name with the mark is a tool's, if somebody gave it one."""
+    return tool.name.startswith(_OPERATION_STARTS)
+
+
+def declared_tool(name: str, tool: Tool) -> DeclaredTool:
+    return DeclaredTool(
+        name=name,
+        description=tool.description,
+        parameters=tool.parameters,
+        output_schema=tool.output_schema,
+    )
+
+
+def _by_guest_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+    by_name = {tool.name: tool for tool in tools}
+    names = guest_names(list(by_name))
+    return {names[name]: tool for name, tool in by_name.items()}
+
 
 logger = logging.getLogger(__name__)
 
@@ -150,3 +256,135 @@ def _still_starting(server_name: str) -> ToolServerError:
     return ToolServerError(
         f"the MCP server {server_name} has not answered yet; try again", server=server_name
     )
+
+
+class McpRequests:
+    """Answers for one run. Every field of a payload may be anything."""
+
+    def __init__(self, servers: McpServers) -> None:
+        self.servers = servers
+        self._index: tuple[tuple[McpListing, ...], RunIndex] | None = None
+
+    async def tool_to_call(self, payload: JsonObject) -> tuple[Tool, JsonValue]:
+        """The tool behind a call, and its input with the schema's defaults; raises ToolError."""
+        tool = await self.servers.tool(
+            _require_text(payload, "server"), _require_path(payload.get("path"))
+        )
+        return tool, with_defaults(tool.parameters, payload.get("input"))
+
+    async def header(self, payload: JsonObject) -> JsonObject:
+        """`MCP.$api()`, `MCP.<server>.$api()` and `MCP.<server>.$api(tool, {schema})`."""
+        if payload.get("server") is None:
+            return await self._all_servers()
+        listing = await self.servers.listing(_require_text(payload, "server"))
+        if payload.get("tool") is None:
+            return {
+                "server": listing.guest_name,
+                "file": listing.file_path,
+                "tools": list(listing.tools),
+                "declaration": listing.declarations,
+            }
+        name = _require_text(payload, "tool")
+        tool = await self.servers.tool(listing.guest_name, (_guest_name(listing, name),))
+        return _tool_header(listing, name, tool, has_schema=payload.get("schema") is True)
+
+    async def search(self, query: str, limit: int) -> list[JsonValue]:
+        """What fits, best first; behind it, the servers that could not be searched, and why."""
+        started = await self.servers.start_all()
+        listings = tuple(each for each in started.values() if isinstance(each, McpListing))
+        best = await self._index_of(listings).search(query, limit)
+        names = {
+            tool.id: (listing, name) for listing in listings for name, tool in listing.tools.items()
+        }
+        found: list[JsonValue] = [
+            {
+                "path": f"MCP.{names[entry.id][0].guest_name}.{names[entry.id][1]}",
+                "description": entry.description,
+                "server": names[entry.id][0].guest_name,
+                "file": names[entry.id][0].file_path,
+            }
+            for entry in best
+        ]
+        problems: list[JsonValue] = [
+            {"server": name, "problem": each.message}
+            for name, each in started.items()
+            if isinstance(each, ToolError)
+        ]
+        return found + problems
+
+    def _index_of(self, listings: tuple[McpListing, ...]) -> RunIndex:
+        if self._index is None or self._index[0] != listings:
+            tools = [tool for listing in listings for tool in listing.tools.values()]
+            self._index = (listings, RunIndex(build_catalog(tools), sources=("mcp",)))
+        return self._index[1]
+
+    async def _all_servers(self) -> JsonObject:
+        known = await self.servers.listings()
+        return {
+            "servers": [
+                {"server": name, "tools": len(listing.tools), "file": listing.file_path}
+                if listing is not None
+                else {"server": name, "tools": None, "note": "not started yet; ask it for $api()"}
+                for name, listing in known.items()
+            ]
+        }
+
+
+def with_defaults(schema: JsonObject, given: JsonValue) -> JsonValue:
+    """The input with the defaults of members that it leaves out.
+
+    A default of null is the server's to apply: many write it beside a type that refuses null.
+    """
+    if given is None:
+        given = {}
+    properties = schema.get("properties")
+    if not isinstance(given, dict) or not isinstance(properties, dict):
+        return given
+    defaults: JsonObject = {
+        name: member["default"]
+        for name, member in properties.items()
+        if name not in given and isinstance(member, dict) and member.get("default") is not None
+    }
+    return {**given, **defaults} if defaults else given
+
+
+def _tool_header(listing: McpListing, name: str, tool: Tool, *, has_schema: bool) -> JsonObject:
+    guest_name = _guest_name(listing, name)
+    declared = declared_tool(guest_name, tool)
+    header: JsonObject = {
+        "server": listing.guest_name,
+        "tool": guest_name,
+        "name": tool.name,
+        "description": tool.description,
+        "declaration": function_declaration(
+            declared.name,
+            description=declared.description,
+            parameters=declared.parameters,
+            output_schema=declared.output_schema,
+        ),
+    }
+    if has_schema:
+        header["inputSchema"] = tool.parameters
+        if tool.output_schema is not None:
+            header["outputSchema"] = tool.output_schema
+    return header
+
+
+def _guest_name(listing: McpListing, name: str) -> str:
+    """Programs may ask by the server's own name of a tool as well."""
+    if name in listing.tools:
+        return name
+    return next((guest for guest, tool in listing.tools.items() if tool.name == name), name)
+
+
+def _require_text(payload: JsonObject, key: str) -> str:
+    value = payload.get(key)
+    if not isinstance(value, str):
+        raise UnknownToolError(f"MCP needs the {key} as text", tool_id="mcp")
+    return value
+
+
+def _require_path(value: JsonValue) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(segment, str) for segment in value):
+        raise UnknownToolError("MCP needs the path of a function", tool_id="mcp")
+    return tuple(cast("list[str]", value))

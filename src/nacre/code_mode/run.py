@@ -8,7 +8,7 @@ from nacre.code_mode.api_files import ApiFiles
 from nacre.code_mode.bridge import RunTools
 from nacre.code_mode.cell_registry import CellRefused
 from nacre.code_mode.control_tools import InvalidInput, parse_exec_input, parse_wait_input
-from nacre.code_mode.mcp_requests import McpRequests
+from nacre.code_mode.mcp_servers import McpRequests
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME, verify_payload
 from nacre.code_mode.results import CodeModeResult, DirectResult, Failed
 from nacre.config.code_mode import LANGUAGES

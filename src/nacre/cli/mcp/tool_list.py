@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.tables import cell_text, write_table
 from nacre.cli.terminal import Printer, warn
-from nacre.code_mode.mcp_listing import list_server, server_guest_names
+from nacre.code_mode.mcp_servers import list_server, server_guest_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nacre.cli.mcp.tables import cell_text
 from nacre.cli.terminal import visible
-from nacre.code_mode.mcp_listing import server_guest_names
+from nacre.code_mode.mcp_servers import server_guest_names
 from nacre.tools.declarations import function_declaration, guest_names
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import pytest
 
 from nacre import NamespaceContext, RunContext, Runtime, namespace_tool
 from nacre.code_mode.guest_view import GuestViews
-from nacre.code_mode.namespace_runtime import NamespaceRuntime
 from nacre.code_mode.namespace_scope import serialise_scope
+from nacre.code_mode.namespaces import NamespaceRuntime
 from nacre.json_types import JsonValue
 from nacre.tools import build_catalog
 from nacre.tools.tool_servers import ListedServer

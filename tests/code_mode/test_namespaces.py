@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from nacre.code_mode.namespace_runtime import NamespaceRuntime, ResolvedCall
 from nacre.code_mode.namespace_scope import namespace_tool
 from nacre.code_mode.namespaces import (
     CreateScope,
@@ -13,6 +12,8 @@ from nacre.code_mode.namespaces import (
     NamespaceContext,
     NamespaceRegistration,
     NamespaceRegistry,
+    NamespaceRuntime,
+    ResolvedCall,
     open_namespace,
     visible_registrations,
 )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nacre.code_mode.mcp_servers import McpListing
-    from nacre.code_mode.namespace_runtime import NamespaceRuntime
+    from nacre.code_mode.namespaces import NamespaceRuntime
     from nacre.json_types import JsonObject
     from nacre.tools import Catalog
 

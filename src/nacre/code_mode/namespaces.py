@@ -1,24 +1,188 @@
-"""Namespaces: who registered which, and which of them a run may see."""
+"""Namespaces: domain APIs that plugins register for programs, and the namespaces of one run."""
 
 from __future__ import annotations
 
 import inspect
+import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from nacre.code_mode.namespace_runtime import NamespaceRuntime
+import anyio
+
 from nacre.code_mode.namespace_scope import (
+    MAX_SCOPE_DEPTH,
+    PATH_SEPARATOR,
     SerialisedScope,
     serialise_scope,
 )
-from nacre.code_mode.reserved_globals import problem_with_global_name
-from nacre.errors import NamespaceError
+from nacre.errors import NamespaceError, ToolInputError, UnknownToolError
+from nacre.json_types import JsonObject, JsonValue, NotJsonError, decode_json, encode_json
 
 if TYPE_CHECKING:
-    from nacre.json_types import JsonObject
+    from nacre.code_mode.namespace_scope import NamespaceTool, Path
     from nacre.run_context import AbortSignal, RunContext
-    from nacre.tools.catalog import Catalog
+    from nacre.tools import Catalog
+
+
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+
+
+def _split_names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_WORDS: Final = _split_names(
+    """
+    abstract any arguments as async await boolean break case catch class const continue debugger
+    declare default delete do else enum eval export extends false finally for function get if
+    implements import in instanceof interface let module never new null number object of package
+    private protected public return set static string super switch symbol this throw true try type
+    typeof undefined unknown using var void while with yield
+    """
+)
+"""Reserved words, and those with a meaning in some place of JavaScript or TypeScript."""
+
+_CODE_MODE: Final = _split_names("ALL_TOOLS API MCP json namespaces text tools yield_control")
+
+_ENGINE: Final = _split_names(
+    """
+    AggregateError Array ArrayBuffer AsyncDisposableStack AsyncFunction AsyncGenerator
+    AsyncGeneratorFunction AsyncIterator Atomics BigInt BigInt64Array BigUint64Array Boolean
+    DataView Date DisposableStack Error EvalError FinalizationRegistry Float16Array Float32Array
+    Float64Array Function Generator GeneratorFunction Infinity Int16Array Int32Array Int8Array
+    InternalError Intl Iterator JSON Map Math NaN Number Object Promise Proxy RangeError
+    ReferenceError Reflect RegExp Set SharedArrayBuffer String SuppressedError Symbol SyntaxError
+    Temporal TypeError URIError Uint16Array Uint32Array Uint8Array Uint8ClampedArray WeakMap WeakRef
+    WeakSet WebAssembly decodeURI decodeURIComponent encodeURI encodeURIComponent escape globalThis
+    isFinite isNaN parseFloat parseInt unescape
+    """
+)
+
+_CELL: Final = _split_names(
+    """
+    DOMException TextDecoder TextEncoder URL URLSearchParams atob btoa clearInterval clearTimeout
+    console crypto performance queueMicrotask require setInterval setTimeout structuredClone
+    """
+)
+"""What a cell has of a browser's and of Node's; docs/cells.md describes it."""
+
+_TAKEN: Final = _CODE_MODE | _ENGINE | _CELL
+_MEMBERS: Final = _split_names("constructor hasOwnProperty prototype then toJSON toString valueOf")
+
+
+def problem_with_global_name(name: object) -> str:
+    """Why a namespace cannot be this global; empty when it can."""
+    if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
+        return "is not a JavaScript identifier of ASCII letters, digits, `_` and `$`"
+    if name in _WORDS:
+        return "is a word of the language"
+    # A member named `__proto__` would change the object that holds all namespaces.
+    if name in _TAKEN or name.startswith("__"):
+        return "is taken: every program has a global of this name"
+    if name in _MEMBERS:
+        return "is taken: objects have a member of this name, and `namespaces` is one"
+    return ""
+
+
+logger = logging.getLogger(__name__)
+
+_MAX_SHOWN_CHARACTERS: Final = 80
+_MAX_SHOWN_FUNCTIONS: Final = 20
+_MAX_MAPPER_MESSAGE: Final = 500
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResolvedCall:
+    """The exact tool that a function of a namespace stands for, and its input."""
+
+    tool_id: str
+    input: JsonObject
+
+
+class NamespaceRuntime:
+    """A namespace as one run sees it."""
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        scope: SerialisedScope,
+        *,
+        plugin_id: str,
+        tool_ids: Mapping[str, str],
+    ) -> None:
+        self.namespace = namespace
+        self.plugin_id = plugin_id
+        self.descriptor = scope.descriptor
+        self._functions = scope.functions
+        self._tool_ids = tool_ids
+
+    def resolve(self, path: object, args: object) -> ResolvedCall:
+        """The call behind a function. A program may send anything as `path` and `args`.
+
+        Raises UnknownToolError for a path that is no function of the scope, and ToolInputError for
+        arguments that do not make an input.
+        """
+        segments = _segments(path)
+        function = self._functions.get(segments)
+        name = PATH_SEPARATOR.join((self.namespace.global_name, *segments))
+        if function is None:
+            raise self._unknown(name[:_MAX_SHOWN_CHARACTERS])
+        tool_id = self._tool_ids[function.tool_name]
+        if not isinstance(args, list):
+            raise ToolInputError(f"{name}: its arguments are not a list", tool_id=tool_id)
+        arguments = cast("list[JsonValue]", args)
+        mapped = _map_arguments(function, arguments, name=name, tool_id=tool_id)
+        return ResolvedCall(tool_id=tool_id, input=_to_input(mapped, name=name, tool_id=tool_id))
+
+    def _unknown(self, name: str) -> UnknownToolError:
+        global_name = self.namespace.global_name
+        functions = list(self._functions)[:_MAX_SHOWN_FUNCTIONS]
+        known = ", ".join(PATH_SEPARATOR.join((global_name, *found)) for found in functions)
+        return UnknownToolError(
+            f"{name!r} is not a function of the namespace {global_name}; it has: {known or 'none'}",
+            tool_id=name,
+        )
+
+
+def _segments(path: object) -> Path:
+    """Empty, which no function has, for what is not a list of texts."""
+    if not isinstance(path, list) or len(cast("list[object]", path)) > MAX_SCOPE_DEPTH:
+        return ()
+    segments = cast("list[object]", path)
+    texts = tuple(segment for segment in segments if isinstance(segment, str))
+    return texts if len(texts) == len(segments) else ()
+
+
+def _map_arguments(
+    function: NamespaceTool, arguments: list[JsonValue], *, name: str, tool_id: str
+) -> object:
+    if function.input_mapper is None:
+        return arguments[0] if arguments else None
+    try:
+        return function.input_mapper(arguments)
+    except Exception as error:
+        # Wrong arguments as a rule, so it is the program's to hear; a bug of the plugin as well,
+        # perhaps, so the traceback is kept.
+        logger.info("the input mapper of %s failed", name, exc_info=True)
+        problem = f"{type(error).__name__}: {error}"[:_MAX_MAPPER_MESSAGE]
+        message = f"{name} cannot use its {len(arguments)} argument(s): {problem}"
+        raise ToolInputError(message, tool_id=tool_id) from error
+
+
+def _to_input(mapped: object, *, name: str, tool_id: str) -> JsonObject:
+    if mapped is None:
+        return {}
+    if not isinstance(mapped, Mapping):
+        kind = type(mapped).__name__
+        raise ToolInputError(f"{name} takes an object; this is a {kind}", tool_id=tool_id)
+    try:
+        # A copy in plain JSON: a mapper may hand out an object that it keeps.
+        return cast("JsonObject", decode_json(encode_json(dict(cast("JsonObject", mapped)))))
+    except NotJsonError as error:
+        raise ToolInputError(f"{name}: the input {error}", tool_id=tool_id) from error
+
 
 MAX_PROMPT_CHARACTERS: Final = 2000
 
@@ -182,3 +346,53 @@ def _error(registration: NamespaceRegistration, problem: str) -> NamespaceError:
     return NamespaceError(
         f"namespace {registration.namespace.id!r} of plugin {registration.plugin_id!r}: {problem}"
     )
+
+
+class RunNamespaces:
+    """Asks the registry each time: what a plugin cleared is gone for the next program."""
+
+    def __init__(
+        self,
+        registry: NamespaceRegistry,
+        catalog: Catalog,
+        *,
+        context: RunContext,
+        config: JsonObject,
+        abort: AbortSignal,
+    ) -> None:
+        self._registry = registry
+        self._catalog = catalog
+        self._context = NamespaceContext(
+            agent_id=context.agent_id,
+            session_key=context.session_key,
+            session_id=context.session_id,
+            run_id=context.run_id,
+            config=config,
+            abort=abort,
+            context=context,
+        )
+        self._opened: dict[NamespaceRegistration, NamespaceRuntime] = {}
+        self._opening = anyio.Lock()
+
+    def visible(self) -> list[Namespace]:
+        """What the model is told of."""
+        return [registration.namespace for registration in self._registrations()]
+
+    async def open(self) -> dict[str, NamespaceRuntime]:
+        """By global name; each scope is made once per run, when the first program needs it."""
+        visible = self._registrations()
+        if all(registration in self._opened for registration in visible):
+            return self._by_global_name(visible)
+        async with self._opening:
+            for registration in visible:
+                if registration not in self._opened:
+                    self._opened[registration] = await open_namespace(
+                        registration, self._catalog, self._context
+                    )
+        return self._by_global_name(visible)
+
+    def _registrations(self) -> list[NamespaceRegistration]:
+        return visible_registrations(self._registry, self._catalog)
+
+    def _by_global_name(self, visible: list[NamespaceRegistration]) -> dict[str, NamespaceRuntime]:
+        return {each.namespace.global_name: self._opened[each] for each in visible}

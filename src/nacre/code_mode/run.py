@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from nacre.code_mode.cells import CellInfo, RunCells
     from nacre.code_mode.mcp_servers import McpServers
     from nacre.code_mode.model_surface import ModelSurface
+    from nacre.code_mode.namespaces import RunNamespaces
     from nacre.code_mode.results import PendingToolCall, Telemetry
-    from nacre.code_mode.run_namespaces import RunNamespaces
     from nacre.code_mode.run_telemetry import RunTelemetry
     from nacre.config.code_mode import CodeModeConfig, Language
     from nacre.json_types import JsonObject, JsonValue

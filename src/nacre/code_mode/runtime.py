@@ -12,11 +12,10 @@ from nacre.code_mode.cell_registry import MAX_SUSPENDED_CELLS, LiveCells, Suspen
 from nacre.code_mode.cells import RunCells
 from nacre.code_mode.mcp_servers import McpServers
 from nacre.code_mode.model_surface import visible_tools
-from nacre.code_mode.namespaces import NamespaceRegistry
+from nacre.code_mode.namespaces import NamespaceRegistry, RunNamespaces
 from nacre.code_mode.prepared_catalogs import PreparedCatalogs
 from nacre.code_mode.run import CodeModeRun
 from nacre.code_mode.run_config import ConfigInput, run_config_from
-from nacre.code_mode.run_namespaces import RunNamespaces
 from nacre.code_mode.run_telemetry import RunTelemetry
 from nacre.config.documents import refuse_unopened_servers
 from nacre.errors import ConfigError, RuntimeUnavailableError, ToolDefinitionError

@@ -1,7 +1,12 @@
-"""What the cells of a run find in their worker: the catalog, namespaces and MCP servers."""
+"""The data that a cell finds in its worker, and a cache of catalogs prepared for runs.
+
+What is kept for one run is used for another only if that may use the very same tools.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nacre.code_mode.api_files import known_files
@@ -9,17 +14,20 @@ from nacre.code_mode.bridge import METHODS
 from nacre.errors import CatalogError
 from nacre.json_types import encode_json
 from nacre.sandbox import SharedData
+from nacre.tools import Catalog, build_catalog
+from nacre.tools.catalog_search.run_index import RunIndex
 from nacre.tools.declarations import mcp_file_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from nacre.code_mode.mcp_servers import McpListing
     from nacre.code_mode.namespaces import NamespaceRuntime
     from nacre.json_types import JsonObject
-    from nacre.tools import Catalog
+    from nacre.tools import Tool
 
     Listings = Mapping[str, McpListing | None]
+
 
 # The names of the parts are known to the guest (guest/src/catalog.js and its neighbours).
 _TOOLS: Final = "tools"
@@ -91,3 +99,36 @@ def _select_listings(listings: Listings) -> dict[str, McpListing | None]:
         carried[name] = listing if fits else None
         left -= listing.size_bytes if listing is not None and fits else 0
     return carried
+
+
+_MAX_CATALOGS: Final = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreparedCatalog:
+    """A catalog, its search index and what its cells are sent; each made when it is needed."""
+
+    catalog: Catalog
+    index: RunIndex
+    views: GuestViews
+
+
+class PreparedCatalogs:
+    """The last few catalogs of a runtime."""
+
+    def __init__(self) -> None:
+        self._catalogs: OrderedDict[tuple[int, ...], PreparedCatalog] = OrderedDict()
+
+    def prepare(self, tools: Sequence[Tool]) -> PreparedCatalog:
+        """Raises CatalogError for tools that cannot be together."""
+        # By identity: the catalog that is kept holds the tools, so no other gets their place.
+        key = tuple(map(id, tools))
+        prepared = self._catalogs.pop(key, None) or _prepare(build_catalog(tools))
+        self._catalogs[key] = prepared
+        if len(self._catalogs) > _MAX_CATALOGS:
+            self._catalogs.popitem(last=False)
+        return prepared
+
+
+def _prepare(catalog: Catalog) -> PreparedCatalog:
+    return PreparedCatalog(catalog=catalog, index=RunIndex(catalog), views=GuestViews(catalog))

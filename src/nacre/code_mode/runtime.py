@@ -10,10 +10,10 @@ import anyio
 
 from nacre.code_mode.cell_registry import MAX_SUSPENDED_CELLS, LiveCells, SuspendedCells
 from nacre.code_mode.cells import RunCells
+from nacre.code_mode.guest_view import PreparedCatalogs
 from nacre.code_mode.mcp_servers import McpServers
 from nacre.code_mode.model_surface import visible_tools
 from nacre.code_mode.namespaces import NamespaceRegistry, RunNamespaces
-from nacre.code_mode.prepared_catalogs import PreparedCatalogs
 from nacre.code_mode.run import CodeModeRun
 from nacre.code_mode.run_config import ConfigInput, run_config_from
 from nacre.code_mode.run_telemetry import RunTelemetry

@@ -10,8 +10,7 @@ from nacre.ids import CellId
 from nacre.sandbox import HostRequest
 from nacre.telemetry import Span
 from nacre.tool_search.catalog_access import CatalogAccess, RunTools
-from nacre.tool_search.code_bridge import CodeBridge
-from nacre.tool_search.program_clock import ProgramClock
+from nacre.tool_search.programs import CodeBridge, ProgramClock
 from nacre.tools import Tool
 from tests.code_mode.tools import HeldTool, echo_tool
 from tests.tool_search.runs import run_with

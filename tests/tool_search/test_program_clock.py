@@ -5,7 +5,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from nacre.tool_search.program_clock import ProgramClock
+from nacre.tool_search.programs import ProgramClock
 
 
 class Time:

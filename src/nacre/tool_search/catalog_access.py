@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import anyio.lowlevel
 
 from nacre.errors import ToolDeniedError, ToolServerError, UnknownToolError
-from nacre.tool_search.control_tools import InvalidInput
+from nacre.tool_search.model_surface import InvalidInput
 
 if TYPE_CHECKING:
     from nacre.config.tool_search import ToolSearchConfig

@@ -25,7 +25,7 @@ from nacre.sandbox import Limits, SharedData
 from nacre.sandbox import results as cell_results
 from nacre.telemetry import span
 from nacre.tool_search.catalog_access import CatalogAccess, RunTools
-from nacre.tool_search.control_tools import InvalidInput
+from nacre.tool_search.model_surface import InvalidInput
 from nacre.tool_search.results import Completed, Failed, ToolSearchResult
 from nacre.tools import CallSite
 

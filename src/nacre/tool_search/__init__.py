@@ -1,10 +1,9 @@
 """The model finds, reads and calls tools one by one; knows no model, no agent and no code mode."""
 
 from nacre.tool_search.model_surface import is_tool_search_active
-from nacre.tool_search.results import Completed, Failed, ToolSearchResult
+from nacre.tool_search.results import Completed, Failed, ToolSearchResult, ToolSearchTelemetry
 from nacre.tool_search.run import ToolSearchRun
 from nacre.tool_search.run_config import is_code_mode_on, tool_search_config_for
-from nacre.tool_search.run_telemetry import ToolSearchTelemetry
 from nacre.tool_search.start_run import start_run
 from nacre.tool_search.tool_search import ToolSearch
 

@@ -1,4 +1,4 @@
-"""What a call of the model comes to: a value, or what went wrong; both say what else happened."""
+"""The results of calls with Tool Search, and the telemetry of a run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from nacre.json_types import NotJsonError, encode_json
 from nacre.sandbox.results import Output, Position, output_to_wire
+from nacre.telemetry.counters import OTHER_IDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nacre.json_types import JsonObject, JsonValue
     from nacre.tool_search.catalog_access import BlockedCall
+    from nacre.tool_search.model_surface import SurfaceMode
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,3 +86,65 @@ class Failed(_Result):
 
 
 ToolSearchResult: TypeAlias = Completed | Failed
+
+
+@dataclass(kw_only=True, slots=True)
+class RequestCounts:
+    """What went to the provider; only ever grows."""
+
+    requests: int = 0
+    tool_bytes: int = 0
+    prompt_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolSearchTelemetry:
+    """The state of a run's counts at one moment."""
+
+    mode: SurfaceMode
+    fallback_reason: str = ""
+    """Why the model is shown the structured tools where code was asked for."""
+    visible_tools: tuple[str, ...] = ()
+    """The tools whose schemas the model sees before it asks for any."""
+    tool_bytes: int = 0
+    """What their definitions take in one request, as chat completions have them."""
+    direct_tool_bytes: int = 0
+    """What they would take if every tool of the catalog were shown as well."""
+    requests: int = 0
+    tool_bytes_sent: int = 0
+    prompt_bytes_sent: int = 0
+    catalog_size: int = 0
+    sources: Mapping[str, int] = field(default_factory=dict[str, int])
+    search_count: int = 0
+    describe_count: int = 0
+    call_count: int = 0
+    called_tools: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How often each tool of the catalog was called, by id."""
+
+    def to_json(self) -> JsonObject:
+        wire: JsonObject = {
+            "mode": self.mode,
+            "visibleTools": list(self.visible_tools),
+            "toolBytes": self.tool_bytes,
+            "directToolBytes": self.direct_tool_bytes,
+            "requests": self.requests,
+            "toolBytesSent": self.tool_bytes_sent,
+            "promptBytesSent": self.prompt_bytes_sent,
+            "catalogSize": self.catalog_size,
+            "sources": dict(self.sources),
+            "searchCount": self.search_count,
+            "describeCount": self.describe_count,
+            "callCount": self.call_count,
+            "calledTools": [
+                {"id": tool_id, "source": _source_of(tool_id), "count": count}
+                for tool_id, count in self.called_tools.items()
+            ],
+        }
+        if self.fallback_reason:
+            wire["fallbackReason"] = self.fallback_reason
+        return wire
+
+
+def _source_of(tool_id: str) -> str:
+    """An id begins with where the tool comes from."""
+    return OTHER_IDS if tool_id == OTHER_IDS else tool_id.partition(":")[0]

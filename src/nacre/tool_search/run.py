@@ -16,8 +16,13 @@ from nacre.tool_search.model_surface import (
     parse_program,
     parse_tool_args,
 )
-from nacre.tool_search.results import Completed, Failed, ToolSearchResult
-from nacre.tool_search.run_telemetry import RequestCounts, ToolSearchTelemetry
+from nacre.tool_search.results import (
+    Completed,
+    Failed,
+    RequestCounts,
+    ToolSearchResult,
+    ToolSearchTelemetry,
+)
 from nacre.tools import CallSite, CallSubject
 from nacre.tools.model_calls import (
     NotArguments,

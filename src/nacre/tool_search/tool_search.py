@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from nacre.json_types import JsonObject
-    from nacre.tool_search.results import ToolSearchResult
+    from nacre.tool_search.results import ToolSearchResult, ToolSearchTelemetry
     from nacre.tool_search.run import ToolSearchRun
-    from nacre.tool_search.run_telemetry import ToolSearchTelemetry
     from nacre.tools import ApprovalQueue, Approver, Tool
     from nacre.tools.tool_definitions import DefinitionFormat
     from nacre.tools.tool_servers import ToolServer

@@ -7,7 +7,7 @@ import pytest
 from nacre.config.tool_search import ToolSearchConfig
 from nacre.errors import ConfigError
 from nacre.run_context import RunContext
-from nacre.tool_search.run_config import is_code_mode_on, run_config_from, tool_search_config_for
+from nacre.tool_search.tool_search import is_code_mode_on, run_config_from, tool_search_config_for
 
 
 def settings(config: Any, agent_id: str = "main") -> ToolSearchConfig:

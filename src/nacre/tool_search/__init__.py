@@ -3,9 +3,12 @@
 from nacre.tool_search.model_surface import is_tool_search_active
 from nacre.tool_search.results import Completed, Failed, ToolSearchResult, ToolSearchTelemetry
 from nacre.tool_search.run import ToolSearchRun
-from nacre.tool_search.run_config import is_code_mode_on, tool_search_config_for
-from nacre.tool_search.start_run import start_run
-from nacre.tool_search.tool_search import ToolSearch
+from nacre.tool_search.tool_search import (
+    ToolSearch,
+    is_code_mode_on,
+    start_run,
+    tool_search_config_for,
+)
 
 __all__ = [
     "Completed",

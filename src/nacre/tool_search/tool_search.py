@@ -1,31 +1,194 @@
-"""The door to Tool Search: a run of an agent with all that it needs, opened and closed."""
+"""Opens a run with Tool Search: its configuration, its sandbox, its catalog and its tools."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Self, TypeAlias, cast
 
 import anyio
 
-from nacre.config.documents import refuse_unopened_servers
+from nacre.config.code_mode import code_mode_config_from
+from nacre.config.documents import refuse_unopened_servers, tool_settings
+from nacre.config.tool_search import ToolSearchConfig, tool_search_config_from
 from nacre.errors import ConfigError, RuntimeUnavailableError
 from nacre.hooks import HookRunner, Hooks
-from nacre.run_context import RunContext
+from nacre.run_context import AbortController, RunContext
 from nacre.sandbox import Sandbox, SandboxOptions
-from nacre.tool_search.run_config import ConfigInput, run_config_from
-from nacre.tool_search.start_run import start_run
-from nacre.tools import Approvals
+from nacre.telemetry import CatalogCounters
+from nacre.tool_search.catalog_access import RunTools
+from nacre.tool_search.live_catalog import LiveCatalog
+from nacre.tool_search.model_surface import (
+    direct_surface,
+    is_tool_search_active,
+    searchable_surface,
+)
+from nacre.tool_search.programs import Programs
+from nacre.tool_search.run import ToolSearchRun
+from nacre.tools import Approvals, InputValidators, ToolExecutor, effective_tools
+from nacre.tools.policy import ToolPolicy, policy_from_config
+from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     from nacre.json_types import JsonObject
     from nacre.tool_search.results import ToolSearchResult, ToolSearchTelemetry
-    from nacre.tool_search.run import ToolSearchRun
     from nacre.tools import ApprovalQueue, Approver, Tool
     from nacre.tools.tool_definitions import DefinitionFormat
     from nacre.tools.tool_servers import ToolServer
+
+
+ConfigInput: TypeAlias = ToolSearchConfig | Mapping[str, object] | bool | None
+
+# A mapping with one of these is a config document; any other holds settings of Tool Search.
+_DOCUMENT_KEYS: Final = frozenset(
+    ("tools", "agents", "models", "mcp", "plugins", "messages", "gateway", "storage")
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunConfig:
+    """Settings by agent, and the policy of a run."""
+
+    document: Mapping[str, object] = field(default_factory=dict[str, object])
+    settings: ToolSearchConfig | None = None
+    """Given without a document; they hold for every agent."""
+
+    def tool_search_for(self, context: RunContext) -> ToolSearchConfig:
+        if self.settings is not None:
+            return self.settings
+        return tool_search_config_for(self.document, context.agent_id)
+
+    def is_code_mode_on_for(self, context: RunContext) -> bool:
+        return is_code_mode_on(self.document, context.agent_id)
+
+    def policy_for(self, context: RunContext) -> ToolPolicy:
+        return policy_from_config(self.document, context)
+
+
+def run_config_from(config: ConfigInput) -> RunConfig:
+    """In a document Tool Search is off unless it says otherwise, as the contract has it. Who gives
+    settings alone, or nothing, asks for it by opening it: on unless they say `enabled: false`."""
+    if config is None:
+        return RunConfig(settings=ToolSearchConfig(enabled=True))
+    if isinstance(config, ToolSearchConfig):
+        return RunConfig(settings=replace(config, enabled=True))
+    if isinstance(config, bool):
+        return RunConfig(settings=ToolSearchConfig(enabled=config))
+    if not isinstance(config, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError("config", f"is a {type(config).__name__}; allowed: an object")
+    if _DOCUMENT_KEYS.isdisjoint(config):
+        return RunConfig(settings=tool_search_config_from(config, path="config"))
+    return RunConfig(document=config)
+
+
+def tool_search_config_for(document: Mapping[str, object], agent_id: str) -> ToolSearchConfig:
+    """The settings of one agent: `tools.toolSearch`, and over it, key by key, the agent's own.
+
+    A boolean only switches it on or off. Raises ConfigError with the path of the setting.
+    """
+    merged: dict[str, object] = {"enabled": False}
+    for path, value in tool_settings(document, agent_id, "toolSearch"):
+        merged.update(_read_settings(value, path, tool_search_config_from, is_on_as_object=True))
+    return tool_search_config_from(merged)
+
+
+def is_code_mode_on(document: Mapping[str, object], agent_id: str) -> bool:
+    """Whether code mode, which goes before Tool Search, is on for the agent; raises ConfigError."""
+    merged: dict[str, object] = {}
+    for path, value in tool_settings(document, agent_id, "codeMode"):
+        merged.update(_read_settings(value, path, code_mode_config_from, is_on_as_object=False))
+    return merged.get("enabled") is True
+
+
+def _read_settings(
+    value: object, path: str, read: Callable[..., object], *, is_on_as_object: bool
+) -> dict[str, object]:
+    # Read for its own path, so that a fault is reported where it was made.
+    read(value, path=path)
+    if value is None:
+        return {}
+    if isinstance(value, bool):
+        return {"enabled": value}
+    settings = dict(cast("Mapping[str, object]", value))
+    return {"enabled": True, **settings} if is_on_as_object else settings
+
+
+logger = logging.getLogger(__name__)
+
+
+async def start_run(
+    *,
+    tools: Sequence[Tool],
+    servers: Sequence[ToolServer] = (),
+    sandbox: Sandbox | None,
+    config: ToolSearchConfig,
+    policy: ToolPolicy,
+    context: RunContext,
+    hooks: HookRunner,
+    approvals: Approvals,
+    is_code_mode: bool = False,
+    tools_disabled: bool = False,
+    validators: InputValidators | None = None,
+) -> ToolSearchRun:
+    """A run over what policy leaves of its tools. `sandbox` is one that is open; it may be shared.
+
+    Where code is asked for and no worker starts, the model is shown the structured tools instead.
+    Raises CatalogError for tools that cannot be together.
+    """
+    allowed = [] if tools_disabled else effective_tools(tools, policy)
+    is_active = is_tool_search_active(
+        config, is_code_mode=is_code_mode, tools=allowed, has_servers=bool(servers)
+    )
+    problem = ""
+    if is_active and config.mode == "code":
+        problem = await _problem_with(sandbox)
+    mode = "tools" if problem else config.mode
+    surface = (
+        searchable_surface(allowed, mode=mode, server_names=[server.name for server in servers])
+        if is_active
+        else direct_surface(allowed)
+    )
+    trajectory = TrajectoryRecorder(context)
+    run_tools = RunTools(
+        catalog=LiveCatalog(
+            tools if is_active else (), servers=servers if is_active else (), policy=policy
+        ),
+        executor=ToolExecutor(
+            context=context,
+            policy=policy,
+            hooks=hooks,
+            approvals=approvals,
+            recorder=trajectory,
+            validators=validators or InputValidators(),
+        ),
+        counters=CatalogCounters(),
+        config=config,
+    )
+    programs = None
+    if surface.mode == "code" and sandbox is not None:
+        programs = Programs(sandbox, run_tools, context=context, recorder=trajectory)
+    return ToolSearchRun(
+        surface=surface,
+        tools=run_tools,
+        programs=programs,
+        context=context,
+        trajectory=trajectory,
+        abort=AbortController(),
+        fallback_reason=problem,
+    )
+
+
+async def _problem_with(sandbox: Sandbox | None) -> str:
+    """Why no program can run; empty if one can."""
+    problem = "there is no sandbox" if sandbox is None else (await sandbox.check()).problem
+    if problem:
+        logger.warning("Tool Search shows no code, as no sandbox can be started: %s", problem)
+    return problem
 
 
 class ToolSearch:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.cli.amounts import duration_text, size_text, time_text
+from nacre.cli.output import duration_text, size_text, time_text
 
 
 @pytest.mark.parametrize(

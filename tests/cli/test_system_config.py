@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.cli.exit_status import UsageProblem
+from nacre.cli.output import UsageProblem
 from nacre.cli.system_config import read_agent_config, read_system_config
 
 

@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from nacre.cli.exit_status import ExitStatus
-from nacre.cli.terminal import STOP_SIGNALS, Printer
+from nacre.cli.output import STOP_SIGNALS, ExitStatus, Printer
 
 
 class _SignalledPipe(io.TextIOWrapper):

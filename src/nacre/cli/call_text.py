@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.mcp.tables import cell_text
+from nacre.cli.output import cell_text
 from nacre.json_types import encode_json
 from nacre.mcp_server.shown_text import escape
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from nacre.cli.failure_text import failure_text
-from nacre.cli.terminal import Printer, say
+from nacre.cli.output import Printer, say
 from nacre.code_mode.results import CodeModeResult, Completed, Failed, Waiting
 from nacre.sandbox.results import JsonOutput, Output, TextOutput, Usage
 

@@ -8,13 +8,12 @@ from nacre.cli.agent.run_command import run_command as run_agent_command
 from nacre.cli.config.command import config_app
 from nacre.cli.doctor_command import doctor_command
 from nacre.cli.exec_command import exec_command
-from nacre.cli.exit_status import ExitStatus, UsageProblem
 from nacre.cli.gateway_command import gateway_command
 from nacre.cli.global_options import global_options
 from nacre.cli.mcp.command import mcp_app, with_mcp_default
+from nacre.cli.output import ExitStatus, UsageProblem, warn
 from nacre.cli.plugins.command import plugins_app
 from nacre.cli.sessions.command import sessions_app
-from nacre.cli.terminal import warn
 from nacre.cli.tools.command import tools_app
 from nacre.cli.trajectory.command import trajectory_app
 

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from nacre.cli.exit_status import ExitStatus
-from nacre.cli.terminal import Printer
+from nacre.cli.output import ExitStatus, Printer
 
 
 def doctor_command(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.terminal import visible
+from nacre.cli.output import visible
 
 if TYPE_CHECKING:
     from nacre.cli.program_text import ProgramText

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from nacre.cli.exit_status import ExitStatus, UsageProblem
+from nacre.cli.output import ExitStatus, Printer, UsageProblem, warn
 from nacre.cli.system_config import EMBEDDED, read_agent_config
-from nacre.cli.terminal import Printer, warn
 from nacre.errors import NacreError
 from nacre.gateway.access_log import ACCESS_LOG
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import nacre
-from nacre.cli.terminal import Printer
+from nacre.cli.output import Printer
 
 
 def _print_version(is_asked: bool) -> None:

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from nacre.cli.terminal import warn
+from nacre.cli.output import warn
 
 # Much longer than threads take that only finish what they are at.
 _GRACE_SECONDS: Final = 3.0

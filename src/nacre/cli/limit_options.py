@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nacre.cli.exit_status import UsageProblem
+from nacre.cli.output import UsageProblem
 from nacre.config.code_mode import FIELDS, LIMITS, code_mode_config_from
 from nacre.errors import ConfigError
 

@@ -28,8 +28,7 @@ def _status_of(arguments: list[str]) -> int:
 
 
 def _report_interrupt() -> int:
-    from nacre.cli.exit_status import ExitStatus
-    from nacre.cli.terminal import warn
+    from nacre.cli.output import ExitStatus, warn
 
     warn("aborted")
     return ExitStatus.INTERRUPTED

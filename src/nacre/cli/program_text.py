@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from nacre.cli.exit_status import UsageProblem
+from nacre.cli.output import UsageProblem
 from nacre.config.code_mode import LANGUAGES, Language
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from nacre.cli.exit_status import UsageProblem
+from nacre.cli.output import UsageProblem
 from nacre.errors import NacreError
 from nacre.storage import Store
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from nacre.cli.exit_status import UsageProblem
+from nacre.cli.output import UsageProblem
 from nacre.errors import ToolDefinitionError
 from nacre.tools.definition import Tool
 

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from nacre.cli.agent.stops import Stops
-from nacre.cli.exit_status import ExitStatus
+from nacre.cli.output import ExitStatus
 
 
 class Ended(Exception):

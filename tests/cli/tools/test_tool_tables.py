@@ -2,8 +2,7 @@
 
 import pytest
 
-from nacre.cli.mcp.tables import cell_text
-from nacre.cli.terminal import visible_json
+from nacre.cli.output import cell_text, visible_json
 from nacre.cli.tools.tool_tables import first_sentence
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.cli.agent.approval_text import format_input_lines
 from nacre.cli.agent.input_editor import EditError, edit_input
-from nacre.cli.mcp.tables import cell_text
+from nacre.cli.output import cell_text
 from nacre.errors import ApprovalError
 from nacre.mcp_server.shown_input import UnshowableInputError
 from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.cli.agent.event_data import number_in, text_in
 from nacre.cli.agent.highlighting import program_lines
-from nacre.cli.amounts import duration_text, size_text
 from nacre.cli.call_text import (
     MARKS,
     error_text,
@@ -17,7 +16,7 @@ from nacre.cli.call_text import (
     result_text,
     value_text,
 )
-from nacre.cli.mcp.tables import cell_text, count_text
+from nacre.cli.output import cell_text, count_text, duration_text, size_text
 from nacre.mcp_server.shown_text import escape
 
 if TYPE_CHECKING:

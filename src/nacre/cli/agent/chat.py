@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.exit_status import ExitStatus
+from nacre.cli.output import ExitStatus
 from nacre.errors import ConfigError, SessionError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from nacre.cli.mcp.options import ConfigOption
 if TYPE_CHECKING:
     from nacre.bootstrap import System
     from nacre.cli.agent.stops import Stops
-    from nacre.cli.exit_status import ExitStatus
+    from nacre.cli.output import ExitStatus
 
 
 def chat_command(

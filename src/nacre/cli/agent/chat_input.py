@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.cli.terminal import error_stream
+from nacre.cli.output import error_stream
 from nacre.config.folders import user_folder
 
 if TYPE_CHECKING:

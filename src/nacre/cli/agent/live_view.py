@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from nacre.cli.agent.calls_view import CallsView
 from nacre.cli.agent.event_data import number_in, text_in
-from nacre.cli.amounts import duration_text
-from nacre.cli.mcp.tables import cell_text, count_text
+from nacre.cli.output import cell_text, count_text, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

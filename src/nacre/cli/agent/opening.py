@@ -10,8 +10,7 @@ import anyio
 
 from nacre.bootstrap import open_system
 from nacre.cli.agent.stops import Stops
-from nacre.cli.exit_status import ExitStatus, UsageProblem
-from nacre.cli.terminal import STOP_SIGNALS, warn
+from nacre.cli.output import STOP_SIGNALS, ExitStatus, UsageProblem, warn
 from nacre.errors import ConfigError, NacreError, SessionError
 from nacre.telemetry.debug_flags import DEBUG_LOGGER_NAME
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.exit_status import UsageProblem
+from nacre.cli.output import UsageProblem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nacre.cli.agent.options import AgentOption, ModelOption, SessionOption
-from nacre.cli.exit_status import ExitStatus, UsageProblem
 from nacre.cli.mcp.options import ConfigOption
+from nacre.cli.output import ExitStatus, UsageProblem
 
 if TYPE_CHECKING:
     from nacre.bootstrap import System

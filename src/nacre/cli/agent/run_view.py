@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from nacre.cli.terminal import warn
+from nacre.cli.output import warn
 
 if TYPE_CHECKING:
     from nacre.agent import AgentRun, RunEvent
-    from nacre.cli.terminal import Printer
+    from nacre.cli.output import Printer
 
 
 class RunView(Protocol):

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 
-from nacre.cli.mcp.tables import cell_text
-from nacre.cli.terminal import Printer, error_stream, visible
+from nacre.cli.output import Printer, cell_text, error_stream, visible
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from nacre.cli.exit_status import ExitStatus
-from nacre.cli.terminal import warn
+from nacre.cli.output import ExitStatus, warn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Generator

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nacre.cli.config.checks import check
-from nacre.cli.exit_status import UsageProblem
-from nacre.cli.terminal import warn
+from nacre.cli.output import UsageProblem, warn
 from nacre.config.config_file import change_config_text
 from nacre.config.fields import object_without_showing
 from nacre.config.json5_text import parse_json5

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from nacre.cli.exit_status import UsageProblem
+from nacre.cli.output import UsageProblem
 from nacre.config.config_file import find_config_file, read_config_file
 from nacre.config.fields import is_object, member_path
 from nacre.config.nearest_keys import nearest_key

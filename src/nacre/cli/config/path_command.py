@@ -1,8 +1,7 @@
 """`config path`: which file it is."""
 
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.options import ConfigOption
-from nacre.cli.terminal import Printer, say
+from nacre.cli.output import ExitStatus, Printer, say
 
 
 def path_command(config: ConfigOption = None) -> int:

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from nacre.cli.config.options import PathArgument
-from nacre.cli.exit_status import ExitStatus, UsageProblem
 from nacre.cli.mcp.options import ConfigOption
-from nacre.cli.terminal import say, warn
+from nacre.cli.output import ExitStatus, UsageProblem, say, warn
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonValue

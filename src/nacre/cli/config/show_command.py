@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.options import ConfigOption, JsonOption
-from nacre.cli.terminal import Printer, say
+from nacre.cli.output import ExitStatus, Printer, say
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject

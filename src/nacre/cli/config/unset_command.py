@@ -1,9 +1,8 @@
 """`config unset`: one setting less."""
 
 from nacre.cli.config.options import PathArgument
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.options import ConfigOption
-from nacre.cli.terminal import say
+from nacre.cli.output import ExitStatus, say
 
 
 def unset_command(path: PathArgument, config: ConfigOption = None) -> int:

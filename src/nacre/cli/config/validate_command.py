@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.options import ConfigOption, JsonOption
-from nacre.cli.terminal import Printer, say, warn
+from nacre.cli.output import ExitStatus, Printer, say, warn
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject
@@ -17,7 +16,7 @@ def validate_command(config: ConfigOption = None, is_json: JsonOption = False) -
     """
     from nacre.cli.config.checks import check
     from nacre.cli.config.document import config_file
-    from nacre.cli.mcp.tables import count_text
+    from nacre.cli.output import count_text
     from nacre.config.config_file import read_config_file
     from nacre.errors import ConfigError
 

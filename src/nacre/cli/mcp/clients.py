@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nacre.cli.exit_status import UsageProblem
 from nacre.cli.mcp.config import read_config
+from nacre.cli.output import UsageProblem
 from nacre.errors import ConfigError
 from nacre.mcp_client.client_files import (
     CLIENTS,

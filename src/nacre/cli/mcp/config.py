@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.exit_status import UsageProblem
+from nacre.cli.output import UsageProblem
 from nacre.config.config_file import (
     find_config_file,
     read_config_file,

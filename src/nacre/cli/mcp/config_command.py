@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.options import CLIENT_NAMES, ConfigOption, ServersOption
-from nacre.cli.terminal import Printer, say
+from nacre.cli.output import ExitStatus, Printer, say
 
 
 def config_command(

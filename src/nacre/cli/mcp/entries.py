@@ -7,7 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Final, cast
 
-from nacre.cli.exit_status import UsageProblem
+from nacre.cli.output import UsageProblem
 from nacre.config.fields import is_object
 from nacre.config.mcp import mcp_servers_from, server_name_from
 from nacre.errors import ConfigError

@@ -4,10 +4,8 @@ from typing import Annotated
 
 import typer
 
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.options import CLIENT_NAMES, ConfigOption
-from nacre.cli.mcp.tables import count_text
-from nacre.cli.terminal import Printer, say, warn
+from nacre.cli.output import ExitStatus, Printer, count_text, say, warn
 
 
 def import_command(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nacre.cli.exit_status import UsageProblem
 from nacre.cli.mcp.entries import entry_notes, plain_secrets
+from nacre.cli.output import UsageProblem
 from nacre.config.mcp import server_name_from
 from nacre.errors import ConfigError
 

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.options import ConfigOption, JsonOption, ServersOption
-from nacre.cli.terminal import Printer, warn
+from nacre.cli.output import ExitStatus, Printer, warn
 
 if TYPE_CHECKING:
     from nacre.cli.mcp.sources import ConfiguredServer
@@ -19,7 +18,7 @@ def list_command(
     Values of variables and headers are not shown, nor are arguments, which often hold secrets.
     """
     from nacre.cli.mcp.sources import NO_SERVERS, configured_servers
-    from nacre.cli.mcp.tables import write_table
+    from nacre.cli.output import write_table
 
     configured = configured_servers(config, servers or ())
     printer = Printer()

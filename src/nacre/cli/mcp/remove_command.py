@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 
-from nacre.cli.exit_status import ExitStatus, UsageProblem
 from nacre.cli.mcp.options import ConfigOption
-from nacre.cli.terminal import say
+from nacre.cli.output import ExitStatus, UsageProblem, say
 
 
 def remove_command(

@@ -1,6 +1,5 @@
 """`mcp savings`: the tool definitions that a client holds, before and after."""
 
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.options import (
     TIMEOUT_SECONDS,
     ConfigOption,
@@ -8,6 +7,7 @@ from nacre.cli.mcp.options import (
     ServersOption,
     TimeoutOption,
 )
+from nacre.cli.output import ExitStatus
 
 
 def savings_command(

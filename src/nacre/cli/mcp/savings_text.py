@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nacre.cli.exit_status import ExitStatus
-from nacre.cli.mcp.tables import write_table
-from nacre.cli.terminal import Printer, warn
+from nacre.cli.output import ExitStatus, Printer, warn, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,9 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
-from nacre.cli.exit_status import UsageProblem
 from nacre.cli.mcp.options import ConfigOption, ServersOption
-from nacre.cli.terminal import warn
+from nacre.cli.output import UsageProblem, warn
 from nacre.cli.tools.options import OwnToolsOption
 
 # As `nacre.mcp_server.http` has them, which is slow to import.

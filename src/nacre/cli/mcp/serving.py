@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nacre.cli.exit_status import UsageProblem
-from nacre.cli.terminal import warn
+from nacre.cli.output import UsageProblem, warn
 from nacre.cli.tool_modules import load_tools
 from nacre.errors import CatalogError, ConfigError, NacreError
 from nacre.mcp_server import ServeOptions, serve_http, serve_stdio

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.sources import NO_SERVERS
-from nacre.cli.mcp.tables import count_text
-from nacre.cli.terminal import STOP_SIGNALS, errors_are_on_terminal, say, warn
+from nacre.cli.output import STOP_SIGNALS, ExitStatus, count_text, errors_are_on_terminal, say, warn
 from nacre.errors import ToolServerError
 from nacre.mcp_client import McpConnections
 from nacre.tools.tool_servers import OPERATION_MARK

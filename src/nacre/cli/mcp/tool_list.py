@@ -6,9 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nacre.cli.exit_status import ExitStatus
-from nacre.cli.mcp.tables import cell_text, write_table
-from nacre.cli.terminal import Printer, warn
+from nacre.cli.output import ExitStatus, Printer, cell_text, warn, write_table
 from nacre.code_mode.mcp_servers import list_server, server_guest_names
 
 if TYPE_CHECKING:

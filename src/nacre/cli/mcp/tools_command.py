@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.options import (
     TIMEOUT_SECONDS,
     ConfigOption,
@@ -12,6 +11,7 @@ from nacre.cli.mcp.options import (
     ServersOption,
     TimeoutOption,
 )
+from nacre.cli.output import ExitStatus
 
 
 def tools_command(

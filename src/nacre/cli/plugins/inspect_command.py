@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nacre.cli.exit_status import ExitStatus, UsageProblem
 from nacre.cli.mcp.options import ConfigOption, JsonOption
+from nacre.cli.output import ExitStatus, Printer, UsageProblem
 from nacre.cli.plugins.status_text import write_status
-from nacre.cli.terminal import Printer
 
 if TYPE_CHECKING:
     from nacre.plugins import PluginStatus

@@ -1,13 +1,12 @@
 """`plugins list`: every plugin that the configuration names or that is installed."""
 
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.options import ConfigOption, JsonOption
-from nacre.cli.terminal import Printer, warn
+from nacre.cli.output import ExitStatus, Printer, warn
 
 
 def list_command(config: ConfigOption = None, is_json: JsonOption = False) -> int:
     """List the plugins, and say of each that is not loaded why."""
-    from nacre.cli.mcp.tables import write_table
+    from nacre.cli.output import write_table
     from nacre.cli.plugins.loading import load_for_inspection
     from nacre.cli.system_config import read_system_config
 

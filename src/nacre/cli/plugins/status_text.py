@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nacre.cli.mcp.tables import cell_text
+from nacre.cli.output import cell_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.cli.terminal import Printer
+    from nacre.cli.output import Printer
     from nacre.plugins import PluginStatus
     from nacre.tools import Tool
 

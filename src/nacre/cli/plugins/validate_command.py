@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from nacre.cli.exit_status import ExitStatus, UsageProblem
 from nacre.cli.mcp.options import JsonOption
+from nacre.cli.output import ExitStatus, Printer, UsageProblem
 from nacre.cli.plugins.status_text import write_status
-from nacre.cli.terminal import Printer
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject

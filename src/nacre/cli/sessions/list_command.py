@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.options import ConfigOption, JsonOption
-from nacre.cli.terminal import Printer, say, warn
+from nacre.cli.output import ExitStatus, Printer, say, warn
 
 if TYPE_CHECKING:
     from nacre.storage import SessionRecord, Store
@@ -29,8 +28,7 @@ def list_command(
 
     _, system = read_system_config(config)
 
-    from nacre.cli.amounts import time_text
-    from nacre.cli.mcp.tables import count_text, write_table
+    from nacre.cli.output import count_text, time_text, write_table
     from nacre.cli.sessions.session_json import session_to_json
     from nacre.cli.stored import read_stored
     from nacre.errors import StorageError

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.exit_status import UsageProblem
-from nacre.cli.mcp.tables import cell_text
+from nacre.cli.output import UsageProblem, cell_text
 from nacre.tools.nearest_names import NearestNames
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.options import ConfigOption, JsonOption
-from nacre.cli.terminal import Printer, warn
+from nacre.cli.output import ExitStatus, Printer, warn
 
 if TYPE_CHECKING:
     from nacre.cli.sessions.whole_session import WholeSession

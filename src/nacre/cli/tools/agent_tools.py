@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.terminal import say
+from nacre.cli.output import say
 from nacre.errors import MissingReferenceError
 from nacre.hooks import Hooks
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nacre.cli.exit_status import UsageProblem
 from nacre.cli.mcp.sources import configured_servers
-from nacre.cli.terminal import warn
+from nacre.cli.output import UsageProblem, warn
 from nacre.cli.tool_modules import load_tools
 from nacre.cli.tools.agent_tools import read_agent_parts
 from nacre.config.documents import agent_tools

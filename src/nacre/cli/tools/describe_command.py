@@ -1,6 +1,5 @@
 """`tools describe`: what one tool does, takes and gives."""
 
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.options import (
     TIMEOUT_SECONDS,
     ConfigOption,
@@ -8,7 +7,7 @@ from nacre.cli.mcp.options import (
     ServersOption,
     TimeoutOption,
 )
-from nacre.cli.terminal import Printer
+from nacre.cli.output import ExitStatus, Printer
 from nacre.cli.tools.options import OwnToolsOption, ToolArgument, ToolsAgentOption
 
 

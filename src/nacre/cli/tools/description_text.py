@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from nacre.cli.mcp.tables import cell_text
-from nacre.cli.terminal import visible
+from nacre.cli.output import cell_text, visible
 from nacre.code_mode.mcp_servers import server_guest_names
 from nacre.tools.declarations import function_declaration, guest_names
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
-from nacre.cli.mcp.tables import cell_text
+from nacre.cli.output import cell_text
 from nacre.cli.tools.tool_tables import first_sentence
 
 if TYPE_CHECKING:

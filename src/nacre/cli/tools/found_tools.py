@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.mcp.tables import write_table
-from nacre.cli.terminal import warn
+from nacre.cli.output import warn, write_table
 from nacre.cli.tools.explanation_text import explanation_text
 from nacre.cli.tools.tool_tables import tool_row
 from nacre.tools import index_of
@@ -15,7 +14,7 @@ from nacre.tools.definition import SOURCES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.cli.terminal import Printer
+    from nacre.cli.output import Printer
     from nacre.cli.tools.open_catalog import OpenCatalog
     from nacre.json_types import JsonObject
     from nacre.tools.catalog_search import Explanation

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nacre.cli.exit_status import ExitStatus, UsageProblem
 from nacre.cli.mcp.options import (
     TIMEOUT_SECONDS,
     ConfigOption,
@@ -12,7 +11,7 @@ from nacre.cli.mcp.options import (
     ServersOption,
     TimeoutOption,
 )
-from nacre.cli.terminal import Printer, warn
+from nacre.cli.output import ExitStatus, Printer, UsageProblem, warn
 from nacre.cli.tools.options import OwnToolsOption, ToolsAgentOption
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def list_command(
     if server is not None and source not in (None, "mcp"):
         raise UsageProblem(f"--server names an MCP server; leave out --source {source}")
     from nacre.cli.mcp.sources import NO_SERVERS
-    from nacre.cli.mcp.tables import count_text, write_table
+    from nacre.cli.output import count_text, write_table
     from nacre.cli.tools.configured_tools import configured_tools
     from nacre.cli.tools.open_catalog import read_catalog
     from nacre.cli.tools.tool_tables import end_status, tool_row, write_tools_json

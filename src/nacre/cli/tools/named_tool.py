@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.mcp.tables import cell_text, count_text
-from nacre.cli.terminal import warn
+from nacre.cli.output import cell_text, count_text, warn
 from nacre.errors import ToolDeniedError, ToolServerError, UnknownToolError
 from nacre.tools.definition import SOURCES
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from nacre.cli.exit_status import ExitStatus, UsageProblem
 from nacre.cli.mcp.survey import survey_of
-from nacre.cli.terminal import warn
+from nacre.cli.output import ExitStatus, UsageProblem, warn
 from nacre.cli.tools.agent_tools import open_agent_tools
 from nacre.cli.tools.progress import waiting_for_servers
 from nacre.cli.tools.running import run_abortable

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from nacre.cli.exit_status import ExitStatus
-from nacre.cli.terminal import Printer, say
+from nacre.cli.output import ExitStatus, Printer, say
 from nacre.json_types import NotJsonError, decode_json
 from nacre.tool_search import Completed, Failed
 from nacre.tools.tool_result import part_text

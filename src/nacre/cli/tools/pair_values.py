@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.exit_status import UsageProblem
+from nacre.cli.output import UsageProblem
 from nacre.json_types import NotJsonError, decode_json
 from nacre.tools.nearest_names import NearestNames
 from nacre.tools.schema_references import listed, mapped, target_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from nacre.cli.mcp.tables import cell_text, count_text
-from nacre.cli.terminal import errors_are_on_terminal
+from nacre.cli.output import cell_text, count_text, errors_are_on_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

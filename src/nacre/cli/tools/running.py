@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from nacre.cli.exit_status import ExitStatus
-from nacre.cli.terminal import STOP_SIGNALS
+from nacre.cli.output import STOP_SIGNALS, ExitStatus
 from nacre.run_context import AbortController
 
 if TYPE_CHECKING:

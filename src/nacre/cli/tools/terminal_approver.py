@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.cli.mcp.tables import cell_text
-from nacre.cli.terminal import errors_are_on_terminal, say
+from nacre.cli.output import cell_text, errors_are_on_terminal, say
 from nacre.mcp_server.shown_input import UnshowableInputError, format_input
 from nacre.tools import AllowOnce, Deny
 

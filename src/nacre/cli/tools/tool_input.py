@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from nacre.cli.exit_status import UsageProblem
+from nacre.cli.output import UsageProblem
 from nacre.cli.tools.pair_values import refuse_unknown_key, value_for
 from nacre.json_types import NotJsonError, decode_json
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.exit_status import ExitStatus
+from nacre.cli.output import ExitStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.cli.terminal import Printer
+    from nacre.cli.output import Printer
     from nacre.cli.tools.open_catalog import OpenCatalog
     from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import CatalogEntry

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.amounts import duration_text, size_text
 from nacre.cli.call_text import MARKS, error_text, input_text, program_of, program_status
-from nacre.cli.mcp.tables import cell_text, count_text
-from nacre.cli.trees import Branch
+from nacre.cli.output import Branch, cell_text, count_text, duration_text, size_text
 from nacre.json_types import encode_json
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.options import ConfigOption
-from nacre.cli.terminal import Printer, say, warn
+from nacre.cli.output import ExitStatus, Printer, say, warn
 from nacre.cli.trajectory.options import RecordArgument
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def export_command(
 
     _, system = read_system_config(config)
 
-    from nacre.cli.mcp.tables import count_text
+    from nacre.cli.output import count_text
     from nacre.cli.stored import read_stored
     from nacre.cli.trajectory.exporting import export_events
     from nacre.cli.trajectory.stored_events import find_record

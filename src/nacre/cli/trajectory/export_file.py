@@ -11,12 +11,12 @@ from typing import IO, TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from nacre.cli.exit_status import UsageProblem
+from nacre.cli.output import UsageProblem
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
-    from nacre.cli.terminal import Printer
+    from nacre.cli.output import Printer
 
 
 @asynccontextmanager

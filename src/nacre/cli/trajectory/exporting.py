@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from nacre.cli.mcp.tables import count_text
-from nacre.cli.terminal import errors_are_on_terminal
+from nacre.cli.output import count_text, errors_are_on_terminal
 from nacre.cli.trajectory.export_file import open_export
 from nacre.cli.trajectory.stored_events import pages
 from nacre.json_types import encode_json
@@ -14,7 +13,7 @@ from nacre.json_types import encode_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from nacre.cli.terminal import Printer
+    from nacre.cli.output import Printer
     from nacre.cli.trajectory.stored_events import RecordOf
     from nacre.storage import Store
 

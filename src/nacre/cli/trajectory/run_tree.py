@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from nacre.cli.amounts import duration_text, size_text, time_text
-from nacre.cli.mcp.tables import cell_text, count_text
+from nacre.cli.output import (
+    Branch,
+    cell_text,
+    count_text,
+    duration_text,
+    size_text,
+    time_text,
+    tree_lines,
+)
 from nacre.cli.trajectory.call_tree import call_branch
-from nacre.cli.trees import Branch, tree_lines
 from nacre.trajectory import project
 
 if TYPE_CHECKING:

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from nacre.cli.exit_status import ExitStatus
 from nacre.cli.mcp.options import ConfigOption, JsonOption
-from nacre.cli.terminal import Printer, warn
+from nacre.cli.output import ExitStatus, Printer, warn
 from nacre.cli.trajectory.options import RecordArgument
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Text to standard output and standard error: what a terminal, a pipe or nobody at all gets."""
+"""Output for people and programs: exit statuses, the printer, tables, trees, amounts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,34 @@ import os
 import select
 import signal
 import sys
+import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, TextIO
-
-from nacre.cli.exit_status import ExitStatus
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, Literal, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator, Sequence
     from types import FrameType
 
     from nacre.json_types import JsonValue
+
+
+class ExitStatus(IntEnum):
+    """The exit statuses of every command; above 128 they are those a shell gives for a signal."""
+
+    COMPLETED = 0
+    FAILED = 1
+    BAD_USAGE = 2
+    WAITING = 3
+    INTERRUPTED = 130
+    READER_GONE = 141
+    TERMINATED = 143
+
+
+class UsageProblem(Exception):
+    """The command cannot start as it was given; the message says which value and what to do."""
+
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -180,3 +198,109 @@ def _takes_text(stream: TextIO) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return bool(poll.poll(0))
+
+
+def duration_text(milliseconds: float) -> str:
+    """Such as `3.2 ms`, `1.5 s`, `2 min 5 s`."""
+    if milliseconds < 10:
+        return f"{milliseconds:.1f} ms"
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def size_text(size_bytes: float) -> str:
+    """Such as `120 bytes`, `1.5 kB`, `3.0 MB`."""
+    if size_bytes < 1000:
+        return f"{size_bytes:.0f} bytes"
+    size = size_bytes / 1000
+    for unit in ("kB", "MB"):
+        if size < 1000:
+            return f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
+
+
+def time_text(seconds: float) -> str:
+    """A moment in the time zone of the machine."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        # Out of a database: no number that a calendar has to know.
+        return f"{seconds:.0f} s after 1970"
+
+
+def _no_branches() -> list[Branch]:
+    return []
+
+
+@dataclass(kw_only=True, slots=True)
+class Branch:
+    """A line, and what belongs to it."""
+
+    text: str
+    branches: list[Branch] = field(default_factory=_no_branches)
+
+
+def tree_lines(branches: list[Branch], indent: str = "") -> Iterator[str]:
+    """The lines of all of them, each under what it belongs to."""
+    for branch in branches:
+        is_last = branch is branches[-1]
+        yield f"{indent}{'└' if is_last else '├'} {branch.text}"
+        yield from tree_lines(branch.branches, f"{indent}{' ' if is_last else '│'} ")
+
+
+Align = Literal["left", "right"]
+
+MAX_CELL_CHARACTERS: Final = 300
+
+# Wider than any row of cells: nothing is wrapped for a program that reads lines.
+_WIDTH_ELSEWHERE: Final = 10_000
+
+
+def write_table(
+    printer: Printer,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[str] = (),
+    most_characters: int = MAX_CELL_CHARACTERS,
+) -> None:
+    """Print the rows under their headings; the columns named in `right` hold numbers.
+
+    A cell has `most_characters` at most.
+    """
+    if not rows:
+        return
+    # Slow to import, and only people need it.
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        align: Align = "right" if heading in right else "left"
+        table.add_column(heading, justify=align, overflow="fold", no_wrap=align == "right")
+    for row in rows:
+        # As text, not as markup: what servers say of themselves is theirs.
+        table.add_row(*(Text(cell_text(cell, most_characters=most_characters)) for cell in row))
+    page = io.StringIO()
+    width = None if printer.is_terminal else _WIDTH_ELSEWHERE
+    Console(file=page, color_system=None, width=width).print(table)
+    printer.write("".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines()))
+
+
+def cell_text(text: str, *, most_characters: int = MAX_CELL_CHARACTERS) -> str:
+    """The text on one line, with nothing in it that a terminal would obey, and shortened."""
+    line = visible(" ".join(text[: 4 * most_characters].split()))
+    return line if len(line) <= most_characters else f"{line[: most_characters - 1]}…"
+
+
+def count_text(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from nacre.cli.limit_options import config_from, limit_help
+from nacre.cli.options import OwnToolsOption
 from nacre.cli.output import errors_are_on_terminal, warn
 from nacre.cli.program_text import read_program
-from nacre.cli.tools.options import OwnToolsOption
 from nacre.config.code_mode import LANGUAGES
 
 

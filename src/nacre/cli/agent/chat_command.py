@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nacre.cli.agent.options import AgentOption, ModelOption, SessionOption
-from nacre.cli.mcp.options import ConfigOption
+from nacre.cli.options import AgentOption, ConfigOption, ModelOption, SessionOption
 
 if TYPE_CHECKING:
     from nacre.bootstrap import System

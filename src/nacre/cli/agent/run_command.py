@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nacre.cli.agent.options import AgentOption, ModelOption, SessionOption
-from nacre.cli.mcp.options import ConfigOption
+from nacre.cli.options import AgentOption, ConfigOption, ModelOption, SessionOption
 from nacre.cli.output import ExitStatus, UsageProblem
 
 if TYPE_CHECKING:

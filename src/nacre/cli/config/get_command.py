@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, cast
 
-from nacre.cli.config.options import PathArgument
-from nacre.cli.mcp.options import ConfigOption, JsonOption
+from nacre.cli.options import ConfigOption, JsonOption, PathArgument
 from nacre.cli.output import ExitStatus, Printer, say
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """`config path`: which file it is."""
 
-from nacre.cli.mcp.options import ConfigOption
+from nacre.cli.options import ConfigOption
 from nacre.cli.output import ExitStatus, Printer, say
 
 

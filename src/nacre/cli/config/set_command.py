@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from nacre.cli.config.options import PathArgument
-from nacre.cli.mcp.options import ConfigOption
+from nacre.cli.options import ConfigOption, PathArgument
 from nacre.cli.output import ExitStatus, UsageProblem, say, warn
 
 if TYPE_CHECKING:

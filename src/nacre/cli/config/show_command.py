@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nacre.cli.mcp.options import ConfigOption, JsonOption
+from nacre.cli.options import ConfigOption, JsonOption
 from nacre.cli.output import ExitStatus, Printer, say
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """`config unset`: one setting less."""
 
-from nacre.cli.config.options import PathArgument
-from nacre.cli.mcp.options import ConfigOption
+from nacre.cli.options import ConfigOption, PathArgument
 from nacre.cli.output import ExitStatus, say
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nacre.cli.mcp.options import ConfigOption
+from nacre.cli.options import ConfigOption
 from nacre.cli.output import ExitStatus, UsageProblem, say, warn
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nacre.cli.mcp.options import CLIENT_NAMES, ConfigOption, ServersOption
+from nacre.cli.options import CLIENT_NAMES, ConfigOption, ServersOption
 from nacre.cli.output import ExitStatus, Printer, say
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nacre.cli.mcp.options import ConfigOption, JsonOption, ServersOption
+from nacre.cli.options import ConfigOption, JsonOption, ServersOption
 from nacre.cli.output import ExitStatus, Printer, warn
 
 if TYPE_CHECKING:

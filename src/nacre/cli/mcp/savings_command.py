@@ -1,6 +1,6 @@
 """`mcp savings`: the tool definitions that a client holds, before and after."""
 
-from nacre.cli.mcp.options import (
+from nacre.cli.options import (
     TIMEOUT_SECONDS,
     ConfigOption,
     JsonOption,

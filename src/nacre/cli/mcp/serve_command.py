@@ -6,9 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
-from nacre.cli.mcp.options import ConfigOption, ServersOption
+from nacre.cli.options import ConfigOption, OwnToolsOption, ServersOption
 from nacre.cli.output import UsageProblem, warn
-from nacre.cli.tools.options import OwnToolsOption
 
 # As `nacre.mcp_server.http` has them, which is slow to import.
 DEFAULT_HOST: Final = "127.0.0.1"

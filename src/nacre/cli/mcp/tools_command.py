@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nacre.cli.mcp.options import (
+from nacre.cli.options import (
     TIMEOUT_SECONDS,
     ConfigOption,
     JsonOption,

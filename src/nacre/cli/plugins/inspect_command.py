@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nacre.cli.mcp.options import ConfigOption, JsonOption
+from nacre.cli.options import ConfigOption, JsonOption
 from nacre.cli.output import ExitStatus, Printer, UsageProblem
 from nacre.cli.plugins.status_text import write_status
 

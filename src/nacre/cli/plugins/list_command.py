@@ -1,6 +1,6 @@
 """`plugins list`: every plugin that the configuration names or that is installed."""
 
-from nacre.cli.mcp.options import ConfigOption, JsonOption
+from nacre.cli.options import ConfigOption, JsonOption
 from nacre.cli.output import ExitStatus, Printer, warn
 
 

@@ -4,14 +4,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nacre.cli.mcp.options import (
+from nacre.cli.options import (
     TIMEOUT_SECONDS,
     ConfigOption,
     JsonOption,
+    OwnToolsOption,
     ServersOption,
     TimeoutOption,
+    ToolArgument,
+    ToolsAgentOption,
 )
-from nacre.cli.tools.options import OwnToolsOption, ToolArgument, ToolsAgentOption
 
 if TYPE_CHECKING:
     from nacre.run_context import AbortSignal

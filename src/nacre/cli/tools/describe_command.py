@@ -1,14 +1,16 @@
 """`tools describe`: what one tool does, takes and gives."""
 
-from nacre.cli.mcp.options import (
+from nacre.cli.options import (
     TIMEOUT_SECONDS,
     ConfigOption,
     JsonOption,
+    OwnToolsOption,
     ServersOption,
     TimeoutOption,
+    ToolArgument,
+    ToolsAgentOption,
 )
 from nacre.cli.output import ExitStatus, Printer
-from nacre.cli.tools.options import OwnToolsOption, ToolArgument, ToolsAgentOption
 
 
 def describe_command(

@@ -4,15 +4,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nacre.cli.mcp.options import (
+from nacre.cli.options import (
     TIMEOUT_SECONDS,
     ConfigOption,
     JsonOption,
+    OwnToolsOption,
     ServersOption,
     TimeoutOption,
+    ToolsAgentOption,
 )
 from nacre.cli.output import ExitStatus, Printer, UsageProblem, warn
-from nacre.cli.tools.options import OwnToolsOption, ToolsAgentOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

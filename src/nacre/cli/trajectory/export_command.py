@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nacre.cli.mcp.options import ConfigOption
+from nacre.cli.options import ConfigOption, RecordArgument
 from nacre.cli.output import ExitStatus, Printer, say, warn
-from nacre.cli.trajectory.options import RecordArgument
 
 if TYPE_CHECKING:
     from nacre.storage import Store

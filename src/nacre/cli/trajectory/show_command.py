@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from nacre.cli.mcp.options import ConfigOption, JsonOption
+from nacre.cli.options import ConfigOption, JsonOption, RecordArgument
 from nacre.cli.output import ExitStatus, Printer, warn
-from nacre.cli.trajectory.options import RecordArgument
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonValue

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from nacre.cli.agent.stops import Stops
 from nacre.cli.output import ExitStatus
+from nacre.cli.runner import Stops
 
 
 class Ended(Exception):

@@ -6,8 +6,8 @@ from nacre.cli.options import AgentOption, ConfigOption, ModelOption, SessionOpt
 
 if TYPE_CHECKING:
     from nacre.bootstrap import System
-    from nacre.cli.agent.stops import Stops
     from nacre.cli.output import ExitStatus
+    from nacre.cli.runner import Stops
 
 
 def chat_command(

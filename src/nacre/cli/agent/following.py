@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nacre.cli.agent.approvals_prompt import ApprovalsPrompt
     from nacre.cli.agent.run_view import RunView
     from nacre.cli.agent.screen import Screen
-    from nacre.cli.agent.stops import Stops
+    from nacre.cli.runner import Stops
     from nacre.tools import ApprovalQueue, ApprovalRequest
     from nacre.tools.approvals.requests import ApprovalDecision
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 import anyio
 
 from nacre.bootstrap import open_system
-from nacre.cli.agent.stops import Stops
 from nacre.cli.output import STOP_SIGNALS, ExitStatus, UsageProblem, warn
+from nacre.cli.runner import Stops
 from nacre.errors import ConfigError, NacreError, SessionError
 from nacre.telemetry.debug_flags import DEBUG_LOGGER_NAME
 

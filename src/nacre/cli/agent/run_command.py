@@ -9,7 +9,7 @@ from nacre.cli.output import ExitStatus, UsageProblem
 
 if TYPE_CHECKING:
     from nacre.bootstrap import System
-    from nacre.cli.agent.stops import Stops
+    from nacre.cli.runner import Stops
 
 
 def run_command(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nacre.bootstrap import System
     from nacre.cli.agent.run_view import RunView
     from nacre.cli.agent.screen import Screen
-    from nacre.cli.agent.stops import Stops
+    from nacre.cli.runner import Stops
 
 
 def live_view(screen: Screen) -> LiveView:

@@ -48,10 +48,10 @@ def call_command(
 
     given = read_tool_input(arguments or ())
 
+    from nacre.cli.runner import run_abortable
     from nacre.cli.tools.calling import call_tool
     from nacre.cli.tools.configured_tools import configured_tools
     from nacre.cli.tools.outcomes import write_outcome
-    from nacre.cli.tools.running import run_abortable
 
     configured = configured_tools(
         config=config, server_files=servers or (), tool_modules=tools or (), agent_id=agent

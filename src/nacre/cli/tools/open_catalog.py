@@ -10,9 +10,9 @@ import anyio
 
 from nacre.cli.mcp.survey import survey_of
 from nacre.cli.output import ExitStatus, UsageProblem, warn
+from nacre.cli.runner import run_abortable
 from nacre.cli.tools.agent_tools import open_agent_tools
 from nacre.cli.tools.progress import waiting_for_servers
-from nacre.cli.tools.running import run_abortable
 from nacre.errors import CatalogError, ToolAbortedError
 from nacre.mcp_client import McpConnections
 from nacre.tool_search.live_catalog import LiveCatalog

@@ -8,7 +8,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command and return the exit status of the process."""
     status = _status_of(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
-        from nacre.cli.leaving import exit_with_deadline
+        from nacre.cli.app import exit_with_deadline
 
         exit_with_deadline(status)
     return status
@@ -18,7 +18,7 @@ def _status_of(arguments: list[str]) -> int:
     # Nothing that imports make is garbage, and looking for it takes 20 ms; commands enable it.
     gc.disable()
     try:
-        from nacre.cli.command_table import run_command
+        from nacre.cli.app import run_command
 
         return run_command(arguments)
     except KeyboardInterrupt:

@@ -1,21 +1,66 @@
-"""The commands of `nacre`, and what becomes of arguments that none of them takes."""
+"""The `nacre` application: its commands, and the exit status of a run of the process."""
+
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import Annotated, Final
 
 import typer
 from typer.main import get_command
 
+import nacre
 from nacre.cli.agent.chat_command import chat_command
 from nacre.cli.agent.run_command import run_command as run_agent_command
 from nacre.cli.config.command import config_app
 from nacre.cli.doctor_command import doctor_command
 from nacre.cli.exec_command import exec_command
 from nacre.cli.gateway_command import gateway_command
-from nacre.cli.global_options import global_options
 from nacre.cli.mcp.command import mcp_app, with_mcp_default
-from nacre.cli.output import ExitStatus, UsageProblem, warn
+from nacre.cli.output import ExitStatus, Printer, UsageProblem, warn
 from nacre.cli.plugins.command import plugins_app
 from nacre.cli.sessions.command import sessions_app
 from nacre.cli.tools.command import tools_app
 from nacre.cli.trajectory.command import trajectory_app
+
+# Much longer than threads take that only finish what they are at.
+_GRACE_SECONDS: Final = 3.0
+
+
+def exit_with_deadline(status: int) -> None:
+    """To be called last. Python waits for threads without end; we do not."""
+    others = (it for it in threading.enumerate() if it is not threading.main_thread())
+    if any(not thread.daemon for thread in others):
+        threading.Thread(target=_exit_after_grace, args=(status,), daemon=True).start()
+
+
+def _exit_after_grace(status: int) -> None:
+    time.sleep(_GRACE_SECONDS)
+    try:
+        warn("a tool or a plugin hangs in a thread; it was left behind")
+        # Whoever reads it may be gone.
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+    finally:
+        os._exit(status)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        Printer().write(f"nacre {nacre.__version__}\n")
+        raise typer.Exit
+
+
+def global_options(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, help="Print the version and exit.", is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Agents that write programs: code mode, MCP servers, and a gateway."""
 
 
 def run_command(arguments: list[str]) -> int:

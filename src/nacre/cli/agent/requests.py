@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.agent import TurnRequest
 from nacre.cli.output import UsageProblem, warn
-from nacre.cli.sessions.named_session import session_names, unknown_name_problem
+from nacre.cli.stored_records import session_names, unknown_name_problem
 from nacre.errors import ConfigError, SessionError
 from nacre.providers.provider_keys import key_of
 from nacre.tools.nearest_names import NearestNames

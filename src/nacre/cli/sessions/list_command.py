@@ -30,7 +30,7 @@ def list_command(
 
     from nacre.cli.output import count_text, time_text, write_table
     from nacre.cli.sessions.session_json import session_to_json
-    from nacre.cli.stored import read_stored
+    from nacre.cli.stored_records import read_stored
     from nacre.errors import StorageError
 
     async def read(store: "Store") -> "list[SessionRecord]":

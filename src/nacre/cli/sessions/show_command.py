@@ -30,11 +30,15 @@ def show_command(
 
     _, system = read_system_config(config)
 
-    from nacre.cli.sessions.named_session import find_session, session_names, unknown_name_problem
     from nacre.cli.sessions.session_json import whole_session_to_json
     from nacre.cli.sessions.session_text import session_lines
     from nacre.cli.sessions.whole_session import read_whole_session
-    from nacre.cli.stored import read_stored
+    from nacre.cli.stored_records import (
+        find_session,
+        read_stored,
+        session_names,
+        unknown_name_problem,
+    )
     from nacre.errors import StorageError
 
     async def read(store: "Store") -> "WholeSession":

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nacre.cli.trajectory.stored_events import events_of_run
+from nacre.cli.stored_records import events_of_run
 from nacre.trajectory import project
 
 if TYPE_CHECKING:

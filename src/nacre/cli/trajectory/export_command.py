@@ -29,9 +29,8 @@ def export_command(
     _, system = read_system_config(config)
 
     from nacre.cli.output import count_text
-    from nacre.cli.stored import read_stored
+    from nacre.cli.stored_records import find_record, read_stored
     from nacre.cli.trajectory.exporting import export_events
-    from nacre.cli.trajectory.stored_events import find_record
     from nacre.errors import StorageError
 
     printer = Printer()

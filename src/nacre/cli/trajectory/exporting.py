@@ -6,15 +6,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nacre.cli.output import count_text, errors_are_on_terminal
+from nacre.cli.stored_records import pages
 from nacre.cli.trajectory.export_file import open_export
-from nacre.cli.trajectory.stored_events import pages
 from nacre.json_types import encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from nacre.cli.output import Printer
-    from nacre.cli.trajectory.stored_events import RecordOf
+    from nacre.cli.stored_records import RecordOf
     from nacre.storage import Store
 
 

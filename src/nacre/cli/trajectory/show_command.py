@@ -21,9 +21,8 @@ def show_command(
 
     _, system = read_system_config(config)
 
-    from nacre.cli.stored import read_stored
+    from nacre.cli.stored_records import events_of_run, find_record, read_stored, run_ids_of
     from nacre.cli.trajectory.run_tree import run_lines, run_to_json
-    from nacre.cli.trajectory.stored_events import events_of_run, find_record, run_ids_of
     from nacre.errors import StorageError
 
     printer = Printer()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.cli.agent.event_data import number_in, text_in
 from nacre.cli.agent.highlighting import program_lines
-from nacre.cli.call_text import (
+from nacre.cli.call_view import (
     MARKS,
     error_text,
     input_text,

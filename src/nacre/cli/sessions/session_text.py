@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.call_text import input_text, program_of
+from nacre.cli.call_view import call_branches, input_text, program_of
 from nacre.cli.output import cell_text, count_text, duration_text, size_text, time_text, tree_lines
-from nacre.cli.trajectory.call_tree import call_branches
 from nacre.json_types import NotJsonError, decode_json
 from nacre.messages import (
     AssistantMessage,

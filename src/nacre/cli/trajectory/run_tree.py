@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from nacre.cli.call_view import call_branch
 from nacre.cli.output import (
     Branch,
     cell_text,
@@ -14,7 +15,6 @@ from nacre.cli.output import (
     time_text,
     tree_lines,
 )
-from nacre.cli.trajectory.call_tree import call_branch
 from nacre.trajectory import project
 
 if TYPE_CHECKING:

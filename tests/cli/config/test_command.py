@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.cli.config.command import config_app
+from nacre.cli.config_commands import config_app
 from tests.cli.mcp.setup import Surroundings
 from tests.plugins.plugin_folders import plugin_folder
 

@@ -1,0 +1,199 @@
+"""The commands of `nacre config`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from nacre.cli.options import ConfigOption, JsonOption, PathArgument
+from nacre.cli.output import ExitStatus, Printer, UsageProblem, say, warn
+
+if TYPE_CHECKING:
+    from nacre.json_types import JsonObject, JsonValue
+
+
+def get_command(
+    path: PathArgument, config: ConfigOption = None, is_json: JsonOption = False
+) -> int:
+    """Print one setting, or a part of the configuration.
+
+    Text is printed as it is, all else as JSON. A setting that is not there has its default. Secrets
+    are shown as ***, references such as ${NAME} as they are.
+    """
+    from nacre.cli.config.checks import check, misplaced_in
+    from nacre.cli.config.defaults import defaults_at
+    from nacre.cli.config.document import keys_of, not_there, read_document
+    from nacre.cli.config.hidden_secrets import redact_secrets
+    from nacre.config.paths import MISSING, path_from_keys, value_at
+
+    keys, document = keys_of(path), read_document(config)
+    misplaced = misplaced_in(document.members, document.file.path)
+    value = value_at(redact_secrets(document.members, misplaced=misplaced), keys)
+    if value is MISSING:
+        settings = check(document.members, document.file.path).settings
+        value = defaults_at(path_from_keys(keys), settings)
+        if value is MISSING:
+            raise not_there(path, document, settings)
+        say(f"{path} is not set in {document.file.path}; this is its default")
+    printer = Printer()
+    if isinstance(value, str) and not is_json:
+        printer.write(f"{value}\n")
+    else:
+        printer.write_json(cast("JsonValue", value), is_indented=not is_json or printer.is_terminal)
+    return printer.problem or ExitStatus.COMPLETED
+
+
+def set_command(
+    path: PathArgument,
+    value: Annotated[
+        str, typer.Argument(metavar="VALUE", help="JSON5, else text.", show_default=False)
+    ],
+    config: ConfigOption = None,
+) -> int:
+    """Write one setting.
+
+    Comments and all else in the file stay. The result is checked as a whole first; if it would be
+    wrong, nothing is written. One more item for a list goes to its end: agents.list[2].
+
+    A value that is no JSON5 is text, so quotes are needed only for text that looks like a number,
+    true, false or null: '"007"'.
+    """
+    from nacre.cli.config.changes import change_file
+    from nacre.cli.config.document import config_file, keys_of
+    from nacre.cli.config.hidden_secrets import is_plain_secret
+    from nacre.cli.config.shorthands import with_setting
+
+    keys, file = keys_of(path), config_file(config)
+    if isinstance(keys[0], int):
+        raise UsageProblem(f"{path} begins with a number; a configuration is no list")
+    parsed = _parse_value(value)
+    change_file(file.path, lambda text: with_setting(text, keys, parsed, path=str(file.path)))
+    if is_plain_secret(str(keys[-1]), parsed):
+        warn(
+            f"the value of {path} now stands in {file.path}; to keep it out, write a reference "
+            "such as ${NAME} in its place"
+        )
+    say(f"set {path} in {file.path}")
+    return ExitStatus.COMPLETED
+
+
+def _parse_value(value: str) -> JsonValue:
+    from nacre.config.json5_text import parse_json5
+    from nacre.errors import ConfigError
+
+    try:
+        return cast("JsonValue", parse_json5(value, path="VALUE"))
+    except ConfigError:
+        return value
+
+
+def unset_command(path: PathArgument, config: ConfigOption = None) -> int:
+    """Remove one setting, so that its default holds.
+
+    Comments and all else in the file stay. If the rest would be wrong without it, it stays, too.
+    """
+    from nacre.cli.config.changes import change_file
+    from nacre.cli.config.checks import check
+    from nacre.cli.config.document import keys_of, not_there, read_document
+    from nacre.config.json5_edits import without_member
+    from nacre.config.paths import MISSING, path_from_keys, value_at
+
+    keys, document = keys_of(path), read_document(config)
+    file = document.file.path
+    if value_at(document.members, keys) is MISSING:
+        if path_from_keys(keys) not in check(document.members, file).known_paths:
+            raise not_there(path, document, ())
+        say(f"{path} is not set in {file}; there is nothing to remove")
+        return ExitStatus.COMPLETED
+    change_file(file, lambda text: without_member(text, keys, path=str(file)))
+    say(f"removed {path} from {file}")
+    return ExitStatus.COMPLETED
+
+
+def validate_command(config: ConfigOption = None, is_json: JsonOption = False) -> int:
+    """Check the configuration and print every problem.
+
+    Exit status: 0 if it is sound, 1 if it is not.
+    """
+    from nacre.cli.config.checks import check
+    from nacre.cli.config.document import config_file
+    from nacre.cli.output import count_text
+    from nacre.config.config_file import read_config_file
+    from nacre.errors import ConfigError
+
+    file, warnings = config_file(config), ()
+    try:
+        found = check(read_config_file(file), file.path)
+        problems, warnings = found.problems, found.warnings
+    except ConfigError as unreadable:
+        problems = (unreadable,)
+    printer = Printer()
+    if is_json:
+        document: JsonObject = {
+            "file": str(file.path),
+            "valid": not problems,
+            "problems": [{"path": each.path, "problem": each.problem} for each in problems],
+            "warnings": list(warnings),
+        }
+        printer.write_json(document, is_indented=printer.is_terminal)
+    else:
+        for problem in problems:
+            printer.write(f"{problem}\n")
+        for warning in warnings:
+            warn(warning)
+        how_many = count_text(len(problems), "problem") if problems else "sound"
+        say(f"{file.path}: {how_many if file.path.exists() else 'not there; defaults hold'}")
+    return printer.problem or (ExitStatus.FAILED if problems else ExitStatus.COMPLETED)
+
+
+def show_command(config: ConfigOption = None, is_json: JsonOption = False) -> int:
+    """Print the configuration as JSON, and where it was found.
+
+    Secrets are shown as ***, references such as ${NAME} as they are. With --json the document also
+    says which file it is.
+    """
+    from nacre.cli.config.checks import misplaced_in
+    from nacre.cli.config.document import read_document
+    from nacre.cli.config.hidden_secrets import redact_secrets
+    from nacre.cli.config.origins import origin_text
+
+    document = read_document(config)
+    misplaced = misplaced_in(document.members, document.file.path)
+    shown = redact_secrets(document.members, misplaced=misplaced)
+    printer = Printer()
+    if is_json:
+        whole: JsonObject = {
+            "file": str(document.file.path),
+            "origin": document.file.origin,
+            "exists": document.file.path.exists(),
+            "config": shown,
+        }
+        printer.write_json(whole, is_indented=printer.is_terminal)
+    else:
+        say(origin_text(document.file))
+        printer.write_json(shown, is_indented=True)
+    return printer.problem or ExitStatus.COMPLETED
+
+
+def path_command(config: ConfigOption = None) -> int:
+    """Print the path of the configuration, whether it is there or not."""
+    from nacre.cli.config.document import config_file
+    from nacre.cli.config.origins import origin_text
+
+    file = config_file(config)
+    printer = Printer()
+    printer.write(f"{file.path}\n")
+    say(origin_text(file))
+    return printer.problem or ExitStatus.COMPLETED
+
+
+def config_app() -> typer.Typer:
+    app = typer.Typer(help="Read, change and check the configuration.")
+    app.command("get")(get_command)
+    app.command("set")(set_command)
+    app.command("unset")(unset_command)
+    app.command("validate")(validate_command)
+    app.command("show")(show_command)
+    app.command("path")(path_command)
+    return app

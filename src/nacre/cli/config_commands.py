@@ -21,10 +21,15 @@ def get_command(
     Text is printed as it is, all else as JSON. A setting that is not there has its default. Secrets
     are shown as ***, references such as ${NAME} as they are.
     """
-    from nacre.cli.config.checks import check, misplaced_in
-    from nacre.cli.config.defaults import defaults_at
-    from nacre.cli.config.document import keys_of, not_there, read_document
     from nacre.cli.config.hidden_secrets import redact_secrets
+    from nacre.cli.config_document import (
+        check,
+        defaults_at,
+        keys_of,
+        misplaced_in,
+        not_there,
+        read_document,
+    )
     from nacre.config.paths import MISSING, path_from_keys, value_at
 
     keys, document = keys_of(path), read_document(config)
@@ -59,10 +64,8 @@ def set_command(
     A value that is no JSON5 is text, so quotes are needed only for text that looks like a number,
     true, false or null: '"007"'.
     """
-    from nacre.cli.config.changes import change_file
-    from nacre.cli.config.document import config_file, keys_of
     from nacre.cli.config.hidden_secrets import is_plain_secret
-    from nacre.cli.config.shorthands import with_setting
+    from nacre.cli.config_document import change_file, config_file, keys_of, with_setting
 
     keys, file = keys_of(path), config_file(config)
     if isinstance(keys[0], int):
@@ -93,9 +96,7 @@ def unset_command(path: PathArgument, config: ConfigOption = None) -> int:
 
     Comments and all else in the file stay. If the rest would be wrong without it, it stays, too.
     """
-    from nacre.cli.config.changes import change_file
-    from nacre.cli.config.checks import check
-    from nacre.cli.config.document import keys_of, not_there, read_document
+    from nacre.cli.config_document import change_file, check, keys_of, not_there, read_document
     from nacre.config.json5_edits import without_member
     from nacre.config.paths import MISSING, path_from_keys, value_at
 
@@ -116,8 +117,7 @@ def validate_command(config: ConfigOption = None, is_json: JsonOption = False) -
 
     Exit status: 0 if it is sound, 1 if it is not.
     """
-    from nacre.cli.config.checks import check
-    from nacre.cli.config.document import config_file
+    from nacre.cli.config_document import check, config_file
     from nacre.cli.output import count_text
     from nacre.config.config_file import read_config_file
     from nacre.errors import ConfigError
@@ -153,10 +153,8 @@ def show_command(config: ConfigOption = None, is_json: JsonOption = False) -> in
     Secrets are shown as ***, references such as ${NAME} as they are. With --json the document also
     says which file it is.
     """
-    from nacre.cli.config.checks import misplaced_in
-    from nacre.cli.config.document import read_document
     from nacre.cli.config.hidden_secrets import redact_secrets
-    from nacre.cli.config.origins import origin_text
+    from nacre.cli.config_document import misplaced_in, origin_text, read_document
 
     document = read_document(config)
     misplaced = misplaced_in(document.members, document.file.path)
@@ -178,8 +176,7 @@ def show_command(config: ConfigOption = None, is_json: JsonOption = False) -> in
 
 def path_command(config: ConfigOption = None) -> int:
     """Print the path of the configuration, whether it is there or not."""
-    from nacre.cli.config.document import config_file
-    from nacre.cli.config.origins import origin_text
+    from nacre.cli.config_document import config_file, origin_text
 
     file = config_file(config)
     printer = Printer()

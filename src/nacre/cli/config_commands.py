@@ -21,7 +21,6 @@ def get_command(
     Text is printed as it is, all else as JSON. A setting that is not there has its default. Secrets
     are shown as ***, references such as ${NAME} as they are.
     """
-    from nacre.cli.config.hidden_secrets import redact_secrets
     from nacre.cli.config_document import (
         check,
         defaults_at,
@@ -30,6 +29,7 @@ def get_command(
         not_there,
         read_document,
     )
+    from nacre.cli.config_redaction import redact_secrets
     from nacre.config.paths import MISSING, path_from_keys, value_at
 
     keys, document = keys_of(path), read_document(config)
@@ -64,8 +64,8 @@ def set_command(
     A value that is no JSON5 is text, so quotes are needed only for text that looks like a number,
     true, false or null: '"007"'.
     """
-    from nacre.cli.config.hidden_secrets import is_plain_secret
     from nacre.cli.config_document import change_file, config_file, keys_of, with_setting
+    from nacre.cli.config_redaction import is_plain_secret
 
     keys, file = keys_of(path), config_file(config)
     if isinstance(keys[0], int):
@@ -153,8 +153,8 @@ def show_command(config: ConfigOption = None, is_json: JsonOption = False) -> in
     Secrets are shown as ***, references such as ${NAME} as they are. With --json the document also
     says which file it is.
     """
-    from nacre.cli.config.hidden_secrets import redact_secrets
     from nacre.cli.config_document import misplaced_in, origin_text, read_document
+    from nacre.cli.config_redaction import redact_secrets
 
     document = read_document(config)
     misplaced = misplaced_in(document.members, document.file.path)

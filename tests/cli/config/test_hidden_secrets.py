@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.cli.config.hidden_secrets import redact_secrets
+from nacre.cli.config_redaction import redact_secrets
 from nacre.json_types import JsonValue
 
 

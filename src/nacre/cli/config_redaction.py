@@ -1,4 +1,4 @@
-"""A configuration as it may be shown: what is or may be a secret is `***`, references stay."""
+"""Redacts a configuration for display: secrets become `***`, references stay."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from nacre.json_types import JsonValue
+
 
 HIDDEN: Final = "***"
 

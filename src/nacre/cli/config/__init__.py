@@ -1,1 +1,0 @@
-"""`nacre config`: read, change and check the configuration as a whole."""

@@ -17,7 +17,7 @@ from nacre.cli.config_commands import config_app
 from nacre.cli.doctor_command import doctor_command
 from nacre.cli.exec_command import exec_command
 from nacre.cli.gateway_command import gateway_command
-from nacre.cli.mcp.command import mcp_app, with_mcp_default
+from nacre.cli.mcp_commands import mcp_app, with_mcp_default
 from nacre.cli.output import ExitStatus, Printer, UsageProblem, warn
 from nacre.cli.plugins.command import plugins_app
 from nacre.cli.sessions.command import sessions_app

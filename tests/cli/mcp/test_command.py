@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.cli.mcp.command import mcp_app, with_mcp_default
+from nacre.cli.mcp_commands import mcp_app, with_mcp_default
 from tests.cli.mcp.setup import Surroundings
 
 

@@ -58,11 +58,11 @@ def add_command(
     Secrets need not be written down: --env 'TOKEN=${GITHUB_TOKEN}' is looked up in the environment
     when the server starts, and ${file:/run/secrets/token} is read then.
     """
-    from nacre.cli.mcp.config import read_config
-    from nacre.cli.mcp.entries import (
+    from nacre.cli.mcp_entries import (
         command_entry,
         entry_notes,
         plain_secrets,
+        read_config,
         relative_arguments,
         server_name,
         url_entry,
@@ -123,7 +123,7 @@ def config_command(
     configuration that this command finds, or the files given with --servers: clients start servers
     in folders of their own.
     """
-    from nacre.cli.mcp.clients import client_named, here, serve_arguments
+    from nacre.cli.mcp_entries import client_named, here, serve_arguments
     from nacre.mcp_server.client_snippets import client_snippet, nacre_command
 
     client = client_named(client_name)
@@ -157,9 +157,7 @@ def import_command(
     References such as ${TOKEN} are copied as references. Servers that are there already stay as
     they are. The client's own file is not changed.
     """
-    from nacre.cli.mcp.clients import servers_to_import
-    from nacre.cli.mcp.config import read_config
-    from nacre.cli.mcp.imports import new_entries
+    from nacre.cli.mcp_entries import new_entries, read_config, servers_to_import
 
     found = servers_to_import(client, file)
     document = read_config(config, is_made=True)
@@ -232,7 +230,7 @@ def remove_command(
 
     Comments and all else in the file stay as they are.
     """
-    from nacre.cli.mcp.config import read_config
+    from nacre.cli.mcp_entries import read_config
 
     document = read_config(config)
     if not document.remove_entry(name):

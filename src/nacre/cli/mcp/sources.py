@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.mcp.config import read_config
+from nacre.cli.mcp_entries import read_config
 from nacre.cli.output import UsageProblem, warn
 from nacre.config.documents import object_at
 from nacre.config.mcp import mcp_servers_from, server_name_from

@@ -20,7 +20,7 @@ from nacre.cli.options import (
 from nacre.cli.output import ExitStatus, Printer, UsageProblem, count_text, say, warn
 
 if TYPE_CHECKING:
-    from nacre.cli.mcp.sources import ConfiguredServer
+    from nacre.cli.mcp_servers import ConfiguredServer
     from nacre.json_types import JsonObject
 
 
@@ -181,7 +181,7 @@ def list_command(
 
     Values of variables and headers are not shown, nor are arguments, which often hold secrets.
     """
-    from nacre.cli.mcp.sources import NO_SERVERS, configured_servers
+    from nacre.cli.mcp_servers import NO_SERVERS, configured_servers
     from nacre.cli.output import write_table
 
     configured = configured_servers(config, servers or ())
@@ -257,8 +257,7 @@ def savings_command(
     from nacre.cli.mcp.savings_text import write_savings
     from nacre.cli.mcp.serving import serve_options
     from nacre.cli.mcp.shown_tools import shown_tools
-    from nacre.cli.mcp.sources import configured_servers
-    from nacre.cli.mcp.survey import ask_servers
+    from nacre.cli.mcp_servers import ask_servers, configured_servers
 
     configured = configured_servers(config, servers or ())
     # First, as it tells of wrong settings without starting a server.
@@ -318,7 +317,7 @@ def serve_command(
     if token_file is not None and is_without_token:
         raise UsageProblem("got both --token-file and --no-token; give one of them")
     from nacre.cli.mcp.serving import HttpAddress, serve, serve_options
-    from nacre.cli.mcp.sources import NO_SERVERS, configured_servers
+    from nacre.cli.mcp_servers import NO_SERVERS, configured_servers
 
     configured = configured_servers(config, servers or ())
     for broken in configured.broken:
@@ -355,9 +354,8 @@ def status_command(
 
     Exit status: 0 if all work, 1 if one is broken.
     """
-    from nacre.cli.mcp.sources import configured_servers
     from nacre.cli.mcp.status import write_status
-    from nacre.cli.mcp.survey import ask_servers
+    from nacre.cli.mcp_servers import ask_servers, configured_servers
 
     found = ask_servers(
         configured_servers(config, servers or ()).only(name),
@@ -382,9 +380,8 @@ def tools_command(
 
     Exit status: 0, or 1 if tools are missing because a server is broken.
     """
-    from nacre.cli.mcp.sources import configured_servers
-    from nacre.cli.mcp.survey import ask_servers
     from nacre.cli.mcp.tool_list import tool_list, write_tool_list
+    from nacre.cli.mcp_servers import ask_servers, configured_servers
 
     configured = configured_servers(config, servers or ())
     found = ask_servers(configured.only(name), timeout_seconds=timeout_seconds)

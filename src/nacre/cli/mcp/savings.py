@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.cli.mcp.survey import ServerSurvey
+    from nacre.cli.mcp_servers import ServerSurvey
     from nacre.json_types import JsonObject
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
     from pathlib import Path
 
-    from nacre.cli.mcp.sources import ConfiguredServers
+    from nacre.cli.mcp_servers import ConfiguredServers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

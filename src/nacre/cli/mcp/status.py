@@ -9,7 +9,7 @@ from nacre.cli.output import ExitStatus, Printer, write_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.cli.mcp.survey import ServerSurvey
+    from nacre.cli.mcp_servers import ServerSurvey
     from nacre.json_types import JsonObject
 
 # Whole: what to do about it stands at the end, such as an address to log in at.

@@ -12,7 +12,7 @@ from nacre.code_mode.mcp_servers import list_server, server_guest_names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.cli.mcp.survey import ServerSurvey
+    from nacre.cli.mcp_servers import ServerSurvey
     from nacre.json_types import JsonObject
     from nacre.tools.definition import Tool
 

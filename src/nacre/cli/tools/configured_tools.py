@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nacre.cli.mcp.sources import configured_servers
+from nacre.cli.mcp_servers import configured_servers
 from nacre.cli.output import UsageProblem, warn
 from nacre.cli.tool_modules import load_tools
 from nacre.cli.tools.agent_tools import read_agent_parts
@@ -19,7 +19,7 @@ from nacre.tools.policy import policy_from_config
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nacre.cli.mcp.sources import ConfiguredServer, ConfiguredServers
+    from nacre.cli.mcp_servers import ConfiguredServer, ConfiguredServers
     from nacre.cli.tools.agent_tools import AgentParts
     from nacre.config.tool_search import ToolSearchConfig
     from nacre.tools import Tool, ToolPolicy

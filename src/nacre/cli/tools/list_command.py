@@ -46,7 +46,7 @@ def list_command(
         raise UsageProblem(f"--source is {source!r}; allowed: {', '.join(_SOURCE_NAMES)}")
     if server is not None and source not in (None, "mcp"):
         raise UsageProblem(f"--server names an MCP server; leave out --source {source}")
-    from nacre.cli.mcp.sources import NO_SERVERS
+    from nacre.cli.mcp_servers import NO_SERVERS
     from nacre.cli.output import count_text, write_table
     from nacre.cli.tools.configured_tools import configured_tools
     from nacre.cli.tools.open_catalog import read_catalog

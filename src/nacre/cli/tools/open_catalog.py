@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from nacre.cli.mcp.survey import survey_of
+from nacre.cli.mcp_servers import survey_of
 from nacre.cli.output import ExitStatus, UsageProblem, warn
 from nacre.cli.runner import run_abortable
 from nacre.cli.tools.agent_tools import open_agent_tools

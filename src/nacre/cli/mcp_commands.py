@@ -253,11 +253,10 @@ def savings_command(
     Starts every server and lists its tools; in bytes of compact JSON, as the protocol carries them.
     Exit status: 0, or 1 if a server is broken and so not counted.
     """
-    from nacre.cli.mcp.savings import savings_from
-    from nacre.cli.mcp.savings_text import write_savings
     from nacre.cli.mcp.serving import serve_options
     from nacre.cli.mcp.shown_tools import shown_tools
     from nacre.cli.mcp_servers import ask_servers, configured_servers
+    from nacre.cli.mcp_views import savings_from, write_savings
 
     configured = configured_servers(config, servers or ())
     # First, as it tells of wrong settings without starting a server.
@@ -354,8 +353,8 @@ def status_command(
 
     Exit status: 0 if all work, 1 if one is broken.
     """
-    from nacre.cli.mcp.status import write_status
     from nacre.cli.mcp_servers import ask_servers, configured_servers
+    from nacre.cli.mcp_views import write_status
 
     found = ask_servers(
         configured_servers(config, servers or ()).only(name),
@@ -380,8 +379,8 @@ def tools_command(
 
     Exit status: 0, or 1 if tools are missing because a server is broken.
     """
-    from nacre.cli.mcp.tool_list import tool_list, write_tool_list
     from nacre.cli.mcp_servers import ask_servers, configured_servers
+    from nacre.cli.mcp_views import tool_list, write_tool_list
 
     configured = configured_servers(config, servers or ())
     found = ask_servers(configured.only(name), timeout_seconds=timeout_seconds)

@@ -253,9 +253,8 @@ def savings_command(
     Starts every server and lists its tools; in bytes of compact JSON, as the protocol carries them.
     Exit status: 0, or 1 if a server is broken and so not counted.
     """
-    from nacre.cli.mcp.serving import serve_options
-    from nacre.cli.mcp.shown_tools import shown_tools
     from nacre.cli.mcp_servers import ask_servers, configured_servers
+    from nacre.cli.mcp_serving import serve_options, shown_tools
     from nacre.cli.mcp_views import savings_from, write_savings
 
     configured = configured_servers(config, servers or ())
@@ -315,8 +314,8 @@ def serve_command(
         )
     if token_file is not None and is_without_token:
         raise UsageProblem("got both --token-file and --no-token; give one of them")
-    from nacre.cli.mcp.serving import HttpAddress, serve, serve_options
     from nacre.cli.mcp_servers import NO_SERVERS, configured_servers
+    from nacre.cli.mcp_serving import HttpAddress, serve, serve_options
 
     configured = configured_servers(config, servers or ())
     for broken in configured.broken:

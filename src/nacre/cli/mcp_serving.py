@@ -1,22 +1,26 @@
-"""Serving MCP, from what the command line names to the exit status."""
+"""Starts the MCP server of `nacre mcp serve` from its options."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import anyio
 
 from nacre.cli.output import UsageProblem, warn
 from nacre.cli.tool_modules import load_tools
 from nacre.errors import CatalogError, ConfigError, NacreError
 from nacre.mcp_server import ServeOptions, serve_http, serve_stdio
+from nacre.mcp_server.serving import open_server
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
     from pathlib import Path
 
     from nacre.cli.mcp_servers import ConfiguredServers
+    from nacre.json_types import JsonObject
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,3 +83,23 @@ def _leaves(group: BaseExceptionGroup[NacreError]) -> Iterator[NacreError]:
             yield from _leaves(error)
         else:
             yield error
+
+
+def shown_tools(options: ServeOptions) -> list[JsonObject]:
+    """The answer to `tools/list`; no upstream server is started for it. Raises UsageProblem."""
+    with refusals_as_usage_problems():
+        return anyio.run(_list_tools, options)
+
+
+async def _list_tools(options: ServeOptions) -> list[JsonObject]:
+    from mcp import Client
+
+    async with (
+        open_server(replace(options, workers=1)) as server,
+        Client(server.sdk_server, mode="legacy") as client,
+    ):
+        listed = await client.list_tools()
+    return [
+        cast("JsonObject", tool.model_dump(mode="json", by_alias=True, exclude_none=True))
+        for tool in listed.tools
+    ]

@@ -1,1 +1,0 @@
-"""`nacre mcp`: the server for MCP clients, and the servers behind it."""

@@ -21,7 +21,7 @@ from nacre.cli.mcp_commands import mcp_app, with_mcp_default
 from nacre.cli.output import ExitStatus, Printer, UsageProblem, warn
 from nacre.cli.plugins.command import plugins_app
 from nacre.cli.sessions.command import sessions_app
-from nacre.cli.tools.command import tools_app
+from nacre.cli.tools_commands import tools_app
 from nacre.cli.trajectory.command import trajectory_app
 
 # Much longer than threads take that only finish what they are at.

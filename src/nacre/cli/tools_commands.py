@@ -1,0 +1,248 @@
+"""The commands of `nacre tools`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nacre.cli.options import (
+    TIMEOUT_SECONDS,
+    ConfigOption,
+    JsonOption,
+    OwnToolsOption,
+    ServersOption,
+    TimeoutOption,
+    ToolArgument,
+    ToolsAgentOption,
+)
+from nacre.cli.output import ExitStatus, Printer, UsageProblem, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nacre.cli.tools.configured_tools import ConfiguredTools
+    from nacre.run_context import AbortSignal
+    from nacre.tool_search import ToolSearchResult
+
+
+def call_command(
+    id_or_name: ToolArgument,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[JSON | KEY=VALUE... | -]",
+            help="The input: one JSON object, pairs, or - for JSON from standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    servers: ServersOption = None,
+    tools: OwnToolsOption = None,
+    agent: ToolsAgentOption = None,
+    timeout_seconds: TimeoutOption = TIMEOUT_SECONDS,
+    is_json: JsonOption = False,
+) -> int:
+    """Call a tool and print its result.
+
+    Policy, the check of the input and approvals hold as for an agent. The value of a pair is read
+    as JSON where the tool takes a number, a list and the like, else it is the text itself.
+
+    Exit status: 0 completed, 1 failed, 2 bad usage, 130 aborted by Ctrl-C, 143 by SIGTERM.
+    """
+    from nacre.cli.tools.tool_input import read_tool_input
+
+    given = read_tool_input(arguments or ())
+
+    from nacre.cli.runner import run_abortable
+    from nacre.cli.tools.calling import call_tool
+    from nacre.cli.tools.configured_tools import configured_tools
+    from nacre.cli.tools.outcomes import write_outcome
+
+    configured = configured_tools(
+        config=config, server_files=servers or (), tool_modules=tools or (), agent_id=agent
+    )
+
+    async def call(abort: AbortSignal) -> ToolSearchResult:
+        return await call_tool(
+            configured, id_or_name, given, timeout_seconds=timeout_seconds, abort=abort
+        )
+
+    outcome, stopped = run_abortable(call)
+    status = write_outcome(outcome, is_json=is_json)
+    return status if stopped is None or status == 0 else stopped
+
+
+def describe_command(
+    id_or_name: ToolArgument,
+    config: ConfigOption = None,
+    servers: ServersOption = None,
+    tools: OwnToolsOption = None,
+    agent: ToolsAgentOption = None,
+    timeout_seconds: TimeoutOption = TIMEOUT_SECONDS,
+    is_json: JsonOption = False,
+) -> int:
+    """Show what a tool does, takes and gives.
+
+    As TypeScript; with --json as JSON Schema, too. Exit status: 0, or 1 if there is no such tool.
+    """
+    from nacre.cli.tools.configured_tools import configured_tools
+    from nacre.cli.tools.description_text import description_json, description_text
+    from nacre.cli.tools.named_tool import named_tool, servers_to_ask
+    from nacre.cli.tools.open_catalog import read_catalog
+    from nacre.cli.tools.outcomes import failure_of, write_outcome
+    from nacre.errors import ToolError
+
+    configured = configured_tools(
+        config=config, server_files=servers or (), tool_modules=tools or (), agent_id=agent
+    )
+    names = servers_to_ask(configured, id_or_name)
+    catalog = read_catalog(configured, names, timeout_seconds=timeout_seconds)
+    if isinstance(catalog, ExitStatus):
+        return catalog
+    try:
+        entry = named_tool(catalog, id_or_name)
+    except ToolError as error:
+        return write_outcome(failure_of(error), is_json=is_json)
+    printer = Printer()
+    if is_json:
+        document = description_json(catalog, entry)
+        printer.write_json(document, is_indented=printer.is_terminal)
+    else:
+        printer.write(description_text(catalog, entry))
+    return printer.problem or ExitStatus.COMPLETED
+
+
+_SOURCE_NAMES = ("mcp", "openclaw", "client")
+
+
+def list_command(
+    server: Annotated[
+        str | None, typer.Option("--server", metavar="NAME", help="One MCP server.")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="|".join(_SOURCE_NAMES), help="Where tools come from."),
+    ] = None,
+    config: ConfigOption = None,
+    servers: ServersOption = None,
+    tools: OwnToolsOption = None,
+    agent: ToolsAgentOption = None,
+    timeout_seconds: TimeoutOption = TIMEOUT_SECONDS,
+    is_json: JsonOption = False,
+) -> int:
+    """List the tools that the configuration has and permits.
+
+    Exit status: 0, or 1 if tools are missing because a server is broken.
+    """
+    if source is not None and source not in _SOURCE_NAMES:
+        raise UsageProblem(f"--source is {source!r}; allowed: {', '.join(_SOURCE_NAMES)}")
+    if server is not None and source not in (None, "mcp"):
+        raise UsageProblem(f"--server names an MCP server; leave out --source {source}")
+    from nacre.cli.mcp_servers import NO_SERVERS
+    from nacre.cli.output import count_text, write_table
+    from nacre.cli.tools.configured_tools import configured_tools
+    from nacre.cli.tools.open_catalog import read_catalog
+    from nacre.cli.tools.tool_tables import end_status, tool_row, write_tools_json
+
+    configured = configured_tools(
+        config=config, server_files=servers or (), tool_modules=tools or (), agent_id=agent
+    )
+    names = _server_names(configured, server, source)
+    catalog = read_catalog(configured, names, timeout_seconds=timeout_seconds)
+    if isinstance(catalog, ExitStatus):
+        return catalog
+    entries = [
+        entry
+        for entry in catalog.listing.catalog.entries
+        if source in (None, entry.source)
+        and (server is None or (entry.source, entry.source_name) == ("mcp", server))
+    ]
+    printer = Printer()
+    if is_json:
+        write_tools_json(printer, catalog, "tools", [entry.to_json() for entry in entries])
+    else:
+        write_table(printer, ("tool", "title", "description"), [tool_row(it) for it in entries])
+        printer.write(f"{count_text(len(entries), 'tool')}\n")
+    if not entries and source in (None, "mcp") and not configured.servers.servers:
+        warn(NO_SERVERS)
+    return end_status(printer, catalog)
+
+
+def _server_names(
+    configured: ConfiguredTools, server: str | None, source: str | None
+) -> Sequence[str]:
+    if server is not None:
+        return [it.name for it in configured.servers.only(server).servers]
+    return configured.asked_server_names if source in (None, "mcp") else ()
+
+
+def search_command(
+    query: Annotated[
+        list[str],
+        typer.Argument(metavar="QUERY...", help="What the tool should do.", show_default=False),
+    ],
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            "-n",
+            metavar="N",
+            min=1,
+            max=1000,
+            help="How many at most. [default: tools.toolSearch.searchDefaultLimit, or 8]",
+        ),
+    ] = None,
+    is_explained: Annotated[
+        bool, typer.Option("--explain", help="Say of each result why it ranks there.")
+    ] = False,
+    is_waiting: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait until every tool can be found by its meaning."),
+    ] = False,
+    config: ConfigOption = None,
+    servers: ServersOption = None,
+    tools: OwnToolsOption = None,
+    agent: ToolsAgentOption = None,
+    timeout_seconds: TimeoutOption = TIMEOUT_SECONDS,
+    is_json: JsonOption = False,
+) -> int:
+    """Find tools by what they do, best first.
+
+    Exit status: 0, or 1 if tools were not searched because a server is broken.
+    """
+    from nacre.cli.tools.configured_tools import configured_tools
+    from nacre.cli.tools.found_tools import find_tools, write_found
+    from nacre.cli.tools.open_catalog import read_catalog
+    from nacre.cli.tools.tool_tables import end_status, write_tools_json
+
+    configured = configured_tools(
+        config=config, server_files=servers or (), tool_modules=tools or (), agent_id=agent
+    )
+    catalog = read_catalog(
+        configured, configured.asked_server_names, timeout_seconds=timeout_seconds
+    )
+    if isinstance(catalog, ExitStatus):
+        return catalog
+    wanted = " ".join(query)
+    most = limit or configured.settings.search_default_limit
+    found = find_tools(catalog, wanted, most, is_waiting=is_waiting)
+    printer = Printer()
+    if is_json:
+        results = [it.to_json(is_explained=is_explained) for it in found]
+        write_tools_json(printer, catalog, "results", results)
+    else:
+        write_found(printer, found, is_explained=is_explained)
+    if not found:
+        count = catalog.listing.catalog.size
+        warn(f"nothing fits among {count:,} tools; `nacre tools list` shows them")
+    return end_status(printer, catalog)
+
+
+def tools_app() -> typer.Typer:
+    app = typer.Typer(help="Find, read and call the tools of your configuration.")
+    app.command("list")(list_command)
+    app.command("search")(search_command)
+    app.command("describe")(describe_command)
+    app.command("call")(call_command)
+    return app

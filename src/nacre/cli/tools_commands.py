@@ -21,7 +21,7 @@ from nacre.cli.output import ExitStatus, Printer, UsageProblem, warn
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.cli.tools.configured_tools import ConfiguredTools
+    from nacre.cli.tool_catalog import ConfiguredTools
     from nacre.run_context import AbortSignal
     from nacre.tool_search import ToolSearchResult
 
@@ -55,8 +55,8 @@ def call_command(
     given = read_tool_input(arguments or ())
 
     from nacre.cli.runner import run_abortable
+    from nacre.cli.tool_catalog import configured_tools
     from nacre.cli.tools.calling import call_tool
-    from nacre.cli.tools.configured_tools import configured_tools
     from nacre.cli.tools.outcomes import write_outcome
 
     configured = configured_tools(
@@ -86,10 +86,8 @@ def describe_command(
 
     As TypeScript; with --json as JSON Schema, too. Exit status: 0, or 1 if there is no such tool.
     """
-    from nacre.cli.tools.configured_tools import configured_tools
+    from nacre.cli.tool_catalog import configured_tools, named_tool, read_catalog, servers_to_ask
     from nacre.cli.tools.description_text import description_json, description_text
-    from nacre.cli.tools.named_tool import named_tool, servers_to_ask
-    from nacre.cli.tools.open_catalog import read_catalog
     from nacre.cli.tools.outcomes import failure_of, write_outcome
     from nacre.errors import ToolError
 
@@ -141,8 +139,7 @@ def list_command(
         raise UsageProblem(f"--server names an MCP server; leave out --source {source}")
     from nacre.cli.mcp_servers import NO_SERVERS
     from nacre.cli.output import count_text, write_table
-    from nacre.cli.tools.configured_tools import configured_tools
-    from nacre.cli.tools.open_catalog import read_catalog
+    from nacre.cli.tool_catalog import configured_tools, read_catalog
     from nacre.cli.tools.tool_tables import end_status, tool_row, write_tools_json
 
     configured = configured_tools(
@@ -211,9 +208,8 @@ def search_command(
 
     Exit status: 0, or 1 if tools were not searched because a server is broken.
     """
-    from nacre.cli.tools.configured_tools import configured_tools
+    from nacre.cli.tool_catalog import configured_tools, read_catalog
     from nacre.cli.tools.found_tools import find_tools, write_found
-    from nacre.cli.tools.open_catalog import read_catalog
     from nacre.cli.tools.tool_tables import end_status, write_tools_json
 
     configured = configured_tools(

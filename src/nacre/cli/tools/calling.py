@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.tools.named_tool import named_tool, servers_to_ask
-from nacre.cli.tools.open_catalog import open_catalog
+from nacre.cli.tool_catalog import named_tool, open_catalog, servers_to_ask
 from nacre.cli.tools.outcomes import failure_of, outcome_of
 from nacre.cli.tools.terminal_approver import ask_at_terminal
 from nacre.cli.tools.tool_input import input_for
@@ -15,8 +14,7 @@ from nacre.tools import Approvals, CallSite, InputValidators, ToolExecutor
 from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
-    from nacre.cli.tools.configured_tools import ConfiguredTools
-    from nacre.cli.tools.open_catalog import OpenCatalog
+    from nacre.cli.tool_catalog import ConfiguredTools, OpenCatalog
     from nacre.cli.tools.tool_input import ToolInput
     from nacre.run_context import AbortSignal
     from nacre.tool_search import ToolSearchResult

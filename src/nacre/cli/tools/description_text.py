@@ -10,7 +10,7 @@ from nacre.code_mode.mcp_servers import server_guest_names
 from nacre.tools.declarations import function_declaration, guest_names
 
 if TYPE_CHECKING:
-    from nacre.cli.tools.open_catalog import OpenCatalog
+    from nacre.cli.tool_catalog import OpenCatalog
     from nacre.json_types import JsonObject
     from nacre.tools import CatalogEntry
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacre.cli.output import Printer
-    from nacre.cli.tools.open_catalog import OpenCatalog
+    from nacre.cli.tool_catalog import OpenCatalog
     from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import CatalogEntry
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nacre.cli.tool_catalog import named_tool, open_catalog, servers_to_ask
+from nacre.cli.tool_input import input_for
 from nacre.cli.tools.outcomes import failure_of, outcome_of
 from nacre.cli.tools.terminal_approver import ask_at_terminal
-from nacre.cli.tools.tool_input import input_for
 from nacre.errors import ToolError
 from nacre.hooks import HookRunner
 from nacre.tools import Approvals, CallSite, InputValidators, ToolExecutor
@@ -15,7 +15,7 @@ from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
     from nacre.cli.tool_catalog import ConfiguredTools, OpenCatalog
-    from nacre.cli.tools.tool_input import ToolInput
+    from nacre.cli.tool_input import ToolInput
     from nacre.run_context import AbortSignal
     from nacre.tool_search import ToolSearchResult
 

@@ -55,9 +55,8 @@ def call_command(
     given = read_tool_input(arguments or ())
 
     from nacre.cli.runner import run_abortable
+    from nacre.cli.tool_calls import call_tool, write_outcome
     from nacre.cli.tool_catalog import configured_tools
-    from nacre.cli.tools.calling import call_tool
-    from nacre.cli.tools.outcomes import write_outcome
 
     configured = configured_tools(
         config=config, server_files=servers or (), tool_modules=tools or (), agent_id=agent
@@ -86,9 +85,9 @@ def describe_command(
 
     As TypeScript; with --json as JSON Schema, too. Exit status: 0, or 1 if there is no such tool.
     """
+    from nacre.cli.tool_calls import failure_of, write_outcome
     from nacre.cli.tool_catalog import configured_tools, named_tool, read_catalog, servers_to_ask
     from nacre.cli.tools.description_text import description_json, description_text
-    from nacre.cli.tools.outcomes import failure_of, write_outcome
     from nacre.errors import ToolError
 
     configured = configured_tools(

@@ -87,7 +87,7 @@ def describe_command(
     """
     from nacre.cli.tool_calls import failure_of, write_outcome
     from nacre.cli.tool_catalog import configured_tools, named_tool, read_catalog, servers_to_ask
-    from nacre.cli.tools.description_text import description_json, description_text
+    from nacre.cli.tool_views import description_json, description_text
     from nacre.errors import ToolError
 
     configured = configured_tools(
@@ -139,7 +139,7 @@ def list_command(
     from nacre.cli.mcp_servers import NO_SERVERS
     from nacre.cli.output import count_text, write_table
     from nacre.cli.tool_catalog import configured_tools, read_catalog
-    from nacre.cli.tools.tool_tables import end_status, tool_row, write_tools_json
+    from nacre.cli.tool_views import end_status, tool_row, write_tools_json
 
     configured = configured_tools(
         config=config, server_files=servers or (), tool_modules=tools or (), agent_id=agent
@@ -208,8 +208,7 @@ def search_command(
     Exit status: 0, or 1 if tools were not searched because a server is broken.
     """
     from nacre.cli.tool_catalog import configured_tools, read_catalog
-    from nacre.cli.tools.found_tools import find_tools, write_found
-    from nacre.cli.tools.tool_tables import end_status, write_tools_json
+    from nacre.cli.tool_views import end_status, find_tools, write_found, write_tools_json
 
     configured = configured_tools(
         config=config, server_files=servers or (), tool_modules=tools or (), agent_id=agent

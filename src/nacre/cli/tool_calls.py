@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from nacre.cli.output import ExitStatus, Printer, say
+from nacre.cli.terminal_input import ask_at_terminal
 from nacre.cli.tool_catalog import named_tool, open_catalog, servers_to_ask
 from nacre.cli.tool_input import input_for
-from nacre.cli.tools.terminal_approver import ask_at_terminal
 from nacre.errors import ToolError
 from nacre.hooks import HookRunner
 from nacre.json_types import NotJsonError, decode_json

@@ -13,8 +13,8 @@ from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny
 
 if TYPE_CHECKING:
     from nacre.cli.agent.screen import Screen
-    from nacre.cli.agent.typed_lines import TypedLines
     from nacre.cli.runner import Stops
+    from nacre.cli.terminal_input import TypedLines
     from nacre.tools import ApprovalRequest
     from nacre.tools.approvals.requests import ApprovalDecision
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from nacre.cli.agent.chat_input import ChatInput
     from nacre.cli.agent.following import RunFollower
     from nacre.cli.agent.screen import Screen
-    from nacre.cli.agent.typed_lines import TypedLines
     from nacre.cli.runner import Stops
+    from nacre.cli.terminal_input import TypedLines
 
 HELP: Final = """\
 /new    begin a new session

@@ -9,9 +9,8 @@ from nacre.cli.agent.following import RunFollower
 from nacre.cli.agent.highlighting import javascript_colours
 from nacre.cli.agent.live_view import LiveView
 from nacre.cli.agent.run_view import JsonView, QuietView
-from nacre.cli.agent.typed_lines import TypedLines
 from nacre.cli.output import ExitStatus
-from nacre.cli.tools.terminal_approver import is_person_there
+from nacre.cli.terminal_input import TypedLines, is_person_there
 
 if TYPE_CHECKING:
     from nacre.agent import AgentRun

@@ -1,4 +1,4 @@
-"""Asks the person at the terminal whether a call may be made."""
+"""Lines that a person types at the terminal, and a yes or no about a tool call."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import select
 import sys
 import termios
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -15,7 +16,10 @@ from nacre.mcp_server.shown_input import UnshowableInputError, format_input
 from nacre.tools import AllowOnce, Deny
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+
     from nacre.tools import ApprovalInfo, ApprovalRequest
+
 
 _YES: Final = ("y", "yes")
 _MAX_LINE_BYTES: Final = 4096
@@ -70,3 +74,49 @@ def line_if_any(terminal: int) -> str | None:
     except OSError:
         # Nobody is at the other end of the terminal any more.
         return ""
+
+
+class TypedLines:
+    """The terminal that standard input is. It has one reader at a time: the question that is open,
+    or else `listen`."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdin.fileno()
+        self._reading = anyio.Lock()
+        self._listening = anyio.CancelScope()
+        self._is_free = anyio.Event()
+        self._is_free.set()
+
+    async def listen(self, on_line: Callable[[str], Awaitable[None]]) -> None:
+        """Have every line told, but for those that somebody asks for; to be run as a task."""
+        while True:
+            await self._is_free.wait()
+            with anyio.CancelScope() as self._listening:
+                async with self._reading:
+                    await anyio.wait_readable(self._terminal)
+            # Looked at again: a question may have come just before the line.
+            line = line_if_any(self._terminal) if self._is_free.is_set() else None
+            if line == "":
+                # The end of the input, or of the terminal: it would come again and again.
+                return
+            if line is not None:
+                await on_line(line.removesuffix("\n"))
+
+    @contextmanager
+    def lent(self) -> Generator[None]:
+        """Meanwhile `listen` leaves the terminal alone, for a question or an editor."""
+        self._is_free = anyio.Event()
+        self._listening.cancel()
+        # What was typed before a question is no answer to it.
+        termios.tcflush(self._terminal, termios.TCIFLUSH)
+        try:
+            yield
+        finally:
+            self._is_free.set()
+
+    async def ask(self) -> str | None:
+        """The next line without its end; None at the end of the input."""
+        # `listen` was told to stop, but has not always done so yet.
+        async with self._reading:
+            line = await line_from(self._terminal)
+        return line.removesuffix("\n") if line else None

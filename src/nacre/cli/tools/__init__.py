@@ -1,1 +1,0 @@
-"""`nacre tools`: find, read and call the tools of the configuration."""

@@ -11,7 +11,7 @@ from nacre.code_mode.results import CodeModeResult, Completed, Failed, Waiting
 from nacre.sandbox.results import JsonOutput, Output, TextOutput, Usage
 
 if TYPE_CHECKING:
-    from nacre.cli.program_text import ProgramText
+    from nacre.cli.exec_command import ProgramText
 
 
 class CellReport(Protocol):

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterable, Sequence
 import anyio
 
 from nacre.cli.cell_reports import CellReport
+from nacre.cli.exec_command import ProgramText
 from nacre.cli.output import STOP_SIGNALS, ExitStatus, UsageProblem
-from nacre.cli.program_text import ProgramText
 from nacre.code_mode.results import CodeModeResult, Completed, Failed, Waiting
 from nacre.code_mode.run import CodeModeRun
 from nacre.code_mode.runtime import Runtime

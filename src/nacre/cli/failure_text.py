@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from nacre.cli.output import visible
 
 if TYPE_CHECKING:
-    from nacre.cli.program_text import ProgramText
+    from nacre.cli.exec_command import ProgramText
     from nacre.code_mode.results import Failed
     from nacre.sandbox.results import Position
 

@@ -231,8 +231,7 @@ def exec_command(
     # Slow to import, and no help to somebody who mistyped an option.
     import anyio
 
-    from nacre.cli.cell_reports import JsonReport, TextReport
-    from nacre.cli.cell_run import run_cell
+    from nacre.cli.exec_cell import JsonReport, TextReport, run_cell
     from nacre.cli.tool_modules import load_tools
 
     logging.getLogger("nacre").addHandler(_WARNINGS)

@@ -1,0 +1,239 @@
+"""Runs the cell of `nacre exec` and reports its output, value or failure."""
+
+from __future__ import annotations
+
+import signal
+import unicodedata
+from collections.abc import AsyncIterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Protocol, assert_never
+
+import anyio
+
+from nacre.cli.exec_command import ProgramText
+from nacre.cli.output import STOP_SIGNALS, ExitStatus, Printer, UsageProblem, say, visible
+from nacre.code_mode.results import CodeModeResult, Completed, Failed, Waiting
+from nacre.code_mode.run import CodeModeRun
+from nacre.code_mode.runtime import Runtime
+from nacre.config.code_mode import CodeModeConfig
+from nacre.errors import CatalogError
+from nacre.sandbox.results import JsonOutput, Output, TextOutput, Usage
+from nacre.tools.definition import Tool
+
+if TYPE_CHECKING:
+    from nacre.sandbox.results import Position
+
+
+# Of a line that is longer, the part around the place is shown.
+_MAX_SHOWN_CHARACTERS: Final = 100
+
+
+def failure_text(failed: Failed, program: ProgramText) -> str:
+    """Several lines, the last without its end."""
+    lines = [f"failed: {failed.error}"]
+    if failed.position is not None:
+        lines += _excerpt(failed.position, program)
+    lines.append(f"  reason {failed.reason}, code {failed.code}")
+    return "\n".join(lines)
+
+
+def _excerpt(position: Position, program: ProgramText) -> list[str]:
+    lines = [f"  --> {program.name}:{position.line}:{position.column}"]
+    source = program.text.split("\n")
+    # A program can write its own stack, and so name any place.
+    if position.line <= len(source):
+        before, after = _cut_around(source[position.line - 1].removesuffix("\r"), position.column)
+        number = str(position.line)
+        lines.append(f"  {number} | {before}{after}")
+        lines.append(f"  {' ' * len(number)} | {' ' * _width(before)}^")
+    return lines
+
+
+def _cut_around(line: str, column: int) -> tuple[str, str]:
+    """What of the line is shown before the column and from it on."""
+    at = min(column - 1, len(line))
+    start = max(0, min(at - _MAX_SHOWN_CHARACTERS // 2, len(line) - _MAX_SHOWN_CHARACTERS))
+    before, after = line[start:at], line[at : start + _MAX_SHOWN_CHARACTERS]
+    return _escape_source(before), _escape_source(after)
+
+
+def _escape_source(text: str) -> str:
+    return visible(text.expandtabs(4).replace("\r", " "))
+
+
+def _width(text: str) -> int:
+    """How many columns a terminal takes for the text."""
+    return sum(
+        0 if unicodedata.combining(character)
+        else 2 if unicodedata.east_asian_width(character) in "WF"
+        else 1
+        for character in text
+    )  # fmt: skip
+
+
+class CellReport(Protocol):
+    """Is told of every leg of a cell, in order, and at the end once more of the last one."""
+
+    printer: Printer
+
+    def add_leg(self, result: CodeModeResult) -> None: ...
+
+    def end(self, result: CodeModeResult) -> None: ...
+
+
+class JsonReport:
+    """One document: the last result, with the output of all legs in it."""
+
+    def __init__(self) -> None:
+        self.printer = Printer()
+        self._output: list[Output] = []
+
+    def add_leg(self, result: CodeModeResult) -> None:
+        self._output += result.output
+
+    def end(self, result: CodeModeResult) -> None:
+        wire = replace(result, output=tuple(self._output)).to_json()
+        self.printer.write_json(wire, is_indented=self.printer.is_terminal)
+
+
+class TextReport:
+    """Output and value on standard output; what is said about them on standard error."""
+
+    def __init__(self, program: ProgramText, *, is_status_shown: bool) -> None:
+        self.printer = Printer()
+        self._program = program
+        self._is_status_shown = is_status_shown
+        self._waits = 0
+
+    def add_leg(self, result: CodeModeResult) -> None:
+        for output in result.output:
+            self._print_output(output)
+        if isinstance(result, Waiting):
+            self._waits += 1
+
+    def end(self, result: CodeModeResult) -> None:
+        match result:
+            case Completed():
+                # A program that returns nothing has the value null, and nothing to show for it.
+                if result.value is not None:
+                    self.printer.write_json(result.value, is_indented=True)
+            case Failed(reason="aborted"):
+                # The command line says so itself.
+                pass
+            case Failed():
+                say(failure_text(result, self._program))
+            case Waiting():
+                say(_waiting_text(result))
+            case _:
+                assert_never(result)
+        if self._is_status_shown:
+            say(_status_text(result, waits=self._waits))
+
+    def _print_output(self, output: Output) -> None:
+        match output:
+            case TextOutput():
+                self.printer.write(f"{output.text}\n")
+            case JsonOutput():
+                self.printer.write_json(output.value, is_indented=True)
+            case _:
+                assert_never(output)
+
+
+def _waiting_text(waiting: Waiting) -> str:
+    pending = ", ".join(call.tool_id for call in waiting.pending)
+    return (
+        f"waiting: {waiting.reason}{f' ({pending})' if pending else ''}; "
+        "leave out --no-wait to have the cell go on"
+    )
+
+
+def _status_text(result: CodeModeResult, *, waits: int) -> str:
+    match result:
+        case Completed():
+            how = "completed"
+        case Failed():
+            how = "aborted" if result.reason == "aborted" else "failed"
+        case Waiting():
+            how = "waiting"
+        case _:
+            assert_never(result)
+    return f"{how} after {_costs_text(result.telemetry.cell)}, {_count_text(waits, 'wait')}"
+
+
+def _costs_text(usage: Usage) -> str:
+    bursts = _count_text(usage.guest_bursts, "burst")
+    return f"{usage.wall_ms:.0f} ms ({usage.worker_ms:.1f} ms of them in {bursts})"
+
+
+def _count_text(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+async def run_cell(
+    program: ProgramText,
+    config: CodeModeConfig,
+    *,
+    tools: Sequence[Tool],
+    report: CellReport,
+    is_resumed: bool,
+) -> ExitStatus:
+    """Run the program and report each leg; a cell that waits is resumed if `is_resumed`."""
+    with anyio.open_signal_receiver(*STOP_SIGNALS) as signals:
+        async with Runtime(config, workers=1) as runtime:
+            try:
+                run = _CellRun(runtime.run(tools=tools), report)
+            except CatalogError as error:
+                raise UsageProblem(f"these tools cannot be used together: {error}") from None
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run.abort_at, signals)
+                await run.follow(program, is_resumed=is_resumed)
+                tasks.cancel_scope.cancel()
+    return run.exit_status
+
+
+class _CellRun:
+    """One cell, its report, and the signal that ended it, if one did."""
+
+    def __init__(self, run: CodeModeRun, report: CellReport) -> None:
+        self.exit_status = ExitStatus.FAILED
+        self._run = run
+        self._report = report
+        self._stop_signal: signal.Signals | None = None
+
+    async def follow(self, program: ProgramText, *, is_resumed: bool) -> None:
+        result = await self._run.exec(program.text, language=program.language)
+        self._report.add_leg(result)
+        while is_resumed and isinstance(result, Waiting):
+            # A signal that came with the end of a leg found nothing to abort.
+            result = await (
+                self._abort_waiting(result) if self._is_over else self._run.wait(result.run_id)
+            )
+            self._report.add_leg(result)
+        self._report.end(result)
+        self.exit_status = self._report.printer.problem or self._status_of(result)
+
+    async def abort_at(self, signals: AsyncIterable[signal.Signals]) -> None:
+        async for number in signals:
+            self._stop_signal = number
+            await self._run.abort(f"aborted by {number.name}")
+
+    @property
+    def _is_over(self) -> bool:
+        return self._stop_signal is not None or self._report.printer.problem is not None
+
+    async def _abort_waiting(self, waiting: Waiting) -> Failed:
+        await self._run.abort()
+        return Failed(
+            error="aborted while it waited", reason="aborted", telemetry=waiting.telemetry
+        )
+
+    def _status_of(self, result: CodeModeResult) -> ExitStatus:
+        match result:
+            case Completed():
+                return ExitStatus.COMPLETED
+            case Waiting():
+                return ExitStatus.WAITING
+            case Failed(reason="aborted") if self._stop_signal is not None:
+                return ExitStatus(128 + self._stop_signal)
+            case Failed():
+                return ExitStatus.FAILED

@@ -1,0 +1,136 @@
+"""The commands of `nacre plugins`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from nacre.cli.options import ConfigOption, JsonOption
+from nacre.cli.output import ExitStatus, Printer, UsageProblem, cell_text, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nacre.json_types import JsonObject
+    from nacre.plugins import PluginStatus
+    from nacre.tools import Tool
+
+
+def write_status(
+    printer: Printer, status: PluginStatus, tools: Sequence[Tool], *, is_json: bool
+) -> None:
+    """Print it, as one JSON document or as lines."""
+    if is_json:
+        printer.write_json(status.to_json(), is_indented=printer.is_terminal)
+        return
+    version = f" {status.version}" if status.version else ""
+    rows = [("from", status.origin), ("about", status.description), ("problem", status.problem)]
+    rows += [("tool", f"{tool.id}: {tool.description}") for tool in tools]
+    rows += [("hook", event) for event in status.hook_events]
+    rows += [("namespace", name) for name in status.namespaces]
+    printer.write(f"{status.id}{version}: {status.state}\n")
+    for label, text in rows:
+        if text:
+            printer.write(f"{label:<10} {cell_text(text)}\n")
+
+
+def inspect_command(
+    plugin_id: Annotated[str, typer.Argument(metavar="ID", help="The plugin's id.")],
+    config: ConfigOption = None,
+    is_json: JsonOption = False,
+) -> int:
+    """Show what one plugin brings, or why it is not loaded."""
+    from nacre.cli.plugins.loading import load_for_inspection
+    from nacre.cli.system_config import read_system_config
+
+    _, system = read_system_config(config)
+    names = [server.name for server in system.mcp_servers]
+    found, tools = load_for_inspection(system.plugins, reserved_ids=names)
+    status = _find_plugin(plugin_id, found)
+    printer = Printer()
+    write_status(printer, status, [it for it in tools if it.owner == status.id], is_json=is_json)
+    failed = status.state == "failed"
+    return printer.problem or (ExitStatus.FAILED if failed else ExitStatus.COMPLETED)
+
+
+def _find_plugin(plugin_id: str, found: list[PluginStatus]) -> PluginStatus:
+    for status in found:
+        if status.id == plugin_id:
+            return status
+    known = ", ".join(status.id for status in found) or "none"
+    raise UsageProblem(f"there is no plugin {plugin_id!r}; there are: {known}")
+
+
+def list_command(config: ConfigOption = None, is_json: JsonOption = False) -> int:
+    """List the plugins, and say of each that is not loaded why."""
+    from nacre.cli.output import write_table
+    from nacre.cli.plugins.loading import load_for_inspection
+    from nacre.cli.system_config import read_system_config
+
+    _, system = read_system_config(config)
+    names = [server.name for server in system.mcp_servers]
+    found, _ = load_for_inspection(system.plugins, reserved_ids=names, shows_tracebacks=False)
+    printer = Printer()
+    if is_json:
+        printer.write_json(
+            {"plugins": [status.to_json() for status in found]}, is_indented=printer.is_terminal
+        )
+    else:
+        rows = [
+            (it.id, it.version, it.state, str(len(it.tool_names)), it.origin, it.problem)
+            for it in found
+        ]
+        headings = ("plugin", "version", "state", "tools", "from", "problem")
+        write_table(printer, headings, rows, right=("tools",))
+    if not found:
+        warn("no plugins; `plugins.paths` in the configuration names folders: docs/plugins.md")
+    has_failed = any(status.state == "failed" for status in found)
+    return printer.problem or (ExitStatus.FAILED if has_failed else ExitStatus.COMPLETED)
+
+
+def validate_command(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where its manifest is.")],
+    settings: Annotated[
+        str,
+        typer.Option("--settings", metavar="JSON", help="Its settings, as JSON5."),
+    ] = "{}",
+    is_json: JsonOption = False,
+) -> int:
+    """Check a plugin: load it, and say what it brings."""
+    from pathlib import Path
+
+    from nacre.cli.plugins.loading import load_for_inspection
+    from nacre.config.plugins import PluginEntry, PluginsConfig
+    from nacre.errors import NacreError
+    from nacre.plugins import read_manifest
+
+    place = Path(folder).absolute()
+    try:
+        manifest = read_manifest(place)
+        entry = PluginEntry(config=_settings_from(settings))
+    except NacreError as error:
+        raise UsageProblem(str(error)) from None
+    config = PluginsConfig(paths=(place,), uses_entry_points=False, entries={manifest.id: entry})
+    (status,), tools = load_for_inspection(config)
+    printer = Printer()
+    write_status(printer, status, tools, is_json=is_json)
+    failed = status.state != "loaded"
+    return printer.problem or (ExitStatus.FAILED if failed else ExitStatus.COMPLETED)
+
+
+def _settings_from(text: str) -> JsonObject:
+    """Raises ConfigError."""
+    from nacre.config.fields import object_without_showing
+    from nacre.config.json5_text import parse_json5
+
+    members = object_without_showing(parse_json5(text, path="--settings"), "--settings")
+    return cast("JsonObject", dict(members))
+
+
+def plugins_app() -> typer.Typer:
+    app = typer.Typer(help="Show the configured plugins, and try one out.", no_args_is_help=True)
+    app.command("list")(list_command)
+    app.command("inspect")(inspect_command)
+    app.command("validate")(validate_command)
+    return app

@@ -41,7 +41,7 @@ def inspect_command(
     is_json: JsonOption = False,
 ) -> int:
     """Show what one plugin brings, or why it is not loaded."""
-    from nacre.cli.plugins.loading import load_for_inspection
+    from nacre.cli.plugin_loading import load_for_inspection
     from nacre.cli.system_config import read_system_config
 
     _, system = read_system_config(config)
@@ -65,7 +65,7 @@ def _find_plugin(plugin_id: str, found: list[PluginStatus]) -> PluginStatus:
 def list_command(config: ConfigOption = None, is_json: JsonOption = False) -> int:
     """List the plugins, and say of each that is not loaded why."""
     from nacre.cli.output import write_table
-    from nacre.cli.plugins.loading import load_for_inspection
+    from nacre.cli.plugin_loading import load_for_inspection
     from nacre.cli.system_config import read_system_config
 
     _, system = read_system_config(config)
@@ -100,7 +100,7 @@ def validate_command(
     """Check a plugin: load it, and say what it brings."""
     from pathlib import Path
 
-    from nacre.cli.plugins.loading import load_for_inspection
+    from nacre.cli.plugin_loading import load_for_inspection
     from nacre.config.plugins import PluginEntry, PluginsConfig
     from nacre.errors import NacreError
     from nacre.plugins import read_manifest

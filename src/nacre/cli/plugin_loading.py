@@ -1,4 +1,4 @@
-"""Loads plugins for a look at them: into registries of their own that nobody uses."""
+"""Loads plugins into registries of their own, to inspect them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nacre.config.plugins import PluginsConfig
     from nacre.plugins import PluginStatus
     from nacre.tools import Tool
+
 
 _LOG: Final = logging.getLogger("nacre.plugins.host")
 

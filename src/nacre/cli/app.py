@@ -20,7 +20,7 @@ from nacre.cli.gateway_command import gateway_command
 from nacre.cli.mcp_commands import mcp_app, with_mcp_default
 from nacre.cli.output import ExitStatus, Printer, UsageProblem, warn
 from nacre.cli.plugins_commands import plugins_app
-from nacre.cli.sessions.command import sessions_app
+from nacre.cli.sessions_commands import sessions_app
 from nacre.cli.tools_commands import tools_app
 from nacre.cli.trajectory.command import trajectory_app
 

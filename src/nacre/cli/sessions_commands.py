@@ -10,7 +10,7 @@ from nacre.cli.options import ConfigOption, JsonOption
 from nacre.cli.output import ExitStatus, Printer, say, warn
 
 if TYPE_CHECKING:
-    from nacre.cli.sessions.whole_session import WholeSession
+    from nacre.cli.session_view import WholeSession
     from nacre.storage import SessionRecord, Store
 
 
@@ -33,7 +33,7 @@ def list_command(
     _, system = read_system_config(config)
 
     from nacre.cli.output import count_text, time_text, write_table
-    from nacre.cli.sessions.session_json import session_to_json
+    from nacre.cli.session_view import session_to_json
     from nacre.cli.stored_records import read_stored
     from nacre.errors import StorageError
 
@@ -88,9 +88,7 @@ def show_command(
 
     _, system = read_system_config(config)
 
-    from nacre.cli.sessions.session_json import whole_session_to_json
-    from nacre.cli.sessions.session_text import session_lines
-    from nacre.cli.sessions.whole_session import read_whole_session
+    from nacre.cli.session_view import read_whole_session, session_lines, whole_session_to_json
     from nacre.cli.stored_records import (
         find_session,
         read_stored,

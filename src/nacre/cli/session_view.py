@@ -1,11 +1,14 @@
-"""A session for people to read: who said what, and what was called."""
+"""A stored session with its turns and calls, as text and as JSON."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nacre.cli.call_view import call_branches, input_text, program_of
 from nacre.cli.output import cell_text, count_text, duration_text, size_text, time_text, tree_lines
+from nacre.cli.stored_records import events_of_run
 from nacre.json_types import NotJsonError, decode_json
 from nacre.messages import (
     AssistantMessage,
@@ -16,13 +19,94 @@ from nacre.messages import (
     ToolMessage,
     UserMessage,
 )
+from nacre.storage.message_codec import message_to_json
+from nacre.trajectory import project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nacre.cli.sessions.whole_session import WholeSession, WholeTurn
+    from nacre.json_types import JsonObject
     from nacre.messages import AssistantPart, Message, ToolCallPart
+    from nacre.storage import SessionRecord, Store, TurnRecord
     from nacre.trajectory import CallNode
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WholeTurn:
+    """A turn, and what is kept of it elsewhere."""
+
+    record: TurnRecord
+    messages: list[Message]
+    """Of a turn that has not ended its prompt alone."""
+    calls: list[CallNode]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WholeSession:
+    """A session and its last turns, the oldest of them first."""
+
+    session: SessionRecord
+    turns: list[WholeTurn]
+    earlier_turns: int
+    """How many turns are left out."""
+
+
+async def read_whole_session(store: Store, session: SessionRecord, *, limit: int) -> WholeSession:
+    """The session with its last `limit` turns."""
+    records = await store.turns(session.id, limit)
+    messages: defaultdict[str, list[Message]] = defaultdict(list)
+    for stored in await store.messages(session.id, whole=True):
+        messages[stored.run_id].append(stored.message)
+    turns: list[WholeTurn] = []
+    for record in records:
+        prompt = [] if record.prompt is None else [record.prompt]
+        calls = project(await events_of_run(store, record.run_id))
+        turns.append(
+            WholeTurn(record=record, messages=messages[record.run_id] or prompt, calls=calls)
+        )
+    earlier = max(0, session.turn_count - len(records))
+    return WholeSession(session=session, turns=turns, earlier_turns=earlier)
+
+
+def session_to_json(session: SessionRecord) -> JsonObject:
+    return {
+        "id": session.id,
+        "agentId": session.agent_id,
+        "key": session.key,
+        "channel": session.channel,
+        "sender": session.sender,
+        "title": session.title,
+        "createdAt": session.created,
+        "updatedAt": session.updated,
+        "turnCount": session.turn_count,
+        "messageCount": session.message_count,
+    }
+
+
+def whole_session_to_json(whole: WholeSession) -> JsonObject:
+    return {
+        **session_to_json(whole.session),
+        "earlierTurns": whole.earlier_turns,
+        "turns": [_turn_to_json(turn) for turn in whole.turns],
+    }
+
+
+def _turn_to_json(turn: WholeTurn) -> JsonObject:
+    record = turn.record
+    return {
+        "runId": record.run_id,
+        "status": record.status,
+        "model": record.model,
+        "surface": record.surface,
+        "usage": record.usage.to_json(),
+        "error": record.error,
+        "startedAt": record.started,
+        "endedAt": record.ended,
+        "data": record.data,
+        "messages": [message_to_json(message) for message in turn.messages],
+        "calls": [call.to_json() for call in turn.calls],
+    }
+
 
 _MAX_RESULT_CHARACTERS: Final = 200
 _INDENT: Final = "           "

@@ -22,7 +22,7 @@ from nacre.cli.output import ExitStatus, Printer, UsageProblem, warn
 from nacre.cli.plugins_commands import plugins_app
 from nacre.cli.sessions_commands import sessions_app
 from nacre.cli.tools_commands import tools_app
-from nacre.cli.trajectory.command import trajectory_app
+from nacre.cli.trajectory_commands import trajectory_app
 
 # Much longer than threads take that only finish what they are at.
 _GRACE_SECONDS: Final = 3.0

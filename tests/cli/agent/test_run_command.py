@@ -295,7 +295,7 @@ def test_importing_the_commands_imports_nothing_heavy() -> None:
     heavy = ("rich", "sqlalchemy", "pydantic", "anyio", "nacre.agent", "nacre.bootstrap")
     code = (
         "import sys, nacre.cli.agent.run_command, nacre.cli.agent.chat_command, "
-        "nacre.cli.sessions_commands, nacre.cli.trajectory.command; "
+        "nacre.cli.sessions_commands, nacre.cli.trajectory_commands; "
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -26,7 +26,7 @@ def show_command(
     _, system = read_system_config(config)
 
     from nacre.cli.stored_records import events_of_run, find_record, read_stored, run_ids_of
-    from nacre.cli.trajectory.run_tree import run_lines, run_to_json
+    from nacre.cli.trajectory_view import run_lines, run_to_json
     from nacre.errors import StorageError
 
     printer = Printer()

@@ -1,4 +1,4 @@
-"""What one run did, as a tree: model calls and tool calls in their order."""
+"""The events of one run as a tree, and as JSON."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def export_command(
 
     from nacre.cli.output import count_text
     from nacre.cli.stored_records import find_record, read_stored
-    from nacre.cli.trajectory.exporting import export_events
+    from nacre.cli.trajectory_export import export_events
     from nacre.errors import StorageError
 
     printer = Printer()

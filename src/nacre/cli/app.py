@@ -11,8 +11,8 @@ import typer
 from typer.main import get_command
 
 import nacre
-from nacre.cli.agent.chat_command import chat_command
-from nacre.cli.agent.run_command import run_command as run_agent_command
+from nacre.cli.agent_commands import chat_command
+from nacre.cli.agent_commands import run_command as run_agent_command
 from nacre.cli.config_commands import config_app
 from nacre.cli.doctor_command import doctor_command
 from nacre.cli.exec_command import exec_command

@@ -294,7 +294,7 @@ def test_a_reader_that_leaves_ends_the_run(here: Surroundings) -> None:
 def test_importing_the_commands_imports_nothing_heavy() -> None:
     heavy = ("rich", "sqlalchemy", "pydantic", "anyio", "nacre.agent", "nacre.bootstrap")
     code = (
-        "import sys, nacre.cli.agent.run_command, nacre.cli.agent.chat_command, "
+        "import sys, nacre.cli.agent_commands, nacre.cli.agent_commands, "
         "nacre.cli.sessions_commands, nacre.cli.trajectory_commands; "
         f"print([name for name in {heavy} if name in sys.modules])"
     )

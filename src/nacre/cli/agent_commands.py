@@ -95,16 +95,19 @@ def run_command(
     # Slow to import, and no help to somebody who mistyped an option.
     from dataclasses import replace
 
-    from nacre.cli.agent.opening import run_with_system
-    from nacre.cli.agent.requests import (
+    from nacre.cli.agent.screen import Screen
+    from nacre.cli.agent_runner import (
         Target,
+        follower_for,
         request_for,
         resolve_model,
         resume_hint,
+        run_with_system,
+        status_of,
+        typed_lines,
+        view_for,
         warn_of_demo_model,
     )
-    from nacre.cli.agent.screen import Screen
-    from nacre.cli.agent.turns import follower_for, status_of, typed_lines, view_for
 
     target = Target(agent=agent, model=model, session=session)
     answering_model = resolve_model(system_config, target, lacking=lacking)
@@ -149,16 +152,18 @@ def chat_command(
     # Slow to import, and no help to somebody who mistyped an option.
     from nacre.cli.agent.chat import Chat
     from nacre.cli.agent.chat_input import ChatInput
-    from nacre.cli.agent.opening import run_with_system
-    from nacre.cli.agent.requests import (
+    from nacre.cli.agent.screen import Screen
+    from nacre.cli.agent_runner import (
         Target,
+        follower_for,
+        live_view,
         request_for,
         resolve_model,
         resume_hint,
+        run_with_system,
+        typed_lines,
         warn_of_demo_model,
     )
-    from nacre.cli.agent.screen import Screen
-    from nacre.cli.agent.turns import follower_for, live_view, typed_lines
 
     target = Target(agent=agent, model=model, session=session)
     warn_of_demo_model(resolve_model(system_config, target, lacking=lacking))

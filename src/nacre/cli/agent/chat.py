@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from nacre.agent import AgentRun, TurnRequest
     from nacre.bootstrap import System
     from nacre.cli.agent.chat_input import ChatInput
-    from nacre.cli.agent.following import RunFollower
     from nacre.cli.agent.screen import Screen
+    from nacre.cli.agent_runner import RunFollower
     from nacre.cli.runner import Stops
     from nacre.cli.terminal_input import TypedLines
 

@@ -1,0 +1,311 @@
+"""Opens the system for `run` and `chat`, starts turns and follows them to their end."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import shlex
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, cast
+
+import anyio
+
+from nacre.agent import TurnRequest
+from nacre.bootstrap import open_system
+from nacre.cli.agent.approvals_prompt import ApprovalsPrompt
+from nacre.cli.agent.highlighting import javascript_colours
+from nacre.cli.agent.live_view import LiveView
+from nacre.cli.agent.run_view import JsonView, QuietView
+from nacre.cli.output import STOP_SIGNALS, ExitStatus, UsageProblem, warn
+from nacre.cli.runner import Stops
+from nacre.cli.stored_records import session_names, unknown_name_problem
+from nacre.cli.terminal_input import TypedLines, is_person_there
+from nacre.errors import ApprovalError, ConfigError, NacreError, SessionError
+from nacre.providers.provider_keys import key_of
+from nacre.telemetry.debug_flags import DEBUG_LOGGER_NAME
+from nacre.tools.nearest_names import NearestNames
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from nacre.agent import AgentRun, RunEvent
+    from nacre.bootstrap import System
+    from nacre.cli.agent.run_view import RunView
+    from nacre.cli.agent.screen import Screen
+    from nacre.config.system import SystemConfig
+    from nacre.tools import ApprovalQueue, ApprovalRequest
+    from nacre.tools.approvals.requests import ApprovalDecision
+
+
+def run_with_system(
+    config: SystemConfig,
+    work: Callable[[System, Stops], Awaitable[ExitStatus]],
+    *,
+    screen: Screen,
+) -> ExitStatus:
+    """Do the work and return its status; raises UsageProblem for what the command cannot do."""
+    gc.enable()
+    notes = _Notes(screen)
+    logger = logging.getLogger("nacre")
+    logger.addHandler(notes)
+    try:
+        return anyio.run(_run_work, config, work, screen)
+    finally:
+        logger.removeHandler(notes)
+
+
+async def _run_work(
+    config: SystemConfig,
+    work: Callable[[System, Stops], Awaitable[ExitStatus]],
+    screen: Screen,
+) -> ExitStatus:
+    stops = Stops()
+    outcome: list[ExitStatus | NacreError | UsageProblem] = []
+    with anyio.open_signal_receiver(*STOP_SIGNALS) as signals:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stops.watch, signals)
+            tasks.start_soon(screen.tick)
+            with stops.scope:
+                outcome.append(await _run_in_system(config, work, stops))
+            screen.close()
+            stops.restore_terminal()
+            tasks.cancel_scope.cancel()
+    return _status_of(outcome[0]) if outcome else stops.status or ExitStatus.INTERRUPTED
+
+
+async def _run_in_system(
+    config: SystemConfig, work: Callable[[System, Stops], Awaitable[ExitStatus]], stops: Stops
+) -> ExitStatus | NacreError | UsageProblem:
+    done: list[ExitStatus | NacreError | UsageProblem] = []
+    try:
+        async with open_system(config, workers=1) as system:
+            try:
+                done.append(await work(system, stops))
+            except (NacreError, UsageProblem) as error:
+                # Not through the tasks of the system, which would wrap it.
+                done.append(error)
+    except (NacreError, ExceptionGroup) as error:
+        problem = _problem_in(error)
+        if problem is None:
+            raise
+        done.append(problem)
+    return done[-1]
+
+
+def _problem_in(error: BaseException) -> NacreError | None:
+    """The one thing that went wrong, however many tasks it came through."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return _problem_in(group.exceptions[0]) if len(group.exceptions) == 1 else None
+    return error if isinstance(error, NacreError) else None
+
+
+def _status_of(outcome: ExitStatus | NacreError | UsageProblem) -> ExitStatus:
+    match outcome:
+        case ExitStatus():
+            return outcome
+        case UsageProblem():
+            raise outcome
+        case ConfigError() | SessionError():
+            raise UsageProblem(str(outcome))
+        case NacreError():
+            warn(str(outcome))
+            return ExitStatus.FAILED
+
+
+class _Notes(logging.Handler):
+    """Shows on the screen what the system warns of, and what a debug switch asks for."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(logging.INFO)
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING:
+            self._screen.note(f"nacre: {self.format(record)}", "warning")
+        elif record.name.startswith(DEBUG_LOGGER_NAME):
+            self._screen.note(f"{record.name}: {self.format(record)}", "dim")
+
+
+CHANNEL: Final = "terminal"
+_DEMO_MODEL: Final = "demo/demo"
+_ID_PREFIX: Final = "session_"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """As the options name it; None for what the configuration says."""
+
+    agent: str | None = None
+    model: str | None = None
+    session: str | None = None
+
+
+def resolve_model(
+    config: SystemConfig, target: Target, *, lacking: Sequence[ConfigError] = ()
+) -> str:
+    """The model that will answer; raises UsageProblem for an agent that is not there, and for a
+    model that cannot be asked for want of a secret. Warns of what else is `lacking` one."""
+    try:
+        agent = config.agents.agent(target.agent or config.agents.default_id)
+    except SessionError as error:
+        near = NearestNames(config.agents.ids).nearest(target.agent or "", 1)
+        raise UsageProblem(f"{error}{f'; did you mean {near[0]!r}?' if near else ''}") from None
+    model = target.model or agent.model
+    if lacking:
+        _refuse_without_key(config, model)
+    for problem in lacking:
+        warn(str(problem))
+    return model
+
+
+def _refuse_without_key(config: SystemConfig, model: str) -> None:
+    provider = config.models.providers.get(model.partition("/")[0])
+    if provider is None or provider.api == "demo":
+        return
+    try:
+        key_of(provider)
+    except ConfigError as error:
+        raise UsageProblem(str(error)) from None
+
+
+def warn_of_demo_model(model: str) -> None:
+    """Nobody is to take the demonstration for a model."""
+    if model == _DEMO_MODEL:
+        warn(
+            "the built-in demonstration model answers; for a real one give its provider a key, "
+            "such as OPENAI_API_KEY, and name it: "
+            "`nacre config set agents.defaults.model openai/gpt-6`"
+        )
+
+
+def resume_hint(target: Target, session: str, *, config_file: str | None) -> str:
+    """What to type to go on in the session, with the options of this command."""
+    options = {
+        "--config": config_file,
+        "--agent": target.agent,
+        "--model": target.model,
+        "--session": session,
+    }
+    words = [word for name, value in options.items() if value for word in (name, value)]
+    return f"go on with: {shlex.join(['nacre', 'chat', *words])}"
+
+
+async def request_for(target: Target, system: System) -> TurnRequest:
+    """A turn without its message, in the session that is named, if one is.
+
+    Raises UsageProblem for the id of a session that is not there.
+    """
+    request = TurnRequest(agent_id=target.agent or "", model=target.model or "", channel=CHANNEL)
+    if not target.session:
+        return request
+    if await system.store.session(target.session) is not None:
+        return replace(request, session_id=target.session)
+    if target.session.startswith(_ID_PREFIX):
+        await _refuse_unless_key(target.session, target, system)
+    return replace(request, session_key=target.session)
+
+
+async def _refuse_unless_key(session: str, target: Target, system: System) -> None:
+    """What looks like an id is a key only where there is one already, made through the API."""
+    agents = system.config.agents
+    agent = agents.agent(target.agent or agents.default_id)
+    if await system.store.session_by_key(agent.id, session) is None:
+        names = await session_names(system.store)
+        where = f"a name of yours begins with something else than {_ID_PREFIX}"
+        raise unknown_name_problem("session", session, names, where=where)
+
+
+class RunFollower:
+    """Shows runs, one after the other."""
+
+    def __init__(
+        self,
+        *,
+        screen: Screen,
+        view: RunView,
+        prompt: ApprovalsPrompt,
+        approvals: ApprovalQueue,
+        stops: Stops,
+    ) -> None:
+        self._screen = screen
+        self._view = view
+        self._prompt = prompt
+        self._approvals = approvals
+        self._stops = stops
+
+    async def follow(
+        self, run: AgentRun, *, meanwhile: Callable[[], Coroutine[None, None, None]] | None = None
+    ) -> None:
+        """Return when it has ended; the first signal ends it. `meanwhile` is run beside it."""
+        with self._stops.stopping(run.request_abort):
+            async with anyio.create_task_group() as tasks:
+                if meanwhile is not None:
+                    tasks.start_soon(meanwhile)
+                async for event in run.events.follow():
+                    await self._show(run, event)
+                tasks.cancel_scope.cancel()
+        self._view.end(run)
+
+    async def _show(self, run: AgentRun, event: RunEvent) -> None:
+        self._view.add(run, event)
+        if self._screen.printer.problem is not None:
+            run.request_abort("nobody reads the output any more")
+        if event.kind == "approval.requested":
+            # Here, so that nothing is written between a question and its answer.
+            for request in run.pending_approvals:
+                if request.id == event.data.get("approvalId"):
+                    await self._ask(request)
+
+    async def _ask(self, request: ApprovalRequest) -> None:
+        decided: list[ApprovalDecision] = []
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._until_closed, request, tasks.cancel_scope)
+            decided.append(await self._prompt.answer(request))
+            tasks.cancel_scope.cancel()
+        try:
+            if decided:
+                self._approvals.answer(request.id, decided[0])
+        except ApprovalError as error:
+            self._screen.note(str(error), "warning")
+
+    async def _until_closed(self, request: ApprovalRequest, scope: anyio.CancelScope) -> None:
+        """Nobody is asked any longer about a call that was given up, or whose time is over."""
+        while any(pending.id == request.id for pending in self._approvals.pending):
+            await self._approvals.changed()
+        scope.cancel()
+
+
+def live_view(screen: Screen) -> LiveView:
+    """For people. Reads files, so it is made before anything runs."""
+    return LiveView(screen, colours=javascript_colours() if screen.has_colours else None)
+
+
+def view_for(screen: Screen, *, is_json: bool, is_quiet: bool) -> RunView:
+    if is_json:
+        return JsonView(screen.printer)
+    return QuietView(screen.printer) if is_quiet else live_view(screen)
+
+
+def typed_lines() -> TypedLines | None:
+    """What the person types; None where there is nobody."""
+    return TypedLines() if is_person_there() else None
+
+
+def follower_for(
+    system: System, stops: Stops, *, screen: Screen, view: RunView, lines: TypedLines | None
+) -> RunFollower:
+    return RunFollower(
+        screen=screen,
+        view=view,
+        prompt=ApprovalsPrompt(screen, lines, stops),
+        approvals=system.approvals,
+        stops=stops,
+    )
+
+
+def status_of(run: AgentRun, stops: Stops) -> ExitStatus:
+    """The exit status of a run that has ended."""
+    if run.state == "completed":
+        return ExitStatus.COMPLETED
+    return (stops.status if run.state == "aborted" else None) or ExitStatus.FAILED

@@ -150,8 +150,6 @@ def chat_command(
     system_config, lacking = read_run_config(config)
 
     # Slow to import, and no help to somebody who mistyped an option.
-    from nacre.cli.agent.chat import Chat
-    from nacre.cli.agent.chat_input import ChatInput
     from nacre.cli.agent.screen import Screen
     from nacre.cli.agent_runner import (
         Target,
@@ -164,6 +162,7 @@ def chat_command(
         typed_lines,
         warn_of_demo_model,
     )
+    from nacre.cli.chat import Chat, ChatInput
 
     target = Target(agent=agent, model=model, session=session)
     warn_of_demo_model(resolve_model(system_config, target, lacking=lacking))

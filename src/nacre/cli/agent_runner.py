@@ -14,8 +14,7 @@ from nacre.agent import TurnRequest
 from nacre.bootstrap import open_system
 from nacre.cli.agent.approvals_prompt import ApprovalsPrompt
 from nacre.cli.agent.highlighting import javascript_colours
-from nacre.cli.agent.live_view import LiveView
-from nacre.cli.agent.run_view import JsonView, QuietView
+from nacre.cli.live_view import JsonView, LiveView, QuietView
 from nacre.cli.output import STOP_SIGNALS, ExitStatus, UsageProblem, warn
 from nacre.cli.runner import Stops
 from nacre.cli.stored_records import session_names, unknown_name_problem
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
     from nacre.agent import AgentRun, RunEvent
     from nacre.bootstrap import System
-    from nacre.cli.agent.run_view import RunView
     from nacre.cli.agent.screen import Screen
+    from nacre.cli.live_view import RunView
     from nacre.config.system import SystemConfig
     from nacre.tools import ApprovalQueue, ApprovalRequest
     from nacre.tools.approvals.requests import ApprovalDecision

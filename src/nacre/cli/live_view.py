@@ -1,20 +1,62 @@
-"""A run for people, as it happens: what the model says, what it calls, what is waited for."""
+"""Shows the events of a run: live for people, as JSON lines, or the answer alone."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from nacre.cli.agent.calls_view import CallsView
 from nacre.cli.agent.event_data import number_in, text_in
-from nacre.cli.output import cell_text, count_text, duration_text
+from nacre.cli.output import cell_text, count_text, duration_text, warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nacre.agent import AgentRun, RunEvent, RunEventKind
     from nacre.cli.agent.screen import Screen
+    from nacre.cli.output import Printer
     from nacre.json_types import JsonObject
+
+
+class RunView(Protocol):
+    """Is told of every event of a run, in order, and of its end."""
+
+    def add(self, run: AgentRun, event: RunEvent) -> None: ...
+
+    def end(self, run: AgentRun) -> None: ...
+
+
+class JsonView:
+    """Every event as a line of JSON."""
+
+    def __init__(self, printer: Printer) -> None:
+        self._printer = printer
+
+    def add(self, run: AgentRun, event: RunEvent) -> None:
+        whose = {"runId": run.id, "sessionId": run.session_id}
+        self._printer.write_json({**whose, **event.to_json()}, is_indented=False)
+
+    def end(self, run: AgentRun) -> None:
+        pass
+
+
+class QuietView:
+    """The last answer and nothing else; standard error says why there is none."""
+
+    def __init__(self, printer: Printer) -> None:
+        self._printer = printer
+
+    def add(self, run: AgentRun, event: RunEvent) -> None:
+        pass
+
+    def end(self, run: AgentRun) -> None:
+        result = run.result
+        if result is None:
+            return
+        if result.text:
+            self._printer.write(f"{result.text}\n")
+        if run.state == "failed":
+            warn(f"failed: {result.error}")
 
 
 class LiveView:

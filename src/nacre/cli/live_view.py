@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from nacre.cli.agent.calls_view import CallsView
-from nacre.cli.agent.event_data import number_in, text_in
+from nacre.cli.calls_view import CallsView, number_in, text_in
 from nacre.cli.output import cell_text, count_text, duration_text, warn
 
 if TYPE_CHECKING:

@@ -95,7 +95,6 @@ def run_command(
     # Slow to import, and no help to somebody who mistyped an option.
     from dataclasses import replace
 
-    from nacre.cli.agent.screen import Screen
     from nacre.cli.agent_runner import (
         Target,
         follower_for,
@@ -108,6 +107,7 @@ def run_command(
         view_for,
         warn_of_demo_model,
     )
+    from nacre.cli.screen import Screen
 
     target = Target(agent=agent, model=model, session=session)
     answering_model = resolve_model(system_config, target, lacking=lacking)
@@ -150,7 +150,6 @@ def chat_command(
     system_config, lacking = read_run_config(config)
 
     # Slow to import, and no help to somebody who mistyped an option.
-    from nacre.cli.agent.screen import Screen
     from nacre.cli.agent_runner import (
         Target,
         follower_for,
@@ -163,6 +162,7 @@ def chat_command(
         warn_of_demo_model,
     )
     from nacre.cli.chat import Chat, ChatInput
+    from nacre.cli.screen import Screen
 
     target = Target(agent=agent, model=model, session=session)
     warn_of_demo_model(resolve_model(system_config, target, lacking=lacking))

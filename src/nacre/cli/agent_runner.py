@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from nacre.agent import AgentRun, RunEvent
     from nacre.bootstrap import System
-    from nacre.cli.agent.screen import Screen
     from nacre.cli.live_view import RunView
+    from nacre.cli.screen import Screen
     from nacre.config.system import SystemConfig
     from nacre.tools import ApprovalQueue, ApprovalRequest
     from nacre.tools.approvals.requests import ApprovalDecision

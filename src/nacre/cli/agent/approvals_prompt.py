@@ -12,8 +12,8 @@ from nacre.mcp_server.shown_input import UnshowableInputError
 from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny
 
 if TYPE_CHECKING:
-    from nacre.cli.agent.screen import Screen
     from nacre.cli.runner import Stops
+    from nacre.cli.screen import Screen
     from nacre.cli.terminal_input import TypedLines
     from nacre.tools import ApprovalRequest
     from nacre.tools.approvals.requests import ApprovalDecision

@@ -1,4 +1,4 @@
-"""What a person sees of a run: answers on standard output, all else on standard error.
+"""The terminal of `run` and `chat`: answers, notes, and a status on the last line.
 
 On a terminal the last line says what is waited for, and goes when something else is written.
 """
@@ -17,6 +17,7 @@ from nacre.cli.output import Printer, cell_text, error_stream, visible
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
 
 Style = Literal["plain", "dim", "strong", "good", "bad", "warning"]
 

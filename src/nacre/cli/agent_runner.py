@@ -12,7 +12,7 @@ import anyio
 
 from nacre.agent import TurnRequest
 from nacre.bootstrap import open_system
-from nacre.cli.agent.approvals_prompt import ApprovalsPrompt
+from nacre.cli.approval_prompt import ApprovalsPrompt
 from nacre.cli.calls_view import javascript_colours
 from nacre.cli.live_view import JsonView, LiveView, QuietView
 from nacre.cli.output import STOP_SIGNALS, ExitStatus, UsageProblem, warn

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nacre.cli.agent.approval_text import format_input_lines
+from nacre.cli.approval_prompt import format_input_lines
 from nacre.mcp_server.shown_input import UnshowableInputError
 
 if TYPE_CHECKING:

@@ -1,22 +1,123 @@
-"""Asks the person at the terminal about a call, and says no where there is nobody to ask."""
+"""Asks the person at the terminal to approve, edit or deny a tool call."""
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
+import tempfile
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.agent.approval_text import format_input_lines
-from nacre.cli.agent.input_editor import EditError, edit_input
+import anyio
+import anyio.to_thread
+
 from nacre.cli.output import cell_text
-from nacre.errors import ApprovalError
-from nacre.mcp_server.shown_input import UnshowableInputError
+from nacre.errors import ApprovalError, NacreError
+from nacre.json_types import NotJsonError, decode_json
+from nacre.mcp_server.shown_input import UnshowableInputError, format_input
+from nacre.mcp_server.shown_text import escape
 from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny
 
 if TYPE_CHECKING:
     from nacre.cli.runner import Stops
     from nacre.cli.screen import Screen
     from nacre.cli.terminal_input import TypedLines
+    from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import ApprovalRequest
     from nacre.tools.approvals.requests import ApprovalDecision
+
+
+_MAX_LINES: Final = 120
+_MAX_CHARACTERS: Final = 12_000
+# As `shown_input` has it.
+_CUT_MARK: Final = "… (cut: "
+_CUT_NOTE: Final = "(long texts are cut; `e` shows all of it in your editor)"
+
+
+def format_input_lines(given: JsonObject) -> list[str]:
+    """One or more lines per member; texts of several lines as such, behind a bar.
+
+    Raises UnshowableInputError for an input of too many parts.
+    """
+    # First: it refuses what is too deep or has too many parts to be written out below.
+    short = format_input(given)
+    if not given:
+        return ["(no input)"]
+    lines = [line for key, value in given.items() for line in _member_lines(key, value)]
+    if len(lines) <= _MAX_LINES and sum(map(len, lines)) <= _MAX_CHARACTERS:
+        return lines
+    return [short, _CUT_NOTE] if _CUT_MARK in short else [short]
+
+
+def _member_lines(key: str, value: JsonValue) -> list[str]:
+    name = escape(json.dumps(key, ensure_ascii=False))
+    if isinstance(value, str) and "\n" in value:
+        text = [f"  | {escape(line.expandtabs(4))}" for line in value.split("\n")]
+        return [f"{name}:", *text]
+    written = json.dumps(value, ensure_ascii=False, indent=2).split("\n")
+    first, *rest = (escape(line) for line in written)
+    return [f"{name}: {first}", *rest]
+
+
+_DEFAULT_EDITOR: Final = "vi"
+
+
+class EditError(NacreError):
+    """What came back from the editor is no input, or nothing came back."""
+
+
+async def edit_input(given: JsonObject) -> JsonObject:
+    """What the person made of the input; raises EditError."""
+    path = await anyio.to_thread.run_sync(_write_file, given)
+    try:
+        await _edit(path)
+        content = await anyio.to_thread.run_sync(path.read_bytes)
+    except OSError as error:
+        raise EditError(f"the edited input cannot be read: {error}") from None
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(_remove, path)
+    return _input_from(content)
+
+
+async def _edit(path: Path) -> None:
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or _DEFAULT_EDITOR
+    try:
+        words = [*shlex.split(command), str(path)]
+        # With this process's own terminal.
+        async with await anyio.open_process(words, stdin=None, stdout=None, stderr=None) as editor:
+            status = await editor.wait()
+    except (OSError, ValueError) as error:
+        problem = f"the editor {command!r} cannot be started: {error}"
+        raise EditError(f"{problem}; set EDITOR to another one") from None
+    if status != 0:
+        raise EditError(f"the editor {command!r} ended with status {status}; nothing was changed")
+
+
+def _write_file(given: JsonObject) -> Path:
+    handle, name = tempfile.mkstemp(prefix="nacre-input-", suffix=".json")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(json.dumps(given, ensure_ascii=False, indent=2))
+        file.write("\n")
+    return Path(name)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
+
+
+def _input_from(content: bytes) -> JsonObject:
+    try:
+        value = decode_json(content)
+    except NotJsonError as error:
+        raise EditError(f"the edited input is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise EditError("the edited input is JSON, but no object; it has to be one")
+    return value
+
 
 # Short: the call, the program around it and the model's answer repeat it.
 _NOBODY: Final = "nobody can be asked without a terminal"

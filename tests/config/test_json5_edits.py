@@ -8,8 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from nacre.config.json5_edits import with_member, without_member
-from nacre.config.json5_text import parse_json5
+from nacre.config.json5 import parse_json5, with_member, without_member
 from nacre.errors import ConfigError
 from nacre.json_types import JsonValue
 

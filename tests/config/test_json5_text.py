@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.config.json5_text import parse_json5
+from nacre.config.json5 import parse_json5
 from nacre.errors import ConfigError
 
 

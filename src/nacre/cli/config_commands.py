@@ -82,7 +82,7 @@ def set_command(
 
 
 def _parse_value(value: str) -> JsonValue:
-    from nacre.config.json5_text import parse_json5
+    from nacre.config.json5 import parse_json5
     from nacre.errors import ConfigError
 
     try:
@@ -97,7 +97,7 @@ def unset_command(path: PathArgument, config: ConfigOption = None) -> int:
     Comments and all else in the file stay. If the rest would be wrong without it, it stays, too.
     """
     from nacre.cli.config_document import change_file, check, keys_of, not_there, read_document
-    from nacre.config.json5_edits import without_member
+    from nacre.config.json5 import without_member
     from nacre.config.paths import MISSING, path_from_keys, value_at
 
     keys, document = keys_of(path), read_document(config)

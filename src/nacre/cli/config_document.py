@@ -18,8 +18,7 @@ from nacre.config.config_file import (
 )
 from nacre.config.documents import tool_settings
 from nacre.config.fields import is_object, member_path, object_without_showing
-from nacre.config.json5_edits import with_member
-from nacre.config.json5_text import parse_json5
+from nacre.config.json5 import parse_json5, with_member
 from nacre.config.mcp_section import unused_places
 from nacre.config.nearest_keys import nearest_key
 from nacre.config.paths import MISSING, keys_from, value_at
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from nacre.config.config_file import ConfigFile
-    from nacre.config.json5_edits import Key
+    from nacre.config.json5 import Key
     from nacre.config.reading import Setting
     from nacre.config.system import SystemReading
     from nacre.json_types import JsonObject, JsonValue

@@ -122,7 +122,7 @@ def validate_command(
 def _settings_from(text: str) -> JsonObject:
     """Raises ConfigError."""
     from nacre.config.fields import object_without_showing
-    from nacre.config.json5_text import parse_json5
+    from nacre.config.json5 import parse_json5
 
     members = object_without_showing(parse_json5(text, path="--settings"), "--settings")
     return cast("JsonObject", dict(members))

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from nacre.config.fields import object_without_showing
 from nacre.config.folders import user_folder
-from nacre.config.json5_edits import with_member, without_member
-from nacre.config.json5_text import parse_json5
+from nacre.config.json5 import parse_json5, with_member, without_member
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from nacre.config.json5_edits import Key
+    from nacre.config.json5 import Key
     from nacre.json_types import JsonValue
 
 Origin = Literal["option", "environment", "project", "user"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.config.expansion import Expander
 from nacre.config.fields import is_object, member_path, object_without_showing
-from nacre.config.json5_text import parse_json5
+from nacre.config.json5 import parse_json5
 from nacre.config.mcp_entry import mcp_server_from_entry
 from nacre.errors import ConfigError
 

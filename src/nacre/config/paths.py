@@ -12,7 +12,7 @@ from nacre.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.config.json5_edits import Key
+    from nacre.config.json5 import Key
 
 MISSING: Final = object()
 """What stands where nothing does; null may stand somewhere."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, assert_never, cast, get_args
 
 from nacre.config.fields import is_object, object_without_showing, refused
 from nacre.config.folders import home_folder
-from nacre.config.json5_text import parse_json5
+from nacre.config.json5 import parse_json5
 from nacre.config.mcp import servers_in
 from nacre.config.mcp_entry import starts_nacre
 from nacre.errors import ConfigError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from unicodedata import category
 
 from nacre.config.fields import Fields, member_path
-from nacre.config.json5_text import parse_json5
+from nacre.config.json5 import parse_json5
 from nacre.errors import ConfigError, PluginError
 from nacre.plugins.config_problems import MASK, config_problems
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.config.cache_directory import (
+from nacre.config.folders import (
     NotPrivateError,
     default_cache_directory,
     private_cache_directory,

@@ -21,7 +21,7 @@ import pytest
 import wasmtime
 
 import nacre
-from nacre.config import cache_directory
+from nacre.config import folders as cache_directory
 from nacre.errors import RuntimeUnavailableError
 from nacre.sandbox import module_cache
 from nacre.sandbox.module_cache import CachedModule, ModuleCache

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from nacre.config.cache_directory import (
+from nacre.config.folders import (
     NotPrivateError,
     check_private,
     private_cache_directory,

@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from nacre.config.cache_directory import NotPrivateError, private_cache_directory
+from nacre.config.folders import NotPrivateError, private_cache_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

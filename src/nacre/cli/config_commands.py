@@ -30,7 +30,7 @@ def get_command(
         read_document,
     )
     from nacre.cli.config_redaction import redact_secrets
-    from nacre.config.paths import MISSING, path_from_keys, value_at
+    from nacre.config.setting_paths import MISSING, path_from_keys, value_at
 
     keys, document = keys_of(path), read_document(config)
     misplaced = misplaced_in(document.members, document.file.path)
@@ -98,7 +98,7 @@ def unset_command(path: PathArgument, config: ConfigOption = None) -> int:
     """
     from nacre.cli.config_document import change_file, check, keys_of, not_there, read_document
     from nacre.config.json5 import without_member
-    from nacre.config.paths import MISSING, path_from_keys, value_at
+    from nacre.config.setting_paths import MISSING, path_from_keys, value_at
 
     keys, document = keys_of(path), read_document(config)
     file = document.file.path

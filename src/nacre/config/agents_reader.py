@@ -10,9 +10,9 @@ from nacre.config.documents import shown
 from nacre.config.folders import user_folder
 from nacre.config.model_choice import check_model
 from nacre.config.models import DEFAULT_MODEL
-from nacre.config.nearest_keys import nearest_key
 from nacre.config.section import Found, Section
 from nacre.config.section_values import file_path, file_text
+from nacre.config.setting_paths import nearest_key
 from nacre.config.tools_section import read_tools
 from nacre.errors import ConfigError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from nacre.config.documents import shown
 from nacre.config.fields import misplaced
-from nacre.config.nearest_keys import unknown_key
+from nacre.config.setting_paths import unknown_key
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:

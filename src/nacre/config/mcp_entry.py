@@ -15,7 +15,7 @@ from nacre.config.mcp_server_config import (
     DEFAULT_TIMEOUT_SECONDS,
     McpServerConfig,
 )
-from nacre.config.nearest_keys import nearest_key
+from nacre.config.setting_paths import nearest_key
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nacre.config.documents import shown
 from nacre.config.fields import member_path
 from nacre.config.models import API_KEY_VARIABLES
-from nacre.config.nearest_keys import nearest_key
+from nacre.config.setting_paths import nearest_key
 from nacre.errors import ConfigError, MissingReferenceError
 
 if TYPE_CHECKING:

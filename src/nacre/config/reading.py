@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nacre.config.expansion import Expander
 from nacre.config.fields import member_path, object_without_showing
-from nacre.config.nearest_keys import unknown_key
+from nacre.config.setting_paths import unknown_key
 from nacre.errors import ConfigError, MissingReferenceError
 
 if TYPE_CHECKING:

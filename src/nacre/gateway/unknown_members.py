@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from pydantic import BaseModel
 
-from nacre.config.nearest_keys import nearest_key
+from nacre.config.setting_paths import nearest_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from nacre.config.fields import member_path
-from nacre.config.nearest_keys import unknown_key
+from nacre.config.setting_paths import unknown_key
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:

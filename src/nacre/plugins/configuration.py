@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nacre.config.fields import member_path
-from nacre.config.nearest_keys import nearest_key
+from nacre.config.setting_paths import nearest_key
 from nacre.errors import ConfigError, MissingReferenceError
 from nacre.plugins.sources import BrokenSource, find_sources
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.config.models import DEFAULT_CONTEXT_TOKENS, DEFAULT_MODEL
-from nacre.config.nearest_keys import nearest_key
+from nacre.config.setting_paths import nearest_key
 from nacre.errors import ConfigError, ProviderError
 from nacre.foreign_calls import call_in_thread
 from nacre.providers.provider_keys import key_of

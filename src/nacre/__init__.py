@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         namespace_tool,
     )
     from nacre.config.mcp import mcp_servers_from
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
     from nacre.hooks import (
         AfterCompaction,
         AfterToolCall,

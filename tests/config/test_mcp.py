@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nacre.config.mcp import mcp_servers_from, read_mcp_document
-from nacre.config.mcp_server_config import McpServerConfig
+from nacre.config.mcp_entry import McpServerConfig
 from nacre.errors import ConfigError
 from nacre.json_types import JsonObject, JsonValue
 

@@ -7,7 +7,7 @@ import anyio.to_thread
 import psutil
 import pytest
 
-from nacre.config.mcp_server_config import McpServerConfig
+from nacre.config.mcp_entry import McpServerConfig
 from nacre.mcp_client import McpConnections, McpServer, UpstreamRequests
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import anyio
 import psutil
 
-from nacre.config.mcp_server_config import McpServerConfig
+from nacre.config.mcp_entry import McpServerConfig
 from nacre.json_types import JsonObject, JsonValue
 from nacre.mcp_client import McpServer
 from nacre.run_context import AbortSignal, RunContext

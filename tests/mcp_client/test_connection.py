@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from nacre.config.mcp_server_config import McpServerConfig
+from nacre.config.mcp_entry import McpServerConfig
 from nacre.errors import ToolFailedError, ToolServerError
 from nacre.mcp_client import McpConnections, process
 from nacre.mcp_client.process import kill_all_groups

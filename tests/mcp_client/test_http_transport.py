@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from nacre.config.mcp_server_config import McpServerConfig
+from nacre.config.mcp_entry import McpServerConfig
 from nacre.errors import ToolFailedError, ToolServerError
 from nacre.mcp_client import McpConnections
 from tests.mcp_client.conftest import Opening

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from nacre import CodeMode, Completed, McpConnections
-from nacre.config.mcp_server_config import McpServerConfig
+from nacre.config.mcp_entry import McpServerConfig
 from nacre.mcp_client.operations import build_operations
 from nacre.mcp_client.server_facts import ServerFacts
 from nacre.mcp_client.tool_patterns import ToolPatterns, ToolPermissions

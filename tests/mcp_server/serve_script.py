@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nacre import Tool, ToolCall
-from nacre.config.mcp_server_config import McpServerConfig
+from nacre.config.mcp_entry import McpServerConfig
 from nacre.mcp_server import ServeOptions, serve_http, serve_stdio
 
 UPSTREAM = str(Path(__file__).with_name("upstream_server.py"))

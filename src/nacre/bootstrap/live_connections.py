@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
     from nacre.config.models import ModelsConfig
     from nacre.mcp_client.server import McpServer
     from nacre.mcp_client.status import ServerStatus

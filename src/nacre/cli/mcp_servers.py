@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping, Sequence
     from signal import Signals
 
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
     from nacre.mcp_client import McpServer
     from nacre.tools.definition import Tool
 

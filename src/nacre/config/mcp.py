@@ -16,7 +16,7 @@ from nacre.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.config.fields import is_object, member_path, object_without_showing
 from nacre.config.mcp import mcp_servers_from, server_name_from
-from nacre.config.mcp_entry import unused_keys
-from nacre.config.mcp_server_config import McpServerConfig
+from nacre.config.mcp_entry import McpServerConfig, unused_keys
 from nacre.errors import ConfigError, MissingReferenceError
 
 if TYPE_CHECKING:

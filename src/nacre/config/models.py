@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from nacre.config.documents import shown
 from nacre.config.fields import Fields
-from nacre.config.mcp_entry_values import EntryValues, is_web_address
+from nacre.config.mcp_entry import EntryValues, is_web_address
 from nacre.config.section import Found, Section
 from nacre.config.section_values import expanded_text, secret
 from nacre.errors import ConfigError

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from nacre.config.agents import AgentsConfig
     from nacre.config.gateway import GatewayConfig
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
     from nacre.config.models import ModelsConfig
     from nacre.config.plugins import PluginsConfig
     from nacre.config.queue import QueueConfig

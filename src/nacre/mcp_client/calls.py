@@ -12,7 +12,7 @@ from nacre.mcp_client.results import limit_result_size
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
     from nacre.json_types import JsonObject
     from nacre.tools.definition import Execute, ToolCall
 

@@ -9,7 +9,7 @@ from nacre.json_types import NotJsonError, encode_json
 from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
     from nacre.json_types import JsonValue
 
 _REDACTED: Final = "[redacted]"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
     from nacre.json_types import JsonObject
     from nacre.mcp_client.server_facts import ServerFacts
     from nacre.mcp_client.status import ServerState

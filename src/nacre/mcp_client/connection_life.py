@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from contextlib import AbstractAsyncContextManager
 
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
     from nacre.json_types import JsonObject
     from nacre.mcp_client.output_tail import OutputTail
     from nacre.mcp_client.peer import Peer

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from mcp.client._transport import TransportStreams
 
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
 
 _CONNECT_SECONDS: Final = 30.0
 # Calls have their own timeouts, and a stream of notices may be silent for long.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import httpx2
 
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
 
 _LOGIN_SECONDS: Final = 300.0
 _FIRST_PORT: Final = 49152

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
     from nacre.mcp_client.output_tail import OutputTail
     from nacre.mcp_client.transport import Transport
     from nacre.mcp_client.upstream import UpstreamGate

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
 
 # A sound server ends when its input does; SIGTERM and SIGKILL are for the others.
 _EXIT_SECONDS: Final = 1.0

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
     from nacre.mcp_client.output_tail import OutputTail
 
     _Incoming: TypeAlias = MemoryObjectSendStream[SessionMessage | Exception]

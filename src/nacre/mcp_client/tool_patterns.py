@@ -13,7 +13,7 @@ from nacre.tools.tool_servers import OPERATION_MARK
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
 
 
 class ToolPatterns:

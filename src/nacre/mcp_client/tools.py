@@ -15,7 +15,7 @@ from nacre.tools.tool_servers import OPERATION_MARK
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.config.mcp_server_config import McpServerConfig
+    from nacre.config.mcp_entry import McpServerConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_client.calls import Ask
 

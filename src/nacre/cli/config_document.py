@@ -19,7 +19,7 @@ from nacre.config.config_file import (
 from nacre.config.documents import tool_settings
 from nacre.config.fields import is_object, member_path, object_without_showing
 from nacre.config.json5 import parse_json5, with_member
-from nacre.config.mcp_section import unused_places
+from nacre.config.mcp import unused_places
 from nacre.config.setting_paths import MISSING, keys_from, nearest_key, value_at
 from nacre.config.system import read_system
 from nacre.errors import ConfigError, MisplacedValueError, MissingReferenceError

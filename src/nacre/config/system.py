@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.config.agents_reader import read_agents
 from nacre.config.gateway import read_gateway
-from nacre.config.mcp_section import read_mcp_servers
+from nacre.config.mcp import read_mcp_servers
 from nacre.config.models import read_models
 from nacre.config.plugins import read_plugins
 from nacre.config.queue import read_queue

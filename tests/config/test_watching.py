@@ -10,10 +10,10 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from nacre.config import watching
+from nacre.config import watcher as watching
 from nacre.config.config_file import ConfigFile
 from nacre.config.system import SystemConfig, system_config_from
-from nacre.config.watching import ConfigChange, ConfigWatcher, changed_sections
+from nacre.config.watcher import ConfigChange, ConfigWatcher, changed_sections
 from nacre.errors import PluginError
 
 ENVIRONMENT = {"HOME": "/home/ada"}

@@ -13,7 +13,7 @@ from nacre.agent import AgentService
 from nacre.bootstrap.live_connections import LiveMcp, LiveProviders
 from nacre.code_mode import Runtime
 from nacre.code_mode.run_config import RunConfig
-from nacre.config.watching import changed_sections
+from nacre.config.watcher import changed_sections
 from nacre.hooks import Hooks
 from nacre.plugins import PluginHost
 from nacre.run_context import RunContext

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 from nacre.bootstrap import open_system
-from nacre.config.watching import ConfigChange, ConfigWatcher
+from nacre.config.watcher import ConfigChange, ConfigWatcher
 from nacre.errors import NacreError
 from nacre.gateway.listening import listen_at, url_of
 from nacre.gateway.token import checked_auth, kept_token, token_file

@@ -1,4 +1,4 @@
-"""A config file that changes while it is in use: noticed, read, checked, and passed on."""
+"""Watches the config file, reads and checks each change, and passes it on."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nacre.config.agents import AgentsConfig
     from nacre.config.config_file import ConfigFile
     from nacre.config.system import SystemConfig
+
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from nacre.config.mcp import unused_places
 from nacre.config.setting_paths import MISSING, keys_from, nearest_key, value_at
 from nacre.config.system import read_system
 from nacre.errors import ConfigError, MisplacedValueError, MissingReferenceError
-from nacre.plugins.configuration import check_plugins
+from nacre.plugins.sources import check_plugins
 from nacre.run_context import RunContext
 from nacre.tool_search import tool_search_config_for
 from nacre.tools.policy import policy_from_config

@@ -1,4 +1,4 @@
-"""Where plugins are: in folders that the configuration names, and in installed packages."""
+"""Finds plugins in configured folders and installed packages; checks them by manifest only."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from nacre.errors import PluginError
+from nacre.config.fields import member_path
+from nacre.config.setting_paths import nearest_key
+from nacre.errors import ConfigError, MissingReferenceError, PluginError
 from nacre.plugins.manifest import MANIFEST_NAME, PluginManifest, read_manifest
 
 if TYPE_CHECKING:
     from nacre.config.plugins import PluginsConfig
+
 
 ENTRY_POINT_GROUP: Final = "nacre.plugins"
 
@@ -122,3 +125,42 @@ def _mark_duplicates(
 def _escape_surrogates(text: str) -> str:
     """For logs and terminals: a path may hold halves of characters, which no text can."""
     return text.encode(errors="backslashreplace").decode()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PluginFindings:
+    """What keeps plugins from being loaded, as far as manifests tell."""
+
+    problems: tuple[ConfigError, ...]
+    warnings: tuple[str, ...]
+
+
+def check_plugins(config: PluginsConfig) -> PluginFindings:
+    """Read the manifest of every plugin that is named or installed. Blocks."""
+    if not config.is_enabled:
+        return PluginFindings(problems=(), warnings=())
+    problems: list[ConfigError] = []
+    warnings: list[str] = []
+    sources, folders = find_sources(config), {str(path) for path in config.paths}
+    ids = [source.manifest.id for source in sources if not isinstance(source, BrokenSource)]
+    for source in sources:
+        if not isinstance(source, BrokenSource):
+            plugin_id = source.manifest.id
+            if not config.refusal(plugin_id):
+                problems += source.manifest.problems_in(config.entry(plugin_id).config)
+        elif source.origin in folders:
+            problem = f"names {source.origin}, which has no plugin to load: {source.problem}"
+            problems.append(MissingReferenceError("plugins.paths", problem))
+        else:
+            warnings.append(f"the plugin {source.name} ({source.origin}): {source.problem}")
+    broken = [source.name for source in sources if isinstance(source, BrokenSource)]
+    warnings += [
+        _format_unknown_plugin(name, ids) for name in config.entries if name not in (*ids, *broken)
+    ]
+    return PluginFindings(problems=tuple(problems), warnings=tuple(warnings))
+
+
+def _format_unknown_plugin(name: str, ids: list[str]) -> str:
+    near = nearest_key(name, ids)
+    hint = f"did you mean `{near}`?" if near else f"there are: {', '.join(ids) or 'none'}"
+    return f"`{member_path('plugins.entries', name)}` is for a plugin that is not there; {hint}"

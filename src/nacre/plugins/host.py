@@ -1,4 +1,4 @@
-"""The plugins of a process: which are loaded, what they brought, and why others are not there."""
+"""Loads and unloads plugins, and reports the state of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeVar
 
 import anyio
 
@@ -19,7 +19,6 @@ from nacre.plugins.api import PluginApi
 from nacre.plugins.modules import PluginModules
 from nacre.plugins.registration import Registration
 from nacre.plugins.sources import BrokenSource, PluginSource, find_sources
-from nacre.plugins.status import PluginStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Generator
@@ -27,8 +26,41 @@ if TYPE_CHECKING:
     from nacre.code_mode.namespaces import NamespaceRegistry
     from nacre.config.plugins import PluginEntry, PluginsConfig
     from nacre.hooks import Hooks
-    from nacre.plugins.status import PluginState
+    from nacre.json_types import JsonObject
     from nacre.tools import Tool
+
+
+PluginState = Literal["loaded", "disabled", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PluginStatus:
+    """Whether it is there, what it brought, and why it is not there."""
+
+    id: str
+    state: PluginState
+    origin: str
+    """Its folder, or the entry point that names it."""
+    version: str = ""
+    description: str = ""
+    tool_names: tuple[str, ...] = ()
+    hook_events: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    problem: str = ""
+
+    def to_json(self) -> JsonObject:
+        return {
+            "id": self.id,
+            "state": self.state,
+            "origin": self.origin,
+            "version": self.version,
+            "description": self.description,
+            "tools": list(self.tool_names),
+            "hooks": list(self.hook_events),
+            "namespaces": list(self.namespaces),
+            "problem": self.problem,
+        }
+
 
 logger = logging.getLogger(__name__)
 

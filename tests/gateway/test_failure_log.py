@@ -7,7 +7,7 @@ import pytest
 from nacre.testing import Call, Fail, Say
 from tests.gateway.worlds import CODE_MODE, open_gateway
 
-LOGGER = "nacre.gateway.failure_log"
+LOGGER = "nacre.gateway.app"
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:

@@ -1,7 +1,8 @@
-"""The application: routes, and what stands before and around them."""
+"""The ASGI application: routes, middleware and the log line for each failed run."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI, Security
@@ -10,7 +11,6 @@ from fastapi.security import HTTPBearer
 import nacre
 from nacre.gateway.auth import OPEN_PATHS, AuthMiddleware
 from nacre.gateway.errors import add_error_handlers
-from nacre.gateway.failure_log import log_failures
 from nacre.gateway.limits import BodyLimit
 from nacre.gateway.metrics import Metrics
 from nacre.gateway.openai import openai_router
@@ -18,11 +18,40 @@ from nacre.gateway.request_meter import RequestMeter
 from nacre.gateway.routes import approvals, health, runs, sessions, trajectories
 from nacre.gateway.routes import system as system_routes
 from nacre.gateway.state import GatewayState
+from nacre.telemetry.redaction import format_log_line
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
+    from nacre.agent import AgentRun, RunEvent
     from nacre.bootstrap import System
+
+
+logger = logging.getLogger(__name__)
+
+
+def log_failures(run: AgentRun) -> None:
+    """Have the run told when it fails; one that somebody aborts has not failed."""
+    asked_model = ""
+
+    def handle(event: RunEvent) -> None:
+        nonlocal asked_model
+        if event.kind == "run.started":
+            asked_model = str(event.data["model"])
+        elif event.kind == "run.failed":
+            _log_failure(
+                run.id, str(event.data.get("model") or asked_model), str(event.data.get("error"))
+            )
+
+    run.events.listen(handle)
+
+
+def _log_failure(run_id: str, model: str, reason: str) -> None:
+    # Callers may name any model, so it is not ours either.
+    is_named = not model or model in reason
+    told = "" if is_named else f" ({format_log_line(model)})"
+    logger.warning("the run %s%s failed: %s", run_id, told, format_log_line(reason))
+
 
 _ABOUT: Final = """Agents over HTTP: sessions, runs, approvals and trajectories under `/api`; the
 same agents under `/v1` for clients of OpenAI. Times are seconds since the epoch."""

@@ -7,6 +7,7 @@ from fastapi.responses import JSONResponse
 
 from nacre.bootstrap import System
 from nacre.gateway.errors import OPENAI_PREFIX
+from nacre.gateway.json_route import OpenAiRoute
 from nacre.gateway.openai.answer_schemas import ANSWERS, ERRORS
 from nacre.gateway.openai.chat_requests import ChatRequest, chat_ask
 from nacre.gateway.openai.chat_responses import chat_completion, chat_head
@@ -19,7 +20,6 @@ from nacre.gateway.openai.responses_requests import ResponsesRequest, responses_
 from nacre.gateway.openai.responses_stream import ResponseStream
 from nacre.gateway.openai.starting import RunStarter
 from nacre.gateway.openai.streaming import AnswerStream, whole_answer
-from nacre.gateway.openai.strict_route import OpenAiRoute
 from nacre.json_types import JsonObject
 
 SessionKey = Annotated[

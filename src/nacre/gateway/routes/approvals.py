@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from nacre.errors import ApprovalError
 from nacre.gateway.errors import ApiError
-from nacre.gateway.json_requests import JsonRoute
+from nacre.gateway.json_route import JsonRoute
 from nacre.gateway.schemas.approvals import (
     ApprovalDecisionRequest,
     ApprovalDecisionResponse,

@@ -16,7 +16,7 @@ from nacre.gateway.event_stream import (
     live_events,
     stored_events,
 )
-from nacre.gateway.json_requests import JsonRoute
+from nacre.gateway.json_route import JsonRoute
 from nacre.gateway.schemas.errors import error_answers
 from nacre.gateway.schemas.runs import (
     AbortRunRequest,

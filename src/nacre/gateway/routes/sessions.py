@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 
 from nacre.gateway.errors import ApiError
-from nacre.gateway.json_requests import JsonRoute
+from nacre.gateway.json_route import JsonRoute
 from nacre.gateway.schemas.calls import CallInfo, call_answer
 from nacre.gateway.schemas.errors import error_answers
 from nacre.gateway.schemas.messages import message_answer

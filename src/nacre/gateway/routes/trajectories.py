@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from nacre.gateway.errors import ApiError
-from nacre.gateway.json_requests import JsonRoute
+from nacre.gateway.json_route import JsonRoute
 from nacre.gateway.schemas.errors import error_answers
 from nacre.gateway.schemas.trajectories import TrajectoryEventInfo, TrajectoryResponse
 from nacre.gateway.state import GatewayState, State

@@ -8,9 +8,8 @@ import anyio
 import anyio.abc
 import pytest
 
-from nacre.gateway.http_server import http_server
+from nacre.gateway.http_server import HeaderTimeoutProtocol, http_server
 from nacre.gateway.listening import listen_at
-from nacre.gateway.prompt_protocol import HeaderTimeoutProtocol
 
 HEAD = b"GET / HTTP/1.1\r\nhost: here\r\n"
 
@@ -114,7 +113,7 @@ async def test_more_connections_than_there_is_room_for_are_closed_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("nacre.gateway.http_server._MAX_CONNECTIONS", 2)
-    monkeypatch.setattr("nacre.gateway.prompt_protocol._MAX_REJECTED", 1)
+    monkeypatch.setattr("nacre.gateway.http_server._MAX_REJECTED", 1)
     async with (
         serving() as port,
         await connected(port) as _first,

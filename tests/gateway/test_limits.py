@@ -9,7 +9,7 @@ import pytest
 
 from nacre.config.gateway import GatewayConfig
 from nacre.gateway.errors import ApiError
-from nacre.gateway.limits import BodyLimit
+from nacre.gateway.middleware import BodyLimit
 from nacre.testing import Say, Stall
 from tests.gateway.worlds import open_gateway
 

@@ -9,12 +9,10 @@ from fastapi import FastAPI, Security
 from fastapi.security import HTTPBearer
 
 import nacre
-from nacre.gateway.auth import OPEN_PATHS, AuthMiddleware
 from nacre.gateway.errors import add_error_handlers
-from nacre.gateway.limits import BodyLimit
 from nacre.gateway.metrics import Metrics
+from nacre.gateway.middleware import OPEN_PATHS, AuthMiddleware, BodyLimit, RequestMeter
 from nacre.gateway.openai import openai_router
-from nacre.gateway.request_meter import RequestMeter
 from nacre.gateway.routes import approvals, health, runs, sessions, trajectories
 from nacre.gateway.routes import system as system_routes
 from nacre.gateway.state import GatewayState

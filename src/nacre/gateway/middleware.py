@@ -1,21 +1,27 @@
-"""Who may call: whoever has the token, means this host, and is no foreign page."""
+"""ASGI middleware: authentication, body limits, request metrics and access log."""
 
 from __future__ import annotations
 
 import hmac
+import logging
+import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+import anyio
 from starlette.datastructures import Headers, MutableHeaders
 
 from nacre.config.gateway import is_loopback
+from nacre.gateway.access_log import ACCESS_LOG
 from nacre.gateway.errors import ApiError, error_response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from nacre.config.gateway import GatewayConfig
+    from nacre.gateway.metrics import Metrics
     from nacre.gateway.state import GatewayState
+
 
 OPEN_PATHS: Final = frozenset(("/", "/healthz", "/readyz", "/openapi.json"))
 """They tell nothing about anybody, so they need no token."""
@@ -144,3 +150,120 @@ async def _answer_preflight(headers: Headers, send: Send) -> None:
     ]
     await send({"type": "http.response.start", "status": 204, "headers": answer})
     await send({"type": "http.response.body", "body": b""})
+
+
+BODY_SECONDS: Final = 60.0
+
+
+class BodyLimit:
+    """Refuses a body that is too large before it is read, or as soon as it turns out to be; and one
+    that does not come to its end."""
+
+    def __init__(
+        self, app: ASGIApp, state: GatewayState, *, body_seconds: float = BODY_SECONDS
+    ) -> None:
+        self._app = app
+        self._state = state
+        self._body_seconds = body_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        most = self._state.system.config.gateway.max_body_bytes
+        announced = Headers(scope=scope).get("content-length", "")
+        if announced.isdecimal() and int(announced[:20]) > most:
+            await error_response(scope, _too_large(most))(scope, receive, send)
+            return
+        await self._app(scope, _Body(receive, most, self._body_seconds), send)
+
+
+class _Body:
+    """A `receive` that counts."""
+
+    def __init__(self, receive: Receive, most_bytes: int, seconds: float) -> None:
+        self._receive = receive
+        self._most_bytes = most_bytes
+        self._seconds = seconds
+        self._deadline: float | None = None
+        self._bytes = 0
+        self._is_whole = False
+
+    async def __call__(self) -> Message:
+        if self._is_whole:
+            # From here on a message only says that the client has gone.
+            return await self._receive()
+        message = await self._in_time()
+        self._bytes += len(message.get("body", b""))
+        self._is_whole = not message.get("more_body", False)
+        if self._bytes > self._most_bytes:
+            raise _too_large(self._most_bytes)
+        return message
+
+    async def _in_time(self) -> Message:
+        if self._deadline is None:
+            self._deadline = anyio.current_time() + self._seconds
+        try:
+            with anyio.fail_after(self._deadline - anyio.current_time()):
+                return await self._receive()
+        except TimeoutError:
+            raise ApiError(
+                408, f"the body was not complete after {self._seconds:g} seconds"
+            ) from None
+
+
+def _too_large(most_bytes: int) -> ApiError:
+    return ApiError(413, f"the body is larger than {most_bytes} bytes; see `gateway.maxBodyBytes`")
+
+
+logger = logging.getLogger(ACCESS_LOG)
+
+_UNMATCHED: Final = "unmatched"
+_METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+
+
+class RequestMeter:
+    """Around everything else, so that what is turned away is counted as well."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        status: int | None = None
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                self._count(scope, message["status"], time.perf_counter() - began)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sent)
+        finally:
+            _log_request(scope, status, time.perf_counter() - began)
+
+    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+        # By the route and not by the path: ids would make a series each.
+        route = getattr(scope.get("route"), "path", _UNMATCHED)
+        self._metrics.http_requests.labels(_method(scope), route, str(status)).inc()
+        self._metrics.http_seconds.labels(route).observe(seconds)
+
+
+def _log_request(scope: Scope, status: int | None, seconds: float) -> None:
+    """At the end of the body, or when nobody reads it any more: a stream takes as long as it
+    takes."""
+    if logger.isEnabledFor(logging.INFO):
+        # As it was sent, so that no line end is in it; and without the query.
+        path = scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", "replace")
+        shown = "without an answer" if status is None else str(status)
+        logger.info("%s %s %s %.0f ms", _method(scope), path, shown, seconds * 1000)
+
+
+def _method(scope: Scope) -> str:
+    return scope["method"] if scope["method"] in _METHODS else "other"

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from nacre.agent import RunEventLog
-from nacre.gateway.event_stream import Cursor, cursor_from, live_events
+from nacre.gateway.run_events import Cursor, cursor_from, live_events
 from nacre.testing import Call, Say, Stall
 from nacre.testing.scripted_provider import ScriptedProvider
 from tests.gateway.worlds import CODE_MODE, PATIENCE_SECONDS, Event, open_gateway, open_world

@@ -8,7 +8,8 @@ from fastapi.responses import StreamingResponse
 from nacre.agent import AgentRun
 from nacre.errors import ConfigError, MissingReferenceError, SessionError
 from nacre.gateway.errors import RETRY_SECONDS, ApiError
-from nacre.gateway.event_stream import (
+from nacre.gateway.json_route import JsonRoute
+from nacre.gateway.run_events import (
     CURSOR_SHAPE,
     EVENT_SCHEMA,
     RunEventStream,
@@ -16,7 +17,6 @@ from nacre.gateway.event_stream import (
     live_events,
     stored_events,
 )
-from nacre.gateway.json_route import JsonRoute
 from nacre.gateway.schemas.errors import error_answers
 from nacre.gateway.schemas.runs import (
     AbortRunRequest,

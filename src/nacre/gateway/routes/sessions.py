@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 
 from nacre.gateway.errors import ApiError
 from nacre.gateway.json_route import JsonRoute
+from nacre.gateway.run_events import events_of_run
 from nacre.gateway.schemas.calls import CallInfo, call_answer
 from nacre.gateway.schemas.errors import error_answers
 from nacre.gateway.schemas.messages import message_answer
@@ -18,7 +19,6 @@ from nacre.gateway.schemas.sessions import (
 )
 from nacre.gateway.schemas.text_shapes import TextShape
 from nacre.gateway.state import GatewayState, State
-from nacre.gateway.stored_trajectories import events_of_run
 from nacre.storage import TurnRecord
 from nacre.trajectory import project
 

@@ -7,10 +7,10 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from nacre.gateway.errors import ApiError
 from nacre.gateway.json_route import JsonRoute
+from nacre.gateway.run_events import json_lines
 from nacre.gateway.schemas.errors import error_answers
 from nacre.gateway.schemas.trajectories import TrajectoryEventInfo, TrajectoryResponse
 from nacre.gateway.state import GatewayState, State
-from nacre.gateway.stored_trajectories import json_lines
 
 _JSON_LINES: Final = ("application/jsonl", "application/x-ndjson", "application/json-lines")
 _MAX_SHOWN_ID: Final = 80

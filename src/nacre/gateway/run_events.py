@@ -1,4 +1,4 @@
-"""A run as server-sent events: live from its feed, or afterwards from its stored trajectory."""
+"""Events of a run as server-sent events or JSON Lines: live, or from the store."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sse_starlette.sse import SendTimeoutError
 
 from nacre.gateway.schemas.text_shapes import TextShape
 from nacre.json_types import encode_json
+from nacre.trajectory import TrajectoryFormatError, import_json_lines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,7 +22,58 @@ if TYPE_CHECKING:
     from nacre.agent import AgentRun
     from nacre.gateway.state import GatewayState
     from nacre.json_types import JsonObject
-    from nacre.storage import StoredEvent, TurnRecord
+    from nacre.storage import Store, StoredEvent, TurnRecord
+    from nacre.trajectory import TrajectoryEvent
+
+
+_EXPORT_PAGE_EVENTS: Final = 1_000
+
+
+async def stored_pages(
+    store: Store, *, run_id: str | None = None, session_id: str | None = None, after: int = -1
+) -> AsyncIterator[list[StoredEvent]]:
+    """All events from there on, as they were stored."""
+    while True:
+        page = await store.events(
+            run_id=run_id, session_id=session_id, after=after, limit=_EXPORT_PAGE_EVENTS
+        )
+        if page:
+            yield page
+        if len(page) < _EXPORT_PAGE_EVENTS:
+            return
+        after = page[-1].number
+
+
+async def events_of_run(
+    store: Store, run_id: str, *, most: int
+) -> tuple[list[TrajectoryEvent], bool]:
+    """The first `most` events of a run, and whether there are more."""
+    events: list[TrajectoryEvent] = []
+    async for page in stored_pages(store, run_id=run_id):
+        for stored in page:
+            if len(events) >= most:
+                return events, True
+            event = _event_from(stored)
+            if event is not None:
+                events.append(event)
+    return events, False
+
+
+async def json_lines(
+    store: Store, *, run_id: str | None = None, session_id: str | None = None
+) -> AsyncIterator[bytes]:
+    """One event per line, as `nacre.trajectory` exports and reads them."""
+    async for page in stored_pages(store, run_id=run_id, session_id=session_id):
+        yield b"".join(encode_json(stored.event) + b"\n" for stored in page)
+
+
+def _event_from(stored: StoredEvent) -> TrajectoryEvent | None:
+    """None for what a later version of Nacre wrote: what is known is shown all the same."""
+    try:
+        return import_json_lines(encode_json(stored.event).decode())[0]
+    except TrajectoryFormatError:
+        return None
+
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import anyio.abc
 import pytest
 
 from nacre.gateway.http_server import HeaderTimeoutProtocol, http_server
-from nacre.gateway.listening import listen_at
+from nacre.gateway.server import listen_at
 
 HEAD = b"GET / HTTP/1.1\r\nhost: here\r\n"
 

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from nacre.errors import ConfigError
-from nacre.gateway.listening import listen_at, url_of
+from nacre.gateway.server import listen_at, url_of
 from nacre.testing import Call, Say, ScriptedProvider, Stall
 from tests.gateway.processes import config_file, gateway_process, served
 

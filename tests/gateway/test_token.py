@@ -8,7 +8,7 @@ import pytest
 
 from nacre.config.gateway import GatewayConfig
 from nacre.errors import ConfigError
-from nacre.gateway.token import checked_auth, kept_token, token_file
+from nacre.gateway.server import checked_auth, kept_token, token_file
 
 
 async def test_a_made_token_is_kept_where_only_its_owner_reads_it(tmp_path: Path) -> None:

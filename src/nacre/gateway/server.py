@@ -1,11 +1,15 @@
-"""The gateway as a process: opened, served, reloaded, and ended without losing a turn."""
+"""The gateway process: opens the system, serves it, reloads configuration, shuts down."""
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
 import os
+import re
+import secrets
 import signal
+import socket
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
@@ -14,20 +18,98 @@ import anyio
 import anyio.to_thread
 
 from nacre.bootstrap import open_system
+from nacre.config.folders import user_folder
+from nacre.config.gateway import TOKEN_VARIABLE, is_loopback
 from nacre.config.watcher import ConfigChange, ConfigWatcher
-from nacre.errors import NacreError
-from nacre.gateway.listening import listen_at, url_of
-from nacre.gateway.token import checked_auth, kept_token, token_file
+from nacre.errors import ConfigError, NacreError
+from nacre.mcp_client.private_file import read_private, write_private
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
     from nacre.bootstrap import System
     from nacre.config.config_file import ConfigFile
+    from nacre.config.gateway import GatewayConfig
     from nacre.config.system import SystemConfig
     from nacre.gateway.state import GatewayState
+
+
+def listen_at(host: str, port: int) -> socket.socket:
+    """Port 0 is any that is free. Raises ConfigError where the address cannot be used."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        raise ConfigError("gateway.port", f"is {port}: {_describe_problem(error, host)}") from error
+    # With its protocol named: asyncio switches Nagle's algorithm off only for sockets that say so,
+    # and a stream of small events would wait 40 ms for each acknowledgement.
+    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=listener.detach())
+
+
+def _describe_problem(error: OSError | OverflowError, host: str) -> str:
+    match getattr(error, "errno", None):
+        case errno.EADDRINUSE:
+            return f"another program listens there, at {host}; end it, or give another: --port"
+        case errno.EACCES:
+            return "ports below 1024 are for the administrator; give another: --port"
+        case errno.EADDRNOTAVAIL:
+            return f"this machine has no address {host}; give another: --host"
+        case _:
+            problem = getattr(error, "strerror", None) or str(error)
+            return f"it cannot be used at {host}: {problem}; give another: --port or --host"
+
+
+def url_of(host: str, listener: socket.socket) -> str:
+    """Where this machine reaches it."""
+    port = listener.getsockname()[1]
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{f'[{reached}]' if ':' in reached else reached}:{port}"
+
+
+_FILE: Final = "gateway-token"
+# As RFC 6750 has it; anything else would not fit into a header.
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_MIN_CHARACTERS: Final = 16
+
+
+def token_file(environment: Mapping[str, str]) -> Path:
+    """Where a token that was made up is kept."""
+    return user_folder("data", environment) / _FILE
+
+
+def kept_token(path: Path) -> str:
+    """The token that was made at an earlier start, or a new one, kept for the next. Blocks."""
+    try:
+        found = (read_private(path) or b"").decode("ascii", "replace").strip()
+        if len(found) >= _MIN_CHARACTERS and _TOKEN.fullmatch(found):
+            return found
+        made = secrets.token_urlsafe(32)
+        write_private(path, f"{made}\n".encode())
+        return made
+    except OSError as error:
+        raise ConfigError(
+            "gateway.auth.token", f"is not set, and none can be kept in {path}: {error}"
+        ) from error
+
+
+def checked_auth(config: GatewayConfig, environment: Mapping[str, str]) -> GatewayConfig:
+    """Raises ConfigError for who may call, where it cannot be so; without the token in it."""
+    if config.auth_mode == "none" and not is_loopback(config.host):
+        raise ConfigError(
+            "gateway.auth.mode",
+            f'is "none", but the gateway listens at {config.host}: without a token only this '
+            "machine may be served (127.0.0.1, ::1 or localhost)",
+        )
+    token = config.token
+    if token and (len(token) < _MIN_CHARACTERS or not _TOKEN.fullmatch(token)):
+        raise ConfigError(
+            TOKEN_VARIABLE if token == environment.get(TOKEN_VARIABLE) else "gateway.auth.token",
+            f"holds {len(token)} characters; a token has at least {_MIN_CHARACTERS}, "
+            "letters, digits and -._~+/ only",
+        )
+    return config
+
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Messages of a request, put in an order that providers take."""
 
-from nacre.gateway.openai.conversation import ConversationBuilder
+from nacre.gateway.openai.turn_input import ConversationBuilder
 from nacre.messages import (
     AssistantMessage,
     SystemMessage,

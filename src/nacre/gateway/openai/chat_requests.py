@@ -6,17 +6,26 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from nacre.gateway.openai.asks import Ask
-from nacre.gateway.openai.content_parts import Content, WireModel, text_of, user_parts
-from nacre.gateway.openai.conversation import ConversationBuilder, refused, shown_value
-from nacre.gateway.openai.function_tools import client_tool, offered_tools, refuse_kind
+from nacre.gateway.openai.turn_input import (
+    Ask,
+    Content,
+    ConversationBuilder,
+    WireModel,
+    client_tool,
+    offered_tools,
+    refuse_kind,
+    refused,
+    shown_value,
+    text_of,
+    user_parts,
+)
 from nacre.messages import TextPart, ToolCallPart
 from nacre.providers.base import ModelSettings
 
 if TYPE_CHECKING:
     from nacre.agent import ClientTool
-    from nacre.gateway.openai.conversation import Conversation
     from nacre.gateway.openai.models import ModelChoice
+    from nacre.gateway.openai.turn_input import Conversation
     from nacre.messages import AssistantPart
 
 MAX_SESSION_KEY: Final = 256

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from nacre.gateway.openai.asks import CHANNEL
+from nacre.gateway.openai.turn_input import CHANNEL
 from nacre.messages import Message, Usage, UserMessage
 
 if TYPE_CHECKING:

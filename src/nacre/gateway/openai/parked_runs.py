@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from nacre.gateway.openai.conversation import refused
+from nacre.gateway.openai.turn_input import refused
 from nacre.json_types import JsonValue, NotJsonError, decode_json
 
 if TYPE_CHECKING:

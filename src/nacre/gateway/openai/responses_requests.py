@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
-from nacre.gateway.openai.asks import Ask
 from nacre.gateway.openai.chat_requests import (
     MAX_SESSION_KEY,
     ResponseFormat,
@@ -15,16 +14,26 @@ from nacre.gateway.openai.chat_requests import (
     Temperature,
     TokenCount,
 )
-from nacre.gateway.openai.content_parts import Content, WireModel, text_of, user_parts
-from nacre.gateway.openai.conversation import ConversationBuilder, refused, shown_value
-from nacre.gateway.openai.function_tools import client_tool, offered_tools, refuse_kind
+from nacre.gateway.openai.turn_input import (
+    Ask,
+    Content,
+    ConversationBuilder,
+    WireModel,
+    client_tool,
+    offered_tools,
+    refuse_kind,
+    refused,
+    shown_value,
+    text_of,
+    user_parts,
+)
 from nacre.messages import AssistantMessage, TextPart, ToolCallPart
 from nacre.providers.base import ModelSettings
 
 if TYPE_CHECKING:
     from nacre.agent import ClientTool
-    from nacre.gateway.openai.conversation import Conversation
     from nacre.gateway.openai.models import ModelChoice
+    from nacre.gateway.openai.turn_input import Conversation
 
 _RESPONSE_ID: Final = re.compile(r"resp_([0-9a-f]{24})(?:_\d{1,6})?", re.ASCII)
 _MAX_METADATA: Final = 16

@@ -8,18 +8,17 @@ from nacre.agent import TurnRequest
 from nacre.code_mode.run_config import code_mode_config_for
 from nacre.errors import ToolDefinitionError
 from nacre.gateway.errors import ApiError
-from nacre.gateway.openai.asks import CHANNEL
-from nacre.gateway.openai.conversation import refused
 from nacre.gateway.openai.kept_sessions import add_messages, begin_session, messages_until
 from nacre.gateway.openai.run_answers import RunAnswer
+from nacre.gateway.openai.turn_input import CHANNEL, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nacre.agent import AgentRun
     from nacre.bootstrap import System
-    from nacre.gateway.openai.asks import Ask
     from nacre.gateway.openai.parked_runs import ParkedRun, ParkedRuns
+    from nacre.gateway.openai.turn_input import Ask
     from nacre.messages import UserMessage
     from nacre.storage import TurnRecord
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from nacre.bootstrap import System
 from nacre.gateway.errors import OPENAI_PREFIX
 from nacre.gateway.json_route import OpenAiRoute
-from nacre.gateway.openai.chat_requests import ChatRequest, chat_ask
+from nacre.gateway.openai.chat_request import ChatRequest, chat_ask
 from nacre.gateway.openai.chat_responses import chat_completion, chat_head
 from nacre.gateway.openai.chat_stream import ChatStream
 from nacre.gateway.openai.models import model_choice, model_to_json, models_to_json

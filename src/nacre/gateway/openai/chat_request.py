@@ -1,4 +1,4 @@
-"""Chat Completions: what a client sends."""
+"""Chat Completions: the request schema and its conversion to a turn."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nacre.gateway.openai.models import ModelChoice
     from nacre.gateway.openai.turn_input import Conversation
     from nacre.messages import AssistantPart
+
 
 MAX_SESSION_KEY: Final = 256
 

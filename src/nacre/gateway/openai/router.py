@@ -9,9 +9,8 @@ from pydantic import BaseModel
 from nacre.bootstrap import System
 from nacre.gateway.errors import OPENAI_PREFIX
 from nacre.gateway.json_route import OpenAiRoute
+from nacre.gateway.openai.chat_output import ChatStream, chat_completion, chat_head
 from nacre.gateway.openai.chat_request import ChatRequest, chat_ask
-from nacre.gateway.openai.chat_responses import chat_completion, chat_head
-from nacre.gateway.openai.chat_stream import ChatStream
 from nacre.gateway.openai.models import model_choice, model_to_json, models_to_json
 from nacre.gateway.openai.parked_runs import ParkedRuns
 from nacre.gateway.openai.response_log import ResponseLog

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from nacre.gateway.errors import ApiError
 from nacre.gateway.openai.response_objects import stored_response
-from nacre.gateway.openai.responses_requests import run_id_of
+from nacre.gateway.openai.responses_request import run_id_of
 from nacre.json_types import decode_json, encode_json
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from nacre.gateway.openai.responses_requests import response_id_of
+from nacre.gateway.openai.responses_request import response_id_of
 from nacre.json_types import encode_json
 from nacre.messages import AssistantMessage, Usage
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from nacre.agent import RunFinish
     from nacre.gateway.openai.parked_runs import ShownCall
-    from nacre.gateway.openai.responses_requests import ResponsesRequest
+    from nacre.gateway.openai.responses_request import ResponsesRequest
     from nacre.gateway.openai.run_answers import RunAnswer
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import Message

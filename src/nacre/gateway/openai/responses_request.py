@@ -1,4 +1,4 @@
-"""Responses: what a client sends."""
+"""Responses: the request schema and its conversion to a turn."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from nacre.agent import ClientTool
     from nacre.gateway.openai.models import ModelChoice
     from nacre.gateway.openai.turn_input import Conversation
+
 
 _RESPONSE_ID: Final = re.compile(r"resp_([0-9a-f]{24})(?:_\d{1,6})?", re.ASCII)
 _MAX_METADATA: Final = 16

@@ -13,10 +13,8 @@ from nacre.gateway.openai.chat_output import ChatStream, chat_completion, chat_h
 from nacre.gateway.openai.chat_request import ChatRequest, chat_ask
 from nacre.gateway.openai.models import model_choice, model_to_json, models_to_json
 from nacre.gateway.openai.parked_runs import ParkedRuns
-from nacre.gateway.openai.response_log import ResponseLog
-from nacre.gateway.openai.response_objects import response_head
+from nacre.gateway.openai.responses_output import ResponseLog, ResponseStream, response_head
 from nacre.gateway.openai.responses_request import ResponsesRequest, responses_ask, run_id_of
-from nacre.gateway.openai.responses_stream import ResponseStream
 from nacre.gateway.openai.starting import RunStarter
 from nacre.gateway.openai.streaming import AnswerStream, whole_answer
 from nacre.json_types import JsonObject

@@ -1,28 +1,170 @@
-"""Responses: the numbered events of an answer; the whole answer is what they add up to."""
+"""Responses: the response object, its stream of events, and the log of past responses."""
 
 from __future__ import annotations
 
+import time
+from collections import OrderedDict
 from contextlib import aclosing
-from typing import TYPE_CHECKING, assert_never
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, assert_never, cast
 
 from nacre.gateway.errors import ApiError
-from nacre.gateway.openai.response_objects import (
-    call_item,
-    final_status,
-    message_item,
-    text_content,
-)
+from nacre.gateway.openai.responses_request import response_id_of, run_id_of
 from nacre.gateway.openai.run_answers import CallsAsked, MessageOver, RunOver, Said
 from nacre.gateway.openai.streaming import data_event
+from nacre.json_types import decode_json, encode_json
+from nacre.messages import AssistantMessage, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
     from nacre.agent import RunFinish
     from nacre.gateway.openai.parked_runs import ShownCall
-    from nacre.gateway.openai.response_objects import ResponseHead, ResponseStatus
+    from nacre.gateway.openai.responses_request import ResponsesRequest
     from nacre.gateway.openai.run_answers import AnswerPart, RunAnswer
     from nacre.json_types import JsonObject, JsonValue
+    from nacre.messages import Message
+    from nacre.storage import Store, TurnRecord
+
+
+ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
+
+_INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_TURN_STATUSES: Final[dict[str, ResponseStatus]] = {
+    "running": "in_progress",
+    "completed": "completed",
+    "failed": "failed",
+    "interrupted": "failed",
+    "aborted": "cancelled",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResponseHead:
+    """What is known of a response before there is anything in it."""
+
+    id: str
+    created_at: int
+    echoed: JsonObject
+    """What the client asked for, which it is told again."""
+
+    def to_json(
+        self,
+        *,
+        status: ResponseStatus,
+        output: Sequence[JsonObject],
+        usage: Usage | None = None,
+        error: str = "",
+        reason: RunFinish = "stop",
+    ) -> JsonObject:
+        why = _INCOMPLETE.get(reason) if status == "incomplete" else None
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created_at,
+            "status": status,
+            "background": False,
+            "error": {"code": "server_error", "message": error} if error else None,
+            "incomplete_details": {"reason": why} if why else None,
+            "output": cast("list[JsonValue]", list(output)),
+            "usage": _usage_to_json(usage) if usage is not None else None,
+            **self.echoed,
+        }
+
+
+def response_head(answer: RunAnswer, request: ResponsesRequest) -> ResponseHead:
+    tools = [tool.model_dump(exclude_none=True) for tool in request.tools or ()]
+    return ResponseHead(
+        id=response_id_of(answer.run.id, answer.number),
+        created_at=int(time.time()),
+        echoed=_echo(
+            instructions=request.instructions,
+            max_output_tokens=request.max_output_tokens,
+            metadata=cast("JsonObject", request.metadata or {}),
+            model=request.model,
+            parallel_tool_calls=request.parallel_tool_calls is not False,
+            previous_response_id=request.previous_response_id,
+            store=request.is_kept,
+            temperature=request.temperature,
+            tool_choice=cast("JsonValue", request.tool_choice or "auto"),
+            tools=cast("list[JsonValue]", tools),
+            top_p=request.top_p,
+            user=request.user,
+        ),
+    )
+
+
+def final_status(reason: RunFinish) -> ResponseStatus:
+    return "incomplete" if reason in _INCOMPLETE else "completed"
+
+
+def message_item(item_id: str, text: str, *, is_whole: bool = True) -> JsonObject:
+    return {
+        "id": item_id,
+        "type": "message",
+        "role": "assistant",
+        "status": "completed" if is_whole else "incomplete",
+        "content": [text_content(text)],
+    }
+
+
+def text_content(text: str) -> JsonObject:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def call_item(item_id: str, shown: ShownCall) -> JsonObject:
+    return {
+        "id": item_id,
+        "type": "function_call",
+        "call_id": shown.id,
+        "name": shown.call.name,
+        "arguments": encode_json(shown.call.arguments).decode(),
+        "status": "completed",
+    }
+
+
+def stored_response(response_id: str, turn: TurnRecord, messages: Sequence[Message]) -> JsonObject:
+    """As far as the session has it: what was said, and how the turn ended."""
+    said = [each.text for each in messages if isinstance(each, AssistantMessage) and each.text]
+    output = [
+        message_item(f"msg_{response_id.removeprefix('resp_')}_{index}", text)
+        for index, text in enumerate(said)
+    ]
+    head = ResponseHead(
+        id=response_id, created_at=int(turn.started), echoed=_echo(model=turn.model)
+    )
+    return head.to_json(
+        status=_TURN_STATUSES[turn.status], output=output, usage=turn.usage, error=turn.error
+    )
+
+
+def _echo(**asked: JsonValue) -> JsonObject:
+    unsaid: JsonObject = {
+        "instructions": None,
+        "max_output_tokens": None,
+        "metadata": {},
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "store": True,
+        "temperature": None,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": None,
+        "truncation": "disabled",
+        "user": None,
+    }
+    return {**unsaid, **asked}
+
+
+def _usage_to_json(usage: Usage) -> JsonObject:
+    return {
+        "input_tokens": usage.input_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.total_tokens,
+    }
 
 
 class ResponseStream:
@@ -178,3 +320,43 @@ class ResponseStream:
 
 def _encode_event(event: JsonObject) -> bytes:
     return b"event: %b\n" % str(event["type"]).encode() + data_event(event)
+
+
+_MAX_RESPONSES: Final = 256
+_MAX_BYTES: Final = 32 * 1024 * 1024
+_MAX_SHOWN: Final = 80
+
+
+class ResponseLog:
+    """What was answered with `store`, which is usual."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._bytes = 0
+
+    def keep(self, response: JsonObject) -> None:
+        """Instead of what was kept of it before."""
+        response_id = str(response["id"])
+        self._bytes -= len(self._kept.pop(response_id, b""))
+        data = encode_json(response)
+        self._kept[response_id] = data
+        self._bytes += len(data)
+        while len(self._kept) > _MAX_RESPONSES or self._bytes > _MAX_BYTES:
+            self._bytes -= len(self._kept.popitem(last=False)[1])
+
+    async def response(self, response_id: str) -> JsonObject:
+        """Raises ApiError (404)."""
+        if (kept := self._kept.get(response_id)) is not None:
+            return cast("JsonObject", decode_json(kept))
+        run_id = run_id_of(response_id)
+        turn = await self._store.turn(run_id) if run_id else None
+        if turn is None:
+            raise ApiError(
+                404,
+                f"there is no response {response_id[:_MAX_SHOWN]!r} that is kept",
+                path="response_id",
+            )
+        stored = await self._store.messages(turn.session_id, whole=True)
+        said = [each.message for each in stored if each.run_id == run_id]
+        return stored_response(response_id, turn, said)

@@ -15,7 +15,7 @@ from nacre.gateway.openai.models import model_choice, model_to_json, models_to_j
 from nacre.gateway.openai.parked_runs import ParkedRuns
 from nacre.gateway.openai.responses_output import ResponseLog, ResponseStream, response_head
 from nacre.gateway.openai.responses_request import ResponsesRequest, responses_ask, run_id_of
-from nacre.gateway.openai.starting import RunStarter
+from nacre.gateway.openai.run_starter import RunStarter
 from nacre.gateway.openai.streaming import AnswerStream, whole_answer
 from nacre.json_types import JsonObject
 

@@ -14,7 +14,7 @@ from nacre.gateway.schemas.approvals import (
     approval_answer,
     open_approval_answer,
 )
-from nacre.gateway.schemas.errors import error_answers
+from nacre.gateway.schemas.base import error_answers
 from nacre.gateway.state import State
 from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny
 

@@ -17,7 +17,7 @@ from nacre.gateway.run_events import (
     live_events,
     stored_events,
 )
-from nacre.gateway.schemas.errors import error_answers
+from nacre.gateway.schemas.base import error_answers
 from nacre.gateway.schemas.runs import (
     AbortRunRequest,
     AbortRunResponse,

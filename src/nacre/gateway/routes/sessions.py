@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query
 from nacre.gateway.errors import ApiError
 from nacre.gateway.json_route import JsonRoute
 from nacre.gateway.run_events import events_of_run
+from nacre.gateway.schemas.base import error_answers
 from nacre.gateway.schemas.calls import CallInfo, call_answer
-from nacre.gateway.schemas.errors import error_answers
 from nacre.gateway.schemas.messages import message_answer
 from nacre.gateway.schemas.sessions import (
     SessionResponse,

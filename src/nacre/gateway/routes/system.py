@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from nacre.gateway.schemas.errors import error_answers
+from nacre.gateway.schemas.base import error_answers
 from nacre.gateway.schemas.system import (
     AgentInfo,
     AgentsResponse,

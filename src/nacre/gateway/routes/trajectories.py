@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from nacre.gateway.errors import ApiError
 from nacre.gateway.json_route import JsonRoute
 from nacre.gateway.run_events import json_lines
-from nacre.gateway.schemas.errors import error_answers
+from nacre.gateway.schemas.base import error_answers
 from nacre.gateway.schemas.trajectories import TrajectoryEventInfo, TrajectoryResponse
 from nacre.gateway.state import GatewayState, State
 

@@ -8,12 +8,13 @@ from nacre.gateway.errors import ApiError
 from nacre.gateway.json_route import JsonRoute
 from nacre.gateway.run_events import events_of_run
 from nacre.gateway.schemas.base import error_answers
-from nacre.gateway.schemas.calls import CallInfo, call_answer
-from nacre.gateway.schemas.messages import message_answer
 from nacre.gateway.schemas.sessions import (
+    CallInfo,
     SessionResponse,
     SessionsResponse,
     TurnInfo,
+    call_answer,
+    message_answer,
     session_answer,
     turn_answer,
 )

@@ -9,7 +9,7 @@ from nacre.gateway.errors import ApiError
 from nacre.gateway.json_route import JsonRoute
 from nacre.gateway.run_events import json_lines
 from nacre.gateway.schemas.base import error_answers
-from nacre.gateway.schemas.trajectories import TrajectoryEventInfo, TrajectoryResponse
+from nacre.gateway.schemas.sessions import TrajectoryEventInfo, TrajectoryResponse
 from nacre.gateway.state import GatewayState, State
 
 _JSON_LINES: Final = ("application/jsonl", "application/x-ndjson", "application/json-lines")

@@ -8,7 +8,7 @@ from nacre.agent import AgentRun, ClientTool, RunFinish, TurnRequest
 from nacre.config.queue import QueueMode
 from nacre.gateway.schemas.approvals import PendingApproval, open_approval_answer
 from nacre.gateway.schemas.base import Answer, Asked, JsonMap, OpaqueMap
-from nacre.gateway.schemas.messages import UsageInfo, parts_from, usage_answer
+from nacre.gateway.schemas.sessions import UsageInfo, parts_from, usage_answer
 from nacre.gateway.schemas.text_shapes import TextShape
 from nacre.messages import AssistantMessage, UserMessage
 from nacre.providers.base import ModelSettings

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import func, select, update
 
+from nacre.storage.columns import is_storable, json_object, json_text, storable_id, storable_text
 from nacre.storage.database import now
-from nacre.storage.json_columns import json_object, json_text
 from nacre.storage.records import ApprovalRecord
 from nacre.storage.tables import approvals, sessions, turns
-from nacre.storage.text_rules import is_storable, storable_id, storable_text
 from nacre.telemetry.redaction import Redaction
 
 if TYPE_CHECKING:

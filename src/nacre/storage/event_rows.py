@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import insert, select
 
-from nacre.storage.json_columns import json_object, json_text
+from nacre.storage.columns import is_storable, json_object, json_text, storable_id, storable_key
 from nacre.storage.records import StoredEvent
 from nacre.storage.tables import events
-from nacre.storage.text_rules import is_storable, storable_id, storable_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

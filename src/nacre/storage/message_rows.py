@@ -9,11 +9,10 @@ from sqlalchemy import insert, select
 
 from nacre.errors import SessionError
 from nacre.messages import SystemMessage
+from nacre.storage.columns import is_storable, message_in, storable_text
 from nacre.storage.database import now
-from nacre.storage.json_columns import message_in
 from nacre.storage.records import Compaction, StoredMessage
 from nacre.storage.tables import compactions, messages, sessions
-from nacre.storage.text_rules import is_storable, storable_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import and_, select, tuple_
 
 from nacre.errors import SessionError
+from nacre.storage.columns import is_storable, storable_id, storable_key, storable_text
 from nacre.storage.database import now
 from nacre.storage.records import SessionRecord
 from nacre.storage.tables import sessions
-from nacre.storage.text_rules import is_storable, storable_id, storable_key, storable_text
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement

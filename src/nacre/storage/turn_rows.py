@@ -9,13 +9,20 @@ from sqlalchemy import select, update
 from nacre.errors import SessionError
 from nacre.messages import Usage
 from nacre.storage.approval_rows import withdraw_orphans
+from nacre.storage.columns import (
+    is_storable,
+    json_object,
+    json_text,
+    message_in,
+    message_text,
+    storable_id,
+    storable_text,
+)
 from nacre.storage.database import now
 from nacre.storage.event_rows import event_texts, write_events
-from nacre.storage.json_columns import json_object, json_text, message_in, message_text
 from nacre.storage.message_rows import write_compaction, write_messages
 from nacre.storage.records import TurnRecord
 from nacre.storage.tables import sessions, turns
-from nacre.storage.text_rules import is_storable, storable_id, storable_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

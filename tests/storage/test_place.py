@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nacre.errors import StorageError
-from nacre.storage.place import FileLocation, MemoryLocation, ServerLocation, parse_storage_url
+from nacre.storage.database import FileLocation, MemoryLocation, ServerLocation, parse_storage_url
 
 
 def test_paths_and_memory_are_told_apart() -> None:

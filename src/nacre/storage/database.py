@@ -1,31 +1,252 @@
-"""An open database: short transactions, tried again where that helps, faults as StorageError."""
+"""A database: its URL, transactions with retries, and errors as StorageError."""
 
 from __future__ import annotations
 
+import sqlite3
 import time
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+from urllib.parse import quote, quote_plus
 
 import anyio
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from nacre.storage.faults import (
-    FAULTS,
-    faults_of,
-    is_conflict,
-    is_lost,
-    is_transient,
-    storage_error_from,
-)
-from nacre.storage.place import ServerLocation
+from nacre.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Sequence
 
-    from sqlalchemy.engine import Connection
+    from sqlalchemy.engine import URL, Connection
     from sqlalchemy.schema import Table
 
     from nacre.storage.owners import Ownership
-    from nacre.storage.place import Place
+
+
+_SQLITE_SCHEMES: Final = ("sqlite", "sqlite+aiosqlite")
+_POSTGRES_SCHEMES: Final = ("postgresql", "postgres", "postgresql+asyncpg")
+_ALLOWED: Final = "allowed: sqlite:///<path>, sqlite:///:memory:, postgresql://<user>@<host>/<name>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryLocation:
+    """Nowhere: gone when the store is closed. For tests."""
+
+    address: str = ":memory:"
+    shown: str = "the database in memory"
+
+    def blank(self, text: str) -> str:
+        return text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileLocation:
+    """An SQLite file."""
+
+    path: Path
+
+    @property
+    def address(self) -> str:
+        return str(self.path)
+
+    @property
+    def shown(self) -> str:
+        return f"the database {self.address}"
+
+    def blank(self, text: str) -> str:
+        return text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerLocation:
+    """A database of a PostgreSQL server."""
+
+    url: URL = field(repr=False)
+    """With the driver that we use, and the password."""
+
+    @property
+    def address(self) -> str:
+        bare = self.url.set(drivername="postgresql", query={})
+        return bare.render_as_string(hide_password=True)
+
+    @property
+    def shown(self) -> str:
+        return f"the database {self.address}"
+
+    def blank(self, text: str) -> str:
+        """The text without the password, in whichever form it got there."""
+        password = self.url.password
+        if password:
+            for form in {password, quote(password), quote(password, safe=""), quote_plus(password)}:
+                text = text.replace(form, "***")
+        return text
+
+
+Place: TypeAlias = MemoryLocation | FileLocation | ServerLocation
+
+
+def parse_storage_url(url: str) -> Place:
+    """Raises StorageError for a URL that is none, or for another kind of database. Blocks."""
+    scheme = url.partition(":")[0]
+    if scheme in _SQLITE_SCHEMES:
+        return _sqlite_place(url)
+    if scheme in _POSTGRES_SCHEMES:
+        return _server_place(url)
+    # Only what stands before the first colon: anything behind it may be a password.
+    raise StorageError(f"`storage.url` begins with {scheme[:20]!r}; {_ALLOWED}")
+
+
+def _sqlite_place(url: str) -> MemoryLocation | FileLocation:
+    _, separator, name = url.partition(":///")
+    if name == ":memory:":
+        return MemoryLocation()
+    if not separator or not name or "?" in name or "\0" in name:
+        raise StorageError(f"`storage.url` is {url!r}; {_ALLOWED}")
+    try:
+        return FileLocation(path=Path(name).expanduser().absolute())
+    except RuntimeError as error:
+        raise StorageError(f"`storage.url` is {url!r}: {error}") from error
+
+
+def _server_place(url: str) -> ServerLocation:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        # The parser's own words may quote a password with an unescaped `@` or `/`.
+        raise StorageError(
+            "`storage.url` cannot be read; `@`, `:`, `/`, `?` and `%` in a password have to be "
+            f"written as %40, %3A, %2F, %3F and %25; {_ALLOWED}"
+        ) from None
+    return ServerLocation(url=parsed.set(drivername="postgresql+asyncpg"))
+
+
+FAULTS: Final = (DBAPIError, PoolTimeoutError, OSError, OverflowError)
+"""What a driver raises when the database fails; the one of PostgreSQL connects with OSErrors, and
+the one of SQLite has no error of its own for a number that no column can hold."""
+
+# Two transactions that could not both be, and a deadlock.
+_CONFLICT_STATES: Final = frozenset({"40001", "40P01"})
+# Locks that others hold, disks that are full, files that cannot be opened while too many are.
+_TRANSIENT_CODES: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
+# Lost connections, no room for more, a server that stops or starts.
+_TRANSIENT_CLASSES: Final = frozenset({"08", "53", "57"})
+_LOST_CLASSES: Final = frozenset({"08", "57"})
+
+_SQLITE_WORDS: Final = {
+    sqlite3.SQLITE_BUSY: "another process has kept it locked for too long; "
+    "close that process, or try again",
+    sqlite3.SQLITE_LOCKED: "another process has kept it locked for too long; "
+    "close that process, or try again",
+    sqlite3.SQLITE_READONLY: "it may not be written; check the owner and the mode of the file, of "
+    "its -wal and -shm files and of its folder",
+    sqlite3.SQLITE_PERM: "it may not be read and written; check the owner and the mode of the file",
+    sqlite3.SQLITE_FULL: "the disk is full; make room, nothing half-written was kept",
+    sqlite3.SQLITE_IOERR: "the disk failed to read or write, or is full; "
+    "nothing half-written was kept",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; put a backup in its place, "
+    "or move it away to begin anew",
+    sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; "
+    "choose another file in `storage.url`, or move this one away",
+    sqlite3.SQLITE_CANTOPEN: "the file, or one beside it, cannot be "
+    "opened; check who may write the file and its folder",
+}
+_NO_RIGHTS: Final = (
+    "the user may not do this there; grant it the right to create tables in the schema"
+)
+_POSTGRES_WORDS: Final = {
+    "28": "the server refused the login; check the user and the password in `storage.url`",
+    "3D": "the server has no database of this name; make it with `createdb`",
+    "42501": _NO_RIGHTS,
+    "3F000": _NO_RIGHTS,
+    "53100": "the server's disk is full; nothing half-written was kept",
+    "53": "the server has no room for more; let it accept more connections, or run fewer gateways",
+    "57": "the server is shutting down or gave the query up; try again",
+    "08": "the connection to the server was lost; try again",
+}
+
+
+@contextmanager
+def faults_of(place: Place) -> Generator[None]:
+    """What a driver raises within is raised as StorageError."""
+    try:
+        yield
+    except FAULTS as error:
+        raise storage_error_from(error, place) from error
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether two transactions got into each other's way, and trying again is the cure."""
+    return _sqlstate_of(error) in _CONFLICT_STATES
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether it may be over in a moment, so that trying again may help."""
+    return (
+        is_conflict(error)
+        or is_lost(error)
+        or _sqlite_code_of(error) in _TRANSIENT_CODES
+        or _sqlstate_of(error)[:2] in _TRANSIENT_CLASSES
+    )
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether a server was out of reach or gave no answer: it may have done what it was told."""
+    is_cut_off = isinstance(error, DBAPIError) and error.connection_invalidated
+    return is_cut_off or isinstance(error, OSError) or _sqlstate_of(error)[:2] in _LOST_CLASSES
+
+
+def storage_error_from(
+    error: BaseException, place: Place, *, is_uncertain: bool = False
+) -> StorageError:
+    """The fault in our words, with the driver's; never with a password or a row's content."""
+    driver_error = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    said = place.blank(_words_of(driver_error))
+    text = f"{place.shown} failed: {_explain(driver_error, said)}"
+    return StorageError(text, is_uncertain=is_uncertain)
+
+
+def _explain(error: BaseException, said: str) -> str:
+    if words := _SQLITE_WORDS.get(_sqlite_code_of(error)):
+        return f"{words} ({said})"
+    state = _sqlstate_of(error)
+    for length in (5, 2):
+        if words := _POSTGRES_WORDS.get(state[:length]):
+            return f"{words} ({said})"
+    if isinstance(error, TimeoutError):
+        return f"it did not answer in time; check that it is up and reachable ({said})"
+    if isinstance(error, OSError):
+        return f"it cannot be reached; check that it is up and the address is right ({said})"
+    return said
+
+
+def _sqlite_code_of(error: BaseException) -> int:
+    """Without what SQLite adds to tell kinds of it apart; 0 if it is none of SQLite's."""
+    code: object = getattr(getattr(error, "orig", None) or error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else 0
+
+
+def _sqlstate_of(error: BaseException) -> str:
+    state: object = getattr(getattr(error, "orig", None) or error, "sqlstate", None)
+    return state if isinstance(state, str) else ""
+
+
+def _words_of(error: BaseException) -> str:
+    # Drivers put hints and a row's content on further lines.
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
 
 _Result = TypeVar("_Result")
 

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Final, assert_never
 import anyio
 import anyio.to_thread
 
-from nacre.storage.database import Database
-from nacre.storage.faults import faults_of
+from nacre.storage.database import (
+    Database,
+    FileLocation,
+    MemoryLocation,
+    ServerLocation,
+    faults_of,
+    parse_storage_url,
+)
 from nacre.storage.migrations import migrate
 from nacre.storage.owners import ServerOwnership, SoleOwnership, file_ownership
-from nacre.storage.place import FileLocation, MemoryLocation, ServerLocation, parse_storage_url
 from nacre.storage.postgres import ServerTransactions, lock_schema, server_engine
 from nacre.storage.sqlite import (
     SqliteTransactions,
@@ -29,8 +34,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection, Engine
 
+    from nacre.storage.database import Place
     from nacre.storage.owners import Ownership
-    from nacre.storage.place import Place
 
 _CLOSE_SECONDS: Final = 10.0
 

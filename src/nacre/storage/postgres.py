@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Connection
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-    from nacre.storage.place import ServerLocation
+    from nacre.storage.database import ServerLocation
 
 _Result = TypeVar("_Result")
 

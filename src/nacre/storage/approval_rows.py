@@ -10,7 +10,7 @@ from sqlalchemy import func, select, update
 from nacre.storage.columns import is_storable, json_object, json_text, storable_id, storable_text
 from nacre.storage.database import now
 from nacre.storage.records import ApprovalRecord
-from nacre.storage.tables import approvals, sessions, turns
+from nacre.storage.schema import approvals, sessions, turns
 from nacre.telemetry.redaction import Redaction
 
 if TYPE_CHECKING:

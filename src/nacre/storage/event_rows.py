@@ -8,7 +8,7 @@ from sqlalchemy import insert, select
 
 from nacre.storage.columns import is_storable, json_object, json_text, storable_id, storable_key
 from nacre.storage.records import StoredEvent
-from nacre.storage.tables import events
+from nacre.storage.schema import events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from nacre.messages import SystemMessage
 from nacre.storage.columns import is_storable, message_in, storable_text
 from nacre.storage.database import now
 from nacre.storage.records import Compaction, StoredMessage
-from nacre.storage.tables import compactions, messages, sessions
+from nacre.storage.schema import compactions, messages, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,9 +16,9 @@ from nacre.storage.database import (
     faults_of,
     parse_storage_url,
 )
-from nacre.storage.migrations import migrate
 from nacre.storage.owners import ServerOwnership, SoleOwnership, file_ownership
 from nacre.storage.postgres import ServerTransactions, lock_schema, server_engine
+from nacre.storage.schema import migrate
 from nacre.storage.sqlite import (
     SqliteTransactions,
     file_engine,

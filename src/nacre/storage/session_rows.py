@@ -10,7 +10,7 @@ from nacre.errors import SessionError
 from nacre.storage.columns import is_storable, storable_id, storable_key, storable_text
 from nacre.storage.database import now
 from nacre.storage.records import SessionRecord
-from nacre.storage.tables import sessions
+from nacre.storage.schema import sessions
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement

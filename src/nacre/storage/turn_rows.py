@@ -22,7 +22,7 @@ from nacre.storage.database import now
 from nacre.storage.event_rows import event_texts, write_events
 from nacre.storage.message_rows import write_compaction, write_messages
 from nacre.storage.records import TurnRecord
-from nacre.storage.tables import sessions, turns
+from nacre.storage.schema import sessions, turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Connection
     from sqlalchemy.schema import Table
 
-    from nacre.storage.owners import Ownership
+    from nacre.storage.ownership import Ownership
 
 
 _SQLITE_SCHEMES: Final = ("sqlite", "sqlite+aiosqlite")

@@ -16,7 +16,7 @@ from nacre.storage.database import (
     faults_of,
     parse_storage_url,
 )
-from nacre.storage.owners import ServerOwnership, SoleOwnership, file_ownership
+from nacre.storage.ownership import ServerOwnership, SoleOwnership, file_ownership
 from nacre.storage.postgres import ServerTransactions, lock_schema, server_engine
 from nacre.storage.schema import migrate
 from nacre.storage.sqlite import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
 
     from nacre.storage.database import Place
-    from nacre.storage.owners import Ownership
+    from nacre.storage.ownership import Ownership
 
 _CLOSE_SECONDS: Final = 10.0
 

@@ -9,7 +9,7 @@ import anyio
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from nacre.errors import StorageError
-from nacre.storage.owners import ADVISORY_CLASS
+from nacre.storage.ownership import ADVISORY_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Which processes have the database open: a turn that runs in none of them was killed.
+"""Tracks which processes have the database open, to find turns whose process was killed.
 
 Each holds a lock that the operating system, or the server, lets go of when the process is gone.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
 
 _OWNER_BYTES: Final = 8
 # Marks our advisory locks among those that others take in the same database.

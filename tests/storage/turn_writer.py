@@ -11,7 +11,8 @@ import sys
 import anyio
 
 from nacre.messages import AssistantMessage, TextPart, Usage, user_message
-from nacre.storage import Store, opening, rows
+from nacre.storage import Store, rows
+from nacre.storage import connect as opening
 
 # Loaded before the fork, so that none of them pays for it.
 LOADED = (opening, rows)

@@ -58,7 +58,7 @@ class Store:
         """
         # In a thread: importing takes longer than an event loop should stand still.
         await anyio.to_thread.run_sync(_import_all)
-        from nacre.storage.opening import open_database
+        from nacre.storage.connect import open_database
         from nacre.storage.rows import rows_in
 
         async with open_database(url, lock_seconds=lock_seconds) as database:
@@ -219,7 +219,7 @@ class Store:
 
 def _import_all() -> None:
     try:
-        for module in ("nacre.storage.opening", "nacre.storage.rows"):
+        for module in ("nacre.storage.connect", "nacre.storage.rows"):
             import_module(module)
     except ModuleNotFoundError as error:
         raise StorageError(

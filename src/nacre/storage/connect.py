@@ -1,4 +1,4 @@
-"""From a URL to an open database with all its tables, and back to a closed one."""
+"""Opens a database by its URL, creates its tables, and closes it."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from nacre.storage.database import Place
     from nacre.storage.ownership import Ownership
+
 
 _CLOSE_SECONDS: Final = 10.0
 

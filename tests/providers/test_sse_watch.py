@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.providers.sse_watch import SeenEvent, SseWatch
+from nacre.providers.http_client import SeenEvent, SseWatch
 
 STREAM = (
     b": a comment\n\n"

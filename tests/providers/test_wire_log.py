@@ -6,8 +6,8 @@ import pytest
 
 from nacre.config.models import ProviderApi, ProviderConfig
 from nacre.providers import pydantic_ai_provider
+from nacre.providers.http_client import WireLog
 from nacre.providers.provider_secrets import ProviderSecrets
-from nacre.providers.wire_log import WireLog
 from nacre.telemetry.debug_flags import DebugFlags
 from nacre.testing import Fail, Say
 from tests.providers.asking import API_KEY, SCRIPTED_APIS, WEATHER, scripted

@@ -1,4 +1,5 @@
-"""The HTTP client under every provider's SDK: it checks and logs each request before it leaves, and
+"""The HTTP client of all provider SDKs: checks and logs requests, limits responses.
+
 bounds what comes back.
 
 By hooks rather than a transport of our own, which would turn off the proxies of the environment.
@@ -6,17 +7,182 @@ By hooks rather than a transport of our own, which would turn off the proxies of
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 import httpx2
 from pydantic_ai.models import create_async_httpx2_client
 
-from nacre.providers.wire import current_exchange
+from nacre.json_types import NotJsonError, decode_json, encode_json
+from nacre.providers.wire import UnreadableToolsError, current_exchange, sent_payload
+from nacre.telemetry.debug_flags import debug_log
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
-    from nacre.providers.wire_log import RequestLog, WireLog
+    from nacre.json_types import JsonValue
+    from nacre.providers.provider_secrets import ProviderSecrets
+    from nacre.telemetry.debug_flags import DebugFlags, PayloadLog
+
+
+# What is kept of one event: enough to show it.
+_MAX_KEPT_BYTES: Final = 65_536
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SeenEvent:
+    """One event: its kind as the stream names it, its size, and its data as far as it was kept."""
+
+    kind: str
+    size_bytes: int
+    data: JsonValue
+
+
+class SseWatch:
+    """Fed with the bytes of a stream, in pieces of any size."""
+
+    def __init__(self) -> None:
+        self._line = bytearray()
+        self._is_blank_line = True
+        self._size_bytes = 0
+        self._name = ""
+        self._data: list[bytes] = []
+        self._kept_bytes = 0
+
+    def feed(self, chunk: bytes) -> Iterator[SeenEvent]:
+        """The events that end in this piece."""
+        for part in chunk.splitlines(keepends=True):
+            self._size_bytes += len(part)
+            kept = part[: _MAX_KEPT_BYTES - self._kept_bytes]
+            self._line += kept
+            self._kept_bytes += len(kept)
+            self._is_blank_line = self._is_blank_line and not part.strip(b"\r\n")
+            if part.endswith(b"\n"):
+                if self._is_blank_line:
+                    yield from self._finish_event()
+                else:
+                    self._take(bytes(self._line).strip(b"\r\n"))
+                self._line.clear()
+                self._is_blank_line = True
+
+    def _take(self, line: bytes) -> None:
+        field, _, value = line.partition(b":")
+        if field == b"event":
+            self._name = value.strip().decode(errors="replace")
+        elif field == b"data":
+            self._data.append(value.strip())
+
+    def _finish_event(self) -> Iterator[SeenEvent]:
+        if self._data or self._name:
+            data = _data_from(b"\n".join(self._data))
+            yield SeenEvent(
+                kind=self._name or _kind_in(data), size_bytes=self._size_bytes, data=data
+            )
+        self._size_bytes = self._kept_bytes = 0
+        self._name = ""
+        self._data = []
+
+
+def _data_from(data: bytes) -> JsonValue:
+    try:
+        return decode_json(data)
+    except NotJsonError:
+        return data.decode(errors="replace")
+
+
+def _kind_in(data: JsonValue) -> str:
+    if isinstance(data, dict):
+        for key in ("type", "object"):
+            kind = data.get(key)
+            if isinstance(kind, str):
+                return kind
+    return "message" if isinstance(data, dict) else str(data)[:20]
+
+
+_PEEKED_EVENTS: Final = 5
+_MAX_PEEK_CHARACTERS: Final = 2_000
+
+
+class WireLog:
+    """The lines of one provider; writes none whose switch is off."""
+
+    def __init__(self, flags: DebugFlags, secrets: ProviderSecrets) -> None:
+        self.flags = flags
+        self.secrets = secrets
+
+    def request(self, *, method: str, url: str, body: bytes, attempt: int) -> RequestLog:
+        """Called just before the request is sent."""
+        address = self.secrets.url(url)
+        if self.flags.model_transport:
+            debug_log("model_transport").info(
+                "%s %s: attempt %d, %d bytes", method, address, attempt, len(body)
+            )
+        if self.flags.model_payload is not None:
+            debug_log("model_payload").info(
+                "%s: %s", address, self._payload(body, self.flags.model_payload)
+            )
+        return RequestLog(self, f"{method} {address}")
+
+    def _payload(self, body: bytes, how: PayloadLog) -> str:
+        try:
+            if how == "tools":
+                payload = sent_payload(body)
+                names = ", ".join(payload.tool_names) or "none"
+                return self.secrets.text(f"tools: {names} ({payload.tool_bytes} bytes)")
+            return encode_json(self.secrets.value(decode_json(body))).decode()
+        except (NotJsonError, UnreadableToolsError) as error:
+            return self.secrets.text(f"cannot be shown: {error}")
+
+
+class RequestLog:
+    """What became of one request."""
+
+    def __init__(self, log: WireLog, title: str) -> None:
+        self._log = log
+        self._title = title
+        self._began = time.monotonic()
+        self._received_bytes = 0
+        self._event_count = 0
+        self._watch = SseWatch()
+
+    @property
+    def wants_content(self) -> bool:
+        """Whether what is received has to be told."""
+        return self._log.flags.model_transport or self._log.flags.sse is not None
+
+    def answered(self, status: int) -> None:
+        if self._log.flags.model_transport:
+            debug_log("model_transport").info(
+                "%s: status %d after %.0f ms", self._title, status, self._milliseconds()
+            )
+
+    def received(self, chunk: bytes) -> None:
+        self._received_bytes += len(chunk)
+        if self._log.flags.sse is None:
+            return
+        for event in self._watch.feed(chunk):
+            self._event_count += 1
+            kind = self._log.secrets.text(event.kind, max_characters=80)
+            if self._log.flags.sse == "events":
+                debug_log("sse").info("%d: %s, %d bytes", self._event_count, kind, event.size_bytes)
+            elif self._event_count <= _PEEKED_EVENTS:
+                shown = encode_json(self._log.secrets.value(event.data)).decode()
+                capped = shown[:_MAX_PEEK_CHARACTERS]
+                debug_log("sse").info("%d: %s: %s", self._event_count, kind, capped)
+
+    def ended(self) -> None:
+        if self._log.flags.model_transport:
+            debug_log("model_transport").info(
+                "%s: ended after %.0f ms, %d bytes received",
+                self._title,
+                self._milliseconds(),
+                self._received_bytes,
+            )
+
+    def _milliseconds(self) -> float:
+        return (time.monotonic() - self._began) * 1000
+
 
 CONNECT_SECONDS: Final = 10.0
 MAX_ANSWER_BYTES: Final = 128 * 1024 * 1024

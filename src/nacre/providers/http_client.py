@@ -15,7 +15,7 @@ import httpx2
 from pydantic_ai.models import create_async_httpx2_client
 
 from nacre.json_types import NotJsonError, decode_json, encode_json
-from nacre.providers.wire import UnreadableToolsError, current_exchange, sent_payload
+from nacre.providers.payload import UnreadableToolsError, current_exchange, sent_payload
 from nacre.telemetry.debug_flags import debug_log
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from pydantic_ai.tools import ToolDefinition
 from nacre.providers.base import Answered
 from nacre.providers.http_client import WireLog, model_http_client
 from nacre.providers.message_conversion import ConversionRules, MessageConversion
+from nacre.providers.payload import Exchange, PayloadRefusedError
 from nacre.providers.provider_errors import ProviderErrors
 from nacre.providers.provider_secrets import ProviderSecrets
 from nacre.providers.sdk_models import model_maker
 from nacre.providers.stream_events import StreamEvents
-from nacre.providers.wire import Exchange, PayloadRefusedError
 from nacre.telemetry.debug_flags import debug_flags
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import anyio
 
 from nacre.errors import ProviderError
 from nacre.providers.base import Retrying
-from nacre.providers.wire import PayloadRefusedError
+from nacre.providers.payload import PayloadRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable

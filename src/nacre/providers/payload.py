@@ -1,4 +1,4 @@
-"""A request to a model as it leaves: which tools its body shows, and the check of that.
+"""Inspects the body of a model request before it is sent: which tools it contains.
 
 One HTTP client serves many requests at once; which of them a body belongs to is known by context.
 """
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from nacre.json_types import JsonObject
     from nacre.providers.base import PayloadCheck
+
 
 # Where a body may hold tools: `functions` is what Chat Completions had before `tools`.
 _TOOL_KEYS: Final = ("tools", "functions")

@@ -20,7 +20,7 @@ from nacre.cli.runner import Stops
 from nacre.cli.stored_records import session_names, unknown_name_problem
 from nacre.cli.terminal_input import TypedLines, is_person_there
 from nacre.errors import ApprovalError, ConfigError, NacreError, SessionError
-from nacre.providers.provider_keys import key_of
+from nacre.providers.provider_secrets import key_of
 from nacre.telemetry.debug_flags import DEBUG_LOGGER_NAME
 from nacre.tools.nearest_names import NearestNames
 

@@ -12,7 +12,7 @@ import httpx2
 from nacre.errors import ConfigError
 from nacre.providers.http_client import CONNECT_SECONDS
 from nacre.providers.plain_bodies import send_plainly
-from nacre.providers.provider_keys import key_of
+from nacre.providers.provider_secrets import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from nacre.config.models import DEFAULT_CONTEXT_TOKENS, DEFAULT_MODEL
 from nacre.config.setting_paths import nearest_key
 from nacre.errors import ConfigError, ProviderError
 from nacre.foreign_calls import call_in_thread
-from nacre.providers.provider_keys import key_of
+from nacre.providers.provider_secrets import key_of
 from nacre.providers.remote_provider import RemoteProvider
 from nacre.providers.retries import Retries
 

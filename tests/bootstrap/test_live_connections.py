@@ -17,7 +17,7 @@ from nacre.bootstrap.live_connections import LiveMcp, LiveProviders
 from nacre.config.mcp_entry import McpServerConfig
 from nacre.config.models import ModelsConfig
 from nacre.mcp_client import McpServer
-from nacre.providers.source import Providers
+from nacre.providers.registry import Providers
 from nacre.testing import Call, Say, ScriptedProvider, Stall
 from tests.bootstrap.test_system import agents, configuration, models, opened, said
 from tests.mcp_client.peers import PATIENCE_SECONDS, call, ended, is_alive, text_of

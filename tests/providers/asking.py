@@ -18,7 +18,7 @@ from nacre.providers.base import (
     Provider,
     ToolSpec,
 )
-from nacre.providers.source import Providers
+from nacre.providers.registry import Providers
 from nacre.testing.script import Script
 from nacre.testing.scripted_provider import ScriptedProvider
 

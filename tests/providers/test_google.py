@@ -22,7 +22,7 @@ from nacre.providers.base import (
     ThinkingDelta,
     ToolCallDelta,
 )
-from nacre.providers.source import Providers
+from nacre.providers.registry import Providers
 from tests.providers.asking import API_KEY, WAIT_SECONDS, WEATHER
 
 HELLO = ModelRequest(instructions="Be brief.", messages=[user_message("hi")], tools=[WEATHER])

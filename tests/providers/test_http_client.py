@@ -13,7 +13,7 @@ from nacre.errors import ProviderError
 from nacre.messages import user_message
 from nacre.providers import http_client
 from nacre.providers.base import ModelRequest
-from nacre.providers.source import Providers
+from nacre.providers.registry import Providers
 from tests.providers.asking import API_KEY, WAIT_SECONDS
 
 EVERY_API: tuple[ProviderApi, ...] = (

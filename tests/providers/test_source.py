@@ -16,7 +16,7 @@ from nacre.messages import user_message
 from nacre.providers import pydantic_ai_provider
 from nacre.providers.base import ModelRequest
 from nacre.providers.demo import DemoProvider
-from nacre.providers.source import Providers
+from nacre.providers.registry import Providers
 from tests.providers.asking import WAIT_SECONDS
 
 OPENAI = ProviderConfig(
@@ -143,7 +143,7 @@ async def test_closing_twice_or_unused_is_harmless() -> None:
 
 def test_nothing_slow_is_imported_before_a_model_is_asked() -> None:
     code = (
-        "import sys; from nacre.providers.source import Providers;"
+        "import sys; from nacre.providers.registry import Providers;"
         "from nacre.config.models import ModelsConfig, ProviderConfig;"
         "config = ProviderConfig(name='openai', api='openai-responses', api_key='k');"
         "Providers(ModelsConfig(providers={'openai': config})).get('openai/gpt-6');"

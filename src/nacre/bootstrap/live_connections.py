@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 import anyio
 
 from nacre.mcp_client import McpConnections
-from nacre.providers.source import Providers
+from nacre.providers.registry import Providers
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

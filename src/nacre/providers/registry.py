@@ -1,4 +1,4 @@
-"""The models of the configuration, by name."""
+"""The configured models, by name."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nacre.config.models import ModelsConfig, ProviderConfig
     from nacre.providers.base import Provider
     from nacre.providers.pydantic_ai_provider import PydanticAiBackend, PydanticAiModel
+
 
 _PATH: Final = "models.providers"
 _MAX_SHOWN_CHARACTERS: Final = 100

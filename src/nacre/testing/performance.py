@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive
 
-    from nacre.testing.http_reply import HttpReply
+    from nacre.testing.http_server import HttpReply
     from nacre.testing.recorded_request import RecordedRequest, RequestOutcome
     from nacre.testing.script import EndReason
     from nacre.testing.wire.base import AnswerStream

@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from nacre.json_types import NotJsonError, decode_json
-from nacre.testing.http_reply import HttpReply
-from nacre.testing.http_server import connection_cutter
+from nacre.testing.http_server import HttpReply, connection_cutter
 from nacre.testing.performance import ScriptPlayback
 from nacre.testing.recorded_request import RecordedRequest
 from nacre.testing.script import Fail, Part

@@ -4,8 +4,8 @@ import pytest
 
 from nacre.json_types import JsonValue
 from nacre.testing import Call, Cut, End, Fail, Raw, Say, Stall, Think
+from nacre.testing.command import script_from_json
 from nacre.testing.script import Part
-from nacre.testing.script_file import script_from_json
 
 PARTS: list[tuple[JsonValue, Part]] = [
     ("plain", Say("plain")),

@@ -122,7 +122,7 @@ def _is_by_key(script: Script | Mapping[str, Script]) -> TypeGuard[Mapping[str, 
 
 def main() -> None:
     # The command line is a small part of its own, which the library does not load.
-    from nacre.testing.scripted_provider_command import run_from_command_line
+    from nacre.testing.command import run_from_command_line
 
     run_from_command_line()
 

@@ -1,4 +1,4 @@
-"""One life of a connection, from its start to its end, in a task of its own.
+"""Runs one connection to a server in its own task, from start to end.
 
 Whoever enters a transport of the SDK is cancelled when it breaks, so that must not be a caller.
 Callers wait here for events, and read in `problem` why it ended.
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 import anyio
 import anyio.to_thread
 
-from nacre.mcp_client.deadlines import Deadlines
 from nacre.mcp_client.peer_errors import PeerLostError, PeerSilentError, RpcError
 from nacre.mcp_client.upstream import UpstreamGate
 
@@ -27,6 +26,45 @@ if TYPE_CHECKING:
     from nacre.mcp_client.peer import Peer
     from nacre.mcp_client.server_facts import ServerFacts
     from nacre.mcp_client.upstream import UpstreamRequests
+
+
+class Deadlines:
+    """Each call has `seconds` of its server's time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._scopes: set[anyio.CancelScope] = set()
+        self._hold_count = 0
+
+    @contextmanager
+    def limit_call(self) -> Generator[anyio.CancelScope]:
+        """A scope that is cancelled when the time is over: then its `cancelled_caught` is set."""
+        with anyio.CancelScope(deadline=self._deadline()) as scope:
+            self._scopes.add(scope)
+            try:
+                yield scope
+            finally:
+                self._scopes.discard(scope)
+
+    @contextmanager
+    def pause(self) -> Generator[None]:
+        """No time passes meanwhile; afterwards every call has all of its time again."""
+        self._hold_count += 1
+        self._set_all()
+        try:
+            yield
+        finally:
+            self._hold_count -= 1
+            self._set_all()
+
+    def _deadline(self) -> float:
+        return math.inf if self._hold_count else anyio.current_time() + self._seconds
+
+    def _set_all(self) -> None:
+        deadline = self._deadline()
+        for scope in self._scopes:
+            scope.deadline = deadline
+
 
 # A server that does not take leave is left.
 _LEAVE_SECONDS: Final = 5.0

@@ -262,7 +262,7 @@ class ConnectionTask:
 
 def _load_sdk() -> Callable[..., AbstractAsyncContextManager[Peer]]:
     """In a thread: it takes two thirds of a second, once."""
-    from nacre.mcp_client.opening import open_peer
+    from nacre.mcp_client.peer import open_peer
 
     return open_peer
 

@@ -1,4 +1,4 @@
-"""One server at the other end of a connection: requests to it, and what it sends unasked.
+"""Opens the transport to a server and exchanges JSON-RPC messages. Imports the SDK.
 
 Built on the SDK's dispatcher instead of its session, which refuses a whole list for one bad tool,
 checks results against schemas that a hostile server wrote, and drops members that it does not know.
@@ -7,31 +7,98 @@ checks results against schemas that a hostile server wrote, and drops members th
 from __future__ import annotations
 
 import itertools
+import logging
 import sys
-from typing import TYPE_CHECKING, Any, Final, cast
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, assert_never, cast
 
 import anyio
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
+from mcp.shared.message import SessionMessage
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, JSONRPCError
 
 from nacre.json_types import decode_json, encode_json
 from nacre.mcp_client.handshake import BEFORE_HANDSHAKE, Era, negotiate_era
-from nacre.mcp_client.own_errors import SERVERS_OWN_CODE, ServerErrorStream
+from nacre.mcp_client.http_transport import open_http, open_sse
+from nacre.mcp_client.oauth import build_login
 from nacre.mcp_client.peer_errors import PeerLostError, RpcError
+from nacre.mcp_client.stdio_transport import open_stdio
 from nacre.mcp_client.upstream import UpstreamRefusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from types import TracebackType
+    from typing import Self
 
     from anyio.abc import TaskGroup, TaskStatus
+    from mcp.shared._stream_protocols import ReadStream
     from mcp.shared.dispatcher import CallOptions, DispatchContext
     from mcp.shared.transport_context import TransportContext
 
+    from nacre.config.mcp_entry import McpServerConfig
     from nacre.json_types import JsonObject, JsonValue
+    from nacre.mcp_client.output_tail import OutputTail
     from nacre.mcp_client.server_facts import ServerFacts
     from nacre.mcp_client.transport import Transport
     from nacre.mcp_client.upstream import UpstreamGate
+
+
+SERVERS_OWN_CODE: Final = CONNECTION_CLOSED - 1_000_000
+"""Stands for the SDK's code of a lost connection where the server itself answered with that."""
+
+# By the transport over HTTP, which has no other way to say that a stream broke off.
+_SDK_ERROR_PREFIX: Final = "SSE stream "
+
+
+class ServerErrorStream:
+    """The messages of a transport. An error with the code of a lost connection gets another one,
+    unless the transport made it up: many servers use that code for errors of their own."""
+
+    def __init__(
+        self, stream: ReadStream[SessionMessage | Exception], *, is_made_up_possible: bool
+    ) -> None:
+        self._stream = stream
+        self._is_made_up_possible = is_made_up_possible
+
+    @property
+    def last_context(self) -> object:
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        return self._mark_server_error(await self._stream.receive())
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        return self._mark_server_error(await self._stream.__anext__())
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> bool | None:
+        return await self._stream.__aexit__(exc_type, exc_val, exc_tb)
+
+    def _mark_server_error(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        if not isinstance(item, SessionMessage) or not isinstance(item.message, JSONRPCError):
+            return item
+        error = item.message.error
+        is_made_up = self._is_made_up_possible and error.message.startswith(_SDK_ERROR_PREFIX)
+        if error.code == CONNECTION_CLOSED and not is_made_up:
+            error.code = SERVERS_OWN_CODE
+        return item
+
 
 _MAX_INPUT_ROUNDS: Final = 10
 _POLL_SECONDS: Final = 0.25
@@ -223,3 +290,56 @@ async def _ignore_notification(
     context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
 ) -> None:
     """Never called: every notice has been taken before."""
+
+
+# They log whole messages, addresses and tracebacks, in which there are secrets; what went wrong is
+# told by our own errors. Whoever has set a level for one of them wants that.
+_TALKATIVE: Final = {
+    "mcp.client": logging.CRITICAL,
+    "httpx2": logging.WARNING,
+    "httpcore2": logging.WARNING,
+}
+for _name, _level in _TALKATIVE.items():
+    if logging.getLogger(_name).level == logging.NOTSET:
+        logging.getLogger(_name).setLevel(_level)
+
+
+@asynccontextmanager
+async def open_peer(
+    config: McpServerConfig,
+    *,
+    gate: UpstreamGate,
+    tail: OutputTail,
+    on_list_changed: Callable[[], None],
+    logging_in: Callable[[], AbstractContextManager[None]],
+) -> AsyncGenerator[Peer]:
+    """The server, reading its messages; hands are still to be shaken.
+
+    Raises OSError or ValueError when it cannot be started, and groups of what the SDK raises.
+    """
+    async with (
+        _transport_to(config, tail, logging_in) as transport,
+        anyio.create_task_group() as tasks,
+    ):
+        peer = Peer(transport, tasks=tasks, gate=gate, on_list_changed=on_list_changed)
+        await tasks.start(peer.run)
+        try:
+            yield peer
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+def _transport_to(
+    config: McpServerConfig,
+    tail: OutputTail,
+    logging_in: Callable[[], AbstractContextManager[None]],
+) -> AbstractAsyncContextManager[Transport]:
+    match config.transport:
+        case "stdio":
+            return open_stdio(config, tail)
+        case "http":
+            return open_http(config, auth=build_login(config, logging_in))
+        case "sse":
+            return open_sse(config, auth=build_login(config, logging_in))
+        case _:
+            assert_never(config.transport)

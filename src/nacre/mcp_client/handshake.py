@@ -1,4 +1,4 @@
-"""Which version of MCP a server speaks, and what every request carries for it.
+"""Agrees on a protocol version with a server and reads what the server says about itself.
 
 `initialize` is tried first: every server of today knows it, and many wait for it in silence when
 they are asked for the newer `server/discover`, which is for those that refuse it.
@@ -33,10 +33,54 @@ from mcp_types.version import (
 
 from nacre.json_types import JsonObject, JsonValue
 from nacre.mcp_client.peer_errors import PeerLostError, RpcError
-from nacre.mcp_client.server_facts import ServerFacts, read_facts
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions
+
+
+_MAX_NAME_CHARACTERS: Final = 100
+_MAX_INSTRUCTIONS_CHARACTERS: Final = 8_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerFacts:
+    """Short enough to be shown, whatever the server sent."""
+
+    protocol_version: str
+    is_modern: bool
+    """Whether the protocol is without handshake, of 2026-07-28 or later."""
+    version: str = ""
+    """Its name and version."""
+    description: str = ""
+    capabilities: JsonObject = field(default_factory=dict[str, "JsonValue"])
+
+    def has(self, capability: str) -> bool:
+        return isinstance(self.capabilities.get(capability), dict)
+
+
+def read_facts(
+    result: JsonObject, info: JsonValue, *, protocol_version: str, is_modern: bool
+) -> ServerFacts:
+    """From the result of `initialize` or `server/discover`, and the server's name in it."""
+    told = info if isinstance(info, dict) else {}
+    names = (_text(told.get("name")), _text(told.get("version")))
+    capabilities = result.get("capabilities")
+    return ServerFacts(
+        protocol_version=protocol_version,
+        is_modern=is_modern,
+        version=" ".join(name[:_MAX_NAME_CHARACTERS] for name in names if name),
+        description=(
+            _text(result.get("instructions"))
+            or _text(told.get("description"))
+            or _text(told.get("title"))
+        )[:_MAX_INSTRUCTIONS_CHARACTERS],
+        capabilities=capabilities if isinstance(capabilities, dict) else {},
+    )
+
+
+def _text(value: JsonValue) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
 
 # Read from disk, when this module is imported in a thread.
 _VERSION: Final = package_version("nacre")

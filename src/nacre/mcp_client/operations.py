@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nacre.config.mcp_entry import McpServerConfig
     from nacre.json_types import JsonObject
     from nacre.mcp_client.calls import Ask
-    from nacre.mcp_client.server_facts import ServerFacts
+    from nacre.mcp_client.handshake import ServerFacts
 
 _CURSOR: Final[JsonObject] = {
     "type": "object",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from nacre.config.mcp_entry import McpServerConfig
-    from nacre.mcp_client.server_facts import ServerFacts
+    from nacre.mcp_client.handshake import ServerFacts
     from nacre.mcp_client.upstream import UpstreamRequests
     from nacre.tools.definition import Tool
 

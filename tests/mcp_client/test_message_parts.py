@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.mcp_client.message_parts import MAX_MESSAGE_PARTS, PartCounter, has_too_many_parts
+from nacre.mcp_client.transport import MAX_MESSAGE_PARTS, PartCounter, has_too_many_parts
 
 MESSAGE = rb'{"a[,": [1, {"b": "\",[{\\", "c": [{}, "\\\\\"{"]}]}'
 

@@ -13,8 +13,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from nacre.mcp_client.lines import MAX_MESSAGE_BYTES
-from nacre.mcp_client.message_parts import MAX_MESSAGE_PARTS, PartCounter
-from nacre.mcp_client.transport import Transport
+from nacre.mcp_client.transport import MAX_MESSAGE_PARTS, PartCounter, Transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator

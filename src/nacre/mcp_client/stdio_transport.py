@@ -27,9 +27,8 @@ from pydantic import ValidationError
 
 from nacre.json_types import JsonValue, NotJsonError, decode_json, encode_json
 from nacre.mcp_client.lines import EndlessLineError, LineSplitter, SkippedLine, answered_id
-from nacre.mcp_client.message_parts import MAX_MESSAGE_PARTS, has_too_many_parts
 from nacre.mcp_client.process import ServerProcess
-from nacre.mcp_client.transport import Transport
+from nacre.mcp_client.transport import MAX_MESSAGE_PARTS, Transport, has_too_many_parts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -1,6 +1,6 @@
 """The last lines of a process."""
 
-from nacre.mcp_client.output_tail import OutputTail
+from nacre.mcp_client.process import OutputTail
 
 
 def test_only_the_last_lines_are_kept() -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nacre.config.mcp_entry import McpServerConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_client.handshake import ServerFacts
-    from nacre.mcp_client.output_tail import OutputTail
+    from nacre.mcp_client.process import OutputTail
     from nacre.mcp_client.transport import Transport
     from nacre.mcp_client.upstream import UpstreamGate
 

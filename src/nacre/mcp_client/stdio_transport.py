@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
     from nacre.config.mcp_entry import McpServerConfig
-    from nacre.mcp_client.output_tail import OutputTail
+    from nacre.mcp_client.process import OutputTail
 
     _Incoming: TypeAlias = MemoryObjectSendStream[SessionMessage | Exception]
     _Outgoing: TypeAlias = MemoryObjectReceiveStream[SessionMessage]

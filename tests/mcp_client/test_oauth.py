@@ -20,8 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from nacre.config.mcp_entry import McpServerConfig
-from nacre.mcp_client.oauth import build_login
-from nacre.mcp_client.token_file import TokenFile
+from nacre.mcp_client.oauth import TokenFile, build_login
 
 # The port on which a login ends is made of its URL: that of this one is 62788, which Linux gives to
 # nobody who asks for any port.

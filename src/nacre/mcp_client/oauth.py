@@ -1,21 +1,28 @@
-"""Logging in to a server with a browser, by the SDK's OAuth client."""
+"""Logs in to a server with a browser through the OAuth client of the SDK, and stores the tokens."""
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import sys
 import webbrowser
 import zlib
-from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import anyio.to_thread
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
-from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
-from pydantic import AnyUrl
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthToken,
+)
+from pydantic import AnyUrl, BaseModel, ValidationError
 
-from nacre.mcp_client.loopback import HOST, PATH, LoopbackCallback
-from nacre.mcp_client.token_file import TokenFile
+from nacre.json_types import JsonObject, NotJsonError, decode_json, encode_json
+from nacre.mcp_client.private_file import read_private, state_directory, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +30,120 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx2
+    from anyio.abc import SocketStream
 
     from nacre.config.mcp_entry import McpServerConfig
+
+
+HOST: Final = "127.0.0.1"
+PATH: Final = "/callback"
+
+_MAX_REQUEST_BYTES: Final = 16 * 1024
+_REQUEST_SECONDS: Final = 10.0
+_ANSWER: Final = (
+    b"HTTP/1.1 %b\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n%b\n"
+)
+
+
+class LoopbackCallback:
+    """Listens from `listen` on, until `wait_for_callback` returns."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._listener: anyio.abc.Listener[SocketStream] | None = None
+        self._query: dict[str, str] = {}
+
+    async def listen(self) -> None:
+        """Raises OSError when the port is taken."""
+        if self._listener is None:
+            self._listener = await anyio.create_tcp_listener(local_host=HOST, local_port=self._port)
+
+    async def wait_for_callback(self) -> dict[str, str]:
+        """The query with which the browser came back."""
+        assert self._listener is not None
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._scope = tasks.cancel_scope
+                await self._listener.serve(self._serve, tasks)
+        finally:
+            await self._listener.aclose()
+            self._listener = None
+        return self._query
+
+    async def _serve(self, stream: SocketStream) -> None:
+        async with stream:
+            with anyio.move_on_after(_REQUEST_SECONDS):
+                target = await _read_request_target(stream)
+                is_callback = urlsplit(target).path == PATH
+                if not is_callback:
+                    await stream.send(_ANSWER % (b"404 Not Found", b"There is nothing here."))
+                    return
+                found = parse_qs(urlsplit(target).query)
+                self._query = {key: values[0] for key, values in found.items()}
+                await stream.send(_ANSWER % (b"200 OK", b"Done: you can close this window."))
+                self._scope.cancel()
+
+
+async def _read_request_target(stream: SocketStream) -> str:
+    """The target of an HTTP request; empty for what is none."""
+    request = b""
+    while b"\r\n\r\n" not in request and len(request) < _MAX_REQUEST_BYTES:
+        try:
+            request += await stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return ""
+    words = request.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+    return words[1] if len(words) == 3 and words[0] == "GET" else ""
+
+
+logger = logging.getLogger(__name__)
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class TokenFile:
+    """The SDK's `TokenStorage`: what is not there or cannot be read means a new login."""
+
+    def __init__(self, server_url: str, *, directory: Path | None = None) -> None:
+        # The URL may be secret, and may hold what no file name can.
+        name = hashlib.sha256(server_url.encode()).hexdigest()[:32]
+        self._path = (directory or state_directory() / "oauth") / f"{name}.json"
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return await self._get("tokens", OAuthToken)
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        await self._set("tokens", tokens)
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return await self._get("client", OAuthClientInformationFull)
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        await self._set("client", client_info)
+
+    async def _get(self, key: str, kind: type[_Model]) -> _Model | None:
+        kept = (await anyio.to_thread.run_sync(self._read)).get(key)
+        try:
+            return None if kept is None else kind.model_validate(kept)
+        except ValidationError:
+            logger.warning("%s holds no usable %s; a new login is needed", self._path, key)
+            return None
+
+    async def _set(self, key: str, value: BaseModel) -> None:
+        await anyio.to_thread.run_sync(self._write, key, value.model_dump(mode="json"))
+
+    def _read(self) -> JsonObject:
+        try:
+            content = read_private(self._path)
+            kept = decode_json(content) if content else {}
+        except (OSError, NotJsonError):
+            logger.warning("%s cannot be read; a new login is needed", self._path, exc_info=True)
+            kept = {}
+        return kept if isinstance(kept, dict) else {}
+
+    def _write(self, key: str, value: JsonObject) -> None:
+        write_private(self._path, encode_json({**self._read(), key: value}))
+
 
 _LOGIN_SECONDS: Final = 300.0
 _FIRST_PORT: Final = 49152

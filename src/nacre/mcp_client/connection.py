@@ -154,7 +154,7 @@ class Connection:
         *,
         on_progress: Callable[[JsonObject], None] | None = None,
     ) -> JsonObject:
-        """The result as the server sent it; raises as `nacre.mcp_client.calls.Ask` says."""
+        """The result as the server sent it; raises as `nacre.mcp_client.tools.Ask` says."""
         try:
             return await self._ask_twice(method, params, on_progress)
         except RpcError as error:

@@ -1,23 +1,95 @@
-"""Listed tools of a server as tools of ours; one that is broken is repaired or left out."""
+"""Turns the tools, resources and prompts of a server into tools."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from nacre.errors import ToolDefinitionError
+from nacre.errors import ToolDefinitionError, ToolFailedError
 from nacre.json_types import NotJsonError, encode_json
-from nacre.mcp_client.calls import execute_with
+from nacre.mcp_client.peer_errors import RpcError
+from nacre.mcp_client.results import limit_result_size
 from nacre.mcp_client.tool_patterns import ToolPermissions
 from nacre.tools.definition import Tool
 from nacre.tools.tool_servers import OPERATION_MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from nacre.config.mcp_entry import McpServerConfig
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.mcp_client.calls import Ask
+    from nacre.mcp_client.handshake import ServerFacts
+    from nacre.tools.definition import Execute, ToolCall
+
+
+# A server that reports without end must not fill the record of a run.
+_MAX_UPDATES: Final = 200
+_MAX_MESSAGE_CHARACTERS: Final = 2_000
+
+
+class Ask(Protocol):
+    """Asks the server of a connection, which is started for it. Raises RpcError for an error that
+    the server answers with, small and without secrets, ToolServerError when there is no answer,
+    NotJsonError for params."""
+
+    async def __call__(
+        self,
+        method: str,
+        params: JsonObject,
+        *,
+        on_progress: Callable[[JsonObject], None] | None = None,
+    ) -> JsonObject: ...
+
+
+def execute_with(
+    ask: Ask,
+    config: McpServerConfig,
+    *,
+    tool_id: str,
+    method: str,
+    params_from: Callable[[JsonObject], JsonObject],
+) -> Execute:
+    """What a tool does when it is called."""
+
+    async def execute(given: dict[str, Any], call: ToolCall) -> JsonObject:
+        try:
+            params = params_from(given)
+            result = await ask(method, params, on_progress=_forward_progress(call))
+            return await limit_result_size(result, max_bytes=config.max_result_bytes)
+        except RpcError as error:
+            raise _tool_error(error, tool_id) from error
+        except NotJsonError as error:
+            problem = f"the input cannot be sent: {error}"
+            raise ToolFailedError(problem, code="tool_failed", tool_id=tool_id) from error
+
+    return execute
+
+
+def _forward_progress(call: ToolCall) -> Callable[[JsonObject], None]:
+    left = _MAX_UPDATES
+
+    def update(progress: JsonObject) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            return
+        message = progress.get("message")
+        if isinstance(message, str):
+            progress["message"] = message[:_MAX_MESSAGE_CHARACTERS]
+        if left == 0:
+            progress["message"] = f"more than {_MAX_UPDATES} reports; no others are kept"
+        call.update(progress)
+
+    return update
+
+
+def _tool_error(error: RpcError, tool_id: str) -> ToolFailedError:
+    details: dict[str, object] = {"rpcCode": error.code}
+    if error.data is not None:
+        details["data"] = error.data
+    message = error.message or f"the server answered with error {error.code} and no message"
+    return ToolFailedError(message, code="tool_failed", tool_id=tool_id, details=details)
+
 
 _MAX_SCHEMA_BYTES: Final = 256 * 1024
 _MAX_ALL_SCHEMAS_BYTES: Final = 32 * 1024 * 1024
@@ -144,3 +216,98 @@ def _text(value: JsonValue, max_characters: int) -> str:
     if not isinstance(value, str):
         return ""
     return value if len(value) <= max_characters else f"{value[:max_characters]}…"
+
+
+_CURSOR: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "cursor": {"type": "string", "description": "`nextCursor` of the page before"},
+    },
+}
+_URI: Final[JsonObject] = {
+    "type": "object",
+    "properties": {"uri": {"type": "string"}},
+    "required": ["uri"],
+}
+_PROMPT: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "arguments": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+    "required": ["name"],
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Operation:
+    name: str
+    capability: str
+    method: str
+    description: str
+    parameters: JsonObject
+
+
+_OPERATIONS: Final = (
+    _Operation(
+        name="resources.list",
+        capability="resources",
+        method="resources/list",
+        description="List the resources of this server, a page at a time.",
+        parameters=_CURSOR,
+    ),
+    _Operation(
+        name="resources.read",
+        capability="resources",
+        method="resources/read",
+        description="Read a resource of this server.",
+        parameters=_URI,
+    ),
+    _Operation(
+        name="resources.templates",
+        capability="resources",
+        method="resources/templates/list",
+        description="List the templates for addresses of resources, a page at a time.",
+        parameters=_CURSOR,
+    ),
+    _Operation(
+        name="prompts.list",
+        capability="prompts",
+        method="prompts/list",
+        description="List the prompts of this server, a page at a time.",
+        parameters=_CURSOR,
+    ),
+    _Operation(
+        name="prompts.get",
+        capability="prompts",
+        method="prompts/get",
+        description="Get a prompt of this server, filled in.",
+        parameters=_PROMPT,
+    ),
+)
+
+OPERATION_NAMES: Final = tuple(f"{OPERATION_MARK}{operation.name}" for operation in _OPERATIONS)
+
+
+def build_operations(facts: ServerFacts, config: McpServerConfig, ask: Ask) -> Iterator[Tool]:
+    """Only what the server says it has and the configuration permits, as with tools."""
+    permissions = ToolPermissions(config)
+    for operation in _OPERATIONS:
+        name = f"{OPERATION_MARK}{operation.name}"
+        if not facts.has(operation.capability) or not permissions.permits(name):
+            continue
+        yield Tool(
+            name=name,
+            source="mcp",
+            owner=config.name,
+            description=operation.description,
+            parameters=operation.parameters,
+            needs_approval=permissions.approval_for(name),
+            execute=execute_with(
+                ask,
+                config,
+                tool_id=f"mcp:{config.name}:{name}",
+                method=operation.method,
+                params_from=dict,
+            ),
+        )

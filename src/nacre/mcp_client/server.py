@@ -17,7 +17,7 @@ from nacre.mcp_client.connection import Connection
 from nacre.mcp_client.listing import RawListing, list_raw_tools
 from nacre.mcp_client.peer_errors import RpcError
 from nacre.mcp_client.status import ServerStatus
-from nacre.mcp_client.tool_patterns import ToolPermissions
+from nacre.mcp_client.tool_permissions import ToolPermissions
 from nacre.mcp_client.tools import OPERATION_NAMES, ToolListing, build_operations, build_tools
 from nacre.mcp_client.upstream import METHOD_NOT_FOUND
 from nacre.tools.tool_servers import OPERATION_MARK

@@ -9,7 +9,7 @@ from nacre.errors import ToolDefinitionError, ToolFailedError
 from nacre.json_types import NotJsonError, encode_json
 from nacre.mcp_client.peer_errors import RpcError
 from nacre.mcp_client.results import limit_result_size
-from nacre.mcp_client.tool_patterns import ToolPermissions
+from nacre.mcp_client.tool_permissions import ToolPermissions
 from nacre.tools.definition import Tool
 from nacre.tools.tool_servers import OPERATION_MARK
 

@@ -1,4 +1,4 @@
-"""Patterns of a server's configuration, held against every name that people know a tool by."""
+"""Matches the patterns of a server's configuration against the names of its tools."""
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from nacre.config.mcp_entry import McpServerConfig
     from nacre.config.models import ModelsConfig
-    from nacre.mcp_client.server import McpServer
-    from nacre.mcp_client.status import ServerStatus
+    from nacre.mcp_client.server import McpServer, ServerStatus
     from nacre.providers.base import Provider
 
 logger = logging.getLogger(__name__)

@@ -5,8 +5,7 @@ connection: it takes two thirds of a second.
 """
 
 from nacre.mcp_client.connections import McpConnections
-from nacre.mcp_client.server import McpServer
-from nacre.mcp_client.status import ServerState, ServerStatus
+from nacre.mcp_client.server import McpServer, ServerState, ServerStatus
 from nacre.mcp_client.upstream import UpstreamRefusal, UpstreamRequests
 
 __all__ = [

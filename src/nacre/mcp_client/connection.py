@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nacre.config.mcp_entry import McpServerConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_client.handshake import ServerFacts
-    from nacre.mcp_client.status import ServerState
+    from nacre.mcp_client.server import ServerState
     from nacre.mcp_client.upstream import UpstreamRequests
 
 

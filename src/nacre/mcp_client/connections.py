@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.mcp_client.server import McpServer
-from nacre.mcp_client.status import ServerStatus
+from nacre.mcp_client.server import McpServer, ServerStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""One MCP server of one session: its tools, listed when somebody asks for them."""
+"""One MCP server of one session: lists its tools on demand and reports its status."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -14,23 +14,95 @@ import anyio.to_thread
 from nacre.errors import ToolServerError
 from nacre.json_types import NotJsonError, encode_json
 from nacre.mcp_client.connection import Connection
-from nacre.mcp_client.listing import RawListing, list_raw_tools
 from nacre.mcp_client.peer_errors import RpcError
-from nacre.mcp_client.status import ServerStatus
 from nacre.mcp_client.tool_permissions import ToolPermissions
 from nacre.mcp_client.tools import OPERATION_NAMES, ToolListing, build_operations, build_tools
 from nacre.mcp_client.upstream import METHOD_NOT_FOUND
 from nacre.tools.tool_servers import OPERATION_MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from anyio.abc import TaskGroup
 
     from nacre.config.mcp_entry import McpServerConfig
+    from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_client.handshake import ServerFacts
     from nacre.mcp_client.upstream import UpstreamRequests
     from nacre.tools.definition import Tool
+
+    Request: TypeAlias = Callable[[str, JsonObject], Awaitable[JsonObject]]
+
+
+ServerState = Literal["idle", "starting", "ready", "failed", "closed"]
+"""`idle`: starts when it is asked something, for the first time or again; `closed`: for good."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerStatus:
+    """One server in one session; nothing in it is secret."""
+
+    name: str
+    state: ServerState = "idle"
+    problem: str = ""
+    """Why it failed; of a server that works, what is wrong with single tools."""
+    tool_count: int | None = None
+    """None as long as it was not asked for its tools."""
+    listed_bytes: int = 0
+    """What its list of tools takes as compact JSON, once it was asked."""
+    version: str = ""
+    restarts: int = 0
+    """How often it was started again, after a failure or because it had been idle."""
+    pid: int | None = None
+    session_id: str = ""
+    last_output: tuple[str, ...] = ()
+    """The last lines of its standard error, and of what it wrote that was no message."""
+
+
+MAX_TOOLS: Final = 10_000
+_MAX_PAGES: Final = 1_000
+_MAX_CURSOR_CHARACTERS: Final = 64 * 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RawListing:
+    """Tools as the server sent them, and what was wrong with the list as a whole."""
+
+    tools: Sequence[JsonValue]
+    notes: tuple[str, ...] = ()
+
+
+async def list_raw_tools(request: Request) -> RawListing:
+    """Every page of `tools/list`, within bounds; raises what `request` raises."""
+    found: list[JsonValue] = []
+    cursors: set[str] = set()
+    params: JsonObject = {}
+    for _ in range(_MAX_PAGES):
+        page = await request("tools/list", params)
+        tools = page.get("tools")
+        if not isinstance(tools, list):
+            return RawListing(tools=found, notes=("a page of its list has no tools",))
+        found.extend(tools)
+        cursor = page.get("nextCursor")
+        if cursor is None or cursor == "":
+            return _truncate_listing(found)
+        if not isinstance(cursor, str) or len(cursor) > _MAX_CURSOR_CHARACTERS:
+            return RawListing(tools=found, notes=("its list goes on at what is no cursor",))
+        if cursor in cursors:
+            return RawListing(tools=found, notes=("its list goes on in a circle",))
+        if len(found) >= MAX_TOOLS:
+            return _truncate_listing(found, has_more=True)
+        cursors.add(cursor)
+        params = {"cursor": cursor}
+    return RawListing(tools=found, notes=(f"its list has more than {_MAX_PAGES:,} pages",))
+
+
+def _truncate_listing(found: list[JsonValue], *, has_more: bool = False) -> RawListing:
+    if len(found) <= MAX_TOOLS and not has_more:
+        return RawListing(tools=found)
+    note = f"it lists more than {MAX_TOOLS:,} tools; the others are left out"
+    return RawListing(tools=found[:MAX_TOOLS], notes=(note,))
+
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from nacre.json_types import JsonObject, JsonValue
-from nacre.mcp_server.shown_input import MAX_SHOWN_CHARACTERS, UnshowableInputError, format_input
+from nacre.mcp_server.display import MAX_SHOWN_CHARACTERS, UnshowableInputError, format_input
 
 
 def nested(levels: int) -> JsonValue:

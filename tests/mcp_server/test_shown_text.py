@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.mcp_server.shown_text import escape, escape_start, one_line, visible_lines
+from nacre.mcp_server.display import escape, escape_start, one_line, visible_lines
 
 UNSEEN = [
     "\x00", "\x1b", "\x7f", "\x9b", "\u00ad", "\u034f", "\u061c", "\u115f", "\u1160", "\u180e",

@@ -16,7 +16,7 @@ from nacre.cli.call_view import (
     value_text,
 )
 from nacre.cli.output import cell_text, count_text, duration_text, size_text
-from nacre.mcp_server.shown_text import escape
+from nacre.mcp_server.display import escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nacre.mcp_server.shown_input import format_input
-from nacre.mcp_server.shown_text import escape_start
+from nacre.mcp_server.display import escape_start, format_input
 from nacre.tools import AllowAlways, AllowOnce, Deny
 
 if TYPE_CHECKING:

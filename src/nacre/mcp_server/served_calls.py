@@ -10,9 +10,9 @@ import anyio
 
 from nacre.code_mode import Waiting
 from nacre.mcp_server.approvals import approval_form, parse_decision
+from nacre.mcp_server.display import UnshowableInputError
 from nacre.mcp_server.progress import ProgressFeed
 from nacre.mcp_server.questions import ClientQuestion, ClientRefusedError
-from nacre.mcp_server.shown_input import UnshowableInputError
 from nacre.tools import ApprovalQueue, ApprovalRequest, Deny
 
 if TYPE_CHECKING:

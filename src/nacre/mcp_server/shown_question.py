@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.json_types import encode_json
 from nacre.mcp_client.upstream import UpstreamRefusal
-from nacre.mcp_server.shown_text import is_invisible, visible_lines
+from nacre.mcp_server.display import is_invisible, visible_lines
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue

@@ -4,7 +4,7 @@ import pytest
 
 from nacre.json_types import JsonObject, JsonValue
 from nacre.mcp_client.upstream import UpstreamRefusal
-from nacre.mcp_server.shown_question import clean_question
+from nacre.mcp_server.upstream import clean_question
 
 
 def form(name: str, schema: JsonObject) -> JsonObject:

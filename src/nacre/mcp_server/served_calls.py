@@ -10,9 +10,9 @@ import anyio
 
 from nacre.code_mode import Waiting
 from nacre.mcp_server.approvals import approval_form, parse_decision
+from nacre.mcp_server.client_channel import ClientQuestion, ClientRefusedError
 from nacre.mcp_server.display import UnshowableInputError
 from nacre.mcp_server.progress import ProgressFeed
-from nacre.mcp_server.questions import ClientQuestion, ClientRefusedError
 from nacre.tools import ApprovalQueue, ApprovalRequest, Deny
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from nacre.code_mode import CodeModeResult, CodeModeRun, DirectResult
     from nacre.json_types import JsonObject
-    from nacre.mcp_server.questions import ClientFeature, QuestionMethod
+    from nacre.mcp_server.client_channel import ClientFeature, QuestionMethod
 
 logger = logging.getLogger(__name__)
 

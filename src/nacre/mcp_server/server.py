@@ -15,8 +15,7 @@ from nacre import __version__
 from nacre.code_mode import DirectResult, Waiting
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME
 from nacre.mcp_server.approvals import awaited_approvals
-from nacre.mcp_server.client_channel import ClientChannel, request_for
-from nacre.mcp_server.questions import ClientRefusedError
+from nacre.mcp_server.client_channel import ClientChannel, ClientRefusedError, request_for
 from nacre.mcp_server.results import OUTPUT_SCHEMA, code_mode_result, direct_result
 from nacre.mcp_server.sessions import OpenServers, SessionParts, Sessions, share_servers
 
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     from nacre.code_mode import CodeModeRun, Runtime
     from nacre.json_types import JsonObject
+    from nacre.mcp_server.client_channel import ClientQuestion
     from nacre.mcp_server.progress import ProgressFeed
-    from nacre.mcp_server.questions import ClientQuestion
     from nacre.mcp_server.served_calls import ServedCall
     from nacre.mcp_server.sessions import Session
     from nacre.tools import Tool

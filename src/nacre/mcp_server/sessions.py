@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nacre.code_mode import CodeModeRun, Runtime
     from nacre.json_types import JsonObject
     from nacre.mcp_client.upstream import UpstreamRequests
-    from nacre.mcp_server.questions import ClientFeature
+    from nacre.mcp_server.client_channel import ClientFeature
     from nacre.tools import Tool
     from nacre.tools.tool_servers import ToolServer
     from nacre.trajectory import TrajectoryEvent

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from nacre.json_types import encode_json
 from nacre.mcp_client.upstream import MAX_QUESTIONS_PER_CALL, METHOD_NOT_FOUND, UpstreamRefusal
+from nacre.mcp_server.client_channel import ClientRefusedError
 from nacre.mcp_server.display import is_invisible, visible_lines
-from nacre.mcp_server.questions import ClientRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.mcp_server.questions import ClientFeature, QuestionMethod
+    from nacre.mcp_server.client_channel import ClientFeature, QuestionMethod
     from nacre.mcp_server.served_calls import ServedCall
 
 

@@ -21,7 +21,7 @@ from nacre import (
 )
 from nacre.json_types import JsonObject
 from nacre.mcp_server import CodeModeMcpServer
-from nacre.mcp_server.approvals import approval_form, parse_decision
+from nacre.mcp_server.served_calls import approval_form, parse_decision
 from nacre.sandbox.cell_vm import CellVm
 from tests.code_mode.tools import HeldTool, echo_tool
 from tests.mcp_server.clients import Era, FormFiller, connect, exec_in, wait_in

@@ -14,9 +14,9 @@ from mcp.shared.exceptions import MCPError
 from nacre import __version__
 from nacre.code_mode import DirectResult, Waiting
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME
-from nacre.mcp_server.approvals import awaited_approvals
 from nacre.mcp_server.client_channel import ClientChannel, ClientRefusedError, request_for
 from nacre.mcp_server.results import OUTPUT_SCHEMA, code_mode_result, direct_result
+from nacre.mcp_server.served_calls import awaited_approvals
 from nacre.mcp_server.sessions import OpenServers, SessionParts, Sessions, share_servers
 
 if TYPE_CHECKING:

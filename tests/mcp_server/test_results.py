@@ -3,7 +3,7 @@
 import pytest
 
 from nacre import Completed, DirectResult, Failed
-from nacre.mcp_server.results import code_mode_result, direct_result
+from nacre.mcp_server.server import code_mode_result, direct_result
 from tests.mcp_server.clients import content_of, text_of
 
 

@@ -1,4 +1,4 @@
-"""The MCP server: lists exactly what a model is to see, and does what it calls."""
+"""The MCP server: lists the tools that a model sees and runs the calls it makes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import anyio
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 
 from nacre import __version__
-from nacre.code_mode import DirectResult, Waiting
+from nacre.code_mode import DirectResult, Failed, Waiting
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME
+from nacre.json_types import decode_json, encode_json
 from nacre.mcp_server.client_channel import ClientChannel, ClientRefusedError, request_for
-from nacre.mcp_server.results import OUTPUT_SCHEMA, code_mode_result, direct_result
 from nacre.mcp_server.served_calls import awaited_approvals
 from nacre.mcp_server.sessions import OpenServers, SessionParts, Sessions, share_servers
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from mcp.server import ServerRequestContext
 
-    from nacre.code_mode import CodeModeRun, Runtime
-    from nacre.json_types import JsonObject
+    from nacre.code_mode import CodeModeResult, CodeModeRun, Runtime
+    from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_server.client_channel import ClientQuestion
     from nacre.mcp_server.progress import ProgressFeed
     from nacre.mcp_server.served_calls import ServedCall
@@ -33,6 +34,68 @@ if TYPE_CHECKING:
     from nacre.tools import Tool
 
     _Context = ServerRequestContext[Sessions, Any]
+
+
+OUTPUT_SCHEMA: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "status": {"enum": ["completed", "waiting", "failed"]},
+        "value": {},
+        "runId": {"type": "string"},
+        "error": {"type": "string"},
+    },
+    "required": ["status"],
+}
+"""Flat, since not every client takes a union; and short, since every client sends it twice."""
+
+
+def code_mode_result(
+    result: CodeModeResult, *, awaited: JsonObject | None = None
+) -> types.CallToolResult:
+    """`awaited` is what a waiting result says besides: see `awaited_approvals`."""
+    wire = result.to_json()
+    telemetry = wire.pop("telemetry")
+    text = encode_json({**wire, **(awaited or {}), "telemetry": telemetry})
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text.decode())],
+        # From the text: what is no JSON in a strict sense would end the connection.
+        structured_content=decode_json(text),
+        is_error=isinstance(result, Failed),
+    )
+
+
+def direct_result(result: DirectResult, *, has_output_schema: bool) -> types.CallToolResult:
+    """What a tool returned that the client called by its own name."""
+    if result.is_error:
+        return _text_result(result.error, is_error=True)
+    native = _native_result(result.value)
+    if native is not None:
+        return native
+    value = result.to_json()["value"]
+    text = value if isinstance(value, str) else encode_json(value).decode()
+    shown = _text_result(text)
+    if has_output_schema:
+        shown.structured_content = decode_json(encode_json(value))
+    return shown
+
+
+def _native_result(value: object) -> types.CallToolResult | None:
+    """A value that is an MCP result already, images and all; None for any other value."""
+    if not isinstance(value, dict) or "content" not in value:
+        return None
+    try:
+        sound = decode_json(encode_json(cast("dict[str, JsonValue]", value)))
+        return types.CallToolResult.model_validate(sound, by_name=False)
+    except (ValidationError, ValueError):
+        return None
+
+
+def _text_result(text: str, *, is_error: bool = False) -> types.CallToolResult:
+    sound = text.encode(errors="replace").decode()
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=sound)], is_error=is_error
+    )
+
 
 logger = logging.getLogger(__name__)
 

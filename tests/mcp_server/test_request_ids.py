@@ -3,7 +3,7 @@
 import pytest
 
 from nacre.json_types import JsonValue
-from nacre.mcp_server.request_ids import request_id_at_edges, request_id_of
+from nacre.mcp_server.stdio import request_id_at_edges, request_id_of
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 import tempfile
 
-from nacre.mcp_server.request_ids import EDGE_BYTES
-from nacre.mcp_server.stdio_lines import MAX_LINE_BYTES, TooLongLine, read_lines
+from nacre.mcp_server.stdio import EDGE_BYTES, MAX_LINE_BYTES, TooLongLine, read_lines
 
 
 def lines_in(data: bytes) -> list[object]:

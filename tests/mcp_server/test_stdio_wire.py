@@ -12,8 +12,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
 from nacre.json_types import JsonObject, decode_json
-from nacre.mcp_server.stdio_lines import MAX_LINE_BYTES
-from nacre.mcp_server.stdio_wire import StdioWire, stdio_streams
+from nacre.mcp_server.stdio import MAX_LINE_BYTES, StdioWire, stdio_streams
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 

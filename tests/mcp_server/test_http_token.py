@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nacre.errors import ConfigError
-from nacre.mcp_server.http_token import TOKEN_VARIABLE, RequireToken, new_token, token_from
+from nacre.mcp_server.http import TOKEN_VARIABLE, RequireToken, new_token, token_from
 
 TOKEN = "0123456789abcdef"
 

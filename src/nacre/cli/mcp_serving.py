@@ -13,7 +13,7 @@ from nacre.cli.output import UsageProblem, warn
 from nacre.cli.tool_modules import load_tools
 from nacre.errors import CatalogError, ConfigError, NacreError
 from nacre.mcp_server import ServeOptions, serve_http, serve_stdio
-from nacre.mcp_server.serving import open_server
+from nacre.mcp_server.runner import open_server
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence

@@ -23,7 +23,7 @@ import mcp_types as types
 from mcp.shared.message import SessionMessage
 
 from nacre.json_types import NotJsonError, decode_json
-from nacre.mcp_server.serving import open_server, until_signal
+from nacre.mcp_server.runner import open_server, until_signal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
     from nacre.json_types import JsonValue
-    from nacre.mcp_server.serving import ServeOptions
+    from nacre.mcp_server.runner import ServeOptions
 
 
 EDGE_BYTES: Final = 1024

@@ -1,4 +1,4 @@
-"""What `nacre mcp` serves, opened: the sandbox, the upstream servers of each session, the rules."""
+"""Opens what `nacre mcp` serves, and serves it until a signal arrives."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nacre.mcp_client.upstream import UpstreamRequests
     from nacre.tools import Tool
     from nacre.tools.tool_servers import ToolServer
+
 
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 

@@ -8,9 +8,8 @@ from functools import partial
 from typing import Final
 
 from nacre.errors import WorkerProtocolError
-from nacre.sandbox.cell_parts import CellContext
+from nacre.sandbox.cell_context import CellContext, LegBudget
 from nacre.sandbox.host_requests import HostRequest
-from nacre.sandbox.leg_budget import LegBudget
 from nacre.sandbox.limits import MAX_REQUEST_BACKLOG
 from nacre.sandbox.results import Completed, Failed
 from nacre.sandbox.threads import in_thread

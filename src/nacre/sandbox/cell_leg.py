@@ -14,10 +14,9 @@ import anyio.lowlevel
 
 from nacre.errors import SandboxError
 from nacre.sandbox.cell_bursts import CellBursts
-from nacre.sandbox.cell_parts import CellContext
+from nacre.sandbox.cell_context import CellContext, LegBudget
 from nacre.sandbox.cell_vm import OverranBudget, RestoreFailed, SnapshotTooLarge
 from nacre.sandbox.failures import failed_from
-from nacre.sandbox.leg_budget import LegBudget
 from nacre.sandbox.program import NotJavaScript
 from nacre.sandbox.results import CellResult, Failed, Waiting
 from nacre.sandbox.worker_protocol import Frame

@@ -11,9 +11,8 @@ from anyio.abc import TaskGroup
 
 from nacre.errors import CellStateError
 from nacre.ids import CellId
-from nacre.sandbox.cell_bursts import CellBursts
 from nacre.sandbox.cell_context import LegBudget, build_cell_context
-from nacre.sandbox.cell_leg import CellLeg, FirstBurst
+from nacre.sandbox.cell_leg import CellBursts, CellLeg, FirstBurst
 from nacre.sandbox.cell_state import CellState, check_move, state_after
 from nacre.sandbox.cell_vm import SandboxRuntime
 from nacre.sandbox.program import Program

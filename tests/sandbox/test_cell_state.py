@@ -3,7 +3,7 @@
 import pytest
 
 from nacre.errors import CellStateError
-from nacre.sandbox.cell_state import CellState, check_move, state_after
+from nacre.sandbox.cell import CellState, check_move, state_after
 from nacre.sandbox.results import Completed, Failed
 
 ENDS = (CellState.COMPLETED, CellState.FAILED, CellState.ABORTED)

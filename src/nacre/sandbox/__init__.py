@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from nacre.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from nacre.sandbox.cell import Cell
-    from nacre.sandbox.cell_state import CellState
+    from nacre.sandbox.cell import Cell, CellState
     from nacre.sandbox.host_requests import HostRequest, HostRequestHandler
     from nacre.sandbox.limits import Limits
     from nacre.sandbox.results import (

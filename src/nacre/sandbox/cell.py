@@ -1,10 +1,14 @@
-"""One program and its life: `run` starts it, `resume` continues it, `abort` ends it.
+"""One program and its states: `run` starts it, `resume` continues it, `abort` ends it.
+
+new -> running -> waiting -> running -> completed | failed | aborted
 
 A leg is one `run` or `resume`. At most one is under way, and the cell's state says whether one is.
 """
 
 import time
 from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -13,11 +17,49 @@ from nacre.errors import CellStateError
 from nacre.ids import CellId
 from nacre.sandbox.cell_context import LegBudget, build_cell_context
 from nacre.sandbox.cell_leg import CellBursts, CellLeg, FirstBurst
-from nacre.sandbox.cell_state import CellState, check_move, state_after
 from nacre.sandbox.cell_vm import SandboxRuntime
 from nacre.sandbox.program import Program
-from nacre.sandbox.results import CellResult, Failed, PendingRequest
+from nacre.sandbox.results import CellResult, Completed, Failed, PendingRequest, Waiting
 from nacre.sandbox.transforms import TypeScriptTransforms
+
+
+class CellState(Enum):
+    """Where a cell is in its life."""
+
+    NEW = "new"
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    ABORTED = "aborted"
+
+
+_MOVES: Final[dict[CellState, frozenset[CellState]]] = {
+    CellState.NEW: frozenset({CellState.RUNNING, CellState.ABORTED}),
+    CellState.RUNNING: frozenset(
+        {CellState.WAITING, CellState.COMPLETED, CellState.FAILED, CellState.ABORTED}
+    ),
+    CellState.WAITING: frozenset({CellState.RUNNING, CellState.ABORTED}),
+    CellState.COMPLETED: frozenset(),
+    CellState.FAILED: frozenset(),
+    CellState.ABORTED: frozenset(),
+}
+_STATE_AFTER: Final[dict[type[CellResult], CellState]] = {
+    Completed: CellState.COMPLETED,
+    Failed: CellState.FAILED,
+    Waiting: CellState.WAITING,
+}
+
+
+def check_move(before: CellState, after: CellState) -> None:
+    """Raises CellStateError for a move that no cell makes."""
+    if after not in _MOVES[before]:
+        raise CellStateError(f"a cell cannot go from {before.value} to {after.value}")
+
+
+def state_after(result: CellResult | None) -> CellState:
+    """The state that a leg leaves behind; a leg without a result was aborted."""
+    return CellState.ABORTED if result is None else _STATE_AFTER[type(result)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ import pytest
 
 from nacre.errors import SnapshotError
 from nacre.sandbox import Completed, Failed, Sandbox, Waiting
-from nacre.sandbox.snapshot import Snapshot, seal, unseal
+from nacre.sandbox.cell_vm import Snapshot, seal, unseal
 from tests.contract.requirements import requirement
 
 KEY = b"k" * 32
@@ -52,7 +52,7 @@ def test_a_snapshot_of_another_image_is_refused_by_name() -> None:
 
 
 def test_a_snapshot_of_another_format_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nacre.sandbox.snapshot._VERSION", 9)
+    monkeypatch.setattr("nacre.sandbox.cell_vm._VERSION", 9)
     sealed = seal(SNAPSHOT, key=KEY)
     monkeypatch.undo()
     with pytest.raises(SnapshotError, match="has format 9, this version of nacre reads 1"):

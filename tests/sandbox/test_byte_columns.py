@@ -3,7 +3,7 @@
 import pytest
 
 from nacre.sandbox import Failed, Sandbox
-from nacre.sandbox.byte_columns import ByteColumns
+from nacre.sandbox.program import ByteColumns
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What a model reads of an error, whatever a program made of its stack."""
 
-from nacre.sandbox.failures import _FRAME, failed_from_worker  # pyright: ignore[reportPrivateUsage]
 from nacre.sandbox.limits import MAX_ERROR_CHARACTERS, Limits
+from nacre.sandbox.program import _FRAME, failed_from_worker  # pyright: ignore[reportPrivateUsage]
 from nacre.sandbox.results import Position
 
 

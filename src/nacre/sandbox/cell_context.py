@@ -18,9 +18,8 @@ from nacre.ids import CellId, new_cell_id
 from nacre.sandbox.cell_vm import CellVm, SandboxRuntime
 from nacre.sandbox.host_requests import HostRequests
 from nacre.sandbox.limits import MAX_ANSWER_BYTES, OUTPUT_ITEM_BYTES
-from nacre.sandbox.program import Program, ProgramSource
+from nacre.sandbox.program import Program, ProgramSource, TypeScriptTransforms
 from nacre.sandbox.results import JsonOutput, Output, TextOutput, Usage
-from nacre.sandbox.transforms import TypeScriptTransforms
 from nacre.sandbox.worker_events import json_of, output_of
 from nacre.sandbox.worker_protocol import Frame
 

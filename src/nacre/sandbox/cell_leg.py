@@ -18,10 +18,9 @@ import anyio.lowlevel
 from nacre.errors import SandboxError, WorkerProtocolError
 from nacre.sandbox.cell_context import CellContext, LegBudget
 from nacre.sandbox.cell_vm import OverranBudget, RestoreFailed, SnapshotTooLarge
-from nacre.sandbox.failures import failed_from
 from nacre.sandbox.host_requests import HostRequest
 from nacre.sandbox.limits import MAX_REQUEST_BACKLOG
-from nacre.sandbox.program import NotJavaScript
+from nacre.sandbox.program import NotJavaScript, failed_from
 from nacre.sandbox.results import CellResult, Completed, Failed, Waiting
 from nacre.sandbox.threads import in_thread
 from nacre.sandbox.worker_events import BurstEvent, EventReader, RequestEvent, YieldEvent, reason_of

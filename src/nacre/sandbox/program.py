@@ -1,17 +1,160 @@
-"""A program: what to run, and its text, as JavaScript for workers and as written for failures."""
+"""A program as written and as JavaScript, and its failures in terms of its own lines."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+import anyio
 
 from nacre.config.code_mode import LANGUAGES, Language
-from nacre.sandbox.byte_columns import ByteColumns
-from nacre.sandbox.failures import MapPosition, failed_from_worker
+from nacre.errors import (
+    ImageError,
+    RuntimeUnavailableError,
+    SandboxError,
+    SnapshotError,
+    WorkerDiedError,
+    WorkerProtocolError,
+)
 from nacre.sandbox.host_requests import HostRequestHandler
-from nacre.sandbox.limits import Limits
-from nacre.sandbox.results import Failed, Output, Reason
+from nacre.sandbox.limits import MAX_ERROR_CHARACTERS, Limits
+from nacre.sandbox.pool import WorkerPool
+from nacre.sandbox.results import Failed, Output, Position, Reason
 from nacre.sandbox.shared_data import SharedData
-from nacre.sandbox.transforms import TypeScriptTransforms
+from nacre.sandbox.source_map import PositionMap
+from nacre.sandbox.worker_events import reason_of
+from nacre.sandbox.worker_process import WorkerProcess
+from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
+
+
+class ByteColumns:
+    """The lines of a program, for positions that the engine reports in it."""
+
+    def __init__(self, code: bytes) -> None:
+        # A program without other characters needs no lines: its bytes are its columns.
+        self._lines = None if code.isascii() else code.split(b"\n")
+
+    def position(self, line: int, column: int) -> tuple[int, int]:
+        """The same position with the column in characters."""
+        if self._lines is None or not 0 < line <= len(self._lines):
+            return line, column
+        before = self._lines[line - 1][: max(column - 1, 0)]
+        return line, len(before.decode(errors="ignore")) + 1
+
+
+# Where in the program: the frames of the guest's own code say nothing to a model.
+_FRAME = re.compile(
+    r"^[ \t]*at (?:(?P<name>.*) \()?"
+    r"cell\.[jt]s:(?P<line>[1-9]\d{0,8}):(?P<column>[1-9]\d{0,8})\)?$",
+    re.M,
+)
+_MAX_FRAMES: Final = 6
+
+MapPosition = Callable[[int, int], tuple[int, int] | None]
+
+
+def failed_from(error: SandboxError) -> Failed:
+    """The value that stands for an exception of the sandbox."""
+    reason: Reason
+    match error:
+        case RuntimeUnavailableError() | ImageError():
+            reason = "runtime_unavailable"
+        case WorkerDiedError() | WorkerProtocolError():
+            reason = "worker_lost"
+        case SnapshotError():
+            reason = "snapshot_invalid"
+        case _:
+            reason = "internal_error"
+    return Failed(error=str(error), reason=reason)
+
+
+def failed_from_worker(
+    reason: Reason,
+    fields: Mapping[str, Any],
+    *,
+    limits: Limits,
+    file_name: str,
+    map_position: MapPosition | None = None,
+) -> Failed:
+    """The value for a failure that a worker reported, in terms of the program as it was written."""
+    message = _shorten(str(fields.get("message", "")))
+    frames = _user_frames(str(fields.get("stack", "")), map_position)
+    position = Position(line=frames[0][1], column=frames[0][2]) if frames else None
+    if reason == "timeout":
+        message += f" (timeoutMs is {limits.timeout_ms})"
+    if reason == "memory_limit_exceeded":
+        message += f" (memoryLimitBytes is {limits.memory_limit_bytes})"
+    trace = "".join(f"\n    at {name}{file_name}:{line}:{column}" for name, line, column in frames)
+    return Failed(error=message + trace, reason=reason, position=position)
+
+
+def _user_frames(stack: str, map_position: MapPosition | None) -> list[tuple[str, int, int]]:
+    frames: list[tuple[str, int, int]] = []
+    for found in _FRAME.finditer(_shorten(stack)):
+        line, column = int(found["line"]), int(found["column"])
+        if map_position is not None:
+            line, column = map_position(line, column) or (line, column)
+        name = found["name"]
+        shown = f"{name} " if name and name != "<anonymous>" else ""
+        frames.append((shown, line, column))
+    return frames[:_MAX_FRAMES]
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]} [...]"
+
+
+# A transform can only grow a program so much; more comes from no sound worker.
+_MAX_GROWTH: Final = 64
+_SPARE_BYTES: Final = 1 << 16
+
+
+class TypeScriptTransforms:
+    """Turns programs into JavaScript; knows nothing of running them."""
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
+
+    async def transform(
+        self, code: bytes, *, limits: Limits, owner: str
+    ) -> tuple[bytes, MapPosition | None] | Failed:
+        """JavaScript and the way back to the program's own lines, or why there is none."""
+        worker = await self._pool.acquire(owner)
+        is_sound = False
+        try:
+            frame = await self._ask(worker, code, limits)
+            is_sound = frame is not None
+        finally:
+            if is_sound:
+                self._pool.release(worker)
+            else:
+                self._pool.discard(worker)
+        if frame is None:
+            fields = {"message": "transforming the TypeScript took too long"}
+            return failed_from_worker("timeout", fields, limits=limits, file_name="cell.ts")
+        if frame.kind == Event.FAILED:
+            reason = reason_of(frame)
+            return failed_from_worker(reason, frame.fields, limits=limits, file_name="cell.ts")
+        return self._check_result(frame, len(code))
+
+    async def _ask(self, worker: WorkerProcess, code: bytes, limits: Limits) -> Frame | None:
+        with anyio.move_on_after(limits.timeout_ms / 1000):
+            await worker.send(encode_frame(Command.TRANSFORM, {}, code))
+            return await worker.event()
+        return None
+
+    def _check_result(self, frame: Frame, size: int) -> tuple[bytes, MapPosition | None]:
+        mappings = frame.fields.get("mappings")
+        if frame.kind != Event.TRANSFORMED or len(frame.tail) > size * _MAX_GROWTH + _SPARE_BYTES:
+            raise WorkerProtocolError(f"a worker answered TRANSFORM with kind {frame.kind}")
+        if mappings is None:
+            return frame.tail, None
+        try:
+            return frame.tail, PositionMap.from_mappings(str(mappings)).original
+        except ValueError as error:
+            raise WorkerProtocolError(
+                f"a worker sent a source map that is not one: {error}"
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,11 +21,10 @@ from nacre.sandbox.image import ImageKind, engine_version
 from nacre.sandbox.launcher import Launcher
 from nacre.sandbox.limits import Limits
 from nacre.sandbox.pool import WorkerPool
-from nacre.sandbox.program import Program
+from nacre.sandbox.program import Program, TypeScriptTransforms
 from nacre.sandbox.results import Output
 from nacre.sandbox.shared_data import SharedData
 from nacre.sandbox.threads import in_thread
-from nacre.sandbox.transforms import TypeScriptTransforms
 
 _KEY_BYTES: Final = 32
 _STOP_SECONDS: Final = 5.0

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from nacre.sandbox.worker.shared_parts import SharedParts
+from nacre.sandbox.worker.vm import SharedParts
 
 
 def parts_of(**texts: bytes) -> SharedParts:

@@ -8,8 +8,7 @@ import zstandard
 
 from nacre.sandbox.worker.connection import WorkerConnection
 from nacre.sandbox.worker.guest_burst import Burst, BurstFailure, run_guest
-from nacre.sandbox.worker.shared_parts import SharedParts
-from nacre.sandbox.worker.vm import Vm, VmFactory
+from nacre.sandbox.worker.vm import SharedParts, Vm, VmFactory
 from nacre.sandbox.worker.wasm_runtime import WasmError
 from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
 

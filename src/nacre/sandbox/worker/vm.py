@@ -1,18 +1,117 @@
-"""One QuickJS VM: start a program, settle requests, fire timers, snapshot, restore, dispose.
+"""One VM of the guest: its memory, its shared data, and its snapshots.
+
+Pages are kept as the exclusive-or with the image's page: most changed pages differ in a reference
+count or two, and a page of zeros compresses to nothing.
 
 It drives the engine through handles: addresses of JavaScript values inside the guest's memory. They
 stay valid across a snapshot, because memory is all there is to a VM between two calls.
 """
 
+import ctypes
+import json
 import os
+import struct
 from collections.abc import Iterator
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
 from nacre.sandbox.image import Image
 from nacre.sandbox.worker.host_calls import GuestListener, HostCalls
-from nacre.sandbox.worker.memory_pages import BaseMemory
-from nacre.sandbox.worker.shared_parts import SharedParts
 from nacre.sandbox.worker.wasm_runtime import Instance, Runtime
+
+
+class SharedParts:
+    """The parts of one set of shared data. Nothing is parsed before a program looks it up."""
+
+    def __init__(self, sizes: list[tuple[str, int]], texts: bytes) -> None:
+        self._texts: dict[str, bytes] = {}
+        # Parts that were looked into by key, parsed.
+        self._members: dict[str, dict[str, Any]] = {}
+        start = 0
+        for name, size in sizes:
+            self._texts[name] = texts[start : start + size]
+            start += size
+
+    def text(self, part: str) -> bytes | None:
+        """The whole JSON text of a part."""
+        return self._texts.get(part)
+
+    def member(self, part: str, key: bytes) -> bytes | None:
+        """The JSON text of one member of a part that is an object."""
+        try:
+            found = self._members_of(part).get(key.decode(), self)
+        except UnicodeDecodeError:
+            # Half a surrogate pair: JSON in UTF-8 has no such key.
+            return None
+        return None if found is self else json.dumps(found, separators=(",", ":")).encode()
+
+    def _members_of(self, part: str) -> dict[str, Any]:
+        if part not in self._members:
+            parsed: object = json.loads(self._texts.get(part, b"{}"))
+            is_object = isinstance(parsed, dict)
+            self._members[part] = cast("dict[str, Any]", parsed) if is_object else {}
+        return self._members[part]
+
+
+PAGE_BYTES: Final = 4096
+# Compared first in big steps: most of an image is never touched.
+_STRIDE_BYTES: Final = 65536
+_INDEX = struct.Struct("<I")
+_RECORD_BYTES: Final = _INDEX.size + PAGE_BYTES
+
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = [ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+_memcmp.restype = ctypes.c_int
+
+
+class BaseMemory:
+    """The memory that every VM of an image starts with."""
+
+    def __init__(self, content: bytes, stack_pointer: int) -> None:
+        self._content = content
+        self._stack_pointer = stack_pointer
+        self._strides = [
+            content[at : at + _STRIDE_BYTES] for at in range(0, len(content), _STRIDE_BYTES)
+        ]
+
+    def changed_pages(self, instance: Instance) -> Iterator[bytes]:
+        """The difference of every page that changed, with its number; in pieces of any size."""
+        size = instance.current_memory_bytes()
+        # Below the stack pointer is what returned calls left behind: nothing will read it again.
+        for stride in range(self._stack_pointer // _STRIDE_BYTES, size // _STRIDE_BYTES):
+            at = stride * _STRIDE_BYTES
+            base = self._strides[stride] if stride < len(self._strides) else _ZERO_STRIDE
+            if _memcmp(instance.base + at, base, _STRIDE_BYTES):
+                yield _differences(instance.read(at, _STRIDE_BYTES), base, at // PAGE_BYTES)
+
+    def apply_pages(self, instance: Instance, pages: BinaryIO) -> None:
+        """Put what `changed_pages` gave into a fresh instance of the same image."""
+        while record := pages.read(_RECORD_BYTES):
+            if len(record) != _RECORD_BYTES:
+                raise ValueError("the pages of a snapshot are cut off")
+            (number,) = _INDEX.unpack_from(record)
+            at = number * PAGE_BYTES
+            difference = record[_INDEX.size :]
+            base = self._content[at : at + PAGE_BYTES].ljust(PAGE_BYTES, b"\0")
+            instance.write(at, _exclusive_or(difference, base))
+
+
+_ZERO_STRIDE: Final = bytes(_STRIDE_BYTES)
+
+
+def _differences(memory: bytes, base: bytes, first_page: int) -> bytes:
+    found: list[bytes] = []
+    for at in range(0, _STRIDE_BYTES, PAGE_BYTES):
+        page, base_page = memory[at : at + PAGE_BYTES], base[at : at + PAGE_BYTES]
+        if page != base_page:
+            number = first_page + at // PAGE_BYTES
+            found += (_INDEX.pack(number), _exclusive_or(page, base_page))
+    return b"".join(found)
+
+
+def _exclusive_or(first: bytes, second: bytes) -> bytes:
+    number = int.from_bytes(first, "little") ^ int.from_bytes(second, "little")
+    return number.to_bytes(PAGE_BYTES, "little")
+
 
 # JSValue's tag is in its upper half; 6 is the exception tag of QuickJS's NaN boxing.
 _EXCEPTION_TAG: Final = (6).to_bytes(4, "little")

@@ -18,8 +18,7 @@ from nacre.sandbox.image import Image
 from nacre.sandbox.worker.cell_worker import CellWorker
 from nacre.sandbox.worker.connection import WorkerConnection
 from nacre.sandbox.worker.host_calls import HostCalls
-from nacre.sandbox.worker.transform_worker import TransformWorker
-from nacre.sandbox.worker.typescript import TypeScriptTransformer
+from nacre.sandbox.worker.typescript import TransformWorker, TypeScriptTransformer
 from nacre.sandbox.worker.vm import VmFactory, room_for
 from nacre.sandbox.worker.wasm_runtime import MAX_WASM_STACK_BYTES, Runtime, WasmError
 from nacre.sandbox.worker_protocol import Event, encode_frame

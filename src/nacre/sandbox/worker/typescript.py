@@ -1,4 +1,4 @@
-"""TypeScript to JavaScript inside a worker: swc's module, a fresh instance for each program.
+"""Transforms TypeScript to JavaScript in a worker.
 
 Types are replaced by spaces wherever that is enough, and every line and column stays. Enums,
 namespaces, parameter properties and `<T>x` need more: then the program is printed anew, and a
@@ -14,11 +14,13 @@ import struct
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 from nacre.sandbox.source_map import MAX_MAPPINGS_LENGTH, decode_segment, encode_segment
+from nacre.sandbox.worker.connection import WorkerConnection
 from nacre.sandbox.worker.host_calls import MODULES_DISABLED
 from nacre.sandbox.worker.wasm_runtime import HostFunction, Imports, Instance, Runtime, WasmTrap
+from nacre.sandbox.worker_protocol import Command, Event, encode_frame
 
 # A program is the body of an async function. The first line is ours alone, so columns stay.
 _HEAD: Final = b"(async()=>{\n"
@@ -384,3 +386,37 @@ class _Host:
 
 def _broken(problem: str) -> WasmTrap:
     return WasmTrap(f"the TypeScript transform {problem}", stack_exhausted=False)
+
+
+class TransformWorker:
+    """Answers each TRANSFORM with TRANSFORMED or FAILED, and knows no other command."""
+
+    def __init__(self, connection: WorkerConnection, transformer: TypeScriptTransformer) -> None:
+        self._connection = connection
+        self._transformer = transformer
+
+    def serve(self) -> NoReturn:
+        """Read commands for ever; the end of the socket ends the process."""
+        while True:
+            frame = self._connection.receive()
+            if frame.kind != Command.TRANSFORM:
+                raise ValueError(f"a command that is not for a transformer: {frame.kind}")
+            self._connection.send(self._transform(frame.tail))
+
+    def _transform(self, source: bytes) -> bytes:
+        try:
+            done = self._transformer.transform(source)
+        except TransformRefused as refused:
+            reason = "typescript_transform_failed"
+            if refused.is_module_syntax:
+                reason = "module_access_denied"
+            # Said as the engine would: where in the program, in a frame of its own.
+            stack = f"    at cell.ts:{refused.line}:{refused.column}"
+            message = refused.message
+        except (WasmTrap, MemoryError):
+            reason, stack = "typescript_transform_failed", ""
+            message = "the program is too large or too deeply nested to transform; split it up"
+        else:
+            return encode_frame(Event.TRANSFORMED, {"mappings": done.mappings}, done.code)
+        fields = {"reason": reason, "message": message, "stack": stack}
+        return encode_frame(Event.FAILED, fields)

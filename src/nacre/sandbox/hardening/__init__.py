@@ -17,22 +17,20 @@ signal when that thread ends, not only when the process does.
 
 from collections.abc import Callable, Collection
 
-from nacre.sandbox.hardening.landlock import restrict_with_landlock
-from nacre.sandbox.hardening.limits import limit_resources
-from nacre.sandbox.hardening.memory import (
-    forbid_new_executable_memory,
-    seal_executable_memory,
-)
-from nacre.sandbox.hardening.process import (
+from nacre.sandbox.hardening.measures import (
     PARENT_GONE_EXIT_CODE,
     close_descriptors,
     die_with_parent,
     drop_capabilities,
     ensure_single_thread,
     forbid_dumping,
+    forbid_new_executable_memory,
     forbid_new_privileges,
     leave_surroundings,
+    limit_resources,
     open_descriptors,
+    restrict_with_landlock,
+    seal_executable_memory,
 )
 from nacre.sandbox.hardening.report import HardeningReport, Measure, NotApplied, attempt
 from nacre.sandbox.hardening.seccomp import (

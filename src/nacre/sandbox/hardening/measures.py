@@ -1,0 +1,252 @@
+"""The measures that restrict a worker process: Landlock, resource limits, memory, privileges."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from nacre.sandbox.hardening import linux
+from nacre.sandbox.hardening.report import NotApplied
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+# The same numbers on every architecture.
+_CREATE_RULESET = 444
+_RESTRICT_SELF = 446
+_CREATE_RULESET_VERSION = 1
+
+# For each version of the interface that added rights: all file system rights known since then.
+_FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+_NETWORK_SINCE = 4
+_BIND_AND_CONNECT_TCP = 0b11
+_SCOPES_SINCE = 6
+_ABSTRACT_SOCKETS_AND_SIGNALS = 0b11
+
+
+def restrict_with_landlock() -> str:
+    """Handle every right that this kernel knows, with no rule: so all of them are refused."""
+    linux.require_linux()
+    try:
+        version = linux.system_call(_CREATE_RULESET, 0, 0, _CREATE_RULESET_VERSION)
+        _restrict(_ruleset_fields(version))
+    except OSError as error:
+        raise NotApplied(linux.explain(error)) from error
+    return f"version {version}: refuses {', '.join(_refused_rights(version))}"
+
+
+def _ruleset_fields(version: int) -> list[int]:
+    """The fields of `struct landlock_ruleset_attr`, which later versions made longer."""
+    fields = [max(rights for since, rights in _FILE_RIGHTS.items() if since <= version)]
+    if version >= _NETWORK_SINCE:
+        fields.append(_BIND_AND_CONNECT_TCP)
+    if version >= _SCOPES_SINCE:
+        fields.append(_ABSTRACT_SOCKETS_AND_SIGNALS)
+    return fields
+
+
+def _restrict(fields: list[int]) -> None:
+    attributes = (ctypes.c_uint64 * len(fields))(*fields)
+    ruleset = linux.system_call(
+        _CREATE_RULESET, ctypes.addressof(attributes), ctypes.sizeof(attributes), 0
+    )
+    try:
+        linux.system_call(_RESTRICT_SELF, ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
+def _refused_rights(version: int) -> list[str]:
+    refused = ["all paths"]
+    if version >= _NETWORK_SINCE:
+        refused.append("TCP bind and connect")
+    if version >= _SCOPES_SINCE:
+        refused.append("abstract sockets and signals outside")
+    return refused
+
+
+if sys.platform != "win32":
+    import resource
+
+# Descriptors 0 to 2 are taken, so no new one can be made; `poll` refuses more entries than this.
+_MAX_DESCRIPTORS = 3
+# Stack is not counted as data: without its own limit it would be a way around that one. WebAssembly
+# frames get half of it, so that deep recursion ends as an error of the program.
+_MAX_STACK_BYTES = 64 * 1024 * 1024
+
+
+def limit_resources(*, max_data_bytes: int) -> str:
+    """Lower every limit that can be lowered; raises NotApplied when one could not.
+
+    There is no limit on address space: wasmtime reserves 4 GiB and guards for each memory, and
+    touches little of it. Data counts what is private and writable, which is what costs memory.
+    """
+    if sys.platform == "win32":
+        raise NotApplied(f"not available on {sys.platform}")
+    wanted = {
+        "CORE": 0,
+        "FSIZE": 0,
+        "NPROC": 0,
+        "MEMLOCK": 0,
+        "MSGQUEUE": 0,
+        "NOFILE": _MAX_DESCRIPTORS,
+        "STACK": _MAX_STACK_BYTES,
+        "DATA": max_data_bytes,
+    }
+    outcomes = {name: _lower(name, most) for name, most in wanted.items()}
+    detail = ", ".join(f"{name.lower()} {outcome}" for name, outcome in outcomes.items())
+    if os.getuid() == 0:
+        detail += "; nproc has no effect on root"
+    if any(isinstance(outcome, str) for outcome in outcomes.values()):
+        raise NotApplied(detail)
+    return detail
+
+
+def _lower(name: str, most: int) -> int | str:
+    """The limit now in force, or why it could not be set."""
+    kind: int | None = getattr(resource, f"RLIMIT_{name}", None)
+    if kind is None:
+        return f"(not known on {sys.platform})"
+    _, hard = resource.getrlimit(kind)
+    value = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    try:
+        resource.setrlimit(kind, (value, value))
+    except (OSError, ValueError) as error:
+        return f"({error})"
+    return value
+
+
+_PROT_READ_EXEC = 0x1 | 0x4
+_PR_SET_MDWE = 65
+_PR_MDWE_REFUSE_EXEC_GAIN = 1
+
+
+def seal_executable_memory() -> str:
+    """Make pages that are writable and executable read-only.
+
+    ctypes keeps its callbacks in such a page; they still run. Creating or freeing one now faults.
+    """
+    linux.require_linux()
+    regions = _writable_and_executable()
+    for start, end in regions:
+        linux.protect_memory(start, end - start, _PROT_READ_EXEC)
+    if left := len(_writable_and_executable()):
+        raise NotApplied(f"{left} mappings are still writable and executable")
+    return f"{len(regions)} mappings were writable and executable; none is now"
+
+
+def forbid_new_executable_memory() -> str:
+    """The kernel's own rule, which holds without seccomp too."""
+    linux.require_linux()
+    try:
+        linux.prctl(_PR_SET_MDWE, _PR_MDWE_REFUSE_EXEC_GAIN)
+    except OSError as error:
+        raise NotApplied(linux.explain(error)) from error
+    return "no mapping gains the right to execute"
+
+
+def _writable_and_executable() -> list[tuple[int, int]]:
+    with open("/proc/self/maps", "rb") as maps:
+        lines = maps.read().splitlines()
+    ranges = [line.split(b" ", 2)[0].split(b"-") for line in lines if b" rwx" in line[:60]]
+    return [(int(start, 16), int(end, 16)) for start, end in ranges]
+
+
+PARENT_GONE_EXIT_CODE = 70
+
+# Importing `signal` for one number would double the time that this module takes to load.
+_SIGKILL = 9
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_NO_NEW_PRIVS = 38
+
+_CAPSET = {"x86_64": 126, "aarch64": 91}
+_CAPABILITY_VERSION_3 = 0x20080522
+
+_STANDARD_DESCRIPTORS = frozenset({0, 1, 2})
+_DESCRIPTOR_FOLDERS = ("/proc/self/fd", "/dev/fd")
+_TASK_FOLDER = "/proc/self/task"
+
+
+def die_with_parent(parent_pid: int) -> str:
+    linux.require_linux()
+    try:
+        linux.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+    finally:
+        # A parent that died before the call above sends no signal: then this is an orphan already.
+        if os.getppid() != parent_pid:
+            os._exit(PARENT_GONE_EXIT_CODE)
+    return f"SIGKILL when the thread that started this worker in process {parent_pid} ends"
+
+
+def leave_surroundings() -> str:
+    # Python itself adds LC_CTYPE to an environment that was started empty.
+    names = sorted(os.environ)
+    os.environ.clear()
+    os.umask(0o077)
+    os.chdir("/")
+    return f"in /, umask 077, environment empty (removed: {', '.join(names) or 'nothing'})"
+
+
+def open_descriptors() -> frozenset[int]:
+    """The descriptors open now; raises OSError where the system does not list them."""
+    for folder in _DESCRIPTOR_FOLDERS:
+        with contextlib.suppress(OSError):
+            return frozenset(int(name) for name in os.listdir(folder) if _is_open(int(name)))
+    raise OSError(f"none of {', '.join(_DESCRIPTOR_FOLDERS)} can be listed")
+
+
+def close_descriptors(*, keep: Collection[int]) -> str:
+    """Close all but 0, 1, 2 and those to keep."""
+    surplus = sorted(open_descriptors() - _STANDARD_DESCRIPTORS - frozenset(keep))
+    for descriptor in surplus:
+        os.close(descriptor)
+    kept = ", ".join(map(str, sorted({*_STANDARD_DESCRIPTORS, *keep})))
+    return f"closed {len(surplus)}, kept {kept}"
+
+
+def ensure_single_thread() -> str:
+    """Landlock and capabilities are per thread: a second one would be outside of them."""
+    linux.require_linux()
+    count = len(os.listdir(_TASK_FOLDER))
+    if count != 1:
+        raise NotApplied(f"{count} threads run; landlock covers only the one that hardens")
+    return "no other thread runs"
+
+
+def drop_capabilities() -> str:
+    """Without this a worker of root could raise its own limits again."""
+    linux.require_linux()
+    number = _CAPSET.get(os.uname().machine)
+    if number is None:
+        raise NotApplied(f"not known for {os.uname().machine}")
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    none_of_them = (ctypes.c_uint32 * 6)()
+    linux.system_call(number, ctypes.addressof(header), ctypes.addressof(none_of_them))
+    return "effective, permitted and inheritable sets are empty"
+
+
+def forbid_new_privileges() -> str:
+    linux.require_linux()
+    linux.prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    return "set-user-id programs gain nothing"
+
+
+def forbid_dumping() -> str:
+    linux.require_linux()
+    linux.prctl(_PR_SET_DUMPABLE, 0)
+    return "no core dump, no debugger of the same user"
+
+
+def _is_open(descriptor: int) -> bool:
+    # Listing a folder opens one descriptor that is in the list and gone afterwards.
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True

@@ -6,7 +6,7 @@ import pytest
 
 from nacre.sandbox.hardening import linux, seccomp
 from nacre.sandbox.hardening.report import NotApplied
-from nacre.sandbox.hardening.syscalls import ALLOWED, ALLOWED_WITH_CONDITIONS, FATAL
+from nacre.sandbox.hardening.seccomp import ALLOWED, ALLOWED_WITH_CONDITIONS, FATAL
 from tests.sandbox.hardening.runs import bpf
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="seccomp is of Linux")

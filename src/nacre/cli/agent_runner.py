@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nacre.cli.screen import Screen
     from nacre.config.system import SystemConfig
     from nacre.tools import ApprovalQueue, ApprovalRequest
-    from nacre.tools.approvals.requests import ApprovalDecision
+    from nacre.tools.approvals import ApprovalDecision
 
 
 def run_with_system(

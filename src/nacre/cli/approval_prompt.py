@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nacre.cli.terminal_input import TypedLines
     from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import ApprovalRequest
-    from nacre.tools.approvals.requests import ApprovalDecision
+    from nacre.tools.approvals import ApprovalDecision
 
 
 _MAX_LINES: Final = 120

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nacre.code_mode import CodeModeResult, CodeModeRun, DirectResult
     from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_server.client_channel import ClientFeature, QuestionMethod
-    from nacre.tools.approvals.requests import ApprovalDecision
+    from nacre.tools.approvals import ApprovalDecision
 
 
 _MAX_TEXT_CHARACTERS: Final = 1_000

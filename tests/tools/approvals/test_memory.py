@@ -6,7 +6,7 @@ import pytest
 
 from nacre.json_types import JsonObject
 from nacre.run_context import RunContext
-from nacre.tools.approvals.memory import ApprovalMemory
+from nacre.tools.approvals import ApprovalMemory
 
 CONTEXT = RunContext(agent_id="main", session_id="s1", session_key="k1")
 INPUT: JsonObject = {"to": "a", "options": {"b": 1, "c": [True, None]}}

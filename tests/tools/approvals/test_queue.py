@@ -8,8 +8,7 @@ import pytest
 from nacre.errors import ApprovalError, ToolInputError
 from nacre.json_types import JsonObject
 from nacre.run_context import RunContext
-from nacre.tools.approvals.queue import ApprovalQueue
-from nacre.tools.approvals.requests import AllowEdited, AllowOnce, ApprovalRequest
+from nacre.tools.approvals import AllowEdited, AllowOnce, ApprovalQueue, ApprovalRequest
 
 
 def request(name: str) -> ApprovalRequest:

@@ -10,7 +10,7 @@ from nacre import CodeMode, RunContext, Runtime
 from nacre.errors import ConfigError, RuntimeUnavailableError
 from nacre.sandbox.image import load_image
 from nacre.sandbox.worker.wasm_runtime import WasmError
-from nacre.tools.tool_definitions import DefinitionFormat
+from nacre.tools.definition import DefinitionFormat
 from nacre.tools.tool_servers import ListedServer
 from tests.code_mode.outcomes import failure_of, value_of
 from tests.code_mode.tools import echo_tool

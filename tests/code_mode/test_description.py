@@ -10,8 +10,7 @@ from nacre.code_mode.description import WAIT_DESCRIPTION, exec_description
 from nacre.code_mode.namespaces import Namespace
 from nacre.config.code_mode import LANGUAGES, CodeModeConfig
 from nacre.tools.catalog import Catalog, build_catalog
-from nacre.tools.definition import Tool
-from nacre.tools.tool_definitions import definition
+from nacre.tools.definition import Tool, definition
 from tests.code_mode.simple_tools import simple_tool
 
 CONFIG = CodeModeConfig(enabled=True)

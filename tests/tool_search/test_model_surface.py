@@ -11,7 +11,7 @@ from nacre.sandbox import Sandbox
 from nacre.tool_search import is_tool_search_active
 from nacre.tool_search.model_surface import definition_of
 from nacre.tools import Tool
-from nacre.tools.tool_definitions import DefinitionFormat
+from nacre.tools.definition import DefinitionFormat
 from tests.code_mode.mcp_servers import LazyServer
 from tests.code_mode.simple_tools import simple_tool
 from tests.code_mode.tools import echo_tool

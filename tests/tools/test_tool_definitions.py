@@ -3,7 +3,7 @@
 import pytest
 
 from nacre.json_types import JsonObject
-from nacre.tools.tool_definitions import DefinitionFormat, definition
+from nacre.tools.definition import DefinitionFormat, definition
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"x": {"type": "string"}}}
 OUTPUT: JsonObject = {"type": "object"}

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from nacre.tools import tool_digests
-from nacre.tools.definition import Tool, ToolCall
-from nacre.tools.tool_digests import tool_digest
+from nacre.tools import definition as tool_digests
+from nacre.tools.definition import Tool, ToolCall, tool_digest
 
 
 async def nothing(input: dict[str, object], call: ToolCall) -> object:

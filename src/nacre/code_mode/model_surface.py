@@ -11,7 +11,7 @@ from nacre.code_mode.description import WAIT_DESCRIPTION, exec_description
 from nacre.code_mode.run_config import is_code_mode_active
 from nacre.errors import CatalogError, CodeModePayloadError
 from nacre.tools.catalog import is_control_tool
-from nacre.tools.tool_definitions import DefinitionFormat, definition, definition_of
+from nacre.tools.definition import DefinitionFormat, definition, definition_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

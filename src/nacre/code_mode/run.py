@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nacre.sandbox.results import Reason
     from nacre.tools import Catalog, Tool, ToolExecutor
     from nacre.tools.catalog_search.run_index import RunIndex
-    from nacre.tools.tool_definitions import DefinitionFormat
+    from nacre.tools.definition import DefinitionFormat
     from nacre.trajectory import TrajectoryRecorder
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from nacre.config.code_mode import Language
     from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import ApprovalQueue, Approver
-    from nacre.tools.tool_definitions import DefinitionFormat
+    from nacre.tools.definition import DefinitionFormat
     from nacre.tools.tool_servers import ToolServer
     from nacre.trajectory import TrajectoryEvent
 

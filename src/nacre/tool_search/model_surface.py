@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from nacre.errors import CatalogError, NacreError
 from nacre.json_types import NotJsonError, decode_json
 from nacre.tools.catalog import is_control_tool
-from nacre.tools.tool_definitions import DefinitionFormat, definition, definition_of
+from nacre.tools.definition import DefinitionFormat, definition, definition_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from nacre.tool_search.model_surface import ModelSurface, SurfaceMode
     from nacre.tool_search.programs import Programs
     from nacre.tools import Catalog, Tool
-    from nacre.tools.tool_definitions import DefinitionFormat
+    from nacre.tools.definition import DefinitionFormat
     from nacre.trajectory import TrajectoryRecorder
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
     from nacre.tool_search.results import ToolSearchResult, ToolSearchTelemetry
     from nacre.tools import ApprovalQueue, Approver, Tool
-    from nacre.tools.tool_definitions import DefinitionFormat
+    from nacre.tools.definition import DefinitionFormat
     from nacre.tools.tool_servers import ToolServer
 
 

@@ -1,10 +1,13 @@
-"""A tool: what a model is told about it, and the callable behind it."""
+"""The definition of a tool, its digest, and the formats of model providers and MCP."""
 
 from __future__ import annotations
 
+import hashlib
 import re
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
@@ -15,6 +18,7 @@ from nacre.json_types import NotJsonError, encode_json
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import AbortSignal, RunContext
+
 
 ToolSource = Literal["openclaw", "mcp", "client"]
 CatalogMode = Literal["catalog", "direct-only"]
@@ -128,3 +132,59 @@ class Tool:
 
     def _definition_error(self, problem: str) -> ToolDefinitionError:
         return ToolDefinitionError(f"tool {self.name!r} of {self.owner!r}: {problem}")
+
+
+# By identity, since a tool holds dicts and has no hash; an entry goes when its tool does.
+_DIGESTS: Final[dict[int, tuple[weakref.ref[Tool], bytes]]] = {}
+
+
+def tool_digest(tool: Tool) -> bytes:
+    """Equal for tools whose names, texts and parameters are written alike."""
+    key = id(tool)
+    known = _DIGESTS.get(key)
+    if known is not None and known[0]() is tool:
+        return known[1]
+    told = [tool.id, tool.label, tool.description, tool.parameters]
+    digest = hashlib.sha256(encode_json(told)).digest()
+    _DIGESTS[key] = (weakref.ref(tool, lambda _: _DIGESTS.pop(key, None)), digest)
+    return digest
+
+
+DefinitionFormat = Literal["openai", "openai-responses", "anthropic", "mcp"]
+
+
+def definition_of(tool: Tool, format: DefinitionFormat) -> JsonObject:
+    """A tool as the model sees it where nothing stands before it."""
+    return definition(
+        tool.name, tool.description, tool.parameters, format, output_schema=tool.output_schema
+    )
+
+
+def definition(
+    name: str,
+    description: str,
+    parameters: JsonObject,
+    format: DefinitionFormat,
+    *,
+    output_schema: JsonObject | None = None,
+) -> JsonObject:
+    """`openai` is the shape of chat completions. Only `mcp` has a place for an output schema."""
+    # SDKs rewrite schemas in place; the tool keeps its own.
+    schema = deepcopy(parameters)
+    shown: JsonObject = {"name": name, "description": description}
+    match format:
+        case "openai":
+            return {"type": "function", "function": {**shown, "parameters": schema}}
+        case "openai-responses":
+            # Strict, the default there, would make every optional parameter a required one.
+            return {"type": "function", **shown, "parameters": schema, "strict": False}
+        case "anthropic":
+            return {**shown, "input_schema": schema}
+        case "mcp":
+            output: JsonObject = (
+                {} if output_schema is None else {"outputSchema": deepcopy(output_schema)}
+            )
+            return {**shown, "inputSchema": schema, **output}
+        case _:  # pyright: ignore[reportUnnecessaryComparison]
+            allowed = ", ".join(get_args(DefinitionFormat))
+            raise ValueError(f"format is {format!r}; allowed: {allowed}")

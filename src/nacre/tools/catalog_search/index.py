@@ -24,7 +24,7 @@ from nacre.tools.catalog_search.semantic import (
     meaning_text,
 )
 from nacre.tools.catalog_search.terms import terms_of
-from nacre.tools.tool_digests import tool_digest
+from nacre.tools.definition import tool_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from nacre.errors import ToolDefinitionError, ToolInputError
 from nacre.run_context import AbortController, RunContext
 from nacre.tools.definition import Tool, ToolCall
-from nacre.tools.from_function import tool
+from nacre.tools.function_tool import tool
 from nacre.tools.tool_result import ToolResult
 
 

@@ -61,7 +61,7 @@ def _as_tool(found: object, name: str) -> Tool:
         raise UsageProblem(
             f"--tools {name} holds a {kind}; allowed: a tool, a typed function, or a list of these"
         )
-    from nacre.tools.from_function import tool
+    from nacre.tools.function_tool import tool
 
     try:
         return tool(found)

@@ -17,7 +17,7 @@ from nacre.tools.catalog import Catalog, CatalogEntry, build_catalog
 from nacre.tools.catalog_search import GUEST_SOURCES, CatalogIndex, index_of
 from nacre.tools.definition import Tool, ToolCall
 from nacre.tools.executor import CallSite, CallSubject, ToolExecutor
-from nacre.tools.from_function import tool
+from nacre.tools.function_tool import tool
 from nacre.tools.input_checks import InputValidators
 from nacre.tools.policy import ToolPolicy, effective_tools
 from nacre.tools.tool_result import ToolResult

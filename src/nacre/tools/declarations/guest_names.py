@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.safe_names import OBJECT_MEMBERS
+from nacre.tools.javascript_names import OBJECT_MEMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set

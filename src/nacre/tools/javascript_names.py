@@ -1,4 +1,4 @@
-"""The names under which a program may call tools: `tools.web_search(input)`."""
+"""JavaScript identifiers for tools."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nacre.tools.definition import Tool
+
 
 HELPER_NAMES: Final = frozenset({"search", "describe", "call"})
 """What `tools` offers itself; no tool takes these places."""

@@ -1,8 +1,7 @@
 """Words that mean about the same."""
 
-from nacre.tools.catalog_search import synonyms
-from nacre.tools.catalog_search.synonyms import synonyms_of
-from nacre.tools.catalog_search.terms import terms_of
+from nacre.tools.catalog_search import terms as synonyms
+from nacre.tools.catalog_search.terms import synonyms_of, terms_of
 
 
 def test_words_of_a_group_stand_for_each_other() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.tools.catalog_search.closer_look import Candidate, rerank
 from nacre.tools.catalog_search.scoring import GONE, scores_of_best
-from nacre.tools.catalog_search.synonyms import synonyms_of
+from nacre.tools.catalog_search.terms import synonyms_of
 from nacre.tools.catalog_search.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import pytest
 
 from nacre.json_types import JsonObject
 from nacre.tools.catalog import CatalogEntry, build_catalog
-from nacre.tools.catalog_search.entry_texts import texts_of
+from nacre.tools.catalog_search.documents import texts_of
 from nacre.tools.definition import Tool, ToolCall
 
 

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from nacre.tools.catalog_search.documents import shares_by_field
-from nacre.tools.catalog_search.entry_texts import texts_of
+from nacre.tools.catalog_search.documents import shares_by_field, texts_of
 from nacre.tools.catalog_search.terms import terms_of
 
 if TYPE_CHECKING:

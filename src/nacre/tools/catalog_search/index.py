@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.catalog_search.documents import document_of
-from nacre.tools.catalog_search.entry_texts import texts_of
+from nacre.tools.catalog_search.documents import document_of, texts_of
 from nacre.tools.catalog_search.explanation import (
     EXACT_SCORE,
     Explanation,

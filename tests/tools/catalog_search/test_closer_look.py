@@ -1,7 +1,7 @@
 """What orders documents besides the sum of their words."""
 
 from nacre.tools.catalog_search.documents import document_of
-from nacre.tools.catalog_search.layer import Layer
+from nacre.tools.catalog_search.inverted_index import Layer
 from nacre.tools.catalog_search.ranking import Ranking
 from nacre.tools.catalog_search.terms import terms_of
 

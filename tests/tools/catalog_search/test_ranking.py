@@ -3,7 +3,7 @@
 import pytest
 
 from nacre.tools.catalog_search.documents import Document, document_of
-from nacre.tools.catalog_search.layer import Layer
+from nacre.tools.catalog_search.inverted_index import Layer
 from nacre.tools.catalog_search.ranking import GONE, Ranking
 from nacre.tools.catalog_search.terms import terms_of
 

@@ -5,8 +5,7 @@ from random import Random
 import pytest
 
 from nacre.tools.catalog_search.documents import Document
-from nacre.tools.catalog_search.layer import Layer
-from nacre.tools.catalog_search.scoring import GONE, scores_of_best
+from nacre.tools.catalog_search.inverted_index import GONE, Layer, scores_of_best
 
 TERMS = [f"t{number}" for number in range(12)]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.tools.catalog_search.vocabulary import SortedTerms, Vocabulary
+from nacre.tools.catalog_search.inverted_index import SortedTerms, Vocabulary
 
 TERMS = {"weather", "forecast", "web", "page", "databas", "delet", "detect", "calendar", "搜索"}
 VOCABULARY = Vocabulary([SortedTerms(TERMS)], TERMS.__contains__)

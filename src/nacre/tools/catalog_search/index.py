@@ -13,7 +13,7 @@ from nacre.tools.catalog_search.explanation import (
     in_order,
     words_by_term,
 )
-from nacre.tools.catalog_search.layer import Layer
+from nacre.tools.catalog_search.inverted_index import Layer
 from nacre.tools.catalog_search.ranking import GONE, Ranking
 from nacre.tools.catalog_search.semantic import (
     WORD_CANDIDATES,

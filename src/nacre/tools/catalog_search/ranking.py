@@ -11,14 +11,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from nacre.tools.catalog_search.closer_look import Candidate, rerank
-from nacre.tools.catalog_search.scoring import GONE, scores_of_best
+from nacre.tools.catalog_search.inverted_index import GONE, Vocabulary, scores_of_best
 from nacre.tools.catalog_search.terms import synonyms_of
-from nacre.tools.catalog_search.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
 
-    from nacre.tools.catalog_search.layer import Layer
+    from nacre.tools.catalog_search.inverted_index import Layer
 
 # A query may be a long text; the terms that say most are enough, and bound what it costs.
 _MAX_QUERY_TERMS: Final = 96

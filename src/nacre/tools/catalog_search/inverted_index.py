@@ -1,0 +1,248 @@
+"""An immutable inverted index: postings, BM25F scores, and guesses at unknown terms."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+
+    from nacre.tools.catalog_search.documents import Document
+
+
+_MIN_CHARACTERS: Final = 4
+_MIN_HALF: Final = 3
+_MAX_CONTINUATIONS: Final = 4
+_MAX_CORRECTIONS: Final = 3
+# How much a guess counts beside a term that is meant for sure.
+_CONTINUATION_WEIGHT: Final = 0.6
+_CORRECTION_WEIGHT: Final = 0.6
+_HALVES_WEIGHT: Final = 0.4
+
+
+class SortedTerms:
+    """Terms, arranged for guesses."""
+
+    def __init__(self, terms: Iterable[str]) -> None:
+        self._sorted = sorted(terms)
+        # Few mistype the first letter, and a typing error changes the length by one at most.
+        self._by_start_and_length: dict[tuple[str, int], list[str]] = {}
+        for term in self._sorted:
+            self._by_start_and_length.setdefault((term[0], len(term)), []).append(term)
+
+    def continuations(self, term: str) -> list[str]:
+        start = bisect_left(self._sorted, term)
+        end = bisect_left(self._sorted, f"{term}\U0010ffff", lo=start)
+        return self._sorted[start:end]
+
+    def corrections(self, term: str) -> Iterator[str]:
+        for length in (len(term), len(term) + 1, len(term) - 1):
+            for candidate in self._by_start_and_length.get((term[0], length), ()):
+                if _is_one_edit_away(term, candidate):
+                    yield candidate
+
+
+class Vocabulary:
+    """The terms of an index: those of its layers that `is_known` says are still in use."""
+
+    def __init__(self, layers: Sequence[SortedTerms], is_known: Callable[[str], bool]) -> None:
+        self._layers = layers
+        self._is_known = is_known
+
+    def guesses(self, term: str) -> dict[str, float]:
+        """Terms that it may stand for and how much each counts; the best reading of it only."""
+        if len(term) < _MIN_CHARACTERS:
+            return {}
+        if continuations := self._continuations(term):
+            return dict.fromkeys(continuations, _CONTINUATION_WEIGHT / len(continuations))
+        if corrections := self._corrections(term):
+            return dict.fromkeys(corrections, _CORRECTION_WEIGHT / len(corrections))
+        return dict.fromkeys(self._halves(term), _HALVES_WEIGHT)
+
+    def _continuations(self, term: str) -> list[str]:
+        found = {each for layer in self._layers for each in layer.continuations(term)}
+        return self._first_known(found, _MAX_CONTINUATIONS)
+
+    def _corrections(self, term: str) -> list[str]:
+        found = {each for layer in self._layers for each in layer.corrections(term)}
+        return self._first_known(found, _MAX_CORRECTIONS)
+
+    def _first_known(self, terms: Iterable[str], limit: int) -> list[str]:
+        known = filter(self._is_known, terms)
+        return sorted(known, key=lambda each: (len(each), each))[:limit]
+
+    def _halves(self, term: str) -> tuple[str, ...]:
+        for middle in range(len(term) - _MIN_HALF, _MIN_HALF - 1, -1):
+            halves = (term[:middle], term[middle:])
+            if all(map(self._is_known, halves)):
+                return halves
+        return ()
+
+
+def _is_one_edit_away(one: str, other: str) -> bool:
+    """Whether one letter was changed, added or left out, or two neighbours change places."""
+    if len(one) > len(other):
+        one, other = other, one
+    start = 0
+    while start < len(one) and one[start] == other[start]:
+        start += 1
+    rest, other_rest = one[start:], other[start:]
+    if len(one) < len(other):
+        return rest == other_rest[1:]
+    return rest[1:] == other_rest[1:] or (
+        rest[:2] == other_rest[1::-1] and rest[2:] == other_rest[2:]
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Posting:
+    """The documents that have a term, by their place in the layer, and what it counts in each.
+
+    Lists, since they share their numbers with the documents and are read faster than arrays.
+    """
+
+    slots: list[int]
+    weights: list[float]
+    greatest: float
+    """No document counts it for more."""
+
+
+class Layer:
+    """The documents of an index, or those that an index has beyond an older one."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self.documents = documents
+        found: dict[str, tuple[list[int], list[float]]] = {}
+        for slot, document in enumerate(documents):
+            for term, weight in document.weights.items():
+                slots, weights = found.get(term) or found.setdefault(term, ([], []))
+                slots.append(slot)
+                weights.append(weight)
+        self._postings = {
+            term: Posting(slots=slots, weights=weights, greatest=max(weights))
+            for term, (slots, weights) in found.items()
+        }
+
+    @cached_property
+    def terms(self) -> SortedTerms:
+        return SortedTerms(self._postings)
+
+    def posting(self, term: str) -> Posting | None:
+        return self._postings.get(term)
+
+    def count(self, term: str) -> int:
+        """How many documents have it."""
+        posting = self._postings.get(term)
+        return 0 if posting is None else len(posting.slots)
+
+
+GONE: Final = -1
+"""The position of a document that its layer has and the catalog has no more."""
+
+# Sums in another order differ in their last digits.
+_ROUNDING: Final = 1 + 1e-9
+# Below so many entries of lists, reading them all is the quickest way.
+_FEW_ENTRIES: Final = 1_000
+# To look into a document takes so many times as long as to read the next entry of a list.
+_LOOK_COST: Final = 4
+
+_Term: TypeAlias = "tuple[str, Posting, float]"
+
+
+def scores_of_best(
+    layer: Layer,
+    weights: Mapping[str, float],
+    common: Set[str],
+    count: int,
+    *,
+    positions: Sequence[int] | None,
+) -> dict[int, float]:
+    """By slot, with the so many best documents among them, whose scores are whole.
+
+    `common` terms count in documents that the terms before them found. `positions` says what is
+    gone; None where nothing is. The terms that tell most come first and have the shortest lists:
+    mostly it is clear who can still be among the best before the long ones are read.
+    """
+    terms = [
+        (term, posting, weight)
+        for term, weight in weights.items()
+        if (posting := layer.posting(term)) is not None
+    ]
+    entries_to_come = _sums_from_each(len(posting.slots) for _, posting, _ in terms)
+    to_come = _sums_from_each(posting.greatest * weight for _, posting, weight in terms)
+    scores: dict[int, float] = {}
+    least: float | None = None
+    for number, (term, posting, weight) in enumerate(terms):
+        is_long = entries_to_come[number] > _FEW_ENTRIES + count * len(terms) * _LOOK_COST
+        if least is None and is_long and len(scores) >= count:
+            least = _least_of_some(_drop_gone(scores, positions), layer, terms[number:], count)
+        if least is not None and to_come[number] * _ROUNDING < least:
+            scores = _complete_scores(scores, layer, terms[number:], to_come[number:], least)
+            break
+        if term in common:
+            _add_to_known(scores, layer, terms[number])
+        else:
+            _add(scores, posting, weight)
+    return _drop_gone(scores, positions)
+
+
+def _sums_from_each(numbers: Iterable[float]) -> list[float]:
+    """For each the sum of it and of those after it."""
+    return list(accumulate(reversed(list(numbers))))[::-1]
+
+
+def _drop_gone(scores: dict[int, float], positions: Sequence[int] | None) -> dict[int, float]:
+    if positions is None:
+        return scores
+    return {slot: score for slot, score in scores.items() if positions[slot] != GONE}
+
+
+def _least_of_some(
+    scores: Mapping[int, float], layer: Layer, terms: Sequence[_Term], count: int
+) -> float:
+    """What the last of the so many best has at least in the end: that of any so many serves."""
+    some = heapq.nlargest(count, scores, key=scores.__getitem__)
+    whole = {slot: scores[slot] for slot in some}
+    for term in terms:
+        _add_to_known(whole, layer, term)
+    return min(whole.values()) if len(whole) == count else 0.0
+
+
+def _complete_scores(
+    scores: dict[int, float],
+    layer: Layer,
+    terms: Sequence[_Term],
+    to_come: Sequence[float],
+    least: float,
+) -> dict[int, float]:
+    """Those that can still reach `least`; nobody else can."""
+    for term, most in zip(terms, to_come, strict=True):
+        if len(term[1].slots) * _LOOK_COST > len(scores):
+            missing = least - most * _ROUNDING
+            scores = {slot: score for slot, score in scores.items() if score >= missing}
+        _add_to_known(scores, layer, term)
+    return scores
+
+
+def _add_to_known(scores: dict[int, float], layer: Layer, added: _Term) -> None:
+    term, posting, weight = added
+    if len(scores) * _LOOK_COST < len(posting.slots):
+        documents = layer.documents
+        for slot in scores:
+            if (each := documents[slot].weights.get(term)) is not None:
+                scores[slot] += each * weight
+    else:
+        for slot, each in zip(posting.slots, posting.weights, strict=True):
+            if slot in scores:
+                scores[slot] += each * weight
+
+
+def _add(scores: dict[int, float], posting: Posting, weight: float) -> None:
+    score_of = scores.get
+    for slot, each in zip(posting.slots, posting.weights, strict=True):
+        scores[slot] = score_of(slot, 0.0) + each * weight

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from nacre.json_types import JsonObject
     from nacre.tools.catalog import CatalogEntry
-    from nacre.tools.catalog_search.closer_look import Candidate
     from nacre.tools.catalog_search.documents import FieldName
+    from nacre.tools.catalog_search.reranking import Candidate
     from nacre.tools.catalog_search.semantic import Fused
 
 _WORD = re.compile(r"\w+")

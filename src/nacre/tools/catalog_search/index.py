@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from nacre.tools.catalog import Catalog, CatalogEntry
-    from nacre.tools.catalog_search.closer_look import Candidate
+    from nacre.tools.catalog_search.reranking import Candidate
     from nacre.tools.definition import ToolSource
 
 GUEST_SOURCES: Final[tuple[ToolSource, ...]] = ("openclaw", "client")

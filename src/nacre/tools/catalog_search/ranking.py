@@ -10,8 +10,8 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.catalog_search.closer_look import Candidate, rerank
 from nacre.tools.catalog_search.inverted_index import GONE, Vocabulary, scores_of_best
+from nacre.tools.catalog_search.reranking import Candidate, rerank
 from nacre.tools.catalog_search.terms import synonyms_of
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from nacre.tools.catalog_search.closer_look import Candidate
 from nacre.tools.catalog_search.documents import document_of
+from nacre.tools.catalog_search.reranking import Candidate
 from nacre.tools.catalog_search.semantic.fusion import Likeness, fuse
 
 pytest.importorskip("numpy")

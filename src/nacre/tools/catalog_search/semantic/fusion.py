@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from nacre.tools.catalog_search.closer_look import Candidate
+    from nacre.tools.catalog_search.reranking import Candidate
     from nacre.tools.catalog_search.semantic.libraries import Vector
 
 WORD_CANDIDATES: Final = 200

@@ -1,4 +1,4 @@
-"""Orders the likeliest documents: by more than the sum of their words."""
+"""Reranks the best candidates by word pairs, coverage and related terms."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nacre.tools.catalog_search.documents import Document
+
 
 # Two words side by side, in the query as in the text.
 _PAIR: Final = 0.15

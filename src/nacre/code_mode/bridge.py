@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nacre.sandbox.results import PendingRequest
     from nacre.telemetry import CatalogCounters, Span
     from nacre.tools import Catalog, CatalogEntry, Tool, ToolExecutor
-    from nacre.tools.catalog_search.run_index import RunIndex
+    from nacre.tools.catalog_search.index import RunIndex
 
 METHODS: Final = (
     "tools.search",

@@ -15,7 +15,7 @@ from nacre.errors import CatalogError
 from nacre.json_types import encode_json
 from nacre.sandbox import SharedData
 from nacre.tools import Catalog, build_catalog
-from nacre.tools.catalog_search.run_index import RunIndex
+from nacre.tools.catalog_search.index import RunIndex
 from nacre.tools.declarations import mcp_file_path
 
 if TYPE_CHECKING:

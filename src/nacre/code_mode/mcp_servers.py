@@ -18,7 +18,7 @@ import anyio.to_thread
 from nacre.errors import CatalogError, ToolError, ToolServerError, UnknownToolError
 from nacre.json_types import encode_json
 from nacre.tools import build_catalog
-from nacre.tools.catalog_search.run_index import RunIndex
+from nacre.tools.catalog_search.index import RunIndex
 from nacre.tools.declarations import (
     DeclaredServer,
     DeclaredTool,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nacre.run_context import AbortController, RunContext
     from nacre.sandbox.results import Reason
     from nacre.tools import Catalog, Tool, ToolExecutor
-    from nacre.tools.catalog_search.run_index import RunIndex
+    from nacre.tools.catalog_search.index import RunIndex
     from nacre.tools.definition import DefinitionFormat
     from nacre.trajectory import TrajectoryRecorder
 

@@ -17,7 +17,7 @@ import anyio.to_thread
 from nacre.errors import CatalogError, ToolError
 from nacre.json_types import encode_json
 from nacre.tools import build_catalog, effective_tools
-from nacre.tools.catalog_search.run_index import RunIndex
+from nacre.tools.catalog_search.index import RunIndex
 from nacre.tools.definition import SOURCES
 from nacre.tools.nearest_names import NearestNames
 from nacre.tools.tool_servers import OPERATION_MARK

@@ -1,9 +1,13 @@
-"""Finds catalog entries for a query; what catalogs have in common is worked out once."""
+"""The search index of a catalog; catalogs with the same texts share it."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.to_thread
 
 from nacre.tools.catalog_search.documents import document_of, texts_of
 from nacre.tools.catalog_search.explanation import (
@@ -15,13 +19,7 @@ from nacre.tools.catalog_search.explanation import (
 )
 from nacre.tools.catalog_search.inverted_index import Layer
 from nacre.tools.catalog_search.ranking import GONE, Ranking
-from nacre.tools.catalog_search.semantic import (
-    WORD_CANDIDATES,
-    Fused,
-    Meanings,
-    fuse,
-    meaning_text,
-)
+from nacre.tools.catalog_search.semantic import WORD_CANDIDATES, Fused, Meanings, fuse, meaning_text
 from nacre.tools.catalog_search.terms import terms_of
 from nacre.tools.definition import tool_digest
 
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from nacre.tools.catalog import Catalog, CatalogEntry
     from nacre.tools.catalog_search.reranking import Candidate
     from nacre.tools.definition import ToolSource
+
 
 GUEST_SOURCES: Final[tuple[ToolSource, ...]] = ("openclaw", "client")
 """What programs see as `ALL_TOOLS` and search with `tools.search`; MCP tools are behind `MCP`."""
@@ -230,3 +229,42 @@ def _most_alike(
 
 def _key_of(entry: CatalogEntry) -> _Key:
     return entry.id, tool_digest(entry.tool)
+
+
+# Of one run: more would only wait for each other's processor.
+_MAX_SEARCH_THREADS: Final = 2
+# Building takes about 0.1 ms per tool: more than these would hold up the event loop.
+_MAX_TOOLS_ON_LOOP: Final = 50
+
+
+class RunIndex:
+    """Built once; runs with equal catalogs share the work."""
+
+    def __init__(
+        self, catalog: Catalog, *, sources: tuple[ToolSource, ...] = GUEST_SOURCES
+    ) -> None:
+        self._catalog = catalog
+        self._sources = sources
+        self._index: CatalogIndex | None = None
+        self._building = anyio.Lock()
+        # Their own, for tools may hold all threads that everybody shares.
+        self._threads = anyio.CapacityLimiter(_MAX_SEARCH_THREADS)
+
+    async def get(self) -> CatalogIndex:
+        if self._index is None:
+            async with self._building:
+                self._index = self._index or await self._build()
+        return self._index
+
+    async def search(self, query: str, limit: int) -> list[CatalogEntry]:
+        """The entries that fit best, best first, without holding up the event loop."""
+        index = await self.get()
+        if not index.knows_meanings:
+            return index.search(query, limit)
+        return await anyio.to_thread.run_sync(index.search, query, limit, limiter=self._threads)
+
+    async def _build(self) -> CatalogIndex:
+        build = partial(index_of, self._catalog, sources=self._sources)
+        if self._catalog.size <= _MAX_TOOLS_ON_LOOP:
+            return build()
+        return await anyio.to_thread.run_sync(build)

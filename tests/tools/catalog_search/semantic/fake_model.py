@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nacre.tools.catalog_search.semantic.libraries import Vector
+from nacre.tools.catalog_search.semantic.text_models import Vector
 
 
 class FakeModel:

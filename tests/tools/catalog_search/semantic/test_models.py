@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from nacre.tools.catalog_search.semantic import text_models
-from nacre.tools.catalog_search.semantic.libraries import Vector
-from nacre.tools.catalog_search.semantic.sentence_model import SentenceModel
 from nacre.tools.catalog_search.semantic.text_models import (
+    SentenceModel,
     TextModel,
+    Vector,
+    WordModel,
     installed_models,
     is_switched_off,
 )
-from nacre.tools.catalog_search.semantic.word_model import WordModel
 
 LIBRARIES = ("numpy", "safetensors", "tokenizers", "onnxruntime")
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from nacre.tools.catalog_search.semantic.libraries import session_of
-from nacre.tools.catalog_search.semantic.onnx_file import CONTRIB, OnnxGraph
+from nacre.tools.catalog_search.semantic.text_models import CONTRIB, OnnxGraph, session_of
 
 pytest.importorskip("onnxruntime")
 

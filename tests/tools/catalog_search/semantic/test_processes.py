@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.tools.catalog_search.semantic.libraries import installed_file
+from nacre.tools.catalog_search.semantic.text_models import installed_file
 
 SECONDS = 60
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nacre.tools.catalog_search.semantic.libraries import Vector
+from nacre.tools.catalog_search.semantic.text_models import Vector
 from nacre.tools.catalog_search.semantic.vector_store import VectorStore
 from tests.tools.catalog_search.semantic.fake_model import FakeModel
 

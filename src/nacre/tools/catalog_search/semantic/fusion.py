@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nacre.tools.catalog_search.reranking import Candidate
-    from nacre.tools.catalog_search.semantic.libraries import Vector
+    from nacre.tools.catalog_search.semantic.text_models import Vector
 
 WORD_CANDIDATES: Final = 200
 """So many of what words found take part; beyond them meaning alone decides."""

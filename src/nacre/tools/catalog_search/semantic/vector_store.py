@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from nacre.tools.catalog_search.semantic.libraries import Vector
-    from nacre.tools.catalog_search.semantic.text_models import TextModel
+    from nacre.tools.catalog_search.semantic.text_models import TextModel, Vector
 
 logger = logging.getLogger(__name__)
 

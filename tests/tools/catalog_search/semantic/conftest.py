@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nacre.tools.catalog_search import index
-from nacre.tools.catalog_search.semantic import meanings
-from nacre.tools.catalog_search.semantic.background import BackgroundThread
+from nacre.tools.catalog_search.semantic import embeddings as meanings
+from nacre.tools.catalog_search.semantic.embeddings import BackgroundThread
 from nacre.tools.catalog_search.semantic.text_models import TextModel
 from nacre.tools.catalog_search.semantic.vector_store import VectorStore
 from tests.tools.catalog_search.semantic.fake_model import FakeModel

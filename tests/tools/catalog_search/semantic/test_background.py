@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nacre.tools.catalog_search.semantic.background import BackgroundThread
+from nacre.tools.catalog_search.semantic.embeddings import BackgroundThread
 
 SECONDS = 30
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from nacre.tools.catalog_search.semantic import meanings
-from nacre.tools.catalog_search.semantic.meanings import Meanings
+from nacre.tools.catalog_search.semantic import embeddings as meanings
+from nacre.tools.catalog_search.semantic.embeddings import Meanings
 from nacre.tools.catalog_search.semantic.text_models import Vector
 from tests.tools.catalog_search.semantic.fake_model import FakeModel
 

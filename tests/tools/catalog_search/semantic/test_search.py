@@ -6,7 +6,7 @@ import pytest
 from nacre.tools.catalog import Catalog, build_catalog
 from nacre.tools.catalog_search import CatalogIndex, index_of
 from nacre.tools.catalog_search.index import RunIndex
-from nacre.tools.catalog_search.semantic.meanings import meaning_text
+from nacre.tools.catalog_search.semantic.embeddings import meaning_text
 from nacre.tools.definition import Tool, ToolCall
 from tests.tools.catalog_search.semantic.fake_model import FakeModel
 

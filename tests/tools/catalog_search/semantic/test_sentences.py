@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.tools.catalog_search.semantic.sentences import sentences_of
+from nacre.tools.catalog_search.semantic.embeddings import sentences_of
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Finds tools by what words mean, where the extra `semantic` is installed; downloads nothing."""
 
+from nacre.tools.catalog_search.semantic.embeddings import Meanings, meaning_text
 from nacre.tools.catalog_search.semantic.fusion import WORD_CANDIDATES, Fused, fuse
-from nacre.tools.catalog_search.semantic.meanings import Meanings, meaning_text
 
 __all__ = ["WORD_CANDIDATES", "Fused", "Meanings", "fuse", "meaning_text"]

@@ -1,26 +1,134 @@
-"""The texts of a catalog as vectors: made in the background, and used once they are there."""
+"""Embeds the texts of a catalog in a background thread."""
 
 from __future__ import annotations
 
+import atexit
 import logging
+import os
+import queue
 import re
+import sys
 import threading
 import weakref
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.catalog_search.semantic.background import BackgroundThread, give_way
 from nacre.tools.catalog_search.semantic.fusion import Likeness
-from nacre.tools.catalog_search.semantic.sentences import sentences_of
 from nacre.tools.catalog_search.semantic.text_models import installed_models, is_switched_off
 from nacre.tools.catalog_search.semantic.vector_store import VectorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from nacre.tools.catalog import CatalogEntry
     from nacre.tools.catalog_search.semantic.text_models import TextModel, Vector
+
+
+logger = logging.getLogger(__name__)
+
+# More would make the end of the process wait for a step, on a machine that is busy.
+_NICENESS: Final = 5
+# Many times what a step takes, however busy the machine.
+_END_SECONDS: Final = 10.0
+
+
+class BackgroundThread:
+    """Work is an iterator; a step of each in turn, so that nobody waits for the longest."""
+
+    def __init__(self, name: str, *, patience_seconds: float) -> None:
+        """It starts after so long: a process that is over sooner has loaded nothing in vain."""
+        self._name = name
+        self._patience_seconds = patience_seconds
+        self._added: queue.SimpleQueue[Iterator[object] | None] = queue.SimpleQueue()
+        self._ending = threading.Event()
+        self._hurry = threading.Event()
+        self._guard = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def add(self, work: Iterator[object]) -> None:
+        self._added.put(work)
+        with self._guard:
+            # A forked child has the object and not the thread.
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+                atexit.register(self.end)
+
+    def start_now(self) -> None:
+        """Somebody waits for the work."""
+        self._hurry.set()
+
+    def end(self) -> None:
+        """Stop after the step that is being done; what is open is dropped."""
+        self._ending.set()
+        self._hurry.set()
+        self._added.put(None)
+        # Foreign code that runs while the interpreter is taken apart would abort the process.
+        if self._thread is not None and self._thread.is_alive():
+            # Who presses Ctrl-C again is no quicker out, and need not see where it was.
+            with suppress(KeyboardInterrupt):
+                self._thread.join(_END_SECONDS)
+
+    def _run(self) -> None:
+        self._hurry.wait(self._patience_seconds)
+        turns: deque[Iterator[object]] = deque()
+        while not self._ending.is_set():
+            while not turns or not self._added.empty():
+                work = self._added.get()
+                if work is None:
+                    return
+                turns.appendleft(work)
+            work = turns.popleft()
+            if _is_unfinished(work):
+                turns.append(work)
+
+
+def _is_unfinished(work: Iterator[object]) -> bool:
+    try:
+        next(work)
+    except StopIteration:
+        return False
+    except Exception:
+        # At the top of a thread: one piece of work must not end the others.
+        logger.exception("work in the background failed")
+        return False
+    return True
+
+
+def give_way() -> None:
+    """From now on this thread goes after all others.
+
+    Not while it loads libraries: the end of the process would have to wait for a slow load.
+    """
+    if sys.platform == "linux":
+        # There, a thread has a priority of its own.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
+
+# More would keep whoever searches waiting: each is read by itself.
+_MAX_SENTENCES: Final = 8
+# What to do and with what; one word is a greeting, a number or a short form with a full stop.
+_MIN_WORDS: Final = 2
+_END: Final = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|\n+")
+
+
+def sentences_of(query: str) -> list[str]:
+    """At least one; a short one is part of the next. The last is all that is left."""
+    found: list[str] = []
+    open_words: list[str] = []
+    for part in _END.split(query):
+        open_words += part.split()
+        if len(open_words) >= _MIN_WORDS and len(found) < _MAX_SENTENCES - 1:
+            found.append(" ".join(open_words))
+            open_words = []
+    rest = " ".join(open_words)
+    if len(open_words) >= _MIN_WORDS or not found:
+        return [*found, rest]
+    return [*found[:-1], f"{found[-1]} {rest}".rstrip()]
+
 
 _MAX_DESCRIPTION_CHARACTERS: Final = 1_000
 _MAX_NAME_CHARACTERS: Final = 200
@@ -32,7 +140,6 @@ _WORD_BORDER: Final = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][
 # Up to here the alphabets are Latin.
 _LAST_LATIN: Final = "\u024f"
 
-logger = logging.getLogger(__name__)
 
 _thread: Final = BackgroundThread("nacre-semantic-search", patience_seconds=0.3)
 

@@ -14,7 +14,7 @@ from nacre.tools.declarations.files import (
     mcp_server_file,
     tools_file,
 )
-from nacre.tools.declarations.text import comment_lines
+from nacre.tools.declarations.typescript import comment_lines
 from tests.tools.declarations.test_types import HOSTILE, SCHEMAS, TREE
 from tests.tools.declarations.typescript_compiler import meaning_problems, syntax_problems
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre.json_types import JsonValue
-from nacre.tools.declarations.type_names import TypeNames
 from nacre.tools.declarations.types import MAX_TYPE_CHARACTERS, RenderedType, input_type_of, type_of
+from nacre.tools.declarations.typescript import TypeNames
 from tests.tools.declarations.typescript_compiler import meaning_problems, syntax_problems
 
 TREE: JsonValue = {

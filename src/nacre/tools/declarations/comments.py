@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.declarations.text import one_line, short_json
+from nacre.tools.declarations.typescript import one_line, short_json
 from nacre.tools.schema_references import mapped, target_of
 
 if TYPE_CHECKING:

@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from nacre.tools.declarations.members import Declared, object_text, scope_text, statement_text
 from nacre.tools.declarations.required_input import requires_members
-from nacre.tools.declarations.text import comment_lines, one_line
-from nacre.tools.declarations.type_names import TypeNames, pascal_case
 from nacre.tools.declarations.types import input_type_of, type_of
+from nacre.tools.declarations.typescript import (
+    Declared,
+    TypeNames,
+    comment_lines,
+    object_text,
+    one_line,
+    pascal_case,
+    scope_text,
+    statement_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,23 +10,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from nacre.tools.declarations.comments import comment_of
-from nacre.tools.declarations.text import (
+from nacre.tools.declarations.typescript import (
     INDEX_KEY,
     MAX_LITERAL_CHARACTERS,
     NEVER,
     NULL,
     UNKNOWN,
     Member,
+    TypeNames,
     TypeText,
     array_of,
     intersection_of,
     literal_of,
     object_of,
+    pascal_case,
     property_key,
     tuple_of,
     union_of,
 )
-from nacre.tools.declarations.type_names import TypeNames, pascal_case
 from nacre.tools.schema_references import count_references, listed, mapped, target_of
 
 if TYPE_CHECKING:

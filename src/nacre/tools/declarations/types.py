@@ -1,4 +1,4 @@
-"""JSON Schema as a TypeScript type: a sketch to call by, for real schemas and for hostile ones.
+"""Converts JSON Schema to TypeScript types.
 
 What a type cannot say (ranges, formats, defaults) is in comments; what is in neither (`not`, `if`,
 patterns) is checked when a tool is called.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from nacre.tools.declarations.comments import comment_of
 from nacre.tools.declarations.typescript import (
     INDEX_KEY,
     MAX_LITERAL_CHARACTERS,
@@ -23,8 +22,10 @@ from nacre.tools.declarations.typescript import (
     intersection_of,
     literal_of,
     object_of,
+    one_line,
     pascal_case,
     property_key,
+    short_json,
     tuple_of,
     union_of,
 )
@@ -32,6 +33,49 @@ from nacre.tools.schema_references import count_references, listed, mapped, targ
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_MAX_DESCRIPTION_CHARACTERS: Final = 1_000
+_MAX_DEFAULT_CHARACTERS: Final = 80
+_MAX_FORMAT_CHARACTERS: Final = 40
+
+
+def comment_of(schema: object, *, root: object) -> str:
+    """Text for a comment, safe inside one; empty when the schema tells nothing."""
+    node = mapped(schema)
+    text = one_line(_description(node, root), most_characters=_MAX_DESCRIPTION_CHARACTERS)
+    notes = ", ".join(_notes(node))
+    return f"{text} ({notes})".lstrip() if notes else text
+
+
+def _description(node: dict[str, object], root: object) -> str:
+    found = node.get("description")
+    reference = node.get("$ref")
+    if found is None and isinstance(reference, str):
+        found = mapped(target_of(root, reference)).get("description")
+    return found if isinstance(found, str) else ""
+
+
+def _notes(node: dict[str, object]) -> Iterator[str]:
+    least, most = _number(node.get("minimum")), _number(node.get("maximum"))
+    if least and most:
+        yield f"{least} to {most}"
+    elif least or most:
+        yield f"at least {least}" if least else f"at most {most}"
+    kind = node.get("format")
+    if isinstance(kind, str) and kind:
+        yield one_line(kind, most_characters=_MAX_FORMAT_CHARACTERS)
+    default = node.get("default")
+    if default is not None:
+        shown = short_json(default, most_characters=_MAX_DEFAULT_CHARACTERS)
+        text = shown if shown is not None else "too long to show"
+        yield f"default {one_line(text, most_characters=2 * _MAX_DEFAULT_CHARACTERS)}"
+
+
+def _number(value: object) -> str:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return (short_json(value, most_characters=30) or "") if is_number else ""
+
 
 MAX_TYPE_CHARACTERS: Final = 16_000
 """About what one type may take, comments and named types included."""

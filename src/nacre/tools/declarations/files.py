@@ -1,11 +1,10 @@
-"""Declaration files for programs: what a tool is called, what it takes, what it resolves to."""
+"""Declaration files for programs: name, input and result of every tool."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from nacre.tools.declarations.required_input import requires_members
 from nacre.tools.declarations.types import input_type_of, type_of
 from nacre.tools.declarations.typescript import (
     Declared,
@@ -17,9 +16,49 @@ from nacre.tools.declarations.typescript import (
     scope_text,
     statement_text,
 )
+from nacre.tools.schema_references import listed, mapped, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+
+_MAX_DEPTH: Final = 20
+
+
+def requires_members(schema: object) -> bool:
+    """Whether an input without members is refused; in doubt it is."""
+    return _RequiredMembers(schema).are_in(schema, 0)
+
+
+class _RequiredMembers:
+    """Looks at each schema once, so that references cannot multiply the work."""
+
+    def __init__(self, root: object) -> None:
+        self._root = root
+        self._found: dict[int, bool] = {}
+
+    def are_in(self, schema: object, depth: int) -> bool:
+        if depth > _MAX_DEPTH:
+            return True
+        key = id(schema)
+        if key not in self._found:
+            # Met again inside itself: that asks for nothing more.
+            self._found[key] = False
+            self._found[key] = self._look(mapped(schema), depth + 1)
+        return self._found[key]
+
+    def _look(self, node: dict[str, object], depth: int) -> bool:
+        if listed(node.get("required")):
+            return True
+        parts = listed(node.get("allOf"))
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            parts.append(target_of(self._root, reference))
+        if any(self.are_in(part, depth) for part in parts):
+            return True
+        choices = (listed(node.get(key)) for key in ("anyOf", "oneOf"))
+        return any(all(self.are_in(part, depth) for part in parts) for parts in choices if parts)
+
 
 MAX_FILE_CHARACTERS: Final = 1_000_000
 """Once a file has grown past this, its other tools are declared by name alone."""

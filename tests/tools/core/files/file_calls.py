@@ -11,7 +11,7 @@ from nacre.config.core_tools import FsToolsConfig
 from nacre.run_context import AbortController, RunContext
 from nacre.tools import Tool, ToolCall
 from nacre.tools.core.files.file_tools import file_tools
-from nacre.tools.core.files.workspace import FileProblem
+from nacre.tools.core.workspace import FileProblem
 
 if TYPE_CHECKING:
     from pathlib import Path

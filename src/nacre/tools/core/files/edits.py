@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from heapq import nlargest
 from typing import Final
 
-from nacre.tools.core.files.workspace import FileProblem
+from nacre.tools.core.workspace import FileProblem
 
 # What is there after an edit can be edited again.
 MAX_EDITED_CHARACTERS: Final = 4 * 1024 * 1024

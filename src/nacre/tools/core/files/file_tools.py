@@ -12,8 +12,8 @@ from nacre.tools.core.files.edits import replace_text
 from nacre.tools.core.files.listing import list_folder
 from nacre.tools.core.files.reading import read_lines, read_whole
 from nacre.tools.core.files.text_search import SearchQuery, search_files
-from nacre.tools.core.files.workspace import FileProblem, Workspace
 from nacre.tools.core.files.writing import one_writer, write_file
+from nacre.tools.core.workspace import FileProblem, Workspace
 from nacre.tools.definition import Tool
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.core.files.workspace import MAX_DEPTH, OPEN_FOLDER, shown_name
+from nacre.tools.core.workspace import MAX_DEPTH, OPEN_FOLDER, shown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.core.files.workspace import FileProblem
+from nacre.tools.core.workspace import FileProblem
 from nacre.tools.input_checks.pattern_size import states_of
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from nacre.tools.core.files.workspace import problems_of, shown_name
+from nacre.tools.core.workspace import problems_of, shown_name
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject
-    from nacre.tools.core.files.workspace import Place
+    from nacre.tools.core.workspace import Place
 
 EntryKind = Literal["file", "folder", "link", "other"]
 

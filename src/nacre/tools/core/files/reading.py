@@ -6,13 +6,13 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.core.files.workspace import FileProblem, FileVersion, problems_of
+from nacre.tools.core.workspace import FileProblem, FileVersion, problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from io import BufferedReader
 
-    from nacre.tools.core.files.workspace import Place
+    from nacre.tools.core.workspace import Place
 
 # Further in than this, a search finds a place faster than counting lines does.
 _MAX_SKIPPED_BYTES: Final = 64 * 1024 * 1024

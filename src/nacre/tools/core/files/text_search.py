@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.tools.core.files.folder_walk import FolderWalk, FoundFile
 from nacre.tools.core.files.line_patterns import LinePattern
-from nacre.tools.core.files.workspace import MAX_DEPTH, OPEN_FILE, FileProblem
+from nacre.tools.core.workspace import MAX_DEPTH, OPEN_FILE, FileProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from nacre.json_types import JsonObject
-    from nacre.tools.core.files.workspace import Place
+    from nacre.tools.core.workspace import Place
 
 _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 _MAX_FILES: Final = 50_000

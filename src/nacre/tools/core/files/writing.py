@@ -8,12 +8,12 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.core.files.workspace import FileProblem, FileVersion, kind_of, problems_of
+from nacre.tools.core.workspace import FileProblem, FileVersion, kind_of, problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from nacre.tools.core.files.workspace import Place
+    from nacre.tools.core.workspace import Place
 
 _MODE_OF_NEW_FILE: Final = 0o666
 """Without what the user's mask takes away."""

@@ -1,4 +1,4 @@
-"""A folder that cannot be left: every step of a path is taken from the folder before it.
+"""Resolves paths inside a workspace directory without leaving it.
 
 A model names the path, and what it runs may swap folders for links at any moment. So no path is
 checked first and used later: each part is opened in the folder that is already open, links are
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
+
 
 _MAX_LINKS: Final = 40
 _MAX_PATH_CHARACTERS: Final = 4_096

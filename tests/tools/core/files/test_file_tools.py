@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from nacre.config.core_tools import FsToolsConfig
+from nacre.tools.core.file_access import read_lines
 from nacre.tools.core.files import Workspace
-from nacre.tools.core.files.reading import read_lines
 from tests.tools.core.files.file_calls import Files
 
 

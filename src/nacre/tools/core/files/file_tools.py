@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from nacre.foreign_calls import call_in_thread
-from nacre.tools.core.files.edits import replace_text
-from nacre.tools.core.files.listing import list_folder
-from nacre.tools.core.files.reading import read_lines, read_whole
+from nacre.tools.core.file_access import (
+    list_folder,
+    one_writer,
+    read_lines,
+    read_whole,
+    replace_text,
+    write_file,
+)
 from nacre.tools.core.files.text_search import SearchQuery, search_files
-from nacre.tools.core.files.writing import one_writer, write_file
 from nacre.tools.core.workspace import FileProblem, Workspace
 from nacre.tools.definition import Tool
 

@@ -16,7 +16,7 @@ from nacre.tools.core.file_access import (
     replace_text,
     write_file,
 )
-from nacre.tools.core.files.text_search import SearchQuery, search_files
+from nacre.tools.core.file_search import SearchQuery, search_files
 from nacre.tools.core.workspace import FileProblem, Workspace
 from nacre.tools.definition import Tool
 

@@ -1,4 +1,8 @@
-"""Looking for text in files: literal, or a regular expression, within a time."""
+"""Searches the text of files: literal text or a regular expression, within a time limit.
+
+An engine that goes back, or writes repetitions out, can be kept busy for ever by a short pattern,
+and most of them hold Python's lock meanwhile. So it is the engine that checks inputs of tools.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,157 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.core.files.folder_walk import FolderWalk, FoundFile
-from nacre.tools.core.files.line_patterns import LinePattern
-from nacre.tools.core.workspace import MAX_DEPTH, OPEN_FILE, FileProblem
+from nacre.tools.core.workspace import MAX_DEPTH, OPEN_FILE, OPEN_FOLDER, FileProblem, shown_name
+from nacre.tools.input_checks.pattern_size import states_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
+    import jsonschema_rs
+
     from nacre.json_types import JsonObject
     from nacre.tools.core.workspace import Place
+
+
+# What people did not write.
+_SKIPPED_FOLDERS: Final = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundFile:
+    """A name that is no folder's; what it is has to be looked at when it is opened."""
+
+    path: str
+    """From the workspace, as it may be shown."""
+    name: str
+    folder: int
+    """A descriptor, open until the next file is asked for."""
+
+
+@dataclass(kw_only=True, slots=True)
+class FolderWalk:
+    """One way through a tree, by folders: first the files of one, then the folders in it."""
+
+    prefix: str
+    """What stands before the paths."""
+    at_each_folder: Callable[[], None]
+    """May end the walk by raising: there may be folders without end, and no file in them."""
+    unread_folders: int = 0
+    """Folders that could not be opened, or are too deep."""
+    _open: list[int] = field(default_factory=list[int])
+
+    def files(self, top: int) -> Generator[FoundFile]:
+        """All files below the folder, whose descriptor is closed at the end."""
+        self._open = [top]
+        ahead = [self._list_folder(top, self.prefix)]
+        try:
+            yield from ahead[-1].files
+            while ahead:
+                here = ahead[-1]
+                name = next(here.folders, None)
+                if name is None:
+                    ahead.pop()
+                    os.close(self._open.pop())
+                    continue
+                entered = self._enter(here, name)
+                if entered is not None:
+                    ahead.append(entered)
+                    yield from entered.files
+        finally:
+            while self._open:
+                os.close(self._open.pop())
+
+    def _enter(self, here: _FolderContent, name: str) -> _FolderContent | None:
+        self.at_each_folder()
+        if len(self._open) > MAX_DEPTH:
+            self.unread_folders += 1
+            return None
+        try:
+            # Not followed, should it be a link by now; nor waited for, should it be a pipe.
+            folder = os.open(name, OPEN_FOLDER, dir_fd=self._open[-1])
+        except OSError:
+            self.unread_folders += 1
+            return None
+        self._open.append(folder)
+        return self._list_folder(folder, f"{here.prefix}{name}/")
+
+    def _list_folder(self, folder: int, prefix: str) -> _FolderContent:
+        files: list[str] = []
+        folders: list[str] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    (folders if is_folder else files).append(entry.name)
+        except OSError:
+            self.unread_folders += 1
+        return _FolderContent(
+            prefix=prefix,
+            folders=iter(sorted(set(folders) - _SKIPPED_FOLDERS)),
+            files=(
+                FoundFile(path=shown_name(f"{prefix}{name}"), name=name, folder=folder)
+                for name in sorted(files)
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _FolderContent:
+    """What is in one folder."""
+
+    prefix: str
+    folders: Iterator[str]
+    files: Iterator[FoundFile]
+
+
+_MAX_STATES: Final = 400
+_MAX_COMPILED_BYTES: Final = 1 << 18
+# One step takes some 30 ns at worst, and nobody else can run during one line.
+_MAX_STEPS_OF_A_LINE: Final = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LinePattern:
+    """A pattern that is ready."""
+
+    most_characters: int
+    """How long a line may be, so that it does not take long."""
+    _validator: jsonschema_rs.Validator
+
+    @classmethod
+    def compile(cls, pattern: str, *, is_case_ignored: bool) -> LinePattern:
+        """Raises FileProblem for what is none, or too large."""
+        states = states_of(pattern)
+        if states > _MAX_STATES:
+            raise FileProblem(
+                f"query is a regular expression of about {states} parts, repetitions written out; "
+                f"at most {_MAX_STATES} can be searched for"
+            )
+        return cls(
+            most_characters=_MAX_STEPS_OF_A_LINE // states,
+            _validator=_validator_of(f"(?i:{pattern})" if is_case_ignored else pattern),
+        )
+
+    def is_in(self, line: str) -> bool:
+        return self._validator.is_valid(line)
+
+
+def _validator_of(pattern: str) -> jsonschema_rs.Validator:
+    import jsonschema_rs
+
+    options = jsonschema_rs.RegexOptions(
+        size_limit=_MAX_COMPILED_BYTES, dfa_size_limit=_MAX_COMPILED_BYTES
+    )
+    try:
+        return jsonschema_rs.validator_for(
+            {"pattern": pattern}, offline=True, pattern_options=options, validate_formats=False
+        )
+    except ValueError as error:
+        raise FileProblem(
+            "query is not a regular expression that can be searched for: it is broken or too "
+            "large, or looks around or back (`(?=`, `\\1`), which is not possible here"
+        ) from error
+
 
 _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 _MAX_FILES: Final = 50_000

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.tools.core.files import FileProblem
+from nacre.tools.core.workspace import FileProblem
 from tests.tools.core.files.file_calls import Files
 
 OUTSIDE = "is outside of the workspace"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nacre.tools.core.files.file_tools import file_tools
+from nacre.tools.core.file_tools import file_tools
 from nacre.tools.core.message import message_tool
 from nacre.tools.core.shell.processes import Processes
 from nacre.tools.core.shell.shell_tools import shell_tools

@@ -10,7 +10,7 @@ import pytest
 from nacre.config.core_tools import FsToolsConfig
 from nacre.run_context import AbortController, RunContext
 from nacre.tools import Tool, ToolCall
-from nacre.tools.core.files.file_tools import file_tools
+from nacre.tools.core.file_tools import file_tools
 from nacre.tools.core.workspace import FileProblem
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from nacre.config.core_tools import FsToolsConfig
 from nacre.tools.core.file_access import read_lines
-from nacre.tools.core.files import Workspace
+from nacre.tools.core.workspace import Workspace
 from tests.tools.core.files.file_calls import Files
 
 

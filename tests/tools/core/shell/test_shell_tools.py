@@ -10,10 +10,10 @@ import anyio.to_thread
 import pytest
 
 from nacre.config.core_tools import ExecToolConfig
-from nacre.tools.core.files import FileProblem
 from nacre.tools.core.shell.processes import Processes
 from nacre.tools.core.shell.shell_process import ShellProblem, kill_all_commands
 from nacre.tools.core.shell.shell_tools import shell_tools
+from nacre.tools.core.workspace import FileProblem
 from tests.tools.core.tool_calls import Calls
 
 # Writes its number where it can be found, deaf to SIGTERM, and so is its child.

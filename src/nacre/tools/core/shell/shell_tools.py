@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from nacre.foreign_calls import call_in_thread
-from nacre.tools.core.files import Workspace
 from nacre.tools.core.shell.environment import command_environment
 from nacre.tools.core.shell.shell_process import Command, ShellProblem
+from nacre.tools.core.workspace import Workspace
 from nacre.tools.definition import Tool
 
 if TYPE_CHECKING:

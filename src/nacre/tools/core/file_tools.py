@@ -1,4 +1,4 @@
-"""`read`, `write`, `edit`, `list` and `search`: the files of a workspace as tools."""
+"""The tools `read`, `write`, `edit`, `list` and `search` for files of a workspace."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nacre.config.core_tools import FsToolsConfig
     from nacre.json_types import JsonObject
     from nacre.tools.definition import ToolCall
+
 
 _MAX_LINES: Final = 2_000
 _MAX_ENTRIES: Final = 1_000

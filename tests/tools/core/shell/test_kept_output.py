@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.tools.core.shell.kept_output import CommandOutput, OutputPart
+from nacre.tools.core.shell_process import CommandOutput, OutputPart
 
 
 def test_output_that_fits_stays_whole() -> None:

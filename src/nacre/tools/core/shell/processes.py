@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.tools.core.shell.shell_process import ShellProblem, ShellProcess
+from nacre.tools.core.shell_process import ShellProblem, ShellProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nacre.tools.core.shell.shell_process import Command
+    from nacre.tools.core.shell_process import Command
 
 _MAX_RUNNING: Final = 32
 _MAX_PER_SESSION: Final = 8

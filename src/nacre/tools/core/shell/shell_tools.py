@@ -10,7 +10,7 @@ import anyio
 
 from nacre.foreign_calls import call_in_thread
 from nacre.tools.core.shell.environment import command_environment
-from nacre.tools.core.shell.shell_process import Command, ShellProblem
+from nacre.tools.core.shell_process import Command, ShellProblem
 from nacre.tools.core.workspace import Workspace
 from nacre.tools.definition import Tool
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nacre.config.core_tools import ExecToolConfig
     from nacre.json_types import JsonObject
     from nacre.tools.core.shell.processes import BackgroundProcess, Processes
-    from nacre.tools.core.shell.shell_process import ShellProcess
+    from nacre.tools.core.shell_process import ShellProcess
     from nacre.tools.definition import ToolCall
 
 _REASON: Final = "it runs a command on this machine"

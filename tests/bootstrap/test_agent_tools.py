@@ -10,7 +10,7 @@ from anyio import to_thread
 
 from nacre.bootstrap import System
 from nacre.run_context import RunContext
-from nacre.tools.core.shell import ShellProblem
+from nacre.tools.core.shell_process import ShellProblem
 from tests.bootstrap.test_system import configuration, opened
 from tests.tools.core.tool_calls import Calls
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from nacre.tools.core.file_tools import file_tools
 from nacre.tools.core.message import message_tool
-from nacre.tools.core.shell.processes import Processes
-from nacre.tools.core.shell.shell_tools import shell_tools
+from nacre.tools.core.shell_tools import Processes, shell_tools
 from nacre.tools.core.web.web_tools import web_tools
 
 if TYPE_CHECKING:

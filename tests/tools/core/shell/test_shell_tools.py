@@ -10,9 +10,8 @@ import anyio.to_thread
 import pytest
 
 from nacre.config.core_tools import ExecToolConfig
-from nacre.tools.core.shell.processes import Processes
-from nacre.tools.core.shell.shell_tools import shell_tools
 from nacre.tools.core.shell_process import ShellProblem, kill_all_commands
+from nacre.tools.core.shell_tools import Processes, shell_tools
 from nacre.tools.core.workspace import FileProblem
 from tests.tools.core.tool_calls import Calls
 

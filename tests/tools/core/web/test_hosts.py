@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.tools.core.web.hosts import AllowedHosts, WebProblem
+from nacre.tools.core.web_hosts import AllowedHosts, WebProblem
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Final
 import anyio.lowlevel
 import httpx2
 
-from nacre.tools.core.web.hosts import WebProblem
 from nacre.tools.core.web.packing import Unpacking
 from nacre.tools.core.web.text_decoding import ContentType
+from nacre.tools.core.web_hosts import WebProblem
 
 if TYPE_CHECKING:
     import ssl
 
-    from nacre.tools.core.web.hosts import AllowedHosts
-    from nacre.tools.core.web.resolving import Resolve
+    from nacre.tools.core.web_hosts import AllowedHosts, Resolve
 
 _MAX_REDIRECTS: Final = 10
 _REDIRECTS: Final = frozenset((301, 302, 303, 307, 308))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.core.web.hosts import WebProblem
+from nacre.tools.core.web_hosts import WebProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from nacre.foreign_calls import call_in_thread
-from nacre.tools.core.web.hosts import AllowedHosts, WebProblem
 from nacre.tools.core.web.own_loop import in_own_loop
 from nacre.tools.core.web.page_text import page_text
-from nacre.tools.core.web.resolving import system_resolve
 from nacre.tools.core.web.text_decoding import decode_text
+from nacre.tools.core.web_hosts import AllowedHosts, WebProblem, system_resolve
 from nacre.tools.definition import Tool
 
 if TYPE_CHECKING:
     from nacre.config.core_tools import WebFetchConfig
     from nacre.json_types import JsonObject
     from nacre.tools.core.web.fetching import Fetched, Fetcher
-    from nacre.tools.core.web.resolving import Resolve
+    from nacre.tools.core.web_hosts import Resolve
     from nacre.tools.definition import ToolCall
 
 _MAX_CONCURRENT_FETCHES: Final = 32

@@ -1,4 +1,4 @@
-"""Which hosts and which addresses may be reached.
+"""Decides which hosts and addresses may be fetched from.
 
 A name says little about where it leads: its owner may point it at this machine, or at the network
 behind it. So the address is looked at that is really connected to.
@@ -7,10 +7,26 @@ behind it. So the address is looked at that is really connected to.
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING, Final, TypeAlias
+import socket
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+import anyio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+class Resolve(Protocol):
+    """The addresses of a host; raises OSError when it has none."""
+
+    async def __call__(self, host: str, port: int, /) -> list[str]: ...
+
+
+async def system_resolve(host: str, port: int, /) -> list[str]:
+    """As the system knows it."""
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 

@@ -328,7 +328,7 @@ async def test_a_certificate_has_to_be_of_the_host_that_was_named(
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(file)
     trusting = ssl.create_default_context(cafile=file)
-    monkeypatch.setattr("nacre.tools.core.web.fetching.tls_context", lambda: trusting)
+    monkeypatch.setattr("nacre.tools.core.web_fetcher.tls_context", lambda: trusting)
     async with loopback_site(server) as site:
         site.add("/", b"secret", PLAIN)
         web = Web("secure.corp", "other.corp")

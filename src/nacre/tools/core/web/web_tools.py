@@ -17,7 +17,7 @@ from nacre.tools.definition import Tool
 if TYPE_CHECKING:
     from nacre.config.core_tools import WebFetchConfig
     from nacre.json_types import JsonObject
-    from nacre.tools.core.web.fetching import Fetched, Fetcher
+    from nacre.tools.core.web_fetcher import Fetched, Fetcher
     from nacre.tools.core.web_hosts import Resolve
     from nacre.tools.definition import ToolCall
 
@@ -39,7 +39,7 @@ def web_tools(config: WebFetchConfig, *, resolve: Resolve = system_resolve) -> l
     threads = anyio.CapacityLimiter(_MAX_CONCURRENT_FETCHES)
 
     def fetcher() -> Fetcher:
-        from nacre.tools.core.web.fetching import Fetcher, tls_context
+        from nacre.tools.core.web_fetcher import Fetcher, tls_context
 
         return Fetcher(hosts=hosts, most_bytes=config.max_bytes, resolve=resolve, tls=tls_context())
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import anyio.lowlevel
 import httpx2
 
-from nacre.tools.core.web.text_decoding import ContentType
+from nacre.tools.core.page_text import ContentType
 from nacre.tools.core.web_hosts import WebProblem
 
 if TYPE_CHECKING:

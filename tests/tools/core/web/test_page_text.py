@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.tools.core.web.page_text import PageText, page_text
+from nacre.tools.core.page_text import PageText, page_text
 
 URL = "https://example.org/docs/"
 

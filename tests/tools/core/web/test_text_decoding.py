@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.tools.core.web.text_decoding import ContentType, decode_text
+from nacre.tools.core.page_text import ContentType, decode_text
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from nacre.foreign_calls import call_in_thread
+from nacre.tools.core.page_text import decode_text, page_text
 from nacre.tools.core.web.own_loop import in_own_loop
-from nacre.tools.core.web.page_text import page_text
-from nacre.tools.core.web.text_decoding import decode_text
 from nacre.tools.core.web_hosts import AllowedHosts, WebProblem, system_resolve
 from nacre.tools.definition import Tool
 

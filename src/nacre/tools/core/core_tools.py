@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nacre.tools.core.file_tools import file_tools
 from nacre.tools.core.message import message_tool
 from nacre.tools.core.shell_tools import Processes, shell_tools
-from nacre.tools.core.web.web_tools import web_tools
+from nacre.tools.core.web_tools import web_tools
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ import threading
 import anyio
 import pytest
 
-from nacre.tools.core.web.own_loop import in_own_loop
+from nacre.tools.core.web_tools import in_own_loop
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from nacre.config.core_tools import WebFetchConfig
-from nacre.tools.core.web.web_tools import web_tools
 from nacre.tools.core.web_hosts import WebProblem
+from nacre.tools.core.web_tools import web_tools
 from tests.tools.core.tool_calls import Calls
 from tests.tools.core.web.loopback_site import Site, loopback_site
 

@@ -1,24 +1,75 @@
-"""`web_fetch`: a page of the web as a tool."""
+"""The tool `web_fetch`: reads a web page as text.
+
+A server chooses what it sends, and some of it takes long to read in one piece: thousands of
+headers, interim answers without end. There, nobody else waits for it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import anyio
 
 from nacre.foreign_calls import call_in_thread
 from nacre.tools.core.page_text import decode_text, page_text
-from nacre.tools.core.web.own_loop import in_own_loop
 from nacre.tools.core.web_hosts import AllowedHosts, WebProblem, system_resolve
 from nacre.tools.definition import Tool
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from nacre.config.core_tools import WebFetchConfig
     from nacre.json_types import JsonObject
     from nacre.tools.core.web_fetcher import Fetched, Fetcher
     from nacre.tools.core.web_hosts import Resolve
     from nacre.tools.definition import ToolCall
+
+
+_Result = TypeVar("_Result")
+
+
+async def in_own_loop(
+    work: Callable[[], Awaitable[_Result]], *, threads: anyio.CapacityLimiter
+) -> _Result:
+    """What the work returns or raises; when this is cancelled, so is the work."""
+    running = _Running(work)
+    try:
+        return await call_in_thread(running.run, limiter=threads)
+    finally:
+        running.stop()
+
+
+class _Running(Generic[_Result]):
+    """The work, and the one thing that two threads do with it: one runs it, one may stop it."""
+
+    def __init__(self, work: Callable[[], Awaitable[_Result]]) -> None:
+        self._work = work
+        self._is_stopped = False
+        self._stopper: Callable[[], object] | None = None
+
+    def run(self) -> _Result:
+        return anyio.run(self._until_stopped)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        if self._stopper is not None:
+            # If its loop is closed by now, it has ended.
+            with suppress(RuntimeError):
+                self._stopper()
+
+    async def _until_stopped(self) -> _Result:
+        loop = asyncio.get_running_loop()
+        with anyio.CancelScope() as scope:
+            self._stopper = lambda: loop.call_soon_threadsafe(scope.cancel)
+            # Looked at after the stopper is there, so that one of the two sides sees the other.
+            if self._is_stopped:
+                scope.cancel()
+            return await self._work()
+        raise TimeoutError("nobody waits for it any more")
+
 
 _MAX_CONCURRENT_FETCHES: Final = 32
 _DEFAULT_CHARACTERS: Final = 50_000

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nacre.config.core_tools import CoreToolsConfig
     from nacre.config.system import SystemConfig
     from nacre.tools import Tool
-    from nacre.tools.core.message import MessageSink
+    from nacre.tools.core.core_tools import MessageSink
 
 
 class RunMessageSink:

@@ -3,7 +3,7 @@
 import pytest
 
 from nacre.run_context import RunContext
-from nacre.tools.core.message import MessageProblem, message_tool
+from nacre.tools.core.core_tools import MessageProblem, message_tool
 from tests.tools.core.tool_calls import Calls
 
 

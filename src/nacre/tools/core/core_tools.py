@@ -1,21 +1,73 @@
-"""The core tools of one agent, and the lifetime of what they start."""
+"""The core tools of one agent and the lifetime of the processes they start."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nacre.tools.core.file_tools import file_tools
-from nacre.tools.core.message import message_tool
 from nacre.tools.core.shell_tools import Processes, shell_tools
 from nacre.tools.core.web_tools import web_tools
+from nacre.tools.definition import Tool
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
     from nacre.config.core_tools import CoreToolsConfig
-    from nacre.tools.core.message import MessageSink
-    from nacre.tools.definition import Tool
+    from nacre.json_types import JsonObject
+    from nacre.run_context import RunContext
+    from nacre.tools.definition import ToolCall
+
+
+_MAX_CHARACTERS: Final = 20_000
+
+
+class MessageSink(Protocol):
+    """Brings a text to the channel of a session."""
+
+    async def send(self, text: str, context: RunContext, /) -> None:
+        """Returns when the text is on its way; what it raises becomes the tool's error."""
+        ...
+
+
+class MessageProblem(Exception):
+    """A message cannot be sent; the message is for the model."""
+
+
+def message_tool(sink: MessageSink | None) -> Tool:
+    """Without a sink, whoever follows the run is shown the text as progress of the call."""
+
+    async def execute(given: dict[str, Any], call: ToolCall) -> JsonObject:
+        text: str = given["text"]
+        if not text.strip():
+            raise MessageProblem("text is empty; say what the message is")
+        if sink is None:
+            call.update({"message": text})
+            return {"sentTo": "whoever follows the run"}
+        await sink.send(text, call.context)
+        return {"sentTo": call.context.channel or "the session"}
+
+    return Tool(
+        name="message",
+        description="Send a message to the user now, while you go on working.",
+        parameters=_INPUT,
+        execute=execute,
+    )
+
+
+_INPUT: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "text": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": _MAX_CHARACTERS,
+            "description": "What to say, as Markdown",
+        },
+    },
+    "required": ["text"],
+    "additionalProperties": False,
+}
 
 
 class CoreTools:

@@ -8,8 +8,7 @@ import anyio
 from nacre.hooks import HookRunner, Hooks
 from nacre.run_context import RunContext
 from nacre.sandbox import Sandbox
-from nacre.tool_search import Completed, Failed, ToolSearchResult, ToolSearchRun
-from nacre.tool_search import tool_search as start_run
+from nacre.tool_search import Completed, Failed, ToolSearchResult, ToolSearchRun, start_run
 from nacre.tool_search.tool_search import ConfigInput, run_config_from
 from nacre.tools import Approvals, Tool
 from nacre.trajectory import EventKind, TrajectoryEvent

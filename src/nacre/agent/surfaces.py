@@ -23,8 +23,7 @@ from nacre.code_mode.run_config import RunConfig, code_mode_config_for
 from nacre.errors import ToolError, ToolServerError
 from nacre.providers.base import ToolSpec
 from nacre.run_context import AbortController
-from nacre.tool_search import tool_search as start_run
-from nacre.tool_search import tool_search_config_for
+from nacre.tool_search import start_run, tool_search_config_for
 from nacre.tools import CallSite, ToolExecutor, effective_tools
 from nacre.tools.policy import policy_from_config
 from nacre.tools.tool_servers import OPERATION_MARK

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import signal
 import unicodedata
-from collections.abc import AsyncIterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 import anyio
 
-from nacre.cli.exec_command import ProgramText
 from nacre.cli.output import STOP_SIGNALS, ExitStatus, Printer, UsageProblem, say, visible
 from nacre.code_mode.results import CodeModeResult, Completed, Failed, Waiting
-from nacre.code_mode.run import CodeModeRun
 from nacre.code_mode.runtime import Runtime
-from nacre.config.code_mode import CodeModeConfig
 from nacre.errors import CatalogError
 from nacre.sandbox.results import JsonOutput, Output, TextOutput, Usage
-from nacre.tools.definition import Tool
 
 if TYPE_CHECKING:
+    import signal
+    from collections.abc import AsyncIterable, Sequence
+
+    from nacre.cli.exec_command import ProgramText
+    from nacre.code_mode.run import CodeModeRun
+    from nacre.config.code_mode import CodeModeConfig
     from nacre.sandbox.results import Position
+    from nacre.tools.definition import Tool
 
 
 # Of a line that is longer, the part around the place is shown.

@@ -434,7 +434,7 @@ def named_tool(catalog: OpenCatalog, id_or_name: str) -> CatalogEntry:
     entry = catalog.listing.resolve(id_or_name)
     if entry is not None:
         return entry
-    denied = catalog.live.denied(id_or_name)
+    denied = catalog.live.find_denied(id_or_name)
     if denied is not None:
         refusal = catalog.configured.policy.refusal(denied) or ""
         raise ToolDeniedError(refusal, code="denied_by_policy", tool_id=denied.id)

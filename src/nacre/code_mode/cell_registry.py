@@ -112,7 +112,7 @@ class SuspendedCells:
             self._changed.set()
 
     def begin_resume(self, cell_id: str, scope: CellScope) -> CodeModeCell:
-        """The waiting cell of this id, now being resumed; raises CellRefused and changes nothing."""
+        """Claim the waiting cell of this id for one resume; raises CellRefused otherwise."""
         suspended = self._cells.get(cell_id)  # pyright: ignore[reportArgumentType]
         known_scope = suspended.scope if suspended else self._expired.get(cell_id)
         if known_scope is None:

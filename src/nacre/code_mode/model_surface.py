@@ -106,7 +106,8 @@ def verify_payload(tool_names: Sequence[str], surface: ModelSurface) -> None:
     if sent != expected:
         raise CodeModePayloadError(
             "code mode is active, but the model request does not hold exactly its tools; "
-            f"too many: {_format_names(sent - expected)}; missing: {_format_names(expected - sent)}. "
+            f"too many: {_format_names(sent - expected)}; "
+            f"missing: {_format_names(expected - sent)}. "
             "Nothing was sent"
         )
 

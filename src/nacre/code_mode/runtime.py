@@ -1,4 +1,4 @@
-"""Runtime: workers, suspended cells and namespaces of many runs. CodeMode: a runtime and one run."""
+"""`Runtime`: workers, cells and namespaces shared by runs. `CodeMode`: a runtime with one run."""
 
 from __future__ import annotations
 
@@ -117,7 +117,8 @@ class Runtime:
         ):
             raise ConfigError(
                 "max_suspended_cells",
-                f"is {max_suspended_cells!r}; allowed: whole numbers from 1 to {_MAX_SUSPENDED_LIMIT}",
+                f"is {max_suspended_cells!r}; "
+                f"allowed: whole numbers from 1 to {_MAX_SUSPENDED_LIMIT}",
             )
         self._config = run_config_from(config)
         self._approval_seconds = approval_seconds

@@ -14,9 +14,9 @@ import anyio
 import anyio.to_thread
 
 from nacre.cli.output import cell_text
+from nacre.display import UnshowableInputError, escape, format_input
 from nacre.errors import ApprovalError, NacreError
 from nacre.json_types import NotJsonError, decode_json
-from nacre.mcp_server.display import UnshowableInputError, escape, format_input
 from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nacre.cli.output import Branch, cell_text, count_text, duration_text, size_text
+from nacre.display import escape
 from nacre.json_types import encode_json
-from nacre.mcp_server.display import escape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

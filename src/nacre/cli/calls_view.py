@@ -16,7 +16,7 @@ from nacre.cli.call_view import (
     value_text,
 )
 from nacre.cli.output import cell_text, count_text, duration_text, size_text
-from nacre.mcp_server.display import escape
+from nacre.display import escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable

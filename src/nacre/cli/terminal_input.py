@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.cli.output import cell_text, errors_are_on_terminal, say
-from nacre.mcp_server.display import UnshowableInputError, format_input
+from nacre.display import UnshowableInputError, format_input
 from nacre.tools import AllowOnce, Deny
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from nacre.display import one_line
 from nacre.json_types import NotJsonError, encode_json
 from nacre.mcp_client.upstream import MAX_QUESTIONS_PER_CALL
-from nacre.mcp_server.display import one_line
 from nacre.tools.tool_servers import OPERATION_MARK
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.code_mode import Waiting
+from nacre.display import UnshowableInputError, escape_start, format_input
 from nacre.mcp_server.client_channel import ClientQuestion, ClientRefusedError
-from nacre.mcp_server.display import UnshowableInputError, escape_start, format_input
 from nacre.mcp_server.progress import ProgressFeed
 from nacre.tools import AllowAlways, AllowOnce, ApprovalQueue, ApprovalRequest, Deny
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from nacre.display import is_invisible, visible_lines
 from nacre.json_types import encode_json
 from nacre.mcp_client.upstream import MAX_QUESTIONS_PER_CALL, METHOD_NOT_FOUND, UpstreamRefusal
 from nacre.mcp_server.client_channel import ClientRefusedError
-from nacre.mcp_server.display import is_invisible, visible_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

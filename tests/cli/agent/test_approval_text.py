@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nacre.cli.approval_prompt import format_input_lines
-from nacre.mcp_server.display import UnshowableInputError
+from nacre.display import UnshowableInputError
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue

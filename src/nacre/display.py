@@ -1,6 +1,6 @@
 """Formats untrusted text and tool input for a person: nothing in it is hidden.
 
-A program picks the input, and the order of its keys: nothing may push a part of it out of sight.
+A program chooses the input and the order of its keys, so no part may push another out of view.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ _DRAWN_AS_NOTHING: Final = frozenset(
 
 
 def is_invisible(character: str) -> bool:
-    """Whether a person does not see it, or not as what it is; a plain space is seen."""
-    # Not printable are controls, format characters (writing directions, tags, soft hyphens), halves
-    # of surrogate pairs, what no font has, and every space but the plain one.
+    """Whether a person cannot see the character as what it is. A plain space is visible."""
+    # Not printable: controls, format characters (writing directions, tags, soft hyphens), halves
+    # of surrogate pairs, unassigned characters, and every space but the plain one.
     return not character.isprintable() or character in _DRAWN_AS_NOTHING
 
 
 def escape(text: str) -> str:
-    """The text with everything that is not seen spelled out, for somebody who has to judge it."""
+    """Replace each invisible character by an escape, for a person who has to judge the text."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_spelled_out(it) if is_invisible(it) else it for it in text)
+    return "".join(_escape_character(it) if is_invisible(it) else it for it in text)
 
 
 def escape_start(text: str, *, most_characters: int) -> str:
-    """As `escape`; of a longer text its start, and how long it is."""
+    """Escape the text; a longer text is cut, and its length is stated."""
     if len(text) <= most_characters:
         return escape(text)
     return f"{escape(text[:most_characters])}… (cut: {len(text)} characters in all)"
 
 
 def one_line(text: str, *, most_characters: int) -> str:
-    """The words of the text; what is not seen is left out, since some languages write with it."""
-    # Cut first, with room for what goes: a text may be megabytes long.
+    """Put the words on one line, without invisible characters, which some languages write with."""
+    # Cut first, with some reserve: a text may be megabytes long.
     start = text[: 4 * most_characters]
     words = " ".join(visible_lines(" ".join(start.split())).split())
     if len(words) <= most_characters and len(start) == len(text):
@@ -68,7 +68,7 @@ def one_line(text: str, *, most_characters: int) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """The text with its lines and tabs; what else is not seen is left out."""
+    """Drop invisible characters, except line ends and tabs."""
     lines = "\n".join(text.splitlines())
     return "".join(it for it in lines if it in "\n\t" or not _is_dropped(it))
 
@@ -78,19 +78,19 @@ def _is_dropped(character: str) -> bool:
     return is_invisible(character) and unicodedata.category(character) != "Zs"
 
 
-def _spelled_out(character: str) -> str:
+def _escape_character(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\u{{{code:x}}}"
 
 
 MAX_SHOWN_CHARACTERS: Final = 4_000
-# How much of each text is shown: the first that makes the whole fit.
+# Characters shown of each text: the first limit with which the whole fits.
 _TEXT_LIMITS: Final = (4_000, 2_000, 1_000, 500, 250, 120, 60, 30)
 _MAX_LEVELS: Final = 32
 
 
 class UnshowableInputError(NacreError):
-    """An input of which a person could not see every part."""
+    """The input is too large for a person to see every part of it."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -101,14 +101,14 @@ class UnshowableInputError(NacreError):
 
 
 def format_input(value: JsonValue) -> str:
-    """JSON with short members first; says of each text that is cut how long it is.
+    """Format as JSON with short members first; long texts are cut, and their length is stated.
 
     Raises UnshowableInputError.
     """
     part_characters, text_lengths = _measure(value)
     for limit in _TEXT_LIMITS:
         at_least = part_characters + sum(min(length, limit) for length in text_lengths)
-        # Not even tried where it cannot fit: an input may be megabytes long.
+        # Skip limits that cannot fit: an input may be megabytes long.
         if at_least <= MAX_SHOWN_CHARACTERS:
             shown = _format(value, limit)
             if len(shown) <= MAX_SHOWN_CHARACTERS:
@@ -117,7 +117,7 @@ def format_input(value: JsonValue) -> str:
 
 
 def _measure(value: JsonValue) -> tuple[int, list[int]]:
-    """How many characters it takes at least without its texts, and how long each of these is."""
+    """Count the characters besides texts, at least, and the length of each text."""
     characters, text_lengths = 0, list[int]()
     level = [value]
     for _ in range(_MAX_LEVELS):
@@ -146,16 +146,16 @@ def _measure(value: JsonValue) -> tuple[int, list[int]]:
 def _format(value: JsonValue, text_limit: int) -> str:
     match value:
         case dict():
-            members = [f"{_exact(key)}:{_format(it, text_limit)}" for key, it in value.items()]
+            members = [f"{_encode(key)}:{_format(it, text_limit)}" for key, it in value.items()]
             return f"{{{','.join(sorted(members, key=len))}}}"
         case list():
             return f"[{','.join([_format(it, text_limit) for it in value])}]"
         case str() if len(value) > text_limit:
-            # After the quotes: a text that says that it is cut is not.
-            return f"{_exact(value[:text_limit])}… (cut: {len(value)} characters in all)"
+            # After the closing quote, where no text can fake it.
+            return f"{_encode(value[:text_limit])}… (cut: {len(value)} characters in all)"
         case _:
-            return _exact(value)
+            return _encode(value)
 
 
-def _exact(value: JsonValue) -> str:
+def _encode(value: JsonValue) -> str:
     return escape(encode_json(value).decode())

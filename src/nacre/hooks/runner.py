@@ -52,12 +52,30 @@ _ERROR_TEXT: Final = Redaction(max_text_characters=300)
 
 
 class FailedHookError(Exception):
-    """A hook gave no answer that can be used; the message is for whoever made the call."""
+    """A hook failed or returned an invalid answer; the message is for the caller of the tool."""
 
 
-class HookCaller:
-    """Each hook gets at most `timeout_seconds`; a blocking function that takes longer is left
-    behind in its thread."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """The combined decision of all `before_tool_call` hooks."""
+
+    input: JsonObject
+    """The input of the call; the given one if no hook changed it."""
+    block: str | None = None
+    """Why the call must not be made; None if it may."""
+    approval: str | None = None
+    """Why the call needs an approval, perhaps empty; None if it needs none."""
+    is_changed: bool = False
+    blocked_by: str = ""
+    """The name of the hook that blocked."""
+
+
+class HookRunner:
+    """Calls the hooks of an event in their order.
+
+    Each hook gets at most `timeout_seconds`; a blocking function that takes longer is left behind
+    in its thread. Hooks that only observe change nothing, whatever they return or raise.
+    """
 
     def __init__(self, hooks: Hooks, *, timeout_seconds: float = 30.0) -> None:
         self._hooks = hooks
@@ -65,64 +83,13 @@ class HookCaller:
         self._threads = anyio.CapacityLimiter(_MAX_THREADS)
 
     def has_hooks(self, event: HookEvent) -> bool:
-        """Whether anybody would be asked; if not, a caller need not even make the event."""
+        """Whether the event has hooks; if not, the caller need not make the event."""
         return bool(self._hooks.for_event(event))
 
-    async def _ask(
-        self,
-        hook: RegisteredHook,
-        make_event: Callable[[], object],
-        read: Callable[[object], _Answer],
-    ) -> _Answer:
-        """One hook's answer; raises FailedHookError after the traceback has been logged."""
-        task = asyncio.current_task()
-        try:
-            with anyio.move_on_after(self._timeout_seconds) as scope:
-                answer = read(await self._call_hook(hook, make_event()))
-                # One that shrugs off its cancellation is late all the same.
-                if not scope.cancel_called:
-                    return answer
-        except HookError as error:
-            logger.exception("the hook %s for %s failed", hook.name, hook.event)
-            raise FailedHookError(str(error)) from error
-        except BaseException as error:
-            if passes_through(error, caller=task):
-                raise
-            logger.exception("the hook %s for %s failed", hook.name, hook.event)
-            kind, said = type(error).__name__, describe_error(error)
-            message = said if said == kind else f"{kind}: {said}"
-            raise FailedHookError(_ERROR_TEXT.text(message)) from error
-        logger.error("the hook %s for %s timed out", hook.name, hook.event)
-        raise FailedHookError(f"it took longer than {self._timeout_seconds:g} seconds")
-
-    async def _call_hook(self, hook: RegisteredHook, event: object) -> object:
-        if hook.is_async:
-            return await cast("Awaitable[object]", hook.function(event))
-        returned = await call_in_thread(partial(hook.function, event), limiter=self._threads)
-        # A plain function around an async one.
-        return await returned if inspect.isawaitable(returned) else returned
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Decision:
-    """What all `before_tool_call` hooks together want."""
-
-    input: JsonObject
-    """What to call with; the given one if no hook changed it."""
-    block: str | None = None
-    """Why the call must not be made; None if it may."""
-    approval: str | None = None
-    """Why a person has to agree, perhaps empty; None if nobody has to."""
-    is_changed: bool = False
-    blocked_by: str = ""
-    """The name of the hook that blocked."""
-
-
-class ToolCallHooks(HookCaller):
-    """Asks the hooks around a tool call, in order."""
+    # Hooks around a tool call.
 
     async def before_tool_call(self, event: BeforeToolCall) -> Decision:
-        """Ask until one blocks. One that fails blocks: nobody knows what it would have said."""
+        """Call the hooks until one blocks. A hook that fails blocks the call."""
         given: JsonObject = event.input
         approvals: list[str] = []
         for hook in self._hooks.for_event("before_tool_call"):
@@ -146,7 +113,7 @@ class ToolCallHooks(HookCaller):
         )
 
     async def after_tool_call(self, event: AfterToolCall) -> JsonValue:
-        """Tell everybody and return the result as they leave it; one that fails changes nothing."""
+        """The result after the changes of all hooks; a hook that fails changes nothing."""
         result = event.result
         for hook in self._hooks.for_event("after_tool_call"):
             try:
@@ -160,6 +127,88 @@ class ToolCallHooks(HookCaller):
             elif change is not None:
                 result = change.result
         return result
+
+    # Hooks around model calls, results, answers and the end of a turn.
+
+    async def llm_input(self, event: LlmInput) -> None:
+        # A copy for each: changes by one hook must not reach the next.
+        await self._notify("llm_input", lambda: replace(event, messages=copy_json(event.messages)))
+
+    async def llm_output(self, event: LlmOutput) -> None:
+        await self._notify("llm_output", lambda: event)
+
+    async def agent_end(self, event: AgentEnd) -> None:
+        await self._notify("agent_end", lambda: event)
+
+    async def before_compaction(self, event: BeforeCompaction) -> None:
+        await self._notify("before_compaction", lambda: event)
+
+    async def after_compaction(self, event: AfterCompaction) -> None:
+        await self._notify("after_compaction", lambda: event)
+
+    async def tool_result_persist(self, event: ToolResultPersist) -> str:
+        """The text to store. It is withheld when a hook fails: the hook may be the one that removes
+        secrets."""
+        for hook in self._hooks.for_event("tool_result_persist"):
+            try:
+                change = await self._ask(hook, lambda event=event: event, changed_content_from)
+            except FailedHookError as error:
+                return f"[the result is withheld: the hook {hook.name} failed: {error}]"
+            if change is not None:
+                event = replace(event, content=change.content)
+        return event.content
+
+    async def before_agent_finalize(self, event: BeforeAgentFinalize) -> str | None:
+        """Why the model has to revise its answer, from the first hook that says so; else None.
+
+        A hook that fails does not reject the answer."""
+        for hook in self._hooks.for_event("before_agent_finalize"):
+            with suppress(FailedHookError):
+                revision = await self._ask(hook, lambda: event, revision_from)
+                if revision is not None:
+                    return revision.reason
+        return None
+
+    # One hook.
+
+    async def _notify(self, name: HookEvent, make_event: Callable[[], object]) -> None:
+        for hook in self._hooks.for_event(name):
+            with suppress(FailedHookError):
+                await self._ask(hook, make_event, lambda _ignored: None)
+
+    async def _ask(
+        self,
+        hook: RegisteredHook,
+        make_event: Callable[[], object],
+        read: Callable[[object], _Answer],
+    ) -> _Answer:
+        """The answer of one hook; logs the traceback and raises FailedHookError if it fails."""
+        task = asyncio.current_task()
+        try:
+            with anyio.move_on_after(self._timeout_seconds) as scope:
+                answer = read(await self._call_hook(hook, make_event()))
+                # A hook that ignores its cancellation is still too late.
+                if not scope.cancel_called:
+                    return answer
+        except HookError as error:
+            logger.exception("the hook %s for %s failed", hook.name, hook.event)
+            raise FailedHookError(str(error)) from error
+        except BaseException as error:
+            if passes_through(error, caller=task):
+                raise
+            logger.exception("the hook %s for %s failed", hook.name, hook.event)
+            kind, said = type(error).__name__, describe_error(error)
+            message = said if said == kind else f"{kind}: {said}"
+            raise FailedHookError(_ERROR_TEXT.text(message)) from error
+        logger.error("the hook %s for %s timed out", hook.name, hook.event)
+        raise FailedHookError(f"it took longer than {self._timeout_seconds:g} seconds")
+
+    async def _call_hook(self, hook: RegisteredHook, event: object) -> object:
+        if hook.is_async:
+            return await cast("Awaitable[object]", hook.function(event))
+        returned = await call_in_thread(partial(hook.function, event), limiter=self._threads)
+        # A plain function around an async one.
+        return await returned if inspect.isawaitable(returned) else returned
 
 
 def _make_block(
@@ -176,54 +225,3 @@ def _before_event(event: BeforeToolCall, given: JsonObject) -> BeforeToolCall:
 
 def _after_event(event: AfterToolCall, result: JsonValue) -> AfterToolCall:
     return replace(event, input=copy_json(event.input), result=copy_json(result))
-
-
-class TurnHooks(HookCaller):
-    """Asks in order. Those that only observe change nothing, whatever they return or raise."""
-
-    async def llm_input(self, event: LlmInput) -> None:
-        # A copy for each: one that writes to it must not tell the next one tales.
-        await self._notify("llm_input", lambda: replace(event, messages=copy_json(event.messages)))
-
-    async def llm_output(self, event: LlmOutput) -> None:
-        await self._notify("llm_output", lambda: event)
-
-    async def agent_end(self, event: AgentEnd) -> None:
-        await self._notify("agent_end", lambda: event)
-
-    async def before_compaction(self, event: BeforeCompaction) -> None:
-        await self._notify("before_compaction", lambda: event)
-
-    async def after_compaction(self, event: AfterCompaction) -> None:
-        await self._notify("after_compaction", lambda: event)
-
-    async def tool_result_persist(self, event: ToolResultPersist) -> str:
-        """The text to keep. Where a hook fails the result is withheld: it may be the one that takes
-        secrets out."""
-        for hook in self._hooks.for_event("tool_result_persist"):
-            try:
-                change = await self._ask(hook, lambda event=event: event, changed_content_from)
-            except FailedHookError as error:
-                return f"[the result is withheld: the hook {hook.name} failed: {error}]"
-            if change is not None:
-                event = replace(event, content=change.content)
-        return event.content
-
-    async def before_agent_finalize(self, event: BeforeAgentFinalize) -> str | None:
-        """Why the model has to work on, from the first hook that says so; None if the answer
-        stands, as it does where a hook fails."""
-        for hook in self._hooks.for_event("before_agent_finalize"):
-            with suppress(FailedHookError):
-                revision = await self._ask(hook, lambda: event, revision_from)
-                if revision is not None:
-                    return revision.reason
-        return None
-
-    async def _notify(self, name: HookEvent, make_event: Callable[[], object]) -> None:
-        for hook in self._hooks.for_event(name):
-            with suppress(FailedHookError):
-                await self._ask(hook, make_event, lambda _ignored: None)
-
-
-class HookRunner(ToolCallHooks, TurnHooks):
-    """The hooks around tool calls, and those around the model and the turn."""

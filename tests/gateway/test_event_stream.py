@@ -135,7 +135,7 @@ def test_what_a_browser_sends_counts_before_the_address() -> None:
 
 async def test_events_that_a_full_feed_let_go_are_counted() -> None:
     class Run:
-        events = RunEventLog(most_events=2)
+        events = RunEventLog(max_events=2)
 
     for _ in range(5):
         Run.events.add("text.delta", {"text": "a"})

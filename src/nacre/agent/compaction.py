@@ -24,11 +24,11 @@ from nacre.providers.base import Answered, ModelRequest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.agent.event_log import RunEventLog
     from nacre.agent.transcript import Transcript
     from nacre.hooks import HookRunner
     from nacre.providers.base import Provider, SentPayload
     from nacre.run_context import RunContext
+    from nacre.trajectory import RunEventLog
 
 logger = logging.getLogger(__name__)
 

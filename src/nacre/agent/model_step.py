@@ -25,13 +25,13 @@ from nacre.storage.message_codec import message_to_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.agent.event_log import RunEventLog
     from nacre.agent.tool_surface import ToolSurface
     from nacre.hooks import HookRunner
     from nacre.json_types import JsonObject
     from nacre.messages import AssistantPart, Message
     from nacre.providers.base import ModelEvent, ModelSettings, Provider
     from nacre.run_context import RunContext
+    from nacre.trajectory import RunEventLog
 
 _MAX_PROBLEM_CHARACTERS: Final = 500
 _CALL_ID_BYTES: Final = 8

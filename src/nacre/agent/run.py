@@ -14,11 +14,11 @@ import anyio
 
 from nacre.agent.approval_log import approval_to_json
 from nacre.agent.client_tools import ClientCalls, PendingClientCall
-from nacre.agent.event_log import RunEventLog
 from nacre.agent.history import message_size
 from nacre.errors import SessionError, StorageError
 from nacre.messages import FinishReason, Usage
 from nacre.run_context import AbortController
+from nacre.trajectory import RunEventLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

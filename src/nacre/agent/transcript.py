@@ -6,23 +6,30 @@ import asyncio
 import logging
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
 from nacre.agent.history import estimated_tokens
 from nacre.errors import SessionError, StorageError
 from nacre.messages import Usage
+from nacre.trajectory import CALL_EVENT_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nacre.agent.event_log import RunEventLog
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import Message
-    from nacre.run_context import RunContext
     from nacre.storage import Store, StoredMessage, TurnStatus
-    from nacre.trajectory import TrajectoryEvent, TrajectoryRecorder
+    from nacre.trajectory import CallEventKind, RunEventLog, TrajectoryEvent, TrajectoryRecorder
+
+logger = logging.getLogger(__name__)
+
+_BATCH_EVENTS: Final = 200
+_BATCH_SECONDS: Final = 1.0
+_WRITE_SECONDS: Final = 10.0
+_FIRST_WAIT_SECONDS: Final = 0.5
+_MAX_WAIT_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,40 +145,23 @@ class Transcript:
         return estimated_tokens([*self.history, *new], trusts_usage=trusts_usage)
 
 
-logger = logging.getLogger(__name__)
-
-_FORWARDED = Literal[
-    "call.started",
-    "call.updated",
-    "call.changed",
-    "call.ended",
-    "cell.started",
-    "cell.output",
-    "cell.suspended",
-    "cell.resumed",
-    "cell.ended",
-]
-_FORWARDED_KINDS: Final = frozenset(get_args(_FORWARDED))
-_BATCH_EVENTS: Final = 200
-_BATCH_SECONDS: Final = 1.0
-_WRITE_SECONDS: Final = 10.0
-
-
 class TrajectoryWriter:
-    """One run's. Where the store is slow or broken the run goes on; the log says what is lost."""
+    """Passes the events of a trajectory on: to the run's log at once, to the store in batches.
+
+    The run goes on when the store is slow or broken; the log names the events that are lost.
+    """
 
     def __init__(
         self,
         recorder: TrajectoryRecorder,
         *,
-        feed: RunEventLog,
+        event_log: RunEventLog,
         store: Store | None,
-        context: RunContext,
         on_call: Callable[[], None],
     ) -> None:
-        self._event_log = feed
+        self._event_log = event_log
         self._store = store
-        self._context = context
+        self._context = recorder.context
         self._on_call = on_call
         self._pending: list[JsonObject] = []
         self._is_full = anyio.Event()
@@ -182,14 +172,14 @@ class TrajectoryWriter:
         self._unsubscribe = recorder.subscribe(self._receive)
 
     async def write(self) -> None:
-        """Write batches as they fill, or once in a while; to be run as a task."""
+        """Write each batch when it is full or a second old; run this as a task."""
         while True:
             with anyio.move_on_after(_BATCH_SECONDS):
                 await self._is_full.wait()
             await self.flush()
 
     async def flush(self) -> None:
-        """Write what there is; finishes what it has begun, within a bound."""
+        """Write the pending events; a cancellation does not interrupt it."""
         batch = self._take_batch()
         if not batch or self._store is None:
             return
@@ -203,7 +193,7 @@ class TrajectoryWriter:
         logger.error("%d events of the run %s are lost: %s", len(batch), context.run_id, problem)
 
     def close(self) -> list[JsonObject]:
-        """Take nothing more; gives what has not been written."""
+        """Stop listening; returns the events that are not written."""
         self._unsubscribe()
         return self._take_batch()
 
@@ -213,7 +203,7 @@ class TrajectoryWriter:
         return batch
 
     def _receive(self, event: TrajectoryEvent) -> None:
-        """Tools may report progress from threads of their own."""
+        # Tools may report progress from other threads.
         if threading.get_ident() == self._thread_id:
             self._take(event)
         else:
@@ -223,8 +213,8 @@ class TrajectoryWriter:
         self._pending.append(event.to_json())
         if len(self._pending) >= _BATCH_EVENTS:
             self._is_full.set()
-        if event.kind in _FORWARDED_KINDS:
-            self._event_log.add(cast("_FORWARDED", event.kind), _log_data(event))
+        if event.kind in CALL_EVENT_KINDS:
+            self._event_log.add(cast("CallEventKind", event.kind), _log_data(event))
         elif event.kind == "approval.answered" and event.data.get("how") == "always":
             # Nobody was asked: somebody had said "always". All others are told by the queue.
             self._event_log.add("approval.answered", {**_log_data(event), "how": "remembered"})
@@ -235,10 +225,6 @@ class TrajectoryWriter:
 def _log_data(event: TrajectoryEvent) -> JsonObject:
     data: JsonObject = {"toolCallId": event.call_id, **event.data}
     return {**data, "parentToolCallId": event.parent_id} if event.parent_id else data
-
-
-_FIRST_WAIT_SECONDS: Final = 0.5
-_MAX_WAIT_SECONDS: Final = 15.0
 
 
 class FailedTurnWrites:

@@ -204,9 +204,8 @@ class TurnLoop:
         )
         return TrajectoryWriter(
             self._surface.trajectory,
-            feed=self._run.events,
+            event_log=self._run.events,
             store=parts.store if self._run.is_stored else None,
-            context=self._context,
             on_call=self._outside.look,
         )
 

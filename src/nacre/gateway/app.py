@@ -41,7 +41,7 @@ def log_failures(run: AgentRun) -> None:
                 run.id, str(event.data.get("model") or asked_model), str(event.data.get("error"))
             )
 
-    run.events.listen(handle)
+    run.events.subscribe(handle)
 
 
 def _log_failure(run_id: str, model: str, reason: str) -> None:

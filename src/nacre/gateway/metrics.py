@@ -181,7 +181,7 @@ class Metrics:
         return model
 
     def _watch(self, run: AgentRun) -> None:
-        run.events.listen(RunMeter(self).take)
+        run.events.subscribe(RunMeter(self).take)
 
     def _add_gauges(self, system: System) -> None:
         def live(state: str) -> Callable[[], float]:

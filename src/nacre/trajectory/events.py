@@ -1,4 +1,4 @@
-"""Trajectory events, and their export and import as JSON lines."""
+"""The events of runs and of trajectories, and trajectories as JSON lines."""
 
 from __future__ import annotations
 
@@ -13,29 +13,80 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue
 
 
-EventKind = Literal[
-    "run.started",
+CallEventKind = Literal[
     "call.started",
-    "call.changed",
     "call.updated",
+    "call.changed",
     "call.ended",
-    "approval.requested",
-    "approval.answered",
     "cell.started",
     "cell.output",
     "cell.suspended",
     "cell.resumed",
     "cell.ended",
+]
+"""Recorded in the trajectory, and passed on to the readers of the run."""
+CALL_EVENT_KINDS: Final[frozenset[str]] = frozenset(get_args(CallEventKind))
+
+EventKind = Literal[
+    "run.started",
+    CallEventKind,
+    "approval.requested",
+    "approval.answered",
     "model.requested",
     "model.answered",
     "turn.ended",
 ]
 EVENT_KINDS: Final[tuple[EventKind, ...]] = get_args(EventKind)
 
+RunEventKind = Literal[
+    "run.queued",
+    "run.started",
+    "run.waiting",
+    "run.resumed",
+    "steered",
+    "model.started",
+    "retry",
+    "text.delta",
+    "thinking.delta",
+    "message.completed",
+    "message.sent",
+    CallEventKind,
+    "approval.requested",
+    "approval.answered",
+    "client_call.requested",
+    "client_call.answered",
+    "compaction.started",
+    "compaction.ended",
+    "server.unavailable",
+    "run.completed",
+    "run.failed",
+    "run.aborted",
+]
+RUN_EVENT_KINDS: Final[tuple[RunEventKind, ...]] = get_args(RunEventKind)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunEvent:
+    """What the readers of a run see. Numbers have no gaps, except before dropped events."""
+
+    sequence: int
+    time: float
+    """Seconds since the epoch."""
+    kind: RunEventKind
+    data: JsonObject
+
+    def to_json(self) -> JsonObject:
+        return {
+            "sequence": self.sequence,
+            "time": self.time,
+            "kind": self.kind,
+            "data": self.data,
+        }
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrajectoryEvent:
-    """An entry of the record. Sequence numbers have no gaps, except before what was dropped."""
+    """An entry of a trajectory, redacted. Numbers have no gaps, except before dropped events."""
 
     sequence: int
     time: float
@@ -63,7 +114,7 @@ _MAX_SHOWN_CHARACTERS: Final = 60
 
 
 class TrajectoryFormatError(ValueError):
-    """A line is not an event; says which line, and what is wrong with it."""
+    """A line is not an event; the message names the line and the problem."""
 
     def __init__(self, line_number: int, problem: str) -> None:
         super().__init__(line_number, problem)

@@ -114,7 +114,7 @@ async def test_a_reader_that_goes_away_ends_the_run() -> None:
 
 async def test_a_reader_that_is_too_slow_is_told_that_something_is_lost() -> None:
     run = a_run()
-    run.events = RunEventLog(most_events=3)
+    run.events = RunEventLog(max_events=3)
     for number in range(5):
         run.events.add("text.delta", {"text": str(number)})
     with pytest.raises(ApiError, match="2 events of the run run_1 are lost"):

@@ -5,13 +5,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nacre.agent.event_log import RUN_EVENT_KINDS, RunEvent, RunEventLog
+from nacre.trajectory import RUN_EVENT_KINDS, RunEvent, RunEventLog
 
 PAGE = Path(__file__).parents[2] / "docs" / "agent.md"
 
 
-async def read(feed: RunEventLog, after: int = -1) -> list[RunEvent]:
-    return [event async for event in feed.follow(after)]
+async def read(log: RunEventLog, after: int = -1) -> list[RunEvent]:
+    return [event async for event in log.follow(after)]
 
 
 def numbers(events: list[RunEvent]) -> list[int]:
@@ -19,13 +19,13 @@ def numbers(events: list[RunEvent]) -> list[int]:
 
 
 async def test_a_reader_gets_what_was_there_and_what_comes() -> None:
-    feed = RunEventLog()
-    feed.add("run.started")
+    log = RunEventLog()
+    log.add("run.started")
     seen: list[str] = []
     has_read = anyio.Event()
 
     async def follow() -> None:
-        async for event in feed.follow():
+        async for event in log.follow():
             seen.append(event.kind)
             has_read.set()
 
@@ -33,61 +33,61 @@ async def test_a_reader_gets_what_was_there_and_what_comes() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(follow)
             await has_read.wait()
-            feed.add("text.delta", {"text": "a"})
-            feed.add("run.completed")
-            feed.close()
+            log.add("text.delta", {"text": "a"})
+            log.add("run.completed")
+            log.close()
     assert seen == ["run.started", "text.delta", "run.completed"]
 
 
 async def test_a_reader_resumes_after_the_last_event_that_it_saw() -> None:
-    feed = RunEventLog()
+    log = RunEventLog()
     for _ in range(5):
-        feed.add("text.delta", {"text": "x"})
-    feed.close()
-    assert numbers(await read(feed, after=2)) == [3, 4]
-    assert await read(feed, after=4) == []
-    assert await read(feed, after=100) == []
+        log.add("text.delta", {"text": "x"})
+    log.close()
+    assert numbers(await read(log, after=2)) == [3, 4]
+    assert await read(log, after=4) == []
+    assert await read(log, after=100) == []
 
 
 async def test_a_full_feed_lets_the_oldest_go_and_counts_them() -> None:
-    feed = RunEventLog(most_events=3)
+    log = RunEventLog(max_events=3)
     for _ in range(5):
-        feed.add("text.delta")
-    feed.close()
-    assert numbers(await read(feed)) == [2, 3, 4]
-    assert feed.dropped == 2
+        log.add("text.delta")
+    log.close()
+    assert numbers(await read(log)) == [2, 3, 4]
+    assert log.dropped == 2
 
 
 async def test_the_bytes_of_a_feed_are_bounded_but_the_newest_event_stays() -> None:
-    feed = RunEventLog(most_bytes=10_000)
-    feed.add("text.delta", {"text": "a"})
-    feed.add("text.delta", {"text": "x" * 50_000})
-    assert numbers([*feed.events]) == [1]
-    feed.add("text.delta", {"text": "b"})
-    assert numbers([*feed.events]) == [2]
-    assert feed.bytes_held < 10_000
+    log = RunEventLog(max_bytes=10_000)
+    log.add("text.delta", {"text": "a"})
+    log.add("text.delta", {"text": "x" * 50_000})
+    assert numbers([*log.events]) == [1]
+    log.add("text.delta", {"text": "b"})
+    assert numbers([*log.events]) == [2]
+    assert log.bytes_held < 10_000
 
 
 async def test_a_slow_reader_skips_what_is_gone_and_never_holds_up_the_run() -> None:
-    feed = RunEventLog(most_events=2)
-    feed.add("text.delta")
+    log = RunEventLog(max_events=2)
+    log.add("text.delta")
     seen: list[int] = []
     with anyio.fail_after(5):
-        async for event in feed.follow():
+        async for event in log.follow():
             seen.append(event.sequence)
             if event.sequence == 0:
                 for _ in range(5):
-                    feed.add("text.delta")
-                feed.close()
+                    log.add("text.delta")
+                log.close()
     assert seen == [0, 4, 5]
 
 
 async def test_nothing_is_told_after_the_end() -> None:
-    feed = RunEventLog()
-    feed.close()
-    feed.add("text.delta")
-    assert feed.events == ()
-    assert feed.last_sequence == -1
+    log = RunEventLog()
+    log.close()
+    log.add("text.delta")
+    assert log.events == ()
+    assert log.last_sequence == -1
 
 
 def test_an_event_is_json() -> None:

@@ -1,0 +1,150 @@
+"""Logs of numbered events, bounded in memory: the base of all, and the one that readers follow."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+import anyio
+
+from nacre.json_types import encode_json
+from nacre.trajectory.events import RunEvent, TrajectoryEvent
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from nacre.json_types import JsonObject
+    from nacre.trajectory.events import RunEventKind
+
+logger = logging.getLogger(__name__)
+
+_Event = TypeVar("_Event", RunEvent, TrajectoryEvent)
+
+_MAX_EVENTS: Final = 20_000
+_MAX_BYTES: Final = 16 * 1024 * 1024
+# What an event takes besides its text, roughly.
+_BYTES_PER_EVENT: Final = 400
+
+
+class EventLog(Generic[_Event]):
+    """Append-only. When it is full, the oldest events are dropped and counted.
+
+    Events may be appended from any thread; listeners are called in the thread that appends.
+    """
+
+    def __init__(self, *, max_events: int, max_bytes: int) -> None:
+        self.dropped = 0
+        """How many of the oldest events are gone."""
+        self.bytes_held = 0
+        self._max_events = max(1, max_events)
+        self._max_bytes = max_bytes
+        self._events: deque[tuple[_Event, int]] = deque()
+        self._next_sequence = 0
+        self._listeners: tuple[Callable[[_Event], None], ...] = ()
+        self._lock = threading.Lock()
+
+    @property
+    def events(self) -> tuple[_Event, ...]:
+        """The events that are still held, oldest first."""
+        with self._lock:
+            return tuple(event for event, _ in self._events)
+
+    @property
+    def last_sequence(self) -> int:
+        """The number of the newest event; -1 before the first."""
+        return self._next_sequence - 1
+
+    def subscribe(self, listener: Callable[[_Event], None]) -> Callable[[], None]:
+        """Call `listener` with every event from now on; call the returned function to stop."""
+
+        # Wrapped, so that one listener may subscribe twice and stop once.
+        def subscription(event: _Event) -> None:
+            listener(event)
+
+        with self._lock:
+            self._listeners = (*self._listeners, subscription)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self._listeners = tuple(
+                    other for other in self._listeners if other is not subscription
+                )
+
+        return unsubscribe
+
+    def _append(self, make_event: Callable[[int, float], _Event], size: int) -> None:
+        """Add the event that `make_event` makes of a sequence number and the time."""
+        with self._lock:
+            event = make_event(self._next_sequence, time.time())
+            self._next_sequence += 1
+            self._events.append((event, size))
+            self.bytes_held += size
+            self._evict()
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception:
+                logger.exception("a listener of an event log failed on %s", event.kind)
+
+    def _evict(self) -> None:
+        # The newest stays, however large.
+        while len(self._events) > self._max_events or (
+            self.bytes_held > self._max_bytes and len(self._events) > 1
+        ):
+            self.bytes_held -= self._events.popleft()[1]
+            self.dropped += 1
+
+
+class RunEventLog(EventLog[RunEvent]):
+    """The events of one run, for any number of readers, who can follow and resume.
+
+    Adding never waits for a reader. Events are added and followed on the event loop only.
+    """
+
+    def __init__(self, *, max_events: int = _MAX_EVENTS, max_bytes: int = _MAX_BYTES) -> None:
+        super().__init__(max_events=max_events, max_bytes=max_bytes)
+        self.is_closed = False
+        self._change = anyio.Event()
+
+    def add(self, kind: RunEventKind, data: JsonObject | None = None) -> None:
+        """Append an event; does nothing after `close`."""
+        if self.is_closed:
+            return
+        data = data or {}
+        self._append(
+            lambda sequence, now: RunEvent(sequence=sequence, time=now, kind=kind, data=data),
+            _BYTES_PER_EVENT + len(encode_json(data)),
+        )
+        self._notify_readers()
+
+    def close(self) -> None:
+        """Add no more events: readers end when they have read the events that are there."""
+        self.is_closed = True
+        self._notify_readers()
+
+    async def follow(self, after: int = -1) -> AsyncIterator[RunEvent]:
+        """Every event with a higher number, present and future; ends when the log is closed.
+
+        A reader that was away for long finds the first events gone: the numbers show it.
+        """
+        while True:
+            change = self._change
+            for event in self._events_after(after):
+                after = event.sequence
+                yield event
+            if self.is_closed and after >= self.last_sequence:
+                return
+            if change is self._change:
+                await change.wait()
+
+    def _events_after(self, sequence: int) -> list[RunEvent]:
+        # Counted from the newest: a reader that keeps up must not walk the whole log each time.
+        wanted = min(self.last_sequence - sequence, len(self._events))
+        return [self._events[index][0] for index in range(-wanted, 0)]
+
+    def _notify_readers(self) -> None:
+        change, self._change = self._change, anyio.Event()
+        change.set()

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
@@ -86,11 +87,57 @@ def test_fixed_limits_are_documented(number: int) -> None:
     assert re.search(rf"(?<![\d,]){number:,}(?![\d,])", page("docs/limits.md"))
 
 
+def anchors_of(path: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.M)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_links_lead_somewhere(path: Path) -> None:
-    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
-    missing = [target for target in targets if not (path.parent / target).exists()]
+def test_links_lead_to_a_page_and_a_heading(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", path.read_text(encoding="utf-8"))
+    missing: list[str] = []
+    for name, anchor in links:
+        target = path.parent / name if name else path
+        if not target.exists() or (anchor and anchor not in anchors_of(target)):
+            missing.append(f"{name}#{anchor}")
     assert missing == []
+
+
+def test_the_index_lists_every_page() -> None:
+    listed = set(re.findall(r"\]\(([a-z_]+\.md)", page("docs/README.md")))
+    assert listed == {path.name for path in ROOT.glob("docs/*.md")} - {"README.md"}
+
+
+def test_the_readme_is_short() -> None:
+    assert len(page("README.md").splitlines()) <= 140
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_qualified_name_exists(path: Path) -> None:
+    names = re.findall(r"\bnacre(?:\.[a-z_]+)*\.[A-Za-z_]+", path.read_text(encoding="utf-8"))
+    packages = {path.stem for path in (ROOT / "src" / "nacre").glob("[a-z]*")}
+    qualified = {name for name in names if name.split(".")[1] in packages}
+    assert sorted(name for name in qualified if not resolves(name)) == []
+
+
+def resolves(name: str) -> bool:
+    """Whether the name is that of a module, or of a member of one."""
+    module, _, member = name.rpartition(".")
+    try:
+        import_module(name)
+    except ModuleNotFoundError:
+        return hasattr(import_module(module), member)
+    return True
+
+
+def test_nobody_is_told_to_install_the_package_of_somebody_else() -> None:
+    # On PyPI, "nacre" is another project: the distribution is called nacre-ai.
+    paths = [*PAGES, *ROOT.glob("src/nacre/**/*.py"), *ROOT.glob("examples/**/*.md")]
+    wrong = re.compile(r"pip install [\"']?nacre(?!-ai)")
+    found = [path.name for path in paths if wrong.search(path.read_text(encoding="utf-8"))]
+    assert found == []
 
 
 def test_every_module_of_the_sandbox_has_a_line_in_the_architecture() -> None:

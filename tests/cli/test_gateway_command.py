@@ -32,5 +32,5 @@ def test_without_the_parts_of_the_gateway_one_line_says_what_to_install(tmp_path
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
         "nacre: the gateway cannot run: fastapi, sqlalchemy are not installed; "
-        "run: pip install 'nacre[gateway]'\n"
+        "run: pip install 'nacre-ai[gateway]'\n"
     )

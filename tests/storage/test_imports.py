@@ -20,8 +20,8 @@ def test_the_package_does_not_import_sqlalchemy() -> None:
 @pytest.mark.parametrize(
     ("missing", "url", "advice"),
     [
-        ("sqlalchemy", "sqlite:///:memory:", "pip install 'nacre[gateway]'"),
-        ("asyncpg", "postgresql://ada@reef/db", "pip install 'nacre[gateway,postgres]'"),
+        ("sqlalchemy", "sqlite:///:memory:", "pip install 'nacre-ai[gateway]'"),
+        ("asyncpg", "postgresql://ada@reef/db", "pip install 'nacre-ai[gateway,postgres]'"),
     ],
 )
 def test_a_missing_extra_is_named(missing: str, url: str, advice: str) -> None:

@@ -75,7 +75,7 @@ def _refuse_without_parts() -> None:
     if missing:
         raise UsageProblem(
             f"the gateway cannot run: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} "
-            "not installed; run: pip install 'nacre[gateway]'"
+            "not installed; run: pip install 'nacre-ai[gateway]'"
         )
 
 

@@ -149,7 +149,7 @@ class _LazyBackend:
         except ModuleNotFoundError as error:
             raise ProviderError(
                 f"{model_id} cannot be asked: {error.name} is not installed; "
-                "run: pip install 'nacre[gateway]'"
+                "run: pip install 'nacre-ai[gateway]'"
             ) from None
         with self._opening:
             if self._backend is None:

@@ -58,7 +58,7 @@ def server_engine(place: ServerLocation) -> AsyncEngine:
     if importlib.util.find_spec("asyncpg") is None:
         raise StorageError(
             "PostgreSQL needs a driver that is not installed; "
-            "install it with: pip install 'nacre[gateway,postgres]'"
+            "install it with: pip install 'nacre-ai[gateway,postgres]'"
         )
     query = _single_values(place.url)
     settings = {"application_name": query.pop("application_name", "nacre"), **_KEEP_ALIVE}

@@ -224,5 +224,5 @@ def _import_all() -> None:
     except ModuleNotFoundError as error:
         raise StorageError(
             f"sessions cannot be stored: the module {error.name!r} is not installed; "
-            "install it with: pip install 'nacre[gateway]'"
+            "install it with: pip install 'nacre-ai[gateway]'"
         ) from error

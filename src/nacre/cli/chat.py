@@ -16,9 +16,11 @@ import anyio
 from nacre.cli.output import ExitStatus, error_stream
 from nacre.config.folders import user_folder
 from nacre.errors import ConfigError, SessionError
+from nacre.private_files import create_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from nacre.agent import AgentRun, TurnRequest
     from nacre.bootstrap import System
@@ -60,8 +62,7 @@ class ChatInput:
                 import readline
 
                 path = _history_file()
-                os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+                create_private(path)
                 readline.write_history_file(path)
 
     async def next_line(self) -> str | None:
@@ -99,8 +100,8 @@ def _plain_line() -> str | None:
     return line.decode(errors="replace").rstrip("\r\n") if line else None
 
 
-def _history_file() -> str:
-    return str(user_folder("state", os.environ) / "chat_history")
+def _history_file() -> Path:
+    return user_folder("state", os.environ) / "chat_history"
 
 
 async def _from_thread(read: Callable[[], str | None]) -> str | None:

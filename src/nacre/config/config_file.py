@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from nacre.config.fields import object_without_showing
 from nacre.config.folders import user_folder
 from nacre.config.json5 import parse_json5, with_member, without_member
 from nacre.errors import ConfigError
+from nacre.private_files import replace_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -25,8 +25,6 @@ Origin = Literal["option", "environment", "project", "user"]
 
 VARIABLE: Final = "NACRE_CONFIG"
 _NAMES: Final = ("nacre.json5", "nacre.json")
-# It may hold secrets.
-_MODE_OF_NEW_FILE: Final = 0o600
 # Far more than people write; a device would never end.
 _MAX_BYTES: Final = 16 * 1024 * 1024
 
@@ -129,28 +127,19 @@ def _refuse_if_no_file(path: Path) -> None:
 def _write_whole(path: Path, data: bytes) -> None:
     """All or nothing: whoever reads meanwhile, or after a crash, finds the old or the new file."""
     old = path.stat() if path.exists() else None
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
+    with replace_private(path) as file:
+        file.write(data)
         if old is not None:
-            _keep_owner(temporary, old)
-        os.chmod(temporary, _MODE_OF_NEW_FILE if old is None else old.st_mode & 0o777)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
+            _copy_owner_and_mode(old, file.fileno())
 
 
-def _keep_owner(temporary: str, old: os.stat_result) -> None:
-    """A file that root has changed must not be closed to the user that it belongs to."""
+def _copy_owner_and_mode(old: os.stat_result, descriptor: int) -> None:
+    """A file that root has changed stays open to the user that it belongs to."""
     if sys.platform != "win32":
-        # Nobody but root may give a file away.
+        # Only root may give a file away.
         with suppress(PermissionError):
-            os.chown(temporary, old.st_uid, old.st_gid)
+            os.fchown(descriptor, old.st_uid, old.st_gid)
+        os.fchmod(descriptor, old.st_mode & 0o777)
 
 
 @contextmanager

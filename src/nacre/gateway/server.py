@@ -22,7 +22,7 @@ from nacre.config.folders import user_folder
 from nacre.config.gateway import TOKEN_VARIABLE, is_loopback
 from nacre.config.watcher import ConfigChange, ConfigWatcher
 from nacre.errors import ConfigError, NacreError
-from nacre.mcp_client.private_file import read_private, write_private
+from nacre.private_files import read_private, write_private
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence

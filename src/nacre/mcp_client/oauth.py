@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import sys
 import webbrowser
 import zlib
@@ -21,8 +22,9 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, BaseModel, ValidationError
 
+from nacre.config.folders import user_folder
 from nacre.json_types import JsonObject, NotJsonError, decode_json, encode_json
-from nacre.mcp_client.private_file import read_private, state_directory, write_private
+from nacre.private_files import read_private, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +109,7 @@ class TokenFile:
     def __init__(self, server_url: str, *, directory: Path | None = None) -> None:
         # The URL may be secret, and may hold what no file name can.
         name = hashlib.sha256(server_url.encode()).hexdigest()[:32]
-        self._path = (directory or state_directory() / "oauth") / f"{name}.json"
+        self._path = (directory or user_folder("state", os.environ) / "oauth") / f"{name}.json"
 
     async def get_tokens(self) -> OAuthToken | None:
         return await self._get("tokens", OAuthToken)

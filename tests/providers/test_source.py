@@ -109,7 +109,7 @@ async def test_a_missing_library_is_named_with_how_to_install_it(
     monkeypatch.delitem(sys.modules, "nacre.providers.pydantic_ai_provider", raising=False)
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)
     monkeypatch.setitem(sys.modules, "pydantic_ai.direct", None)
-    with pytest.raises(ProviderError, match=r"run: pip install 'nacre\[gateway\]'"):
+    with pytest.raises(ProviderError, match=r"run: pip install 'nacre-ai\[gateway\]'"):
         await ask(Providers(ModelsConfig(providers={"local": LOCAL})), "local/any")
 
 

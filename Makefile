@@ -106,6 +106,7 @@ $(BIN)/python:
 		+ sys.version.split()[0] + "; Nacre needs 3.11 or newer (make PYTHON=python3.12 ...).")'
 	@echo 'creating $(VENV)'
 	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) uninstall --yes setuptools  # Python 3.11 adds it; nothing here uses it
 
 # Not compiled: Python compiles what it imports, which is a part of it and half of the space.
 $(RUN_PACKAGES): requirements/run.txt | $(BIN)/python

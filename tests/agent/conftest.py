@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nacre.storage import Store
+from nacre.storage import Store, open_store
 from tests.agent.worlds import World, open_world
 
 OpenWorld = Callable[..., AbstractAsyncContextManager[World]]
@@ -15,7 +15,7 @@ OpenWorld = Callable[..., AbstractAsyncContextManager[World]]
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    async with Store.open(f"sqlite:///{tmp_path}/nacre.db") as store:
+    async with open_store(f"sqlite:///{tmp_path}/nacre.db") as store:
         yield store
 
 

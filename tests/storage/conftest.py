@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from nacre.storage import Store
+from nacre.storage import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -189,5 +189,5 @@ def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 async def store(store_url: str) -> AsyncGenerator[Store]:
-    async with Store.open(store_url) as opened:
+    async with open_store(store_url) as opened:
         yield opened

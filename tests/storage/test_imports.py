@@ -27,9 +27,9 @@ def test_the_package_does_not_import_sqlalchemy() -> None:
 def test_a_missing_extra_is_named(missing: str, url: str, advice: str) -> None:
     failed = run_python(
         f"import sys; sys.modules[{missing!r}] = None\n"
-        "import anyio; from nacre.storage import Store\n"
+        "import anyio; from nacre.storage import open_store\n"
         "async def main():\n"
-        f"    async with Store.open({url!r}): pass\n"
+        f"    async with open_store({url!r}): pass\n"
         "anyio.run(main)"
     )
     assert f"install it with: {advice}" in failed.stderr.splitlines()[-1]

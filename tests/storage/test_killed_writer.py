@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from nacre.messages import AssistantMessage, Usage, UserMessage
-from nacre.storage import Store
+from nacre.storage import open_store
 
 if TYPE_CHECKING:
     from nacre.storage import StoredMessage
@@ -67,7 +67,7 @@ def is_whole(run_id: str, messages: list[StoredMessage]) -> bool:
 
 
 async def check_all_is_there(url: str, reported: dict[str, list[str]]) -> None:
-    async with Store.open(url) as store:
+    async with open_store(url) as store:
         interrupted = await store.interrupt_open_turns()
         open_turns = 0
         for session_id, run_ids in reported.items():
@@ -89,7 +89,7 @@ async def check_all_is_there(url: str, reported: dict[str, list[str]]) -> None:
 
 
 async def check_sessions_go_on(url: str) -> None:
-    async with Store.open(url) as store:
+    async with open_store(url) as store:
         await store.begin_turn(run_id="r", session_id="s0", prompt=None, model="", surface="")
         await store.end_turn("r", status="completed", messages=[], usage=Usage())
 

@@ -24,7 +24,7 @@ from nacre.messages import (
     UserMessage,
     user_message,
 )
-from nacre.storage import Store
+from nacre.storage import open_store
 from nacre.storage.message_codec import MessageFormatError, message_from_json, message_to_json
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ async def test_a_row_that_cannot_be_read_is_named(
     tmp_path: Path, content: str, problem: str
 ) -> None:
     path = tmp_path / "nacre.db"
-    async with Store.open(f"sqlite:///{path}") as store:
+    async with open_store(f"sqlite:///{path}") as store:
         await store.add_session(id="s", agent_id="main")
         await store.begin_turn(run_id="r", session_id="s", prompt=None, model="", surface="")
         said = [user_message("hi"), user_message("there")]

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import inspect
 
 from nacre.errors import StorageError
-from nacre.storage import Store
+from nacre.storage import open_store
 from nacre.storage.connect import open_database
 from nacre.storage.database import FAULTS, ServerLocation, parse_storage_url
 from nacre.storage.postgres import ServerTransactions, server_engine
@@ -96,5 +96,5 @@ async def test_a_database_of_a_newer_version_is_refused(shared_url: str) -> None
         await database.write(lambda it: migrate(it, "it", newer))
 
     with pytest.raises(StorageError, match=r"the database .* has a schema of version 99, and this"):
-        async with Store.open(shared_url):
+        async with open_store(shared_url):
             pass

@@ -19,7 +19,7 @@ from nacre.agent.turn_loop import TurnLoop
 from nacre.errors import StorageError
 from nacre.messages import Usage, user_message
 from nacre.run_context import RunContext
-from nacre.storage import ApprovalRecord, Store
+from nacre.storage import ApprovalRecord, Store, open_store
 from nacre.tools import ApprovalQueue, ApprovalRequest
 from tests.agent.fake_models import HeldAnswer, say
 from tests.agent.worlds import open_world
@@ -61,7 +61,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def begun_turn(url: str, *, lock_seconds: float = 0.05) -> AsyncGenerator[Store]:
-    async with Store.open(url, lock_seconds=lock_seconds) as store:
+    async with open_store(url, lock_seconds=lock_seconds) as store:
         await store.add_session(id="s", agent_id="main")
         await store.begin_turn(run_id="r", session_id="s", prompt=None, model="", surface="")
         yield store
@@ -74,7 +74,7 @@ async def wired_world(
     """Agents whose store is behind a wire that can be cut."""
     async with (
         open_wire(postgres.port) as wire,
-        Store.open(wire_url(wire)) as store,
+        open_store(wire_url(wire)) as store,
         open_world(store=store, folder=folder) as world,
     ):
         yield wire, store, world
@@ -229,7 +229,7 @@ async def test_an_answered_approval_outlasts_a_server_that_is_away_for_a_while(
 async def test_a_connection_that_is_lost_before_the_commit_costs_no_turn(
     postgres: PostgresServer,
 ) -> None:
-    async with open_wire(postgres.port) as wire, Store.open(wire_url(wire)) as store:
+    async with open_wire(postgres.port) as wire, open_store(wire_url(wire)) as store:
         await store.add_session(id="s", agent_id="main")
         wire.cuts_at = BEGINNING
         await store.begin_turn(run_id="r", session_id="s", prompt=None, model="", surface="")
@@ -290,7 +290,7 @@ async def test_turns_do_not_wait_one_after_the_other_for_a_server_that_is_silent
             )
         failed.append(caught.value)
 
-    async with open_wire(postgres.port) as wire, Store.open(wire_url(wire)) as store:
+    async with open_wire(postgres.port) as wire, open_store(wire_url(wire)) as store:
         await store.add_session(id="s", agent_id="main")
         wire.cut()
         with pytest.raises(StorageError):
@@ -313,7 +313,7 @@ async def test_a_turn_that_cannot_be_kept_fails_and_its_session_goes_on_from_the
 ) -> None:
     path = tmp_path / "nacre.db"
     async with (
-        Store.open(f"sqlite:///{path}", lock_seconds=0.05) as store,
+        open_store(f"sqlite:///{path}", lock_seconds=0.05) as store,
         open_world(store=store, folder=tmp_path) as world,
     ):
         answer = HeldAnswer(say("two"))
@@ -354,7 +354,7 @@ async def test_a_turn_that_the_disk_has_no_room_for_is_noted_as_soon_as_a_small_
 ) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     async with (
-        Store.open(f"sqlite:///{tmp_path}/nacre.db") as store,
+        open_store(f"sqlite:///{tmp_path}/nacre.db") as store,
         open_world(store=store, folder=tmp_path) as world,
     ):
         answer = HeldAnswer(say("x" * 4_000_000))
@@ -440,7 +440,7 @@ async def test_whoever_aborts_a_turn_that_could_not_be_begun_is_told_that_it_is_
 ) -> None:
     path = tmp_path / "nacre.db"
     async with (
-        Store.open(f"sqlite:///{path}", lock_seconds=0.05) as store,
+        open_store(f"sqlite:///{path}", lock_seconds=0.05) as store,
         open_world(store=store, folder=tmp_path) as world,
     ):
         await store.add_session(id="s", agent_id="main")
@@ -464,7 +464,7 @@ async def test_a_turn_that_breaks_inside_of_nacre_does_not_stay_open(
         raise RuntimeError("a bug")
 
     async with (
-        Store.open(f"sqlite:///{tmp_path}/nacre.db") as store,
+        open_store(f"sqlite:///{tmp_path}/nacre.db") as store,
         open_world(store=store, folder=tmp_path) as world,
     ):
         monkeypatch.setattr(TurnLoop, "telemetry", breaks)
@@ -522,7 +522,7 @@ async def test_closing_tries_a_store_that_is_away_once_for_all_approvals(
 async def test_a_service_can_be_closed_while_the_store_is_away(
     postgres: PostgresServer, tmp_path: Path, short_waits: None
 ) -> None:
-    async with open_wire(postgres.port) as wire, Store.open(wire_url(wire)) as store:
+    async with open_wire(postgres.port) as wire, open_store(wire_url(wire)) as store:
         async with open_world(store=store, folder=tmp_path) as world:
             answer = HeldAnswer(say("one"))
             world.model.will(answer)
@@ -535,5 +535,5 @@ async def test_a_service_can_be_closed_while_the_store_is_away(
                 await world.service.aclose()
         wire.mend()
 
-    async with Store.open(postgres.url()) as store:
+    async with open_store(postgres.url()) as store:
         assert await store.interrupt_open_turns() == 1

@@ -9,7 +9,7 @@ import pytest
 
 from nacre.errors import SessionError
 from nacre.messages import Usage, user_message
-from nacre.storage import ApprovalRecord, Store
+from nacre.storage import ApprovalRecord, Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -41,14 +41,14 @@ async def statuses(store: Store) -> dict[str, str]:
 
 @asynccontextmanager
 async def two_stores(url: str) -> AsyncGenerator[tuple[Store, Store]]:
-    async with Store.open(url) as one, Store.open(url) as other:
+    async with open_store(url) as one, open_store(url) as other:
         yield one, other
 
 
 async def test_the_turns_of_a_store_that_is_gone_are_interrupted(shared_url: str) -> None:
-    async with Store.open(shared_url) as store:
+    async with open_store(shared_url) as store:
         await begin(store, "r1")
-    async with Store.open(shared_url) as store:
+    async with open_store(shared_url) as store:
         await begin(store, "r2")
 
         assert await store.interrupt_open_turns() == 1
@@ -62,10 +62,10 @@ async def test_the_turns_of_a_store_that_is_gone_are_interrupted(shared_url: str
 
 
 async def test_the_open_approvals_of_interrupted_turns_are_given_up(shared_url: str) -> None:
-    async with Store.open(shared_url) as store:
+    async with open_store(shared_url) as store:
         await begin(store, "r1")
         await store.put_approval(approval("gone", "r1"))
-    async with Store.open(shared_url) as store:
+    async with open_store(shared_url) as store:
         await begin(store, "r2")
         await store.put_approval(approval("here", "r2"))
 
@@ -91,9 +91,9 @@ async def test_the_turns_of_another_store_that_is_open_go_on(shared_url: str) ->
 
 
 async def test_an_interrupted_turn_that_ends_after_all_is_kept(shared_url: str) -> None:
-    async with Store.open(shared_url) as store:
+    async with open_store(shared_url) as store:
         await begin(store, "r")
-    async with Store.open(shared_url) as store:
+    async with open_store(shared_url) as store:
         await store.interrupt_open_turns()
 
         await store.end_turn("r", status="completed", messages=[user_message("hi")], usage=Usage())
@@ -105,7 +105,7 @@ async def test_an_interrupted_turn_that_ends_after_all_is_kept(shared_url: str) 
 
 
 async def test_a_turn_that_was_ended_as_interrupted_is_over(shared_url: str) -> None:
-    async with Store.open(shared_url) as store:
+    async with open_store(shared_url) as store:
         await begin(store, "r")
         said = [user_message("hi")]
         await store.end_turn("r", status="interrupted", messages=said, usage=Usage())
@@ -115,6 +115,6 @@ async def test_a_turn_that_was_ended_as_interrupted_is_over(shared_url: str) -> 
 
 
 async def test_in_memory_all_turns_are_its_own() -> None:
-    async with Store.open("sqlite:///:memory:") as store:
+    async with open_store("sqlite:///:memory:") as store:
         await begin(store, "r")
         assert await store.interrupt_open_turns() == 0

@@ -11,7 +11,7 @@ import pytest
 
 from nacre.errors import StorageError
 from nacre.messages import Usage, user_message
-from nacre.storage import Store
+from nacre.storage import Store, open_store
 from tests.storage.conftest import PASSWORD, PASSWORD_IN_URL
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 async def failure_of(url: str) -> str:
     with pytest.raises(StorageError) as caught:
-        async with Store.open(url):
+        async with open_store(url):
             pass
     return str(caught.value)
 
 
 async def test_a_password_and_the_options_of_libpq_are_understood(postgres: PostgresServer) -> None:
     url = f"{postgres.url_with_password()}?sslmode=prefer&application_name=reef"
-    async with Store.open(url.replace("postgresql:", "postgres:")) as store:
+    async with open_store(url.replace("postgresql:", "postgres:")) as store:
         await store.add_session(id="s", agent_id="main")
-        assert store.place == f"postgresql://nacre:***@127.0.0.1:{postgres.port}/postgres"
+        assert store.address == f"postgresql://nacre:***@127.0.0.1:{postgres.port}/postgres"
         query = "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'reef'"
         assert await anyio.to_thread.run_sync(postgres.sql, query) == "t"
 
@@ -82,7 +82,7 @@ async def test_two_gateways_number_the_messages_of_one_session_without_gaps(
     postgres: PostgresServer,
 ) -> None:
     url = postgres.url()
-    async with Store.open(url) as one, Store.open(url) as other:
+    async with open_store(url) as one, open_store(url) as other:
         await one.add_session(id="s", agent_id="main")
 
         async def turn(store: Store, run_id: str) -> None:
@@ -108,7 +108,7 @@ async def test_gateways_that_open_an_empty_database_at_once_all_succeed(
     opened: list[int] = []
 
     async def open_one(number: int) -> None:
-        async with Store.open(postgres.url()) as store:
+        async with open_store(postgres.url()) as store:
             await store.add_session(id=f"s{number}", agent_id="main")
             opened.append(number)
 
@@ -133,7 +133,7 @@ async def test_a_transaction_that_others_got_in_the_way_of_is_tried_again(
             "FOR EACH ROW EXECUTE FUNCTION fail_once()"
         )
 
-    async with Store.open(postgres.url()) as store:
+    async with open_store(postgres.url()) as store:
         await anyio.to_thread.run_sync(make_trigger)
 
         await store.add_session(id="s", agent_id="main")
@@ -151,7 +151,7 @@ async def drop_connections(postgres: PostgresServer) -> None:
 
 
 async def test_a_connection_that_the_server_dropped_is_replaced(postgres: PostgresServer) -> None:
-    async with Store.open(postgres.url()) as store:
+    async with open_store(postgres.url()) as store:
         await store.add_session(id="s", agent_id="main")
         await drop_connections(postgres)
 
@@ -161,7 +161,7 @@ async def test_a_connection_that_the_server_dropped_is_replaced(postgres: Postgr
 async def test_turns_that_begin_after_the_server_dropped_all_are_still_known_for_ours(
     postgres: PostgresServer,
 ) -> None:
-    async with Store.open(postgres.url()) as store, Store.open(postgres.url()) as other:
+    async with open_store(postgres.url()) as store, open_store(postgres.url()) as other:
         await store.add_session(id="s", agent_id="main")
         await drop_connections(postgres)
         await store.begin_turn(run_id="r", session_id="s", prompt=None, model="", surface="")

@@ -19,7 +19,7 @@ import pytest
 
 from nacre.errors import StorageError
 from nacre.messages import Usage, user_message
-from nacre.storage import Store
+from nacre.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -30,7 +30,7 @@ def url_of(path: Path) -> str:
 
 
 async def open_and_close(url: str, *, lock_seconds: float = 10) -> None:
-    async with Store.open(url, lock_seconds=lock_seconds):
+    async with open_store(url, lock_seconds=lock_seconds):
         pass
 
 
@@ -44,7 +44,7 @@ def mode_of(path: Path) -> int:
 
 async def test_the_file_and_its_folder_are_for_their_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "nacre.db"
-    async with Store.open(url_of(path)) as store:
+    async with open_store(url_of(path)) as store:
         await store.add_session(id="s", agent_id="main")
         modes = {it.name: mode_of(it) for it in path.parent.iterdir()}
 
@@ -55,9 +55,9 @@ async def test_the_file_and_its_folder_are_for_their_owner_alone(tmp_path: Path)
 
 async def test_what_was_written_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
     url = url_of(tmp_path / "nacre.db")
-    async with Store.open(url) as store:
+    async with open_store(url) as store:
         added = await store.add_session(id="s", agent_id="main", key="k")
-    async with Store.open(url) as store:
+    async with open_store(url) as store:
         assert await store.session("s") == added
     # The log went into the file, and nobody is named as having it open.
     assert names_in(tmp_path) == ["nacre.db"]
@@ -65,8 +65,8 @@ async def test_what_was_written_is_there_when_it_is_opened_again(tmp_path: Path)
 
 async def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    async with Store.open("sqlite:///~/data/nacre.db") as store:
-        assert store.place == f"{tmp_path}/data/nacre.db"
+    async with open_store("sqlite:///~/data/nacre.db") as store:
+        assert store.address == f"{tmp_path}/data/nacre.db"
     assert (tmp_path / "data" / "nacre.db").exists()
 
 
@@ -74,7 +74,7 @@ async def test_a_relative_path_stays_where_it_was_when_the_process_moves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    async with Store.open("sqlite:///nacre%20[1].db") as store:
+    async with open_store("sqlite:///nacre%20[1].db") as store:
         monkeypatch.chdir("/")
         async with anyio.create_task_group() as tasks:
             for number in range(8):
@@ -114,14 +114,14 @@ async def test_the_database_of_another_program_is_refused(tmp_path: Path) -> Non
 
 async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "nacre.db"
-    async with Store.open(url_of(path)) as store:
+    async with open_store(url_of(path)) as store:
         await store.add_session(id="s", agent_id="main")
     content = bytearray(path.read_bytes())
     content[4096:] = b"\xa5" * (len(content) - 4096)
     path.write_bytes(content)
 
     with pytest.raises(StorageError, match=r"nacre\.db failed: the file is damaged; put a backup"):
-        async with Store.open(url_of(path)) as store:
+        async with open_store(url_of(path)) as store:
             await store.session("s")
 
 
@@ -130,7 +130,7 @@ async def test_a_full_disk_fails_the_write_whole_and_the_next_one_succeeds(
 ) -> None:
     monkeypatch.setattr("nacre.storage.database._OUTAGE_WAITS_SECONDS", (0.01, 0.01))
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    async with Store.open(url_of(tmp_path / "nacre.db")) as store:
+    async with open_store(url_of(tmp_path / "nacre.db")) as store:
         await store.add_session(id="s", agent_id="main")
         await store.begin_turn(run_id="r", session_id="s", prompt=None, model="", surface="")
         said = [user_message("x" * 200_000) for _ in range(20)]
@@ -148,7 +148,7 @@ async def test_a_full_disk_fails_the_write_whole_and_the_next_one_succeeds(
 
 async def test_another_process_that_keeps_the_file_locked_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "nacre.db"
-    async with Store.open(url_of(path)) as store:
+    async with open_store(url_of(path)) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             async with anyio.create_task_group() as tasks:
@@ -162,7 +162,7 @@ async def test_another_process_that_keeps_the_file_locked_is_waited_for(tmp_path
 
 async def test_another_process_that_does_not_let_go_is_named_as_the_reason(tmp_path: Path) -> None:
     path = tmp_path / "nacre.db"
-    async with Store.open(url_of(path), lock_seconds=0.05) as store:
+    async with open_store(url_of(path), lock_seconds=0.05) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StorageError, match="another process has kept it locked for too"):
@@ -174,9 +174,9 @@ async def test_another_process_that_does_not_let_go_is_named_as_the_reason(tmp_p
 
 async def test_many_processes_that_open_a_new_file_at_once_all_succeed(tmp_path: Path) -> None:
     code = (
-        "import anyio, sys; from nacre.storage import Store\n"
+        "import anyio, sys; from nacre.storage import open_store\n"
         "async def main():\n"
-        "    async with Store.open(sys.argv[1]) as store:\n"
+        "    async with open_store(sys.argv[1]) as store:\n"
         "        await store.add_session(id=sys.argv[2], agent_id='main', key='k')\n"
         "anyio.run(main)"
     )
@@ -188,7 +188,7 @@ async def test_many_processes_that_open_a_new_file_at_once_all_succeed(tmp_path:
 
     with anyio.fail_after(60):
         assert await anyio.to_thread.run_sync(run_all) == [0, 0, 0, 0]
-    async with Store.open(url) as store:
+    async with open_store(url) as store:
         assert len(await store.sessions()) == 1
 
 
@@ -248,7 +248,7 @@ async def test_a_folder_that_may_not_be_written_is_named(file_in_read_only_folde
 
 
 async def test_reads_go_on_while_one_writes(tmp_path: Path) -> None:
-    async with Store.open(url_of(tmp_path / "nacre.db")) as store:
+    async with open_store(url_of(tmp_path / "nacre.db")) as store:
         await store.add_session(id="s", agent_id="main")
         seen: list[int] = []
 

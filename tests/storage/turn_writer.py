@@ -11,24 +11,23 @@ import sys
 import anyio
 
 from nacre.messages import AssistantMessage, TextPart, Usage, user_message
-from nacre.storage import Store, rows
-from nacre.storage import connect as opening
+from nacre.storage import connect, open_store, store
 
 # Loaded before the fork, so that none of them pays for it.
-LOADED = (opening, rows)
+LOADED = (connect, store)
 
 
 async def write_turns(url: str, session_id: str) -> None:
-    async with Store.open(url) as store:
-        await store.add_session(id=session_id, agent_id="main")
+    async with open_store(url) as opened:
+        await opened.add_session(id=session_id, agent_id="main")
         for number in range(1_000_000):
             run_id = f"{session_id}-{number}"
             prompt = user_message(f"{run_id} asks")
             answer = AssistantMessage(parts=(TextPart(text=f"{run_id} says " + "x" * 5_000),))
-            await store.begin_turn(
+            await opened.begin_turn(
                 run_id=run_id, session_id=session_id, prompt=prompt, model="m", surface="direct"
             )
-            await store.end_turn(
+            await opened.end_turn(
                 run_id, status="completed", messages=[prompt, answer], usage=Usage()
             )
             os.write(1, f"{run_id}\n".encode())

@@ -17,7 +17,7 @@ from nacre.config.watcher import changed_sections
 from nacre.hooks import Hooks
 from nacre.plugins import PluginHost
 from nacre.run_context import RunContext
-from nacre.storage import Store
+from nacre.storage import open_store
 from nacre.tools import ApprovalQueue
 from nacre.tools.core.core_tools import CoreTools
 from nacre.tools.policy import policy_from_config
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nacre.config.agents import AgentConfig
     from nacre.config.core_tools import CoreToolsConfig
     from nacre.config.system import SystemConfig
+    from nacre.storage import Store
     from nacre.tools import Tool
     from nacre.tools.core.core_tools import MessageSink
 
@@ -187,7 +188,7 @@ async def open_system(
     hooks = Hooks()
     approvals = ApprovalQueue()
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(Store.open(config.storage.url))
+        store = await stack.enter_async_context(open_store(config.storage.url))
         await store.interrupt_open_turns()
         runtime = await stack.enter_async_context(
             Runtime(

@@ -11,7 +11,7 @@ import anyio
 from nacre.cli.output import UsageProblem, cell_text
 from nacre.errors import NacreError, StorageError
 from nacre.json_types import encode_json
-from nacre.storage import Store
+from nacre.storage import open_store
 from nacre.tools.nearest_names import NearestNames
 from nacre.trajectory import TrajectoryFormatError, import_json_lines
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 
     from nacre.config.system import SystemConfig
-    from nacre.storage import SessionRecord, StoredEvent
+    from nacre.storage import SessionRecord, Store, StoredEvent
     from nacre.trajectory import TrajectoryEvent
 
 
@@ -35,7 +35,7 @@ def read_stored(config: SystemConfig, read: Callable[[Store], Awaitable[_Result]
 async def _read_from_store(url: str, read: Callable[[Store], Awaitable[_Result]]) -> _Result:
     done: list[_Result] = []
     problem: Exception | None = None
-    async with Store.open(url) as store:
+    async with open_store(url) as store:
         try:
             done.append(await read(store))
         except (NacreError, UsageProblem) as error:

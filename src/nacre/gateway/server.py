@@ -245,7 +245,7 @@ class _Gateway:
                     url=url_of(self._config.gateway.host, self._listener),
                     config=self._config,
                     token_file=self._token.file,
-                    place=system.store.place,
+                    place=system.store.address,
                 )
             )
             await self._stop.wait()

@@ -1,5 +1,16 @@
-"""Sessions, turns, trajectories and approvals in a database; knows nothing of agents and models."""
+"""Stores sessions, turns, trajectories and approvals in a database.
 
+SQLAlchemy is imported when a store is opened and not before: it is large, and an optional extra.
+"""
+
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+import anyio.to_thread
+
+from nacre.errors import StorageError
+from nacre.lazy_exports import lazy_exports
 from nacre.storage.records import (
     APPROVAL_STATES,
     TURN_STATUSES,
@@ -12,7 +23,11 @@ from nacre.storage.records import (
     TurnRecord,
     TurnStatus,
 )
-from nacre.storage.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from nacre.storage.store import Store
 
 __all__ = [
     "APPROVAL_STATES",
@@ -26,4 +41,37 @@ __all__ = [
     "StoredMessage",
     "TurnRecord",
     "TurnStatus",
+    "open_store",
 ]
+
+LOCK_SECONDS: Final = 10.0
+"""How long a write waits for another process that writes to the same SQLite file."""
+
+
+@asynccontextmanager
+async def open_store(url: str, *, lock_seconds: float = LOCK_SECONDS) -> "AsyncGenerator[Store]":
+    """`async with open_store("sqlite:///~/nacre.db") as store`, or a `postgresql://` URL.
+
+    Creates the file, its folder and the tables if they do not exist. Raises StorageError.
+    """
+    # In a thread: the import takes too long for an event loop.
+    await anyio.to_thread.run_sync(_import_modules)
+    from nacre.storage.connect import open_database
+    from nacre.storage.store import Store
+
+    async with open_database(url, lock_seconds=lock_seconds) as database:
+        yield Store(database)
+
+
+def _import_modules() -> None:
+    try:
+        for module in ("nacre.storage.connect", "nacre.storage.store"):
+            import_module(module)
+    except ModuleNotFoundError as error:
+        raise StorageError(
+            f"sessions cannot be stored: the module {error.name!r} is not installed; "
+            "install it with: pip install 'nacre-ai[gateway]'"
+        ) from error
+
+
+__getattr__ = lazy_exports(__name__, {"nacre.storage.store": ("Store",)})

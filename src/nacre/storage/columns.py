@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nacre.messages import Message
 
 
-def json_text(value: JsonValue, what: str) -> str:
+def dump_json(value: JsonValue, what: str) -> str:
     """Raises StorageError for what is not JSON: nothing of the transaction is kept then."""
     try:
         return encode_json(value).decode()
@@ -21,7 +21,7 @@ def json_text(value: JsonValue, what: str) -> str:
         raise StorageError(f"{what} cannot be stored: {error}") from error
 
 
-def json_object(text: str, row: str) -> JsonObject:
+def load_json_object(text: str, row: str) -> JsonObject:
     """`row` names it, such as "the turn `run_1`"."""
     value = _decode(text, row)
     if not isinstance(value, dict):
@@ -29,11 +29,11 @@ def json_object(text: str, row: str) -> JsonObject:
     return value
 
 
-def message_text(message: Message, what: str) -> str:
-    return json_text(message_to_json(message), what)
+def dump_message(message: Message, what: str) -> str:
+    return dump_json(message_to_json(message), what)
 
 
-def message_in(text: str, row: str) -> Message:
+def load_message(text: str, row: str) -> Message:
     try:
         return message_from_json(_decode(text, row))
     except MessageFormatError as error:
@@ -59,15 +59,15 @@ def is_storable(text: str) -> bool:
     return not _problem_of(text)
 
 
-def storable_id(text: str, what: str) -> str:
+def check_id(text: str, what: str) -> str:
     """The text itself; raises SessionError (`invalid`) for what cannot be the name of anything."""
     if not text:
         raise SessionError(f"{what} is empty", code="invalid")
-    return storable_key(text, what, max_bytes=MAX_ID_BYTES)
+    return check_key(text, what, max_bytes=MAX_ID_BYTES)
 
 
-def storable_key(text: str, what: str, *, max_bytes: int = MAX_KEY_BYTES) -> str:
-    """As `storable_id`, but may be empty. Nothing is replaced: two keys must not become one."""
+def check_key(text: str, what: str, *, max_bytes: int = MAX_KEY_BYTES) -> str:
+    """As `check_id`, but may be empty. Nothing is replaced: two keys must not become one."""
     if problem := _problem_of(text):
         raise SessionError(f"{what} {problem}: {text[:_MAX_SHOWN]!r}", code="invalid")
     if (length := len(text.encode())) > max_bytes:
@@ -75,7 +75,7 @@ def storable_key(text: str, what: str, *, max_bytes: int = MAX_KEY_BYTES) -> str
     return text
 
 
-def storable_text(text: str) -> str:
+def clean_text(text: str) -> str:
     """Free text; what no database takes becomes U+FFFD."""
     halves = text.replace("\0", "\ufffd").encode("utf-16-le", "surrogatepass")
     return halves.decode("utf-16-le", "replace")

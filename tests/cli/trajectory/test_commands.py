@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from nacre.run_context import RunContext
-from nacre.storage import Store
+from nacre.storage import open_store
 from nacre.testing.script import Call, Say
 from nacre.trajectory import TrajectoryRecorder, import_json_lines, project
 from tests.cli.agent.setup import configure_agents, scripted_model
@@ -76,14 +76,14 @@ def test_a_run_whose_process_was_killed_is_shown_as_interrupted(here: Surroundin
 
     async def killed() -> None:
         url = f"sqlite:///{here.home / 'nacre.db'}"
-        async with Store.open(url) as store:
+        async with open_store(url) as store:
             await store.add_session(id="session_cut", agent_id="main", key="cut")
             await store.begin_turn(
                 run_id="run_cut", session_id="session_cut", prompt=None, model="m", surface="direct"
             )
             events = [event.to_json() for event in recorder.events]
             await store.add_events("run_cut", "session_cut", events)
-        async with Store.open(url) as store:
+        async with open_store(url) as store:
             assert await store.interrupt_open_turns() == 1
 
     anyio.run(killed)

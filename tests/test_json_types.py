@@ -150,18 +150,18 @@ def test_half_a_surrogate_pair_is_decoded_to_a_replacement_character(
     [
         (
             {"items": [0, 1, 2, {"when": datetime(2026, 1, 1, tzinfo=UTC)}]},
-            "$.items[3].when is of type datetime.datetime, which JSON has not",
+            "$.items[3].when is of type datetime.datetime, which JSON does not have",
         ),
-        (b"raw", "$ is of type bytes, which JSON has not"),
-        ([{1, 2}], "$[0] is of type set, which JSON has not"),
-        ({"a b": Decimal(1)}, '$["a b"] is of type decimal.Decimal, which JSON has not'),
-        ({'"': {"": 1j}}, '$["\\""][""] is of type complex, which JSON has not'),
-        ({7: Opaque}, '$["7"] is of type type, which JSON has not'),
-        ({"x": {(1, 2): 3}}, "$.x has a key that is of type tuple, which JSON has not"),
+        (b"raw", "$ is of type bytes, which JSON does not have"),
+        ([{1, 2}], "$[0] is of type set, which JSON does not have"),
+        ({"a b": Decimal(1)}, '$["a b"] is of type decimal.Decimal, which JSON does not have'),
+        ({'"': {"": 1j}}, '$["\\""][""] is of type complex, which JSON does not have'),
+        ({7: Opaque}, '$["7"] is of type type, which JSON does not have'),
+        ({"x": {(1, 2): 3}}, "$.x has a key that is of type tuple, which JSON does not have"),
         ({"x": {math.inf: 3}}, "$.x has a key that is inf, which is not a JSON number"),
         ((1, math.nan), "$[1] is nan, which is not a JSON number"),
         ({"low": -math.inf}, "$.low is -inf, which is not a JSON number"),
-        ({"k" * 70: b""}, f'$["{"k" * 60}\\u2026"] is of type bytes, which JSON has not'),
+        ({"k" * 70: b""}, f'$["{"k" * 60}\\u2026"] is of type bytes, which JSON does not have'),
     ],
 )
 def test_a_value_that_is_not_json_is_refused_with_its_path_and_type(

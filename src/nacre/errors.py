@@ -2,38 +2,38 @@
 
 * NacreError
   x ConfigError                    a setting has a value that is not allowed
-    + MissingReferenceError        a setting names a variable or a file that is not here
-    + MisplacedValueError          something stands where no setting of its kind can
+    + MissingReferenceError        a setting names a variable or a file that does not exist
+    + MisplacedValueError          a value is in a place where no setting can be
   x SandboxError
-    + RuntimeUnavailableError      the sandbox cannot be started here
-      - ModuleNotLoadableError     the compiled engine in the cache is not for this machine
-    + ImageError                   a file of the sandbox is missing or not the one that was built
-    + SnapshotError                a snapshot was refused before any of it was used
-    + WorkerProtocolError          a worker sent what no sound worker sends
-    + WorkerDiedError              a worker is gone, and the cells in it with it
-    + HostRequestError             a handler's answer to the guest: its promise is rejected
-    + CellStateError               the caller asked a cell for what its state does not allow
-  x ToolError                      a tool call has no result; says why as plain data
-    + UnknownToolError             no tool of this run has the id
-    + ToolInputError               the input does not fit the tool's schema
-    + ToolDeniedError              policy, a hook or a person refused the call
-    + ToolFailedError              the tool raised, or its result cannot be passed on
-    + ToolAbortedError             the call was aborted before it had a result
+    + RuntimeUnavailableError      the sandbox cannot start on this machine
+      - ModuleNotLoadableError     the compiled engine in the cache does not load
+    + ImageError                   a file of the sandbox is missing or has the wrong hash
+    + SnapshotError                a snapshot was rejected before it was used
+    + WorkerProtocolError          a worker sent an invalid message
+    + WorkerDiedError              a worker process ended, with the cells in it
+    + HostRequestError             raised by a handler to reject the guest's promise
+    + CellStateError               the state of a cell does not allow the operation
+  x ToolError                      a tool call failed; carries the reason as plain data
+    + UnknownToolError             no tool of this run has this id
+    + ToolInputError               the input does not match the tool's schema
+    + ToolDeniedError              policy, a hook or a person denied the call
+    + ToolFailedError              the tool raised, or its result is not valid
+    + ToolAbortedError             the call was aborted
     + ToolServerError              the MCP server of the tool cannot be reached
-  x ToolDefinitionError            a tool is not defined as one can be
-  x CatalogError                   tools that cannot be in one catalog together
-  x HookError                      a hook is not one, or returned what no hook may return
-  x NamespaceError                 a namespace that cannot be registered or shown to a program
-  x CodeModePayloadError           a model request that does not hold exactly code mode's tools
-  x ToolPayloadError               a model request that does not hold exactly the run's tools
-  x ApprovalError                  an answer to a question that is not open, or one that is none
-  x ProviderError                  a model gave no answer; says what the provider said
-  x StorageError                   sessions cannot be read or written
-  x SessionError                   a session or run that is not there, or is busy, or has ended
-  x PluginError                    a plugin that cannot be loaded; nothing of it stays behind
-  x AbortedError                   raised by a tool that looks at its abort signal
+  x ToolDefinitionError            a tool definition is not valid
+  x CatalogError                   tools cannot be in one catalog together
+  x HookError                      a hook is not valid, or returned a value it may not
+  x NamespaceError                 a namespace is not valid
+  x CodeModePayloadError           a model request does not have exactly code mode's tools
+  x ToolPayloadError               a model request does not have exactly the run's tools
+  x ApprovalError                  an approval is not open, or its answer is not valid
+  x ProviderError                  a model request failed; carries the provider's message
+  x StorageError                   the database cannot be opened, read or written
+  x SessionError                   a session or run does not exist, is busy or has ended
+  x PluginError                    a plugin cannot be loaded; it leaves nothing behind
+  x AbortedError                   raised by a tool that checks its abort signal
 
-What a guest or a model may see is never one of these but a value (`nacre.sandbox.results`).
+Guests and models never see these exceptions: they see values (`nacre.sandbox.results`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class NacreError(Exception):
-    """Anything that this package raises on purpose."""
+    """The base class of all exceptions of this package."""
 
 
 class ConfigError(NacreError):
@@ -61,41 +61,43 @@ class ConfigError(NacreError):
 
 
 class MissingReferenceError(ConfigError):
-    """A setting names a variable or a file that is not here; elsewhere it may be right."""
+    """A setting names a variable or a file that does not exist on this machine."""
 
 
 class MisplacedValueError(ConfigError):
-    """A value stands where an object has to, or under a key that is none. Nobody knows what it was
-    meant for, so it may be a secret."""
+    """A value is in the place of an object, or under an unknown key.
+
+    It may be a secret, so messages do not show it.
+    """
 
     def __init__(self, path: str, problem: str, *, place: str) -> None:
         super().__init__(path, problem)
         self.place = place
-        """Where the value stands."""
+        """The config path of the value."""
 
 
 class SandboxError(NacreError):
-    """The sandbox could not do what it was asked to do."""
+    """An operation of the sandbox failed."""
 
 
 class RuntimeUnavailableError(SandboxError):
-    """The sandbox cannot be started on this machine; there is no fallback, by design."""
+    """The sandbox cannot start on this machine. There is no fallback, by design."""
 
 
 class ModuleNotLoadableError(RuntimeUnavailableError):
-    """The compiled engine in the cache does not load here; it has to be compiled again."""
+    """The compiled engine in the cache does not load; it has to be compiled again."""
 
 
 class ImageError(SandboxError):
-    """A file that the sandbox is made of is missing, or its hash is not the expected one."""
+    """A file of the sandbox is missing, or its hash is wrong."""
 
 
 class SnapshotError(SandboxError):
-    """A snapshot was refused: from another image or version, cut short, or tampered with."""
+    """A snapshot was rejected: wrong image or version, truncated, or tampered with."""
 
 
 class WorkerProtocolError(SandboxError):
-    """A worker sent something invalid; it is not to be trusted with another cell."""
+    """A worker sent an invalid message; it must not get another cell."""
 
 
 class WorkerDiedError(SandboxError):
@@ -103,7 +105,7 @@ class WorkerDiedError(SandboxError):
 
 
 class HostRequestError(SandboxError):
-    """Raised by a host-request handler: the guest's promise is rejected with this, as plain data.
+    """Raised by a host-request handler to reject the guest's promise with plain data.
 
     `data` has to be JSON; its members become properties of the guest's error.
     """
@@ -124,7 +126,7 @@ class HostRequestError(SandboxError):
 
 
 class CellStateError(SandboxError):
-    """A cell was misused: resumed after its end, or while it is already being resumed."""
+    """The state of a cell does not allow the operation, such as a resume after its end."""
 
 
 ToolErrorCode = Literal[
@@ -139,13 +141,13 @@ ToolErrorCode = Literal[
     "server_unavailable",
     "aborted",
 ]
-"""What a program can tell from `error.code` when a tool call was rejected."""
+"""The values of `error.code` that a program sees when a tool call fails."""
 
 
 class ToolError(NacreError):
-    """A tool call that has no result. Whoever called gets this as plain data, never as an object.
+    """A tool call failed. The caller gets the reason as plain data, never as an object.
 
-    `details` has to be JSON: it becomes further properties of the program's error.
+    `details` has to be JSON: its members become properties of the program's error.
     """
 
     name = "ToolError"
@@ -166,7 +168,7 @@ class ToolError(NacreError):
 
 
 class UnknownToolError(ToolError):
-    """No tool that this run may use has the id; `nearest` are ids that it may use."""
+    """No tool of this run has this id; `nearest` lists similar ids."""
 
     name = "UnknownToolError"
 
@@ -177,7 +179,7 @@ class UnknownToolError(ToolError):
 
 
 class ToolInputError(ToolError):
-    """The input does not fit the tool's schema; the message names every problem by its path."""
+    """The input does not match the tool's schema; the message lists each problem by path."""
 
     name = "ToolInputError"
 
@@ -186,7 +188,7 @@ class ToolInputError(ToolError):
 
 
 class ToolDeniedError(ToolError):
-    """A refusal, not a fault: `code` says whether policy, a hook or a person refused."""
+    """The call was denied; `code` says whether by policy, by a hook or by a person."""
 
     name = "ToolDeniedError"
 
@@ -198,7 +200,7 @@ class ToolFailedError(ToolError):
 
 
 class ToolAbortedError(ToolError):
-    """The call was aborted; what the tool did until then is done."""
+    """The call was aborted; effects of the tool up to then remain."""
 
     name = "AbortError"
 
@@ -207,7 +209,7 @@ class ToolAbortedError(ToolError):
 
 
 class ToolServerError(ToolError):
-    """The server that has the tool does not start, does not answer or is gone; says which."""
+    """The MCP server of the tool does not start, does not respond or has ended."""
 
     name = "ToolServerError"
 
@@ -222,15 +224,15 @@ class ToolServerError(ToolError):
 
 
 class ToolDefinitionError(NacreError):
-    """A tool cannot be built from this; the message says what is missing or wrong."""
+    """A tool definition is not valid; the message says what is missing or wrong."""
 
 
 class CatalogError(NacreError):
-    """Two tools with the same id, or one that no catalog can hold; names the owners."""
+    """Two tools have the same id, or a tool is not valid; the message names the owners."""
 
 
 class HookError(NacreError):
-    """Something in `hooks` is not a hook, or a hook returned what it may not return."""
+    """An entry of `hooks` is not a hook, or a hook returned a value it may not return."""
 
 
 class NamespaceError(NacreError):
@@ -246,13 +248,13 @@ class ToolPayloadError(NacreError):
 
 
 class ApprovalError(NacreError):
-    """An answer to a question that is not open, or an answer that is none."""
+    """An approval is not open, or the answer to it is not valid."""
 
 
 class ProviderError(NacreError):
-    """A model gave no answer. `status` is the HTTP status where there was one, else 0.
+    """A model request failed. `status` is the HTTP status, or 0 if there was no response.
 
-    `is_context_overflow`: the request holds more than the model can read; a shorter one may work.
+    `is_context_overflow`: the request exceeds the context window; a shorter one may work.
     """
 
     def __init__(
@@ -278,14 +280,14 @@ class StorageError(NacreError):
     def __init__(self, message: str, *, is_uncertain: bool = False) -> None:
         super().__init__(message)
         self.is_uncertain = is_uncertain
-        """Whether what was written may be there after all: the answer to a commit was lost."""
+        """Whether the write may have succeeded: the response to a commit was lost."""
 
 
 SessionErrorCode = Literal["not_found", "busy", "ended", "too_many", "invalid"]
 
 
 class SessionError(NacreError):
-    """What was asked of a session or a run cannot be done; `code` says of which kind that is."""
+    """An operation on a session or a run is not possible; `code` says why."""
 
     def __init__(self, message: str, *, code: SessionErrorCode) -> None:
         super().__init__(message)
@@ -298,4 +300,4 @@ class PluginError(NacreError):
 
 
 class AbortedError(NacreError):
-    """The run was aborted, noticed by a tool that asked."""
+    """The run was aborted; raised by `AbortSignal.raise_if_aborted`."""

@@ -1,7 +1,7 @@
-"""Calling code that is not ours: what it may raise, and what of that is for somebody else.
+"""Calls third-party code, such as tools, hooks and approvers, and contains what it raises.
 
-A tool, a hook or an approver may raise anything, `SystemExit` included. None of it may end the
-tasks of other sessions; but a cancellation that is meant for this task has to go on.
+Third-party code may raise anything, including `SystemExit`. This must not end the tasks of other
+sessions, but a cancellation of the calling task has to propagate.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _Result = TypeVar("_Result")
 
 
 def passes_through(error: BaseException, *, caller: asyncio.Task[object] | None) -> bool:
-    """Whether it is not the foreign code's own: the calling task is cancelled or closed, or Ctrl-C.
+    """Whether the error has to propagate: a cancellation of the calling task, or Ctrl-C.
 
-    `caller` is the task that made the call, as `asyncio.current_task()` said it then.
+    `caller` is the task that made the call: `asyncio.current_task()` before the call.
     """
     if isinstance(error, KeyboardInterrupt):
         return True
     if isinstance(error, GeneratorExit):
-        # Somebody closes the coroutine from outside of it; inside, it was raised by hand.
+        # In another task, the coroutine is being closed; in the same task, the code raised it.
         return asyncio.current_task() is not caller
     if not isinstance(error, anyio.get_cancelled_exc_class()):
         return False
     if anyio.get_current_task().has_pending_cancellation():
         return True
-    # Somebody cancelled the task by asyncio's own means; anyio knows nothing of it.
+    # The task was cancelled through asyncio, which anyio does not see.
     return caller is not None and caller.cancelling() > 0
 
 
 def describe_error(error: BaseException) -> str:
-    """Its message, or else its type; an exception may fail to say even that."""
+    """Return the message of the error, or its type if it has none or fails to format it."""
     if isinstance(error, anyio.get_cancelled_exc_class()):
         return "it was cancelled"
     try:
@@ -49,34 +49,34 @@ def describe_error(error: BaseException) -> str:
 async def call_in_thread(
     function: Callable[[], _Result], *, limiter: anyio.CapacityLimiter | None = None
 ) -> _Result:
-    """What a blocking function returns; one that is cancelled is left behind in its thread.
+    """Call a blocking function in a thread. On cancellation, the thread is abandoned.
 
-    What it raises is raised here: a future that is given a GeneratorExit would close the coroutine
-    that waits for it, and end its task.
+    Its exceptions are raised here, not in the future: a future with a GeneratorExit would close the
+    waiting coroutine and end its task.
     """
 
-    def caught() -> tuple[list[_Result], BaseException | None]:
+    def catch() -> tuple[list[_Result], BaseException | None]:
         try:
             return [function()], None
         except BaseException as error:
             return [], error
 
-    results, error = await anyio.to_thread.run_sync(caught, abandon_on_cancel=True, limiter=limiter)
+    results, error = await anyio.to_thread.run_sync(catch, abandon_on_cancel=True, limiter=limiter)
     if error is not None:
         raise error
     return results[0]
 
 
 async def call_in_own_task(function: Callable[[], Awaitable[_Result]]) -> _Result:
-    """What an async function returns or raises; a cancelled error where it cancelled its task, and
-    a RuntimeError where it leaves a cancel scope or a task group open.
+    """Call an async function in a task of its own, so that it cannot harm the caller's task.
 
-    The task is its own: whatever it does to that, its caller goes on.
+    Raises a cancelled error if it cancels its task, and RuntimeError if it leaves a cancel scope or
+    a task group open.
     """
     results: list[_Result] = []
     errors: list[BaseException] = []
 
-    async def caught() -> None:
+    async def catch() -> None:
         try:
             results.append(await function())
         except anyio.get_cancelled_exc_class():
@@ -87,9 +87,9 @@ async def call_in_own_task(function: Callable[[], Awaitable[_Result]]) -> _Resul
 
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(caught)
+            tasks.start_soon(catch)
     except ExceptionGroup as group:
-        # All else is caught above.
+        # `catch` handles all other errors.
         raise RuntimeError("it left a cancel scope or a task group open") from group
     if errors:
         raise errors[0]

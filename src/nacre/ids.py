@@ -1,15 +1,15 @@
-"""Distinct types for ids, and how new ones are made."""
+"""Types of ids, and functions that create them."""
 
 import os
 from typing import NewType
 
-# Models know it as `runId`: the contract's name, which is not the id of an agent's run.
+# Models see it as `runId`, the contract's name. It is not the id of an agent's run.
 CellId = NewType("CellId", str)
 
-# Knowing a cell's id is part of being allowed to resume it, so ids must not be guessable.
+# The id is part of the permission to resume a cell, so it must not be guessable.
 _RANDOM_BYTES = 16
 
 
 def new_cell_id() -> CellId:
-    # What `secrets.token_hex` and `uuid4` come down to, without importing either.
+    # The same as `secrets.token_hex`, without the import.
     return CellId(f"run_{os.urandom(_RANDOM_BYTES).hex()}")

@@ -1,4 +1,4 @@
-"""JSON values: their type, and an encoder and a decoder that refuse what is not JSON."""
+"""JSON values: types, a strict encoder and a strict decoder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
 JsonObject: TypeAlias = dict[str, JsonValue]
 
-# Far below where either side's parser runs out of stack, far above what real data needs.
+# Far below the stack limits of both parsers, far above the needs of real data.
 MAX_JSON_DEPTH = 256
 
 _Json = TypeVar("_Json")
@@ -26,7 +26,7 @@ _MAX_SHOWN_KEY = 60
 
 
 class NotJsonError(ValueError):
-    """A value that JSON cannot hold, or bytes that are not JSON; `path` says where (`$.a[3]`)."""
+    """A value cannot be encoded, or bytes are not JSON; `path` says where (`$.a[3]`)."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(path, problem)
@@ -38,26 +38,26 @@ class NotJsonError(ValueError):
 
 
 def encode_json(value: object) -> bytes:
-    """Compact UTF-8; raises NotJsonError that says which part of the value is not JSON.
+    """Encode as compact UTF-8; raises NotJsonError that names the part that is not JSON.
 
-    As in `json.dumps`, a tuple is an array and a number, boolean or None is taken as a key's text.
+    As in `json.dumps`, a tuple becomes an array, and numbers, booleans and None can be keys.
     Half a surrogate pair has no UTF-8 form and becomes U+FFFD.
     """
     try:
         text = _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         _explain(value)
-        # The walk found every part in order: a caller near the stack's end, or an odd subclass.
+        # No part is at fault: the caller is near the stack limit, or a subclass is odd.
         raise NotJsonError("$", f"cannot be written as JSON: {error}") from error
     _refuse_if_too_deep(value, openings=text.count("[") + text.count("{"))
     return _to_utf8(text)
 
 
 def decode_json(data: bytes) -> JsonValue:
-    """The value that the bytes hold; whatever comes out of here, `encode_json` accepts.
+    """Decode strict JSON; `encode_json` accepts every value returned here.
 
-    Raises NotJsonError for anything that is not strict JSON in UTF-8, or too deep, or too large a
-    number for Python. Half a surrogate pair (`"\\ud800"`) becomes U+FFFD.
+    Raises NotJsonError for anything but strict JSON in UTF-8, for too deep nesting, and for numbers
+    that are too large for Python. Half a surrogate pair (`"\\ud800"`) becomes U+FFFD.
     """
     try:
         value = _decode(data.decode())
@@ -74,12 +74,12 @@ def decode_json(data: bytes) -> JsonValue:
 
 
 def replace_surrogates(text: str) -> str:
-    """The text itself, but half a surrogate pair, which has no UTF-8 form, becomes U+FFFD."""
+    """Replace each half of a surrogate pair, which has no UTF-8 form, by U+FFFD."""
     return text if text.isascii() else _to_utf8(text).decode()
 
 
 def copy_json(value: _Json) -> _Json:
-    """A copy of a JSON value; several times faster than `copy.deepcopy`, which knows more kinds."""
+    """Copy a JSON value; several times faster than `copy.deepcopy`."""
     if isinstance(value, dict):
         members = cast("dict[str, object]", value)
         return cast("_Json", {key: copy_json(member) for key, member in members.items()})
@@ -99,7 +99,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-# Made once: `json.dumps` and `json.loads` with options would make one per call.
+# Created once: `json.dumps` and `json.loads` with options create one per call.
 _ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder(parse_float=_finite_float, parse_constant=_refuse_constant)
 
@@ -112,7 +112,7 @@ def _to_utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        # By way of UTF-16, so that two halves which stand side by side become one character.
+        # Through UTF-16, so that two adjacent halves become one character.
         halves = text.encode("utf-16-le", "surrogatepass")
         return halves.decode("utf-16-le", "replace").encode()
 
@@ -122,13 +122,13 @@ def _too_deep() -> NotJsonError:
 
 
 def _refuse_if_too_deep(value: object, *, openings: int) -> None:
-    """Only for a value without cycles; `openings` is at least the number of its containers."""
-    # A text may be full of brackets and still be one value.
+    """Raise if a value without cycles is too deep; `openings` is at least its container count."""
+    # A string may be full of brackets.
     if openings <= MAX_JSON_DEPTH or not isinstance(value, _CONTAINERS):
         return
     level = [cast("_Container", value)]
     for _ in range(MAX_JSON_DEPTH):
-        # Written out for speed: this is most of what a large value costs on top of `json`.
+        # Inlined for speed: this is most of the cost of a large value on top of `json`.
         level = [
             part
             for container in level
@@ -142,7 +142,7 @@ def _refuse_if_too_deep(value: object, *, openings: int) -> None:
 
 def _explain(value: object) -> None:
     """Walk the value in order and raise NotJsonError at the first part that is not JSON."""
-    # A stack of our own, each entry with the id of its container: no depth is too great for it.
+    # An explicit stack, each entry with the id of its container, handles any depth.
     todo: list[tuple[int, Iterator[tuple[str, object]]]] = [(0, iter([("$", value)]))]
     entered: set[int] = set()
     while todo:
@@ -181,9 +181,9 @@ def _parts(path: str, container: object) -> Iterator[tuple[str, object]]:
 
 
 def _problem_with(scalar: object) -> str:
-    """Why this is not a JSON string, number, boolean or null; empty when it is one."""
+    """Return why this is not a JSON scalar, or an empty string."""
     if not isinstance(scalar, _SCALARS):
-        return f"is of type {type_name(scalar)}, which JSON has not"
+        return f"is of type {type_name(scalar)}, which JSON does not have"
     if isinstance(scalar, float) and not math.isfinite(scalar):
         return f"is {float(scalar)!r}, which is not a JSON number"
     if isinstance(scalar, int):
@@ -202,6 +202,6 @@ def _member_path(path: str, key: str) -> str:
 
 
 def type_name(value: object) -> str:
-    """The type of a value in a message; where it comes from, unless it is Python's own."""
+    """Return the name of the value's type, with its module unless it is built in."""
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"

@@ -1,4 +1,4 @@
-"""What a person, a model and tools said in a session; the same for every provider."""
+"""Messages of a session, in one form for all providers."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ FINISH_REASONS: Final[tuple[FinishReason, ...]] = get_args(FinishReason)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextPart:
-    """Words."""
+    """Text."""
 
     text: str
     details: JsonObject = field(default_factory=dict[str, "JsonValue"])
-    """What a provider wants back with it, unread by us; so in every part."""
+    """Opaque provider data that is sent back with the part."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImagePart:
-    """A picture that a person sent: a `data:` or `https:` address."""
+    """An image from the user: a `data:` or `https:` URL."""
 
     url: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThinkingPart:
-    """What a model thought before it spoke; sent back to the provider that it came from."""
+    """Reasoning of a model. Sent back to the provider that it came from."""
 
     text: str
     details: JsonObject = field(default_factory=dict[str, "JsonValue"])
@@ -38,23 +38,23 @@ class ThinkingPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCallPart:
-    """A call that a model made."""
+    """A tool call of a model."""
 
     call_id: str
     name: str
     arguments: str
-    """JSON text as the model wrote it, perhaps none at all."""
+    """The model's text, which may not be valid JSON."""
     details: JsonObject = field(default_factory=dict[str, "JsonValue"])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """Tokens, as the provider counts them."""
+    """Token counts from the provider."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    """How many of the input tokens the provider took from its cache."""
+    """Input tokens that the provider read from its cache."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -81,14 +81,14 @@ AssistantPart: TypeAlias = TextPart | ThinkingPart | ToolCallPart
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SystemMessage:
-    """What the model is told besides the agent's own instructions, such as a summary."""
+    """Text for the model besides the agent's instructions, such as a summary."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserMessage:
-    """What a person said."""
+    """A message from the user."""
 
     parts: tuple[UserPart, ...]
 
@@ -99,7 +99,7 @@ class UserMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AssistantMessage:
-    """One answer of a model: words, calls, or both."""
+    """One response of a model: text, tool calls or both."""
 
     parts: tuple[AssistantPart, ...]
     model: str = ""
@@ -117,12 +117,12 @@ class AssistantMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolMessage:
-    """What came of one call."""
+    """The result of one tool call."""
 
     call_id: str
     name: str
     content: str
-    """As the model reads it: text, or JSON as text."""
+    """The text for the model; JSON values are encoded."""
     is_error: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Who a run is for and until when: identity, scope and abort signal."""
+"""The identity of a run and its abort signal."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def _new_id(kind: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunContext:
-    """One run of an agent: nested calls keep it, and suspended cells are bound to it."""
+    """One run of an agent. Nested calls carry it, and suspended cells are bound to it."""
 
     agent_id: str = "main"
     session_id: str = field(default_factory=lambda: _new_id("session"))
     session_key: str = ""
     run_id: str = field(default_factory=lambda: _new_id("agentrun"))
     sender: str = ""
-    """Who wrote the message that the run answers, where a channel knows."""
+    """The author of the message that started the run, if the channel knows it."""
     channel: str = ""
     is_sandboxed: bool = False
     """Whether the agent's own tools run in a sandbox: `tools.sandbox.tools` applies as well."""
 
 
 class AbortSignal:
-    """Tells a tool that its result is no longer wanted, just before its task is cancelled."""
+    """Notifies a tool that its call is aborted, just before its task is cancelled."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
@@ -51,17 +51,19 @@ class AbortSignal:
         return self._event.is_set()
 
     async def wait(self) -> None:
-        """Return when the call is aborted; for tools that have to tell somebody else."""
+        """Wait until the call is aborted."""
         await self._event.wait()
 
     def raise_if_aborted(self) -> None:
-        """Raises AbortedError; for tools that look around between steps."""
+        """Raise AbortedError if the call is aborted. For tools that check between steps."""
         if self.is_aborted:
             raise AbortedError(self.reason)
 
     def on_abort(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` once, on the event loop, when the call is aborted; at once if it is.
-        Call what is returned to have it not called any more."""
+        """Call `listener` once, on the event loop, when the call is aborted.
+
+        If it is aborted already, call it now. Returns a function that unsubscribes.
+        """
         if self.is_aborted:
             listener()
             return lambda: None
@@ -70,13 +72,13 @@ class AbortSignal:
 
     @contextmanager
     def cancelling(self) -> Generator[CancelScope]:
-        """A scope that is cancelled when the call is aborted."""
+        """Return a scope that is cancelled when the call is aborted."""
         with CancelScope() as scope:
-            forget = self.on_abort(scope.cancel)
+            unsubscribe = self.on_abort(scope.cancel)
             try:
                 yield scope
             finally:
-                forget()
+                unsubscribe()
 
     def _abort(self, reason: str) -> None:
         if self.is_aborted:
@@ -88,16 +90,16 @@ class AbortSignal:
             try:
                 listener()
             except BaseException:
-                # One that fails must not keep the others, and the abort itself, from happening.
+                # A failing listener must not stop the other listeners or the abort.
                 logger.exception("a listener of an abort signal failed")
 
 
 class AbortController:
-    """Who holds this may abort; everybody else is given its `signal`."""
+    """Aborts a run or a call. Pass its `signal` to the code that has to stop."""
 
     def __init__(self) -> None:
         self.signal = AbortSignal()
 
     def abort(self, reason: str = "the run was aborted") -> None:
-        """Abort; the first reason stays."""
+        """Abort. Only the first reason counts."""
         self.signal._abort(reason)  # pyright: ignore[reportPrivateUsage]

@@ -43,7 +43,7 @@ class AbortSignal:
 
     def __init__(self) -> None:
         self._event = anyio.Event()
-        self._listeners: dict[Callable[[], None], None] = {}
+        self._listeners: dict[Callable[[], object], None] = {}
         self.reason = ""
 
     @property
@@ -59,7 +59,7 @@ class AbortSignal:
         if self.is_aborted:
             raise AbortedError(self.reason)
 
-    def on_abort(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def on_abort(self, listener: Callable[[], object]) -> Callable[[], None]:
         """Call `listener` once, on the event loop, when the call is aborted.
 
         If it is aborted already, call it now. Returns a function that unsubscribes.

@@ -14,6 +14,7 @@ from nacre.messages import AssistantMessage, TextPart, ThinkingPart, ToolCallPar
 from nacre.providers.base import (
     Answered,
     ModelRequest,
+    ModelSettings,
     Retrying,
     SentPayload,
     TextDelta,
@@ -26,12 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacre.agent.tool_surface import ToolSurface
-    from nacre.hooks import HookRunner
+    from nacre.agent.turn_context import TurnContext
+    from nacre.config.agents import AgentConfig
     from nacre.json_types import JsonObject
     from nacre.messages import AssistantPart, Message
-    from nacre.providers.base import ModelEvent, ModelSettings, Provider
-    from nacre.run_context import RunContext
-    from nacre.trajectory import RunEventLog
+    from nacre.providers.base import ModelEvent, Provider
 
 _MAX_PROBLEM_CHARACTERS: Final = 500
 _CALL_ID_BYTES: Final = 8
@@ -46,28 +46,13 @@ class ProviderSource(Protocol):
 
 
 class ModelStep:
-    """Asks the models of one run, the first of them that answers."""
+    """Calls the models of one turn: the first, or the next one that answers."""
 
-    def __init__(
-        self,
-        models: Sequence[str],
-        *,
-        providers: ProviderSource,
-        surface: ToolSurface,
-        feed: RunEventLog,
-        hooks: HookRunner,
-        context: RunContext,
-        instructions: str,
-        settings: ModelSettings,
-    ) -> None:
-        self._models = tuple(models)
-        self._providers = providers
+    def __init__(self, turn: TurnContext, surface: ToolSurface, *, instructions: str) -> None:
+        self._turn = turn
         self._surface = surface
-        self._feed = feed
-        self._hooks = hooks
-        self._context = context
         self._instructions = instructions
-        self._settings = settings
+        self._settings = _merge_settings(turn.agent, turn.request.settings)
         self._has_streamed = False
         self._partial: list[str] = []
         self._call_ids: set[str] = set()
@@ -76,26 +61,23 @@ class ModelStep:
         self.request_count = 0
 
     @property
-    def first_model(self) -> str:
-        return self._models[0]
-
-    @property
     def partial_text(self) -> str:
         """What the model had said of an answer that never came to its end."""
         return "".join(self._partial)
 
     async def ask(self, messages: Sequence[Message]) -> AssistantMessage:
         """The answer; raises ProviderError when no model gives one, and what the check raises."""
-        for model, next_model in zip(self._models, (*self._models[1:], ""), strict=True):
+        models = self._turn.models
+        for model, next_model in zip(models, (*models[1:], ""), strict=True):
             try:
-                return await self._request_model(self._providers.get(model), messages)
+                return await self._request_model(self._turn.providers.get(model), messages)
             except ProviderError as error:
                 # What was passed on cannot be taken back, and what is too much for one model is
                 # not for its stand-in to find out.
                 if not next_model or self._has_streamed or error.is_context_overflow:
                     raise
                 problem = error.message[:_MAX_PROBLEM_CHARACTERS]
-                self._feed.add(
+                self._turn.run.events.add(
                     "retry", {"model": next_model, "failedModel": model, "problem": problem}
                 )
         raise AssertionError("there is at least one model")
@@ -134,7 +116,7 @@ class ModelStep:
 
     async def _stream_answer(self, provider: Provider, request: ModelRequest) -> AssistantMessage:
         answer: AssistantMessage | None = None
-        with chat_span(provider.model_id, context=self._context) as current:
+        with chat_span(provider.model_id, context=self._turn.identity) as current:
             async with provider.stream(request) as events:
                 async for event in events:
                     answer = self._handle_event(event) or answer
@@ -150,15 +132,17 @@ class ModelStep:
                 self._has_streamed = True
                 text = replace_surrogates(event.text)
                 self._partial.append(text)
-                self._feed.add("text.delta", {"text": text})
+                self._turn.run.events.add("text.delta", {"text": text})
             case ThinkingDelta():
                 self._has_streamed = True
-                self._feed.add("thinking.delta", {"text": replace_surrogates(event.text)})
+                self._turn.run.events.add(
+                    "thinking.delta", {"text": replace_surrogates(event.text)}
+                )
             case ToolCallDelta():
                 # Nobody is told of half a call; it is in the answer.
                 pass
             case Retrying():
-                self._feed.add(
+                self._turn.run.events.add(
                     "retry",
                     {
                         "attempt": event.attempt,
@@ -200,8 +184,8 @@ class ModelStep:
             "toolBytes": sent.tool_bytes,
             "payloadBytes": sent.payload_bytes,
         }
-        self._feed.add("model.started", data)
-        self._surface.trajectory.record("model.requested", data=data)
+        self._turn.run.events.add("model.started", data)
+        self._turn.trajectory.record("model.requested", data=data)
 
     def _record_answer(self, answer: AssistantMessage, model: str) -> None:
         said: JsonObject = {
@@ -214,15 +198,16 @@ class ModelStep:
             {"callId": call.call_id, "name": call.name, "arguments": call.arguments}
             for call in answer.tool_calls
         ]
-        self._feed.add("message.completed", {**said, "toolCalls": [*calls]})
+        self._turn.run.events.add("message.completed", {**said, "toolCalls": [*calls]})
         called = [call.name for call in answer.tool_calls]
-        self._surface.trajectory.record("model.answered", data={**said, "calledNames": [*called]})
+        self._turn.trajectory.record("model.answered", data={**said, "calledNames": [*called]})
 
     async def _call_input_hooks(self, model: str, messages: Sequence[Message]) -> None:
-        if self._hooks.has_hooks("llm_input"):
-            await self._hooks.llm_input(
+        hooks = self._turn.service.hooks
+        if hooks.has_hooks("llm_input"):
+            await hooks.llm_input(
                 LlmInput(
-                    context=self._context,
+                    context=self._turn.identity,
                     model=model,
                     instructions=self._instructions,
                     messages=[message_to_json(message) for message in messages],
@@ -231,10 +216,11 @@ class ModelStep:
             )
 
     async def _call_output_hooks(self, answer: AssistantMessage, model: str) -> None:
-        if self._hooks.has_hooks("llm_output"):
-            await self._hooks.llm_output(
+        hooks = self._turn.service.hooks
+        if hooks.has_hooks("llm_output"):
+            await hooks.llm_output(
                 LlmOutput(
-                    context=self._context,
+                    context=self._turn.identity,
                     model=model,
                     text=answer.text,
                     called_names=tuple(call.name for call in answer.tool_calls),
@@ -260,3 +246,15 @@ def _repair_part(part: AssistantPart) -> AssistantPart:
                 name=replace_surrogates(part.name),
                 arguments=replace_surrogates(part.arguments),
             )
+
+
+def _merge_settings(agent: AgentConfig, asked: ModelSettings) -> ModelSettings:
+    """What the caller asks for, over what the agent has."""
+    own = agent.settings
+    return ModelSettings(
+        max_tokens=asked.max_tokens if asked.max_tokens is not None else own.max_output_tokens,
+        temperature=asked.temperature if asked.temperature is not None else own.temperature,
+        top_p=asked.top_p,
+        stop=asked.stop,
+        is_parallel=asked.is_parallel if asked.is_parallel is not None else own.is_parallel,
+    )

@@ -181,10 +181,11 @@ class Runtime:
         mcp: Iterable[ToolServer] | None = None,
         tools_disabled: bool = False,
         config: RunConfig | None = None,
+        trajectory: TrajectoryRecorder | None = None,
     ) -> CodeModeRun:
         """A run of an agent with these tools and MCP servers, as far as policy allows them.
 
-        `config` is for whoever has one of their own, in place of the runtime's.
+        `config` replaces the runtime's own; `trajectory` is a record that has begun already.
 
         Raises CatalogError for tools that cannot be together, and ConfigError, also for servers
         that a config document names where `mcp` is not given.
@@ -204,7 +205,7 @@ class Runtime:
         )
         prepared = self._catalogs.prepare(surface.cataloged)
         catalog = prepared.catalog
-        trajectory = TrajectoryRecorder(context)
+        trajectory = trajectory or TrajectoryRecorder(context)
         abort = AbortController()
         reached = servers if surface.is_code_mode else ()
         mcp_servers = McpServers([*servers_of(surface.cataloged), *reached], policy)

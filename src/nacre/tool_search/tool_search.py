@@ -134,6 +134,7 @@ async def start_run(
     is_code_mode: bool = False,
     tools_disabled: bool = False,
     validators: InputValidators | None = None,
+    trajectory: TrajectoryRecorder | None = None,
 ) -> ToolSearchRun:
     """A run over what policy leaves of its tools. `sandbox` is one that is open; it may be shared.
 
@@ -153,7 +154,7 @@ async def start_run(
         if is_active
         else direct_surface(allowed)
     )
-    trajectory = TrajectoryRecorder(context)
+    trajectory = trajectory or TrajectoryRecorder(context)
     run_tools = RunTools(
         catalog=LiveCatalog(
             tools if is_active else (), servers=servers if is_active else (), policy=policy

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nacre.agent.history import NO_RESULT, estimated_tokens, repair_history
+from nacre.agent.history import NO_RESULT, estimate_tokens, repair_history
 from nacre.messages import (
     AssistantMessage,
     ImagePart,
@@ -63,10 +63,10 @@ def test_answers_that_say_nothing_are_left_out() -> None:
 def test_tokens_are_what_the_provider_counted_and_a_guess_for_the_rest() -> None:
     counted = replace(say("b"), usage=Usage(input_tokens=1000, output_tokens=50))
     messages = [user_message("x" * 40_000), counted, user_message("y" * 400)]
-    assert 1150 <= estimated_tokens(messages) <= 1160
-    assert estimated_tokens(messages, trusts_usage=False) > 10_000
+    assert 1150 <= estimate_tokens(messages) <= 1160
+    assert estimate_tokens(messages, trusts_usage=False) > 10_000
 
 
 def test_a_picture_counts_as_a_picture_and_not_as_its_text() -> None:
     picture = UserMessage(parts=(ImagePart(url="data:image/png;base64," + "A" * 1_000_000),))
-    assert 1000 < estimated_tokens([picture]) < 2000
+    assert 1000 < estimate_tokens([picture]) < 2000

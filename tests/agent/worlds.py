@@ -10,11 +10,21 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from nacre.agent import AgentRun, AgentService, RunEvent, TurnRequest
+from nacre.agent import (
+    AgentRun,
+    AgentService,
+    BuiltInHarness,
+    FailedTurnWrites,
+    Harness,
+    RunEvent,
+    ServiceContext,
+    SurfaceFactory,
+    TurnRequest,
+)
 from nacre.code_mode import Runtime
 from nacre.config.agents import AgentConfig
 from nacre.config.system import SystemConfig, system_config_from
-from nacre.hooks import Hooks
+from nacre.hooks import HookRunner, Hooks
 from nacre.messages import Message
 from nacre.run_context import RunContext
 from nacre.storage import Store
@@ -87,6 +97,7 @@ async def open_world(
     servers: Sequence[ToolServer] = (),
     context_tokens: int = 100_000,
     approval_seconds: float = 3600,
+    harness: Harness | None = None,
 ) -> AsyncGenerator[World]:
     """Without a document the tools are shown as they are; `agent` are settings of the agent."""
     defaults = {"model": "fake/model", "instructions": "Be good.", **(agent or {})}
@@ -107,14 +118,20 @@ async def open_world(
     async with (
         Runtime(whole, workers=1, approval_seconds=approval_seconds) as runtime,
         AgentService(
-            config=config,
-            store=store,
-            runtime=runtime,
-            providers=lambda: nullcontext(models),
-            tools=GivenTools(tools),
-            hooks=registered,
-            approvals=approvals,
-            servers=GivenServers(servers),
+            ServiceContext(
+                config=config,
+                store=store,
+                failed_writes=FailedTurnWrites(store),
+                providers=lambda: nullcontext(models),
+                tools=GivenTools(tools),
+                servers=GivenServers(servers),
+                hooks=HookRunner(registered),
+                approvals=approvals,
+                harness=harness
+                or BuiltInHarness(
+                    SurfaceFactory(runtime=runtime, hooks=registered, approvals=approvals)
+                ),
+            )
         ) as service,
     ):
         yield World(

@@ -15,7 +15,6 @@ import pytest
 
 from nacre.agent import AgentRun
 from nacre.agent.approval_log import ApprovalLog
-from nacre.agent.turn_loop import TurnLoop
 from nacre.errors import StorageError
 from nacre.messages import Usage, user_message
 from nacre.run_context import RunContext
@@ -460,14 +459,14 @@ async def test_whoever_aborts_a_turn_that_could_not_be_begun_is_told_that_it_is_
 async def test_a_turn_that_breaks_inside_of_nacre_does_not_stay_open(
     tmp_path: Path, short_waits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def breaks(_loop: object) -> None:
+    def breaks(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
     async with (
         open_store(f"sqlite:///{tmp_path}/nacre.db") as store,
         open_world(store=store, folder=tmp_path) as world,
     ):
-        monkeypatch.setattr(TurnLoop, "telemetry", breaks)
+        monkeypatch.setattr("nacre.agent.turn.repair_history", breaks)
         world.model.will(say("one"))
         run = await world.turn("hi")
 

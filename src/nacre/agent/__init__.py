@@ -1,10 +1,15 @@
 """Sessions, turns and the loop between a model and its tools; knows no HTTP and no plugins."""
 
+from nacre.agent.approval_log import approval_to_json
 from nacre.agent.client_tools import ClientTool, PendingClientCall
+from nacre.agent.harness import Harness, TurnOutput
 from nacre.agent.model_step import ProviderSource
 from nacre.agent.run import AgentRun, RunEnding, RunFinish, RunResult, RunState
 from nacre.agent.service import AgentService
-from nacre.agent.turn_context import ToolSource
+from nacre.agent.surfaces import SurfaceFactory, planned_surface
+from nacre.agent.transcript import FailedTurnWrites
+from nacre.agent.turn_context import ServiceContext, ToolSource, TurnContext
+from nacre.agent.turn_loop import BuiltInHarness
 from nacre.agent.turn_request import TurnRequest
 from nacre.trajectory import RUN_EVENT_KINDS, RunEvent, RunEventKind, RunEventLog
 
@@ -12,7 +17,10 @@ __all__ = [
     "RUN_EVENT_KINDS",
     "AgentRun",
     "AgentService",
+    "BuiltInHarness",
     "ClientTool",
+    "FailedTurnWrites",
+    "Harness",
     "PendingClientCall",
     "ProviderSource",
     "RunEnding",
@@ -22,6 +30,12 @@ __all__ = [
     "RunFinish",
     "RunResult",
     "RunState",
+    "ServiceContext",
+    "SurfaceFactory",
     "ToolSource",
+    "TurnContext",
+    "TurnOutput",
     "TurnRequest",
+    "approval_to_json",
+    "planned_surface",
 ]

@@ -1,11 +1,10 @@
-"""Questions to people: told to the run that they are about, and kept in the store."""
+"""Reports approvals to the runs that they belong to, and stores them."""
 
 from __future__ import annotations
 
 import logging
-import math
 import time
-from contextlib import suppress
+from collections import deque
 from typing import TYPE_CHECKING, assert_never
 
 import anyio
@@ -29,26 +28,29 @@ _REDACTION = Redaction()
 
 
 class ApprovalLog:
-    """Listens to the queue for as long as it is open; the store is written to in the background."""
+    """Reports the approvals of a queue to their runs at once, and stores them in the background."""
 
     def __init__(
         self, queue: ApprovalQueue, *, store: Store, run_of: Callable[[str], AgentRun | None]
     ) -> None:
         self._store = store
         self._run_of = run_of
-        self._send, self._receive = anyio.create_memory_object_stream[ApprovalRecord](math.inf)
-        self._stop_listening = queue.listen(self._record_change)
+        self._records: deque[ApprovalRecord] = deque()
+        self._change = anyio.Event()
         self._is_closed = False
+        self._stop_listening = queue.listen(self._record_change)
 
     async def write(self) -> None:
-        """Keep what was asked and answered, in its order; ends after `close`."""
-        # Cancelling the service withdraws questions, and that is to be kept as well.
+        """Store each change, in order, until `close`; run this as a task."""
+        # Cancelling the service withdraws approvals, and that is stored as well.
         with anyio.CancelScope(shield=True):
-            async with self._receive:
-                async for record in self._receive:
-                    if not await self._store_record(record) and self._is_closed:
-                        # Were each to be tried, closing would wait for a silent store many times.
-                        self._drop_pending()
+            while self._records or not self._is_closed:
+                if not self._records:
+                    self._change = anyio.Event()
+                    await self._change.wait()
+                elif not await self._store_record(self._records.popleft()) and self._is_closed:
+                    # Trying each would make closing wait for a silent store many times.
+                    self._drop_pending()
 
     async def _store_record(self, record: ApprovalRecord) -> bool:
         try:
@@ -59,16 +61,15 @@ class ApprovalLog:
         return True
 
     def _drop_pending(self) -> None:
-        """The next start withdraws those that the store has as open."""
-        with suppress(anyio.EndOfStream):
-            while True:
-                record = self._receive.receive_nowait()
-                logger.error("the approval %s (%s) is not kept either", record.id, record.state)
+        """The next start withdraws the approvals that are open in the store."""
+        while self._records:
+            record = self._records.popleft()
+            logger.error("the approval %s (%s) is not kept either", record.id, record.state)
 
     def close(self) -> None:
         self._is_closed = True
         self._stop_listening()
-        self._send.close()
+        self._change.set()
 
     def _record_change(
         self,
@@ -86,11 +87,12 @@ class ApprovalLog:
             state, answer = _describe_ending(request, decided)
             run.approval_closed(request, answer)
         if run.is_stored:
-            self._send.send_nowait(_make_record(request, state, answer))
+            self._records.append(_make_record(request, state, answer))
+            self._change.set()
 
 
 def approval_to_json(request: ApprovalRequest) -> JsonObject:
-    """A question as whoever follows the run sees it; secrets in the input are blanked out."""
+    """A request for approval as readers of the run see it; secrets in the input are redacted."""
     asked: JsonObject = {
         "approvalId": request.id,
         "toolCallId": request.call_id,

@@ -22,8 +22,8 @@ from nacre.json_types import encode_json
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
 
-    from nacre.agent.tool_calls import ExternalWaits
     from nacre.agent.tool_surface import SurfaceKind
+    from nacre.agent.turn_context import ExternalWaits
     from nacre.code_mode import CellInfo, CodeModeResult, CodeModeRun
     from nacre.json_types import JsonObject
     from nacre.messages import ToolCallPart

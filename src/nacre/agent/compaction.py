@@ -1,4 +1,4 @@
-"""Long sessions are summed up: a summary stands for all but the last turns."""
+"""Compacts long sessions: a summary replaces all but the last turns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from nacre.messages import (
     Message,
     SystemMessage,
     ToolMessage,
-    Usage,
     UserMessage,
     user_message,
 )
@@ -24,11 +23,8 @@ from nacre.providers.base import Answered, ModelRequest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.agent.transcript import Transcript
-    from nacre.hooks import HookRunner
+    from nacre.agent.turn_context import TurnContext
     from nacre.providers.base import Provider, SentPayload
-    from nacre.run_context import RunContext
-    from nacre.trajectory import RunEventLog
 
 logger = logging.getLogger(__name__)
 
@@ -46,48 +42,71 @@ _MAX_CONTEXT_SHARE: Final = 0.6
 
 
 class Compactor:
-    """Sums up the session of one run. A failure leaves the session as it was."""
+    """Replaces the older turns of a session by a summary. A failure leaves them as they were."""
 
-    def __init__(
-        self, *, session: Transcript, feed: RunEventLog, hooks: HookRunner, context: RunContext
-    ) -> None:
-        self._session = session
-        self._feed = feed
-        self._hooks = hooks
-        self._context = context
-        self.usage = Usage()
-        """What the summaries cost."""
+    def __init__(self, turn: TurnContext) -> None:
+        self._turn = turn
+        self._has_overflowed = False
 
-    async def compact(self, provider: Provider, *, keep_turns: int, estimated_tokens: int) -> bool:
-        """Whether the session is shorter now."""
-        older = self._session.older_than(keep_turns)
+    async def compact_if_long(self) -> None:
+        """Compact if the session has come near to what the model can read."""
+        turn, settings = self._turn, self._turn.agent.compaction
+        if not settings.is_enabled or not turn.transcript.stored:
+            return
+        tokens = self._estimate_tokens(settings.keep_turns)
+        if tokens > settings.threshold_share * self._provider.context_tokens:
+            await self._compact(settings.keep_turns, tokens)
+
+    async def compact_after_overflow(self) -> bool:
+        """Compact all earlier turns, once in a turn; returns whether the session is shorter."""
+        if self._has_overflowed or not self._turn.agent.compaction.is_enabled:
+            return False
+        self._has_overflowed = True
+        return await self._compact(0, self._estimate_tokens(0))
+
+    @property
+    def _provider(self) -> Provider:
+        return self._turn.providers.get(self._turn.models[0])
+
+    def _estimate_tokens(self, keep_turns: int) -> int:
+        return self._turn.transcript.estimate_tokens(
+            self._turn.output.messages, keep_turns=keep_turns
+        )
+
+    async def _compact(self, keep_turns: int, tokens: int) -> bool:
+        is_shorter = False
+        with self._turn.stop.cancelling():
+            is_shorter = await self._replace_older(keep_turns, tokens)
+        self._turn.stop.raise_if_aborted()
+        return is_shorter
+
+    async def _replace_older(self, keep_turns: int, tokens: int) -> bool:
+        turn, transcript, hooks = self._turn, self._turn.transcript, self._turn.service.hooks
+        older = transcript.older_than(keep_turns)
         if not older:
             return False
         count = len(older)
-        self._feed.add(
-            "compaction.started", {"messageCount": count, "estimatedTokens": estimated_tokens}
+        turn.run.events.add(
+            "compaction.started", {"messageCount": count, "estimatedTokens": tokens}
         )
-        await self._hooks.before_compaction(
-            BeforeCompaction(
-                context=self._context, message_count=count, estimated_tokens=estimated_tokens
-            )
+        await hooks.before_compaction(
+            BeforeCompaction(context=turn.identity, message_count=count, estimated_tokens=tokens)
         )
         try:
-            summary = await self._summarize([each.message for each in older], provider)
-            await self._session.replace_by_summary(
-                up_to_sequence=older[-1].sequence, summary=summary
-            )
+            summary = await self._summarize([each.message for each in older])
+            await transcript.replace_by_summary(up_to_sequence=older[-1].sequence, summary=summary)
         except NacreError as error:
-            logger.warning("the session %s is not summed up: %s", self._session.session_id, error)
-            self._feed.add("compaction.ended", {"messageCount": count, "error": str(error)})
+            logger.warning("the session %s is not compacted: %s", transcript.session_id, error)
+            turn.run.events.add("compaction.ended", {"messageCount": count, "error": str(error)})
             return False
-        self._feed.add("compaction.ended", {"messageCount": count, "summary": summary})
-        await self._hooks.after_compaction(
-            AfterCompaction(context=self._context, message_count=count, summary=summary)
+        turn.run.events.add("compaction.ended", {"messageCount": count, "summary": summary})
+        await hooks.after_compaction(
+            AfterCompaction(context=turn.identity, message_count=count, summary=summary)
         )
         return True
 
-    async def _summarize(self, messages: Sequence[Message], provider: Provider) -> str:
+    async def _summarize(self, messages: Sequence[Message]) -> str:
+        provider = self._provider
         most = int(provider.context_tokens * _MAX_CONTEXT_SHARE * _CHARACTERS_PER_TOKEN)
         request = ModelRequest(
             instructions=_INSTRUCTIONS,
@@ -95,22 +114,22 @@ class Compactor:
             check=_verify_no_tools,
         )
         answer: AssistantMessage | None = None
-        with chat_span(provider.model_id, context=self._context) as current:
+        with chat_span(provider.model_id, context=self._turn.identity) as current:
             async with provider.stream(request) as events:
                 async for event in events:
                     if isinstance(event, Answered):
                         answer = event.message
                         note_answer(current, event)
         if answer is not None:
-            self.usage = self.usage + answer.usage
+            self._turn.budget.add(answer.usage)
         if answer is None or not answer.text.strip():
             raise ProviderError(f"{provider.model_id} gave no summary")
         return answer.text.strip()
 
 
 def format_transcript(messages: Sequence[Message], *, most_characters: int) -> str:
-    """A conversation as text. What tools returned is shortened; if all of it is too long, the
-    oldest goes first, but not an earlier summary."""
+    """A conversation as text, with truncated tool results. If it is too long, the oldest messages
+    are left out, but not an earlier summary."""
     texts = [_format_message(message) for message in messages]
     has_summary = bool(messages) and isinstance(messages[0], SystemMessage)
     first = texts[:1] if has_summary else []

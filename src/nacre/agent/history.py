@@ -49,7 +49,7 @@ def repair_history(messages: Iterable[Message], *, missing: str = NO_RESULT) -> 
     return sound
 
 
-def estimated_tokens(messages: Sequence[Message], *, trusts_usage: bool = True) -> int:
+def estimate_tokens(messages: Sequence[Message], *, trusts_usage: bool = True) -> int:
     """About how much a model reads of these. What a provider counted for an answer holds for all
     before it, unless they have changed since."""
     tokens = 0

@@ -110,8 +110,8 @@ class AgentRun:
         self.events = RunEventLog()
         self.result: RunResult | None = None
         """None until it has ended."""
-        self.on_change: Callable[[], None] | None = None
-        """Told when a question to a person or a client opens or closes; for the turn that runs."""
+        self.on_change: Callable[[], None] = do_nothing
+        """Called when an approval or a client call opens or closes; set by the running turn."""
         self.client_calls = ClientCalls(
             expiry_seconds=CLIENT_CALL_SECONDS,
             on_opened=self._client_call_opened,
@@ -222,14 +222,14 @@ class AgentRun:
         """A person is asked about a call of the run."""
         self._approvals[request.id] = request
         self.events.add("approval.requested", approval_to_json(request))
-        self._notify_change()
+        self.on_change()
 
     def approval_closed(self, request: ApprovalRequest, answer: JsonObject) -> None:
         """The question was answered, has expired, or was withdrawn."""
         self._approvals.pop(request.id, None)
         told: JsonObject = {"approvalId": request.id, "toolCallId": request.call_id, **answer}
         self.events.add("approval.answered", told)
-        self._notify_change()
+        self.on_change()
 
     def _move_to(self, state: RunState) -> None:
         """The one place that changes the state."""
@@ -241,19 +241,19 @@ class AgentRun:
 
     def _client_call_opened(self, call: PendingClientCall) -> None:
         self.events.add("client_call.requested", call.to_json())
-        self._notify_change()
+        self.on_change()
 
     def _client_call_closed(self, call: PendingClientCall, ending: str) -> None:
         self.events.add("client_call.answered", {"callId": call.call_id, "how": ending})
-        self._notify_change()
-
-    def _notify_change(self) -> None:
-        if self.on_change is not None:
-            self.on_change()
+        self.on_change()
 
 
 _MAX_ENDED: Final = 256
 _MAX_ENDED_BYTES: Final = 64 * 1024 * 1024
+
+
+def do_nothing() -> None:
+    """The `on_change` of a run that has no turn."""
 
 
 class RunRegistry:

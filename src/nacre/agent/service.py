@@ -1,4 +1,4 @@
-"""The door to agents: turns are started, followed, steered and aborted here."""
+"""Starts, follows, steers and aborts the turns of agents."""
 
 from __future__ import annotations
 
@@ -11,12 +11,7 @@ from nacre.agent.approval_log import ApprovalLog
 from nacre.agent.run import RunRegistry
 from nacre.agent.session_queue import SessionQueues
 from nacre.agent.session_resolution import SessionResolver
-from nacre.agent.surfaces import SurfaceFactory
-from nacre.agent.transcript import FailedTurnWrites
-from nacre.agent.turn_context import ServiceContext
 from nacre.errors import SessionError
-from nacre.hooks import HookRunner
-from nacre.run_context import AbortController
 from nacre.telemetry import current_trace
 
 if TYPE_CHECKING:
@@ -24,15 +19,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from nacre.agent.run import AgentRun
-    from nacre.agent.turn_context import ProvidersInUse, ServersInUse, ToolSource
+    from nacre.agent.turn_context import ServiceContext
     from nacre.agent.turn_request import TurnRequest
-    from nacre.code_mode import Runtime
     from nacre.config.system import SystemConfig
-    from nacre.hooks import Hooks
-    from nacre.storage import Store
-    from nacre.tools import ApprovalQueue
 
-# For hooks that are told of turns that closing the service has ended.
+# For the `agent_end` hooks of turns that closing the service has ended.
 _END_HOOKS_SECONDS: Final = 2.0
 _CLOSED: Final = "the agent service is shutting down"
 _CLOSED_WAITING: Final = f"{_CLOSED}; the run waited for an answer of a person or a client"
@@ -41,53 +32,24 @@ _CLOSED_WAITING: Final = f"{_CLOSED}; the run waited for an answer of a person o
 class AgentService:
     """Runs the turns of all sessions. An async context manager.
 
-    One turn of a session runs at a time; a message that arrives meanwhile goes by the queue mode.
+    One turn of a session runs at a time; the queue mode decides about messages that come meanwhile.
     """
 
-    def __init__(
-        self,
-        *,
-        config: SystemConfig,
-        store: Store,
-        runtime: Runtime,
-        providers: ProvidersInUse,
-        tools: ToolSource,
-        hooks: Hooks,
-        approvals: ApprovalQueue,
-        servers: ServersInUse,
-    ) -> None:
-        hook_runner = HookRunner(hooks)
-        self._hooks_cutoff = AbortController()
-        self._store = store
-        self._approvals = approvals
-        self._providers = providers
-        self._sessions = SessionResolver(config.agents, store)
-        self._failed_writes = FailedTurnWrites(store)
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
+        self._sessions = SessionResolver(context.config.agents, context.store)
         self._runs = RunRegistry()
         self._tasks = anyio.create_task_group()
-        parts = ServiceContext(
-            config=config,
-            store=store,
-            unkept=self._failed_writes,
-            providers=providers,
-            tools=tools,
-            servers=servers,
-            surfaces=SurfaceFactory(
-                runtime=runtime, hooks=hooks, hook_runner=hook_runner, approvals=approvals
-            ),
-            hooks=hook_runner,
-            farewell=self._hooks_cutoff.signal,
+        self._queues = SessionQueues(context, self._runs, self._tasks)
+        self._approval_log = ApprovalLog(
+            context.approvals, store=context.store, run_of=self._runs.get
         )
-        self._queues = SessionQueues(parts, self._runs, self._tasks)
-        self._approval_log: ApprovalLog | None = None
         self._is_closed = True
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
-        # Not before: it listens from then on, and has a stream to close.
-        self._approval_log = ApprovalLog(self._approvals, store=self._store, run_of=self.run)
         self._tasks.start_soon(self._approval_log.write)
-        self._tasks.start_soon(self._failed_writes.write)
+        self._tasks.start_soon(self._context.failed_writes.write)
         self._is_closed = False
         return self
 
@@ -105,9 +67,9 @@ class AgentService:
         await self._tasks.__aexit__(kind, error, traceback)
 
     async def aclose(self, grace_seconds: float = 0.0) -> None:
-        """Take no more turns; those that run have so long to end, then they are aborted. Those that
-        wait for people or clients are aborted at once. Messages that still wait are kept in their
-        sessions."""
+        """Take no more turns. Running turns have `grace_seconds` to end before they are aborted;
+        turns that wait for people or clients are aborted at once. Queued messages are stored in
+        their sessions."""
         self._is_closed = True
         self._queues.hurry()
         with anyio.move_on_after(grace_seconds):
@@ -115,58 +77,57 @@ class AgentService:
         self._queues.abort_all(_CLOSED)
         with anyio.move_on_after(_END_HOOKS_SECONDS):
             await self._queues.until_idle()
-        self._hooks_cutoff.abort(_CLOSED)
+        self._context.end_hooks.abort(_CLOSED)
         await self._queues.until_idle()
-        self._failed_writes.close()
-        if self._approval_log is not None:
-            self._approval_log.close()
+        self._context.failed_writes.close()
+        self._approval_log.close()
 
     # What callers do.
 
     async def start(self, request: TurnRequest) -> AgentRun:
-        """Begin a turn, or hand the message to the one that runs; returns the run that takes it.
+        """Start a turn, or pass the message to the running one; returns the run that takes it.
 
-        Raises SessionError (`not_found`, `invalid`, `too_many`, and `busy` where the queue is
-        full), ConfigError for a model that is not there, ToolDefinitionError for a client tool.
+        Raises SessionError (`not_found`, `invalid`, `too_many`, or `busy` if the queue is full),
+        ConfigError for an unknown model, and ToolDefinitionError for an invalid client tool.
         """
         self._check_open()
         if request.model:
-            # First, so that no session is begun for a turn that cannot be.
+            # First, so that no session is created for an invalid turn.
             self._check_model(request.model)
-        place = await self._sessions.resolve(request)
+        session = await self._sessions.resolve(request)
         self._check_open()
-        # As it is now: the place was looked for under the configuration of a moment ago.
-        agent = self._queues.parts.config.agents.agent(place.agent.id)
+        # As it is now: the configuration may have changed while the session was resolved.
+        agent = self._queues.context.config.agents.agent(session.agent.id)
         self._check_model(request.model or agent.model)
         if request.trace is None:
-            # Now: the task that takes the turn may be one that an earlier caller began.
+            # Now: the task that runs the turn may be one that an earlier caller started.
             request = replace(request, trace=current_trace())
-        return self._queues.take(request, place)
+        return self._queues.take(request, session)
 
     def run(self, run_id: str) -> AgentRun | None:
-        """A run that is live, or has ended lately."""
+        """A run that is live or has ended recently."""
         return self._runs.get(run_id)
 
     def runs(self, session_id: str | None = None) -> list[AgentRun]:
-        """Those that ended lately, and those that are live; oldest first."""
+        """The live runs and those that ended recently, oldest first."""
         return self._runs.all(session_id)
 
     async def abort(self, run_id: str, reason: str = "the run was aborted") -> bool:
-        """End a run, and return when it has ended; False if there is none that could be ended."""
+        """Abort a run and wait for its end; False if there is no such live run."""
         run = self._runs.get(run_id)
         return False if run is None else await run.abort(reason)
 
     def watch_runs(self, watcher: Callable[[AgentRun], None]) -> Callable[[], None]:
-        """Have every run told as it is made; call what is returned to stop."""
+        """Call `watcher` with every new run; call the returned function to stop."""
         return self._runs.watch(watcher)
 
     def configure(self, config: SystemConfig) -> None:
-        """Use another configuration for the turns to come; those that have begun keep theirs."""
-        self._sessions = SessionResolver(config.agents, self._store)
-        self._queues.parts = replace(self._queues.parts, config=config)
+        """Use another configuration for new turns; turns that have begun keep theirs."""
+        self._sessions = SessionResolver(config.agents, self._context.store)
+        self._queues.context = replace(self._context, config=config)
 
     async def _wait_until_idle(self) -> None:
-        """Runs that work come to their end; one that begins to wait is aborted."""
+        """Wait for the end of all runs; one that starts to wait for somebody is aborted."""
         async with anyio.create_task_group() as tasks:
 
             def watch(run: AgentRun) -> None:
@@ -182,7 +143,7 @@ class AgentService:
                 stop_watching()
 
     def _check_model(self, model: str) -> None:
-        with self._providers() as providers:
+        with self._context.providers() as providers:
             providers.get(model)
 
     def _check_open(self) -> None:

@@ -19,10 +19,8 @@ from nacre.agent.run import AgentRun, RunResult
 from nacre.agent.transcript import TurnEnd
 from nacre.agent.turn import Turn
 from nacre.agent.turn_context import open_turn_context
-from nacre.code_mode.run_config import code_mode_config_for
 from nacre.errors import SessionError
 from nacre.messages import TextPart, UserMessage
-from nacre.run_context import RunContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,13 +35,18 @@ if TYPE_CHECKING:
     from nacre.config.queue import QueueConfig, QueueMode
 
 
+logger = logging.getLogger(__name__)
+
+_RUN_ID_BYTES: Final = 12
+_BROKEN: Final = RunResult(error="the run broke inside of Nacre", finish_reason="error")
+_BROKEN_END: Final = TurnEnd(status="failed", error=_BROKEN.error)
 _MAX_SHOWN_CHARACTERS: Final = 200
 _MAX_SHOWN_MESSAGES: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueuedTurn:
-    """A turn that has not begun."""
+    """A turn that has not started."""
 
     run: AgentRun
     request: TurnRequest
@@ -51,7 +54,7 @@ class QueuedTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _QueuedMessage:
-    """A message that waits: `run` is the turn that it goes into."""
+    """A message in the queue; `run` is the turn that takes it."""
 
     mode: QueueMode
     run: AgentRun
@@ -59,7 +62,7 @@ class _QueuedMessage:
 
 
 class SessionQueue:
-    """One turn of a session at a time, and the messages that wait for theirs."""
+    """Runs one turn of a session at a time, and holds the messages for the next ones."""
 
     def __init__(
         self,
@@ -68,9 +71,9 @@ class SessionQueue:
         *,
         on_dropped: Callable[[AgentRun, str], None],
     ) -> None:
-        """`on_dropped` ends the run of a message that had to make room, and is told why."""
+        """`on_dropped` ends the run of a dropped message, for the reason that it is given."""
         self.active: AgentRun = first.run
-        """The turn that runs, or is the next to run."""
+        """The running turn, or the next one."""
         self._config = config
         self._on_dropped = on_dropped
         self._first: QueuedTurn | None = first
@@ -85,7 +88,7 @@ class SessionQueue:
 
     @property
     def queued_runs(self) -> list[AgentRun]:
-        """The turns that wait for theirs."""
+        """The runs of turns that have not started."""
         waiting = [item.run for item in self._items if item.mode != "steer"]
         return list(dict.fromkeys(waiting))
 
@@ -94,7 +97,7 @@ class SessionQueue:
     def add(
         self, request: TurnRequest, mode: QueueMode, make_run: Callable[[], AgentRun]
     ) -> AgentRun:
-        """The run that takes the message; raises SessionError where the queue is full."""
+        """Queue a message; returns the run that takes it. Raises SessionError if it is full."""
         mode = self._choose_mode(request, mode)
         self._make_room()
         self._last_arrival = anyio.current_time()
@@ -112,8 +115,8 @@ class SessionQueue:
         return run
 
     def _choose_mode(self, request: TurnRequest, mode: QueueMode) -> QueueMode:
-        """A message that brings more than words, or is somebody else's, has a turn of its own; so
-        has one that comes when the running turn ends anyway."""
+        """A message gets a turn of its own if it has options of its own or another sender, or if
+        the running turn is about to end."""
         if mode == "steer":
             is_ending = not self._takes_steering or self.active.abort_signal.is_aborted
             return "followup" if is_ending or not request.can_join(self._active_request) else mode
@@ -127,7 +130,7 @@ class SessionQueue:
     def put_first(
         self, messages: Sequence[UserMessage], request: TurnRequest, run: AgentRun
     ) -> None:
-        """Messages that no turn took become a turn of their own, before all others."""
+        """Put messages that their turn did not take into a turn of their own, before all others."""
         # Its history is the session's: the turn that did not take them is in it now.
         alone = replace(request, message=_join_messages(messages), history=None)
         self._items.appendleft(
@@ -137,18 +140,18 @@ class SessionQueue:
     # What turns take.
 
     def take_steered(self) -> list[UserMessage]:
-        """Messages for the running turn, in their order."""
+        """Take the messages for the running turn, in their order."""
         taken = [item for item in self._items if item.mode == "steer"]
         self._items = deque(item for item in self._items if item.mode != "steer")
         messages = [item.request.user_message for item in taken]
         return self._add_drop_note([message for message in messages if message is not None])
 
     def stop_steering(self) -> None:
-        """The running turn takes no more; what comes now has a turn of its own."""
+        """The running turn takes no more messages; later ones get a turn of their own."""
         self._takes_steering = False
 
     async def next_turn(self) -> QueuedTurn | None:
-        """The turn that may begin now; None when nothing waits."""
+        """Wait for the turn that may start now; None when the queue is empty."""
         if self._first is not None:
             turn, self._first = self._first, None
             return turn
@@ -166,12 +169,12 @@ class SessionQueue:
         return turn
 
     def hurry(self) -> None:
-        """Nothing more will come: messages that are collected need not wait for quiet."""
+        """Start collected messages without waiting for quiet: no more will come."""
         self._waits_for_quiet = False
         self._notify_change()
 
     def remove(self, run: AgentRun) -> None:
-        """A turn that has not begun is not wanted any more."""
+        """Remove a turn that has not started."""
         self._items = deque(item for item in self._items if item.run is not run)
         self._notify_change()
 
@@ -183,7 +186,7 @@ class SessionQueue:
         joined = self._add_drop_note([message for message in messages if message is not None])
         if not joined:
             return QueuedTurn(run=first.run, request=first.request)
-        # Those that joined it bring nothing that the first has not.
+        # The messages that joined it have no options of their own.
         return QueuedTurn(
             run=first.run, request=replace(first.request, message=_join_messages(joined))
         )
@@ -215,7 +218,7 @@ class SessionQueue:
             self._on_dropped(dropped.run, reason)
 
     def _add_drop_note(self, messages: list[UserMessage]) -> list[UserMessage]:
-        """With a word about those that were dropped before them."""
+        """Add a note about messages that were dropped before them."""
         if not messages or not self._dropped:
             return messages
         shown = "\n".join(f"- {text}" for text in self._dropped)
@@ -248,43 +251,36 @@ def _preview(request: TurnRequest) -> str:
     return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"
 
 
-logger = logging.getLogger(__name__)
-
-_RUN_ID_BYTES: Final = 12
-_BROKEN: Final = RunResult(error="the run broke inside of Nacre", finish_reason="error")
-_BROKEN_END: Final = TurnEnd(status="failed", error=_BROKEN.error)
-
-
 class SessionQueues:
-    """Of one service. A session has a lane as long as one of its turns runs or waits."""
+    """The queues of a service's sessions. A session has one while a turn of it runs or waits."""
 
-    def __init__(self, parts: ServiceContext, runs: RunRegistry, tasks: TaskGroup) -> None:
-        self.parts = parts
-        """For the turns to come; those that have begun keep theirs."""
+    def __init__(self, context: ServiceContext, runs: RunRegistry, tasks: TaskGroup) -> None:
+        self.context = context
+        """For new turns; turns that have begun keep theirs."""
         self._runs = runs
         self._tasks = tasks
         self._queues: dict[str, SessionQueue] = {}
         self._closing_reason = ""
         self._idle = anyio.Event()
 
-    def take(self, request: TurnRequest, place: ResolvedSession) -> AgentRun:
-        """Begin a turn, or hand the message to the one that runs; returns the run that takes it."""
-        lane = self._queues.get(place.session_id)
-        if lane is None:
-            return self._open_queue(request, place)
-        mode = request.queue_mode or self.parts.config.queue.mode
-        return lane.add(request, mode, partial(self._queued_run, request, place, lane))
+    def take(self, request: TurnRequest, session: ResolvedSession) -> AgentRun:
+        """Start a turn, or pass the message to the running one; returns the run that takes it."""
+        queue = self._queues.get(session.session_id)
+        if queue is None:
+            return self._open_queue(request, session)
+        mode = request.queue_mode or self.context.config.queue.mode
+        return queue.add(request, mode, partial(self._queued_run, request, session, queue))
 
     def hurry(self) -> None:
-        """No more messages will come: those that wait for others to join them begin now."""
-        for lane in self._queues.values():
-            lane.hurry()
+        """Start collected messages now: no more will come."""
+        for queue in self._queues.values():
+            queue.hurry()
 
     def abort_all(self, reason: str) -> None:
-        """End what runs, and what would begin after it."""
+        """Abort the running turns and the queued ones."""
         self._closing_reason = reason
-        for lane in list(self._queues.values()):
-            lane.active.request_abort(reason)
+        for queue in list(self._queues.values()):
+            queue.active.request_abort(reason)
 
     async def until_idle(self) -> None:
         while self._queues:
@@ -292,43 +288,43 @@ class SessionQueues:
 
     # The turns of a session.
 
-    def _open_queue(self, request: TurnRequest, place: ResolvedSession) -> AgentRun:
-        most = self.parts.config.gateway.max_concurrent_runs
+    def _open_queue(self, request: TurnRequest, session: ResolvedSession) -> AgentRun:
+        most = self.context.config.gateway.max_concurrent_runs
         if len(self._queues) >= most:
             raise SessionError(
                 f"{len(self._queues)} runs are going on; `gateway.maxConcurrentRuns` is {most}",
                 code="too_many",
             )
-        run = self._new_run(request, place)
-        lane = SessionQueue(
+        run = self._new_run(request, session)
+        queue = SessionQueue(
             QueuedTurn(run=run, request=request),
-            self.parts.config.queue,
+            self.context.config.queue,
             on_dropped=self._end_unstarted,
         )
-        self._queues[place.session_id] = lane
-        self._tasks.start_soon(self._serve, lane, place)
+        self._queues[session.session_id] = queue
+        self._tasks.start_soon(self._serve, queue, session)
         return run
 
-    async def _serve(self, lane: SessionQueue, place: ResolvedSession) -> None:
+    async def _serve(self, queue: SessionQueue, session: ResolvedSession) -> None:
         lost = ""
         try:
-            while (queued := await lane.next_turn()) is not None:
-                await self._run_queued(queued, lane, place)
+            while (queued := await queue.next_turn()) is not None:
+                await self._run_queued(queued, queue, session)
                 if self._closing_reason and _is_store_failure(queued.run):
-                    # Were each to be tried, closing would wait for a silent store many times.
+                    # Trying each would make closing wait for a silent store many times.
                     lost = f"{self._closing_reason}, and the store fails: the message is not kept"
                     break
         finally:
-            del self._queues[place.session_id]
+            del self._queues[session.session_id]
             cut_off = lost or self._closing_reason or "the turn before it was cut off"
-            for run in lane.queued_runs:
+            for run in queue.queued_runs:
                 self._end_unstarted(run, cut_off)
             if not self._queues:
                 self._idle.set()
                 self._idle = anyio.Event()
 
     async def _run_queued(
-        self, queued: QueuedTurn, lane: SessionQueue, place: ResolvedSession
+        self, queued: QueuedTurn, queue: SessionQueue, session: ResolvedSession
     ) -> None:
         run = queued.run
         if run.has_ended:
@@ -336,77 +332,67 @@ class SessionQueues:
         if self._closing_reason:
             run.request_abort(self._closing_reason)
         try:
-            # As it is now: the place was found when the first of these turns was asked for.
-            agent = self.parts.config.agents.agent(place.agent.id)
+            # As it is now: the session was resolved for the first of these turns.
+            agent = self.context.config.agents.agent(session.agent.id)
         except SessionError as error:
             self._end_unstarted(run, f"the configuration changed while the turn waited: {error}")
             return
         try:
-            await self._run_turn(queued, lane, place, agent)
+            await self._run_turn(queued, queue, session, agent)
         except Exception:
             # One turn must not end the turns of all other sessions.
             logger.exception("the turn %s broke", run.id)
             if run.is_stored:
-                self.parts.unkept.add(run.id, _BROKEN_END)
+                self.context.failed_writes.add(run.id, _BROKEN_END)
         finally:
             if not run.has_ended:
                 run.end("failed", _BROKEN)
             self._runs.note_ended(run)
 
     async def _run_turn(
-        self, queued: QueuedTurn, lane: SessionQueue, place: ResolvedSession, agent: AgentConfig
+        self, queued: QueuedTurn, queue: SessionQueue, session: ResolvedSession, agent: AgentConfig
     ) -> None:
-        parts, context = self.parts, _make_run_context(queued, agent)
-        code_mode = code_mode_config_for(parts.config.document, agent.id)
-        queued.run.client_calls.expiry_seconds = code_mode.snapshot_ttl_seconds
-        with open_turn_context(parts, agent, context, is_kept=queued.run.is_stored) as held:
-            turn = Turn(
-                queued,
-                context=context,
-                held=held,
-                parts=parts,
-                lane=lane,
-                continue_as=partial(self._continue_as, queued.request, lane, place),
-            )
-            await turn.run()
+        continue_as = partial(self._continue_as, queued.request, queue, session)
+        with open_turn_context(self.context, queued, queue, agent) as context:
+            await Turn(context, continue_as=continue_as).run()
 
     def _continue_as(
         self,
         request: TurnRequest,
-        lane: SessionQueue,
-        place: ResolvedSession,
+        queue: SessionQueue,
+        session: ResolvedSession,
         messages: list[UserMessage],
     ) -> str:
-        run = self._queued_run(request, place, lane)
-        lane.put_first(messages, request, run)
+        run = self._queued_run(request, session, queue)
+        queue.put_first(messages, request, run)
         return run.id
 
     # Their runs.
 
-    def _new_run(self, request: TurnRequest, place: ResolvedSession) -> AgentRun:
+    def _new_run(self, request: TurnRequest, session: ResolvedSession) -> AgentRun:
         run = AgentRun(
             id=f"run_{os.urandom(_RUN_ID_BYTES).hex()}",
-            session_id=place.session_id,
-            agent_id=place.agent.id,
-            session_key=place.session_key,
-            is_stored=place.is_stored,
+            session_id=session.session_id,
+            agent_id=session.agent.id,
+            session_key=session.session_key,
+            is_stored=session.is_stored,
         )
-        # Here, so that whoever asks for a turn is told what is wrong with a tool.
+        # Here, so that the caller learns what is wrong with a tool.
         run.client_calls.as_tools(request.client_tools)
         self._runs.add(run)
         return run
 
     def _queued_run(
-        self, request: TurnRequest, place: ResolvedSession, lane: SessionQueue
+        self, request: TurnRequest, session: ResolvedSession, queue: SessionQueue
     ) -> AgentRun:
-        run = self._new_run(request, place)
-        run.abort_signal.on_abort(partial(self._end_if_queued, run, lane))
+        run = self._new_run(request, session)
+        run.abort_signal.on_abort(partial(self._end_if_queued, run, queue))
         return run
 
-    def _end_if_queued(self, run: AgentRun, lane: SessionQueue) -> None:
-        """Somebody aborts a turn that waits; one that has begun ends itself."""
-        if run.state == "queued" and run is not lane.active:
-            lane.remove(run)
+    def _end_if_queued(self, run: AgentRun, queue: SessionQueue) -> None:
+        """End the run of a queued turn that is aborted; one that has begun ends itself."""
+        if run.state == "queued" and run is not queue.active:
+            queue.remove(run)
             self._end_unstarted(run, run.abort_signal.reason)
 
     def _end_unstarted(self, run: AgentRun, reason: str) -> None:
@@ -416,15 +402,3 @@ class SessionQueues:
 
 def _is_store_failure(run: AgentRun) -> bool:
     return run.result is not None and run.result.error_code == "storage_failed"
-
-
-def _make_run_context(queued: QueuedTurn, agent: AgentConfig) -> RunContext:
-    run, request = queued.run, queued.request
-    return RunContext(
-        agent_id=agent.id,
-        session_id=run.session_id,
-        session_key=run.session_key,
-        run_id=run.id,
-        sender=request.sender,
-        channel=request.channel,
-    )

@@ -21,27 +21,28 @@ from nacre.agent.tool_surface import (
 from nacre.code_mode import DirectResult
 from nacre.code_mode.run_config import RunConfig, code_mode_config_for
 from nacre.errors import ToolError, ToolServerError
+from nacre.hooks import HookRunner
 from nacre.providers.base import ToolSpec
 from nacre.run_context import AbortController
 from nacre.tool_search import start_run, tool_search_config_for
 from nacre.tools import CallSite, ToolExecutor, effective_tools
 from nacre.tools.policy import policy_from_config
 from nacre.tools.tool_servers import OPERATION_MARK
-from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
 
-    from nacre.agent.tool_calls import ExternalWaits
     from nacre.agent.tool_surface import SurfaceKind, ToolSurface
+    from nacre.agent.turn_context import ExternalWaits
     from nacre.code_mode import Runtime
-    from nacre.hooks import HookRunner, Hooks
+    from nacre.hooks import Hooks
     from nacre.json_types import JsonObject
     from nacre.messages import ToolCallPart
     from nacre.providers.base import SentPayload
     from nacre.run_context import RunContext
     from nacre.tools import ApprovalQueue, Tool, ToolPolicy
     from nacre.tools.tool_servers import ToolServer
+    from nacre.trajectory import TrajectoryRecorder
 
 
 class DirectSurface:
@@ -97,12 +98,10 @@ logger = logging.getLogger(__name__)
 class SurfaceFactory:
     """Opens the surfaces of a service's runs."""
 
-    def __init__(
-        self, *, runtime: Runtime, hooks: Hooks, hook_runner: HookRunner, approvals: ApprovalQueue
-    ) -> None:
+    def __init__(self, *, runtime: Runtime, hooks: Hooks, approvals: ApprovalQueue) -> None:
         self._runtime = runtime
         self._hooks = hooks
-        self._hook_runner = hook_runner
+        self._hook_runner = HookRunner(hooks)
         self._approvals = approvals
 
     async def open(
@@ -113,6 +112,7 @@ class SurfaceFactory:
         servers: Sequence[ToolServer],
         context: RunContext,
         outside: ExternalWaits,
+        trajectory: TrajectoryRecorder,
         instructions: str,
         tools_disabled: bool,
         on_unavailable: Callable[[str, str], None],
@@ -125,7 +125,7 @@ class SurfaceFactory:
         servers = [server for server in servers if policy.may_permit_server(server.name)]
         code_mode = code_mode_config_for(document, context.agent_id)
         if tools_disabled:
-            return self._direct([], policy, context)
+            return self._direct([], policy, trajectory)
         if code_mode.enabled:
             run = self._runtime.run(
                 tools=tools,
@@ -134,10 +134,11 @@ class SurfaceFactory:
                 approvals=self._approvals,
                 mcp=servers,
                 config=RunConfig(document=document),
+                trajectory=trajectory,
             )
             if not run.is_code_mode:
                 # Nothing is left that could be hidden.
-                return self._direct(tools, policy, context)
+                return self._direct(tools, policy, trajectory)
             return CodeModeSurface(
                 run, outside=outside, snapshot_ttl_seconds=code_mode.snapshot_ttl_seconds
             )
@@ -153,17 +154,17 @@ class SurfaceFactory:
                 hooks=self._hook_runner,
                 approvals=self._runtime.approvals(self._approvals),
                 validators=self._runtime.validators,
+                trajectory=trajectory,
             )
             return ToolSearchSurface(searching, instructions=instructions)
         listed = await _list_server_tools(servers, on_unavailable)
-        return self._direct([*tools, *listed], policy, context)
+        return self._direct([*tools, *listed], policy, trajectory)
 
     def _direct(
-        self, tools: Sequence[Tool], policy: ToolPolicy, context: RunContext
+        self, tools: Sequence[Tool], policy: ToolPolicy, trajectory: TrajectoryRecorder
     ) -> DirectSurface:
-        trajectory = TrajectoryRecorder(context)
         executor = ToolExecutor(
-            context=context,
+            context=trajectory.context,
             policy=policy,
             hooks=self._hook_runner,
             approvals=self._runtime.approvals(self._approvals),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
-from nacre.agent.history import estimated_tokens
+from nacre.agent.history import estimate_tokens
 from nacre.errors import SessionError, StorageError
 from nacre.messages import Usage
 from nacre.trajectory import CALL_EVENT_KINDS
@@ -136,13 +136,13 @@ class Transcript:
         older = [each for each in self._stored if each.is_summary or each.run_id not in kept]
         return older if any(not each.is_summary for each in older) else []
 
-    def estimated_tokens(self, new: Sequence[Message], *, keep_turns: int) -> int:
+    def estimate_tokens(self, new: Sequence[Message], *, keep_turns: int) -> int:
         """About how much the model would read."""
         runs = {each.run_id for each in self._stored if not each.is_summary}
         has_summary = any(each.is_summary for each in self._stored)
         # What was counted for the turns that a summary left is from before there was the summary.
         trusts_usage = not has_summary or len(runs) > keep_turns
-        return estimated_tokens([*self.history, *new], trusts_usage=trusts_usage)
+        return estimate_tokens([*self.history, *new], trusts_usage=trusts_usage)
 
 
 class TrajectoryWriter:

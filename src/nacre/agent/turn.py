@@ -1,4 +1,4 @@
-"""One turn from its beginning to its record: who may end it early, and what is kept of it."""
+"""One turn from its start to its record, around the harness that runs its model loop."""
 
 from __future__ import annotations
 
@@ -9,158 +9,124 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.agent.history import repair_history
-from nacre.agent.run import RunEnding, RunFinish, RunResult
-from nacre.agent.tool_calls import ExternalWaits
-from nacre.agent.transcript import Transcript, TurnEnd
-from nacre.agent.turn_context import RunBudget
-from nacre.agent.turn_loop import TurnLoop
+from nacre.agent.run import RunEnding, RunFinish, RunResult, do_nothing
+from nacre.agent.transcript import TrajectoryWriter, TurnEnd
 from nacre.agent.turn_spans import end_turn_span, turn_span
 from nacre.errors import AbortedError, NacreError, ProviderError, StorageError
 from nacre.foreign_calls import describe_error
 from nacre.hooks import AgentEnd
-from nacre.run_context import AbortController
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from anyio.abc import TaskGroup
 
-    from nacre.agent.session_queue import QueuedTurn, SessionQueue
-    from nacre.agent.turn_context import ServiceContext, TurnContext
+    from nacre.agent.turn_context import TurnContext
     from nacre.json_types import JsonObject
     from nacre.messages import UserMessage
-    from nacre.run_context import RunContext
 
 logger = logging.getLogger(__name__)
 
-# An abort is confirmed within 200 ms: what does not end by itself until then is cancelled.
-_CALLS_END_SECONDS: Final = 0.08
-_LOOP_ENDS_SECONDS: Final = 0.04
-_CLEAN_UP_SECONDS: Final = 5.0
+# An abort is confirmed within 200 ms: a harness that has not ended until then is cancelled.
+_HARNESS_ENDS_SECONDS: Final = 0.12
 _STORE_SECONDS: Final = 15.0
 
 
 class Turn:
-    """Runs once. However it ends, its run has ended afterwards, and its session holds it whole."""
+    """Runs once. However it ends, its run has ended afterwards and its transcript is stored."""
 
     def __init__(
-        self,
-        queued: QueuedTurn,
-        *,
-        context: RunContext,
-        held: TurnContext,
-        parts: ServiceContext,
-        lane: SessionQueue,
-        continue_as: Callable[[list[UserMessage]], str],
+        self, turn: TurnContext, *, continue_as: Callable[[list[UserMessage]], str]
     ) -> None:
-        """`continue_as` gives messages that this turn did not take a turn of their own, and says
-        its run's id."""
-        self._run = queued.run
-        self._request = queued.request
-        self._context = context
-        self._parts = parts
-        self._lane = lane
+        """`continue_as` gives messages that this turn did not take a turn of their own, and
+        returns the id of its run."""
+        self._turn = turn
+        self._run = turn.run
         self._continue_as = continue_as
-        self._stop = AbortController()
-        # What is left where nobody says otherwise: the whole service was cancelled.
+        # What remains if nothing else is set: the whole service was cancelled.
         self._ending: RunEnding = "aborted"
         self._error = ""
         self._cause: NacreError | None = None
-        self._loop_ended = anyio.Event()
-        self._budget = RunBudget(held.agent)
-        store = parts.store if self._run.is_stored else None
-        self._session = Transcript(
-            store,
-            session_id=self._run.session_id,
-            run_id=self._run.id,
-            given_history=self._request.history,
+        self._harness_ended = anyio.Event()
+        self._trajectory_writer = TrajectoryWriter(
+            turn.trajectory,
+            event_log=turn.run.events,
+            store=turn.service.store if turn.run.is_stored else None,
+            on_call=turn.waits.look,
         )
-        self._outside = ExternalWaits(self._run, self._set_waiting)
-        self._loop = TurnLoop(
-            self._run,
-            self._request,
-            context=context,
-            held=held,
-            parts=parts,
-            session=self._session,
-            outside=self._outside,
-            budget=self._budget,
-            stop=self._stop.signal,
-            lane=lane,
-        )
-        self._span = turn_span(self._context, model=self._loop.model, parent=self._request.trace)
+        self._span = turn_span(turn.identity, model=turn.models[0], parent=turn.request.trace)
 
     async def run(self) -> None:
         """Never raises for what goes wrong in the turn; that is the run's result."""
         with self._span:
-            await self._run_tasks()
+            self._begin()
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._watch_abort, tasks.cancel_scope)
+                    tasks.start_soon(self._watch_time)
+                    await self._run_harness(tasks)
+                    tasks.cancel_scope.cancel()
+            finally:
+                # Also if the whole service is cancelled: what was done is stored.
+                with anyio.CancelScope(shield=True):
+                    await self._finish()
 
-    async def _run_tasks(self) -> None:
+    def _begin(self) -> None:
+        turn = self._turn
         self._run.begin(
             {
                 "runId": self._run.id,
                 "sessionId": self._run.session_id,
-                "agentId": self._context.agent_id,
-                "model": self._loop.model,
+                "agentId": turn.agent.id,
+                "model": turn.models[0],
             }
         )
-        self._run.on_change = self._outside.look
-        self._budget.set_running(True)
+        self._run.on_change = turn.waits.look
+        turn.budget.set_running(True)
+
+    async def _run_harness(self, tasks: TaskGroup) -> None:
+        turn, harness = self._turn, self._turn.service.harness
         try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._watch_abort, tasks.cancel_scope)
-                tasks.start_soon(self._watch_time, tasks.cancel_scope)
-                await self._work(tasks)
-                tasks.cancel_scope.cancel()
-        finally:
-            # Also where the whole service is cancelled: what was done is kept.
-            with anyio.CancelScope(shield=True):
-                await self._finish()
-
-    # Ending early.
-
-    async def _watch_abort(self, scope: anyio.CancelScope) -> None:
-        await self._run.abort_signal.wait()
-        await self._end_early("aborted", self._run.abort_signal.reason, scope)
-
-    async def _watch_time(self, scope: anyio.CancelScope) -> None:
-        await self._end_early("failed", await self._budget.time_is_up(), scope)
-
-    async def _end_early(self, ending: RunEnding, reason: str, scope: anyio.CancelScope) -> None:
-        if self._stop.signal.is_aborted:
-            return
-        self._ending, self._error = ending, reason
-        self._stop.abort(reason)
-        with anyio.move_on_after(_CALLS_END_SECONDS):
-            await self._loop.abort(reason)
-        with anyio.move_on_after(_LOOP_ENDS_SECONDS):
-            await self._loop_ended.wait()
-        scope.cancel()
-
-    async def _work(self, tasks: TaskGroup) -> None:
-        try:
-            await self._session.begin(
-                prompt=self._request.user_message,
-                model=self._loop.model,
-                surface=self._loop.planned_surface,
+            await turn.transcript.begin(
+                prompt=turn.request.user_message,
+                model=turn.models[0],
+                surface=harness.plan_surface(turn),
             )
-            await self._loop.work(tasks)
-            if not self._stop.signal.is_aborted:
-                self._ending, self._error = self._loop.ending, self._loop.error
+            tasks.start_soon(self._trajectory_writer.write)
+            await turn.transcript.load()
+            await harness.run(turn)
+            if not turn.stop.is_aborted:
+                self._error = turn.output.error
+                self._ending = "failed" if self._error else "completed"
         except AbortedError:
-            # Whoever aborted has said how it ends.
+            # The reason is in the abort signal.
             pass
         except Exception as error:
             self._fail(error)
         finally:
-            self._loop_ended.set()
+            self._harness_ended.set()
+
+    # Ending early.
+
+    async def _watch_abort(self, scope: anyio.CancelScope) -> None:
+        await self._turn.stop.wait()
+        with anyio.move_on_after(_HARNESS_ENDS_SECONDS):
+            await self._harness_ended.wait()
+        scope.cancel()
+
+    async def _watch_time(self) -> None:
+        reason = await self._turn.budget.time_is_up()
+        if not self._turn.stop.is_aborted:
+            self._ending = "failed"
+            self._run.request_abort(reason)
 
     def _fail(self, error: Exception) -> None:
-        if self._stop.signal.is_aborted:
-            if isinstance(error, StorageError) and not self._session.is_begun:
-                # What was said is lost, which nobody who aborts a turn expects.
+        stop = self._turn.stop
+        if stop.is_aborted:
+            if isinstance(error, StorageError) and not self._turn.transcript.is_begun:
+                # The message is lost, which nobody who aborts a turn expects.
                 self._ending, self._cause = "failed", error
-                self._error = f"{self._error}; the turn is not kept: {error}"
+                self._error = f"{stop.reason}; the turn is not kept: {error}"
             return
         self._ending = "failed"
         self._span.fail(type(error).__name__)
@@ -179,34 +145,70 @@ class Turn:
     # The end.
 
     async def _finish(self) -> None:
-        self._lane.stop_steering()
-        self._run.on_change = None
-        self._error = self._error or ("" if self._ending == "completed" else "the run was cut off")
-        with anyio.move_on_after(_CLEAN_UP_SECONDS):
-            await self._loop.close(self._error or "the turn has ended; `wait` works within a turn")
+        turn, output = self._turn, self._turn.output
+        turn.queue.stop_steering()
+        self._run.on_change = do_nothing
+        if self._ending != "completed":
+            self._error = self._error or turn.stop.reason or "the run was cut off"
         self._take_leftovers()
-        messages = repair_history(self._loop.messages, missing=self._missing_result_text())
-        end = TurnEnd(
-            status=self._ending,
-            messages=messages,
-            usage=self._budget.usage,
-            error=self._error,
-            data=self._turn_data(),
+        missing = f"[aborted: {self._error}]" if self._error else "[no result]"
+        messages = repair_history(output.messages, missing=missing)
+        await self._store_end(
+            TurnEnd(
+                status=self._ending,
+                messages=messages,
+                usage=turn.budget.usage,
+                error=self._error,
+                data=self._turn_data(),
+            )
         )
-        await self._store_end(end)
         result = RunResult(
-            text=self._loop.text,
+            text=output.text,
             messages=tuple(messages),
-            usage=self._budget.usage,
+            usage=turn.budget.usage,
             finish_reason=self._finish_reason(),
             error=self._error,
-            model=self._loop.answering_model,
+            model=output.model,
             cause=self._cause,
         )
-        # Before anybody is told: a program may end with the run that it waits for.
+        # Before the run ends: a program may exit with the run that it waits for.
         self._end_span()
         self._run.end(self._ending, result)
         await self._call_end_hooks(result)
+
+    def _take_leftovers(self) -> None:
+        """Messages that came too late for the last model call."""
+        leftovers = self._turn.queue.take_steered()
+        if not leftovers:
+            return
+        if self._ending == "aborted":
+            # The agent must not start again after an abort; the words are stored.
+            self._turn.output.messages.extend(leftovers)
+        else:
+            run_id = self._continue_as(leftovers)
+            self._run.events.add("steered", {"followupRunId": run_id})
+
+    async def _store_end(self, end: TurnEnd) -> None:
+        """Store the turn as a whole; if that fails, the run has failed."""
+        data: JsonObject = {"status": end.status, "usage": end.usage.to_json(), **end.data}
+        self._turn.trajectory.record("turn.ended", data={**data, "error": end.error})
+        events = self._trajectory_writer.close()
+        cause = StorageError("the store did not answer in time")
+        with anyio.move_on_after(_STORE_SECONDS):
+            try:
+                await self._turn.transcript.end(end, events)
+                return
+            except StorageError as error:
+                cause = error
+            except NacreError as error:
+                cause = StorageError(str(error))
+        self._ending, self._error, self._cause = "failed", f"the turn is not kept: {cause}", cause
+        data = {**end.data, "errorCode": "storage_failed"}
+        failed = replace(end, status="failed", error=self._error, messages=(), data=data)
+        self._turn.service.failed_writes.add(self._run.id, failed)
+        if cause.is_uncertain:
+            self._error = f"whether the turn is kept is not known: {cause}"
+        logger.error("%s: %s (with %d last events)", self._run.id, self._error, len(events))
 
     def _end_span(self) -> None:
         if self._cause is not None:
@@ -214,18 +216,19 @@ class Turn:
         end_turn_span(
             self._span,
             state=self._ending,
-            surface=self._loop.shown_surface,
-            steps=self._budget.steps,
-            usage=self._budget.usage,
+            surface=self._turn.output.surface,
+            steps=self._turn.budget.steps,
+            usage=self._turn.budget.usage,
         )
 
     async def _call_end_hooks(self, result: RunResult) -> None:
-        if not self._parts.hooks.has_hooks("agent_end"):
+        service = self._turn.service
+        if not service.hooks.has_hooks("agent_end"):
             return
-        with self._parts.farewell.cancelling():
-            await self._parts.hooks.agent_end(
+        with service.end_hooks.signal.cancelling():
+            await service.hooks.agent_end(
                 AgentEnd(
-                    context=self._context,
+                    context=self._turn.identity,
                     status=self._ending,
                     text=result.text,
                     error=self._error,
@@ -233,55 +236,20 @@ class Turn:
                 )
             )
 
-    async def _store_end(self, end: TurnEnd) -> None:
-        """The turn as a whole; where that fails, the run has failed, whatever it did."""
-        cause = StorageError("the store did not answer in time")
-        events = self._loop.end_trajectory(end)
-        with anyio.move_on_after(_STORE_SECONDS):
-            try:
-                await self._session.end(end, events)
-                return
-            except StorageError as error:
-                cause = error
-            except NacreError as error:
-                cause = StorageError(str(error))
-        self._ending, self._error, self._cause = "failed", f"the turn is not kept: {cause}", cause
-        data: JsonObject = {**end.data, "errorCode": "storage_failed"}
-        unkept = replace(end, status="failed", error=self._error, messages=(), data=data)
-        self._parts.unkept.add(self._run.id, unkept)
-        if cause.is_uncertain:
-            self._error = f"whether the turn is kept is not known: {cause}"
-        logger.error("%s: %s (with %d last events)", self._run.id, self._error, len(events))
-
-    def _take_leftovers(self) -> None:
-        """Messages that came too late for the last model call."""
-        leftovers = self._lane.take_steered()
-        if not leftovers:
-            return
-        if self._ending == "aborted":
-            # Whoever stopped the agent does not want it to start again; the words are kept.
-            self._loop.messages.extend(leftovers)
-        else:
-            run_id = self._continue_as(leftovers)
-            self._run.events.add("steered", {"followupRunId": run_id})
-
-    def _missing_result_text(self) -> str:
-        return f"[aborted: {self._error}]" if self._error else "[no result]"
-
     def _finish_reason(self) -> RunFinish:
         match self._ending:
             case "completed":
-                return self._loop.finish_reason
+                return self._turn.output.finish_reason
             case "failed":
                 return "error"
             case "aborted":
                 return "aborted"
 
     def _turn_data(self) -> JsonObject:
-        return {"steps": self._budget.steps, **self._loop.telemetry()}
-
-    def _set_waiting(self, is_waiting: bool) -> None:
-        if self._run.has_ended or is_waiting == (self._run.state == "waiting"):
-            return
-        self._run.set_waiting(is_waiting)
-        self._budget.set_running(not is_waiting)
+        output = self._turn.output
+        data: JsonObject = {
+            "steps": self._turn.budget.steps,
+            "model": output.model,
+            **output.data,
+        }
+        return {**data, "surface": output.surface} if output.surface else data

@@ -1,38 +1,45 @@
-"""Contexts shared by the turns of a service or held by one turn, and the budget of a run."""
+"""The context objects of a service and of a turn, and the budget and the waits of a turn."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import anyio
 
+from nacre.agent.harness import TurnOutput
+from nacre.agent.transcript import Transcript
+from nacre.code_mode.run_config import code_mode_config_for
 from nacre.errors import NacreError
 from nacre.messages import Usage
+from nacre.run_context import AbortController, RunContext
+from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence, Set
     from contextlib import AbstractContextManager
 
+    from nacre.agent.harness import Harness
     from nacre.agent.model_step import ProviderSource
-    from nacre.agent.surfaces import SurfaceFactory
+    from nacre.agent.run import AgentRun
+    from nacre.agent.session_queue import QueuedTurn, SessionQueue
     from nacre.agent.transcript import FailedTurnWrites
+    from nacre.agent.turn_request import TurnRequest
     from nacre.config.agents import AgentConfig
     from nacre.config.system import SystemConfig
     from nacre.hooks import HookRunner
-    from nacre.run_context import AbortSignal, RunContext
+    from nacre.run_context import AbortSignal
     from nacre.storage import Store
-    from nacre.tools import Tool
+    from nacre.tools import ApprovalQueue, Tool
     from nacre.tools.tool_servers import ToolServer
-
 
 ProvidersInUse: TypeAlias = "Callable[[], AbstractContextManager[ProviderSource]]"
 
 
 class ServersInUse(Protocol):
-    """The MCP servers as a session sees them, by its id; they stay open until it is left, and end
-    then if the session is not kept."""
+    """The MCP servers of a session, by its id; they stay open until the context manager exits, and
+    end then if the session is not stored."""
 
     def __call__(
         self, session_id: str, /, *, is_kept: bool
@@ -43,52 +50,113 @@ class ToolSource(Protocol):
     """Where an agent's own tools come from: core tools and those of plugins."""
 
     def tools(self, agent: AgentConfig, context: RunContext, /) -> Sequence[Tool]:
-        """What there is for this run, before policy."""
+        """The tools of this run, before policy."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceContext:
-    """Shared by all turns to come; a change of the configuration brings others."""
+    """Shared by all turns of a service. A change of the configuration makes a new one."""
 
     config: SystemConfig
     store: Store
-    unkept: FailedTurnWrites
+    failed_writes: FailedTurnWrites
     providers: ProvidersInUse
-    """The models; they stay open until it is left."""
+    """Opens the models; they stay open until the context manager exits."""
     tools: ToolSource
     servers: ServersInUse
-    surfaces: SurfaceFactory
     hooks: HookRunner
-    farewell: AbortSignal
-    """Aborted when nobody waits any longer for hooks that are told of the end of a turn."""
+    approvals: ApprovalQueue
+    harness: Harness
+    end_hooks: AbortController = field(default_factory=AbortController)
+    """Aborted when closing the service no longer waits for `agent_end` hooks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnContext:
-    """What one turn has of the configuration that it begins with, whatever changes meanwhile."""
+    """One turn: its request, everything that it uses, and its output.
 
-    config: SystemConfig
+    Configuration, models, servers and tools are those of the moment that the turn began.
+    """
+
+    service: ServiceContext
+    run: AgentRun
+    request: TurnRequest
     agent: AgentConfig
+    identity: RunContext
+    """Passed to tools and hooks."""
     providers: ProviderSource
     servers: Sequence[ToolServer]
     tools: Sequence[Tool]
+    """The agent's own tools and the client's, before policy."""
+    queue: SessionQueue
+    transcript: Transcript
+    trajectory: TrajectoryRecorder
+    budget: RunBudget
+    waits: ExternalWaits
+    output: TurnOutput
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The first model to call, and its fallbacks."""
+        return _models(self.request, self.agent)
+
+    @property
+    def stop(self) -> AbortSignal:
+        """Aborted when the turn has to end early: by its caller, or at its time limit."""
+        return self.run.abort_signal
 
 
 @contextmanager
 def open_turn_context(
-    parts: ServiceContext, agent: AgentConfig, context: RunContext, *, is_kept: bool
+    service: ServiceContext, queued: QueuedTurn, queue: SessionQueue, agent: AgentConfig
 ) -> Generator[TurnContext]:
-    """All of it at one moment, so that it fits together; open until this is left."""
-    servers_in_use = parts.servers(context.session_id, is_kept=is_kept)
-    with parts.providers() as providers, servers_in_use as servers:
+    """Take everything at one moment, so that it fits together; models and servers stay open."""
+    run, request = queued.run, queued.request
+    identity = RunContext(
+        agent_id=agent.id,
+        session_id=run.session_id,
+        session_key=run.session_key,
+        run_id=run.id,
+        sender=request.sender,
+        channel=request.channel,
+    )
+    code_mode = code_mode_config_for(service.config.document, agent.id)
+    run.client_calls.expiry_seconds = code_mode.snapshot_ttl_seconds
+    prompt = request.user_message
+    budget = RunBudget(agent)
+    servers_in_use = service.servers(run.session_id, is_kept=run.is_stored)
+    with service.providers() as providers, servers_in_use as servers:
         yield TurnContext(
-            config=parts.config,
+            service=service,
+            run=run,
+            request=request,
             agent=agent,
+            identity=identity,
             providers=providers,
             servers=servers,
-            tools=parts.tools.tools(agent, context),
+            tools=[
+                *service.tools.tools(agent, identity),
+                *run.client_calls.as_tools(request.client_tools),
+            ],
+            queue=queue,
+            transcript=Transcript(
+                service.store if run.is_stored else None,
+                session_id=run.session_id,
+                run_id=run.id,
+                given_history=request.history,
+            ),
+            trajectory=TrajectoryRecorder(identity),
+            budget=budget,
+            waits=ExternalWaits(run, budget),
+            output=TurnOutput(
+                messages=[] if prompt is None else [prompt], model=_models(request, agent)[0]
+            ),
         )
+
+
+def _models(request: TurnRequest, agent: AgentConfig) -> tuple[str, ...]:
+    return (request.model,) if request.model else (agent.model, *agent.fallback_models)
 
 
 class BudgetExceededError(NacreError):
@@ -96,7 +164,10 @@ class BudgetExceededError(NacreError):
 
 
 class RunBudget:
-    """Counts what a run uses. Its time stands still while it waits for people and clients."""
+    """Counts the model calls, the tokens and the time of a run.
+
+    The time stands still while the run waits for people or clients.
+    """
 
     def __init__(self, agent: AgentConfig) -> None:
         self._agent = agent
@@ -107,7 +178,7 @@ class RunBudget:
         self.usage = Usage()
 
     def take_step(self) -> None:
-        """Before every model call; raises BudgetExceededError."""
+        """Count a model call that is about to be made; raises BudgetExceededError."""
         agent = self._agent
         if self.steps >= agent.max_steps:
             raise BudgetExceededError(
@@ -125,7 +196,7 @@ class RunBudget:
         self.usage = self.usage + usage
 
     def set_running(self, is_running: bool) -> None:
-        """Let the time run, or stand still."""
+        """Start or stop the clock."""
         now = anyio.current_time()
         if self._resumed_at is not None:
             self._seconds_left -= now - self._resumed_at
@@ -134,7 +205,7 @@ class RunBudget:
         change.set()
 
     async def time_is_up(self) -> str:
-        """Return when the time is used up, with what to say then."""
+        """Return when the time is used up, with a message that names the limit."""
         while True:
             left = float("inf")
             if self._resumed_at is not None:
@@ -147,3 +218,57 @@ class RunBudget:
                 )
             with anyio.move_on_after(left):
                 await self._change.wait()
+
+
+class ExternalWaits:
+    """The open approvals and client calls of a run, and whether the run waits for nothing else."""
+
+    def __init__(self, run: AgentRun, budget: RunBudget) -> None:
+        self.closed_count = 0
+        """How many approvals and client calls have been answered or withdrawn."""
+        self._run = run
+        self._budget = budget
+        self._open_before: set[str] = set()
+        self._calls: dict[str, Callable[[Set[str]], bool]] = {}
+        self._change = anyio.Event()
+
+    def open_ids(self) -> set[str]:
+        """The ids of the calls that wait for an approval or for a client's result."""
+        asked = {request.call_id for request in self._run.pending_approvals}
+        return asked | {call.call_id for call in self._run.pending_client_calls}
+
+    async def any_closed(self, call_ids: Set[str]) -> None:
+        """Return when one of these calls does not wait any more."""
+        while self.open_ids().issuperset(call_ids):
+            await self._change.wait()
+
+    def begin(self, call_id: str, is_held: Callable[[Set[str]], bool] | None = None) -> None:
+        """A call of the model runs.
+
+        `is_held` is given the ids of all waiting calls and returns whether this call can continue
+        only when one of them is answered. By default that is so when it is itself one of them.
+        """
+        self._calls[call_id] = is_held or (lambda open_ids: call_id in open_ids)
+
+    def end(self, call_id: str) -> None:
+        self._calls.pop(call_id, None)
+        self.look()
+
+    def look(self) -> None:
+        """Something has changed: wake `any_closed`, and set whether the run waits."""
+        open_ids = self.open_ids()
+        self.closed_count += len(self._open_before - open_ids)
+        self._open_before = open_ids
+        change, self._change = self._change, anyio.Event()
+        change.set()
+        # Most changes are of calls that wait for nobody.
+        is_held = bool(open_ids and self._calls) and all(
+            is_held(open_ids) for is_held in self._calls.values()
+        )
+        self._set_waiting(is_held)
+
+    def _set_waiting(self, is_waiting: bool) -> None:
+        if self._run.has_ended or is_waiting == (self._run.state == "waiting"):
+            return
+        self._run.set_waiting(is_waiting)
+        self._budget.set_running(not is_waiting)

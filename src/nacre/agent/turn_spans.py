@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from nacre.agent.run import RunEnding
-    from nacre.agent.tool_surface import SurfaceKind
     from nacre.messages import Usage
     from nacre.providers.base import Answered
     from nacre.run_context import RunContext
@@ -41,10 +40,10 @@ def turn_span(context: RunContext, *, model: str, parent: TraceContext | None) -
 
 
 def end_turn_span(
-    current: Span, *, state: RunEnding, surface: SurfaceKind | None, steps: int, usage: Usage
+    current: Span, *, state: RunEnding, surface: str, steps: int, usage: Usage
 ) -> None:
     current.set("nacre.turn.state", state)
-    if surface is not None:
+    if surface:
         current.set("nacre.turn.surface", surface)
     current.set("nacre.turn.steps", steps)
     _set_usage(current, usage)

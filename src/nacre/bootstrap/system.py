@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 
-from nacre.agent import AgentService
+from nacre.agent import (
+    AgentService,
+    BuiltInHarness,
+    FailedTurnWrites,
+    ServiceContext,
+    SurfaceFactory,
+)
 from nacre.bootstrap.live_connections import LiveMcp, LiveProviders
 from nacre.code_mode import Runtime
 from nacre.code_mode.run_config import RunConfig
 from nacre.config.watcher import changed_sections
-from nacre.hooks import Hooks
+from nacre.hooks import HookRunner, Hooks
 from nacre.plugins import PluginHost
 from nacre.run_context import RunContext
 from nacre.storage import open_store
@@ -213,14 +219,19 @@ async def open_system(
         tools = await stack.enter_async_context(AgentTools(plugins, messages=messages))
         agents = await stack.enter_async_context(
             AgentService(
-                config=config,
-                store=store,
-                runtime=runtime,
-                providers=providers.in_use,
-                tools=tools,
-                hooks=hooks,
-                approvals=approvals,
-                servers=mcp.in_use,
+                ServiceContext(
+                    config=config,
+                    store=store,
+                    failed_writes=FailedTurnWrites(store),
+                    providers=providers.in_use,
+                    tools=tools,
+                    servers=mcp.in_use,
+                    hooks=HookRunner(hooks),
+                    approvals=approvals,
+                    harness=BuiltInHarness(
+                        SurfaceFactory(runtime=runtime, hooks=hooks, approvals=approvals)
+                    ),
+                )
             )
         )
         yield System(

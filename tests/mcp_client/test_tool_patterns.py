@@ -8,7 +8,7 @@ from nacre.config.mcp_entry import McpServerConfig
 from nacre.mcp_client.handshake import ServerFacts
 from nacre.mcp_client.tool_permissions import ToolPatterns, ToolPermissions
 from nacre.mcp_client.tools import build_operations
-from nacre.tools.declarations import guest_names
+from nacre.tools.tool_names import assign_guest_names
 from tests.mcp_client.peers import raw
 
 
@@ -37,7 +37,7 @@ def test_a_pattern_matches_nothing_else(pattern: str) -> None:
 
 
 def test_a_name_that_programs_share_is_matched_with_its_hash_too() -> None:
-    names = guest_names(["delete_repo", "delete-repo"])
+    names = assign_guest_names(["delete_repo", "delete-repo"])
     for name, guest_name in names.items():
         assert ToolPatterns("git", [guest_name]).matches(name)
         assert ToolPatterns("git", ["deleteRepo"]).matches(name)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.tools.nearest_names import NearestNames
+from nacre.tools.tool_names import NearestNames
 
 NAMES = ("create_issue", "list_issues", "getWeather", "web-search", "搜索网页", "r")
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.tools.definition import Tool, ToolCall
-from nacre.tools.javascript_names import HELPER_NAMES, convenience_names, safe_name
+from nacre.tools.tool_names import HELPER_NAMES, convenience_names, safe_name
 
 
 async def nothing(input: dict[str, object], call: ToolCall) -> object:

@@ -22,7 +22,7 @@ from nacre.cli.terminal_input import TypedLines, is_person_there
 from nacre.errors import ApprovalError, ConfigError, NacreError, SessionError
 from nacre.providers.provider_secrets import key_of
 from nacre.telemetry.debug_flags import DEBUG_LOGGER_NAME
-from nacre.tools.nearest_names import NearestNames
+from nacre.tools.tool_names import NearestNames
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence

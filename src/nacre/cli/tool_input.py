@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from nacre.cli.output import UsageProblem
 from nacre.json_types import NotJsonError, decode_json
-from nacre.tools.nearest_names import NearestNames
 from nacre.tools.schema_references import listed, mapped, target_of
+from nacre.tools.tool_names import NearestNames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final, assert_never
 from nacre.cli.output import ExitStatus, cell_text, visible, warn, write_table
 from nacre.code_mode.mcp_servers import server_guest_names
 from nacre.tools import index_of
-from nacre.tools.declarations import function_declaration, guest_names
+from nacre.tools.declarations import function_declaration
 from nacre.tools.definition import SOURCES
+from nacre.tools.tool_names import assign_guest_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -207,4 +208,4 @@ def _server_name(catalog: OpenCatalog, owner: str) -> str:
 def _function_name(catalog: OpenCatalog, entry: CatalogEntry) -> str:
     owner = entry.tool.owner
     entries = catalog.listing.catalog.entries_from(("mcp",))
-    return guest_names([it.name for it in entries if it.tool.owner == owner])[entry.name]
+    return assign_guest_names([it.name for it in entries if it.tool.owner == owner])[entry.name]

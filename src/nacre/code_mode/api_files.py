@@ -10,11 +10,11 @@ from nacre.code_mode.mcp_servers import declared_tool
 from nacre.errors import UnknownToolError
 from nacre.tools.declarations import (
     DeclaredServer,
-    guest_names,
     mcp_file_path,
     mcp_index_file,
     tools_file,
 )
+from nacre.tools.tool_names import assign_guest_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +75,7 @@ class ApiFiles:
     def _owners(self) -> dict[str, str]:
         """The owners of ordinary tools, by the name of their file."""
         owners = dict.fromkeys(entry.tool.owner for entry in self._catalog.guest_entries)
-        return {guest: owner for owner, guest in guest_names(list(owners)).items()}
+        return {guest: owner for owner, guest in assign_guest_names(list(owners)).items()}
 
     def _tools_file(self, owner: str) -> str:
         names = {tool_id: name for name, tool_id in self._catalog.names.items()}

@@ -23,11 +23,10 @@ from nacre.tools.declarations import (
     DeclaredServer,
     DeclaredTool,
     function_declaration,
-    guest_names,
     mcp_file_path,
     mcp_server_file,
 )
-from nacre.tools.nearest_names import NearestNames
+from nacre.tools.tool_names import NearestNames, assign_guest_names
 from nacre.tools.tool_servers import OPERATION_MARK
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class McpListing:
 
 def server_guest_names(server_names: Sequence[str]) -> dict[str, str]:
     """The names below `MCP` of all servers that a program sees: one depends on those beside it."""
-    return guest_names(server_names, taken=_TAKEN_SERVER_NAMES)
+    return assign_guest_names(server_names, taken=_TAKEN_SERVER_NAMES)
 
 
 def list_server(guest_name: str, description: str, tools: Sequence[Tool]) -> McpListing:
@@ -125,7 +124,7 @@ def declared_tool(name: str, tool: Tool) -> DeclaredTool:
 
 def _by_guest_name(tools: Iterable[Tool]) -> dict[str, Tool]:
     by_name = {tool.name: tool for tool in tools}
-    names = guest_names(list(by_name))
+    names = assign_guest_names(list(by_name))
     return {names[name]: tool for name, tool in by_name.items()}
 
 

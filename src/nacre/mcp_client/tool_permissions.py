@@ -7,7 +7,7 @@ import unicodedata
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
-from nacre.tools.declarations.guest_names import possible_guest_names
+from nacre.tools.tool_names import possible_guest_names
 from nacre.tools.tool_servers import OPERATION_MARK
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from nacre.json_types import encode_json
 from nacre.tools import build_catalog, effective_tools
 from nacre.tools.catalog_search.index import RunIndex
 from nacre.tools.definition import SOURCES
-from nacre.tools.nearest_names import NearestNames
+from nacre.tools.tool_names import NearestNames
 from nacre.tools.tool_servers import OPERATION_MARK
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from nacre.errors import CatalogError
 from nacre.json_types import encode_json
 from nacre.tools.catalog_search import GUEST_SOURCES, cached_index, index_of
 from nacre.tools.definition import CORE_OWNER, SOURCES, Tool, ToolSource, tool_digest
-from nacre.tools.javascript_names import convenience_names
-from nacre.tools.nearest_names import NearestNames
+from nacre.tools.tool_names import NearestNames, convenience_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.tools.declarations.guest_names import guest_names
+from nacre.tools.tool_names import assign_guest_names
 from tests.tools.declarations.typescript_compiler import syntax_problems
 
 
@@ -40,49 +40,52 @@ from tests.tools.declarations.typescript_compiler import syntax_problems
     ],
 )
 def test_a_name_becomes_camel_case(name: str, guest_name: str) -> None:
-    assert guest_names([name]) == {name: guest_name}
+    assert assign_guest_names([name]) == {name: guest_name}
 
 
 def test_names_that_the_caller_has_taken_are_avoided() -> None:
-    assert guest_names(["create-issue"], taken=["createIssue", "createIssue_"]) == {
+    assert assign_guest_names(["create-issue"], taken=["createIssue", "createIssue_"]) == {
         "create-issue": "createIssue__"
     }
 
 
 @pytest.mark.parametrize("name", ["", "---", "\U0001f680", "\ud800"])
 def test_a_name_without_letters_is_told_apart_by_a_hash(name: str) -> None:
-    found = guest_names([name])[name]
+    found = assign_guest_names([name])[name]
     assert found.startswith("_")
     assert len(found) == 7
     assert found.isidentifier()
 
 
 def test_names_that_would_be_the_same_get_a_hash_each() -> None:
-    found = guest_names(["create_issue", "create-issue", "other"])
+    found = assign_guest_names(["create_issue", "create-issue", "other"])
     assert found["other"] == "other"
     assert len({*found.values()}) == 3
     assert all(found[name].startswith("createIssue_") for name in ("create_issue", "create-issue"))
 
 
 def test_a_name_that_is_an_identifier_already_keeps_it() -> None:
-    found = guest_names(["create_issue", "createIssue", "create-issue"])
+    found = assign_guest_names(["create_issue", "createIssue", "create-issue"])
     assert found["createIssue"] == "createIssue"
-    assert found["create_issue"] == guest_names(["create_issue", "create.issue"])["create_issue"]
+    assert (
+        found["create_issue"]
+        == assign_guest_names(["create_issue", "create.issue"])["create_issue"]
+    )
 
 
 def test_no_name_can_be_made_to_take_the_place_of_a_hash() -> None:
-    hashed = guest_names(["a1", "A1", "a-1"])["A1"]
-    found = guest_names(["a1", "A1", "a-1", hashed, f"{hashed}_"])
+    hashed = assign_guest_names(["a1", "A1", "a-1"])["A1"]
+    found = assign_guest_names(["a1", "A1", "a-1", hashed, f"{hashed}_"])
     assert len({*found.values()}) == 5
     assert found["a1"] == "a1"
 
 
 @given(st.lists(st.text(max_size=10)))
 def test_equal_sets_of_names_get_equal_and_different_identifiers(names: list[str]) -> None:
-    found = guest_names(names)
+    found = assign_guest_names(names)
     shuffled = [*names, *names[:2]]
     random.Random(0).shuffle(shuffled)
-    assert guest_names(shuffled) == found
+    assert assign_guest_names(shuffled) == found
     assert found.keys() == set(names)
     assert len({*found.values()}) == len(found)
     assert all(name.isidentifier() for name in found.values())
@@ -90,9 +93,9 @@ def test_equal_sets_of_names_get_equal_and_different_identifiers(names: list[str
 
 @given(st.text(max_size=10), st.lists(st.text(max_size=10)))
 def test_only_names_that_clash_change_each_other(name: str, others: list[str]) -> None:
-    alone = guest_names([name])[name]
-    found = guest_names([name, *others])
-    without = guest_names([other for other in others if other != name])
+    alone = assign_guest_names([name])[name]
+    found = assign_guest_names([name, *others])
+    without = assign_guest_names([other for other in others if other != name])
     if found[name] != alone:
         assert alone in without.values() or any(found[other] != without[other] for other in without)
 
@@ -100,5 +103,5 @@ def test_only_names_that_clash_change_each_other(name: str, others: list[str]) -
 def test_every_character_of_an_identifier_can_stand_after_a_dot() -> None:
     letters = [chr(code) for code in range(0x80, 0x30000) if chr(code).isidentifier()]
     groups = ["_".join(letters[start : start + 500]) for start in range(0, len(letters), 500)]
-    names = guest_names(groups).values()
+    names = assign_guest_names(groups).values()
     assert syntax_problems([f"declare const x: typeof MCP.{name};" for name in names]) == []

@@ -1,4 +1,4 @@
-"""TypeScript declarations of tools, and the names that programs call them by."""
+"""TypeScript declarations of tools."""
 
 from nacre.tools.declarations.files import (
     DeclaredServer,
@@ -9,15 +9,11 @@ from nacre.tools.declarations.files import (
     mcp_server_file,
     tools_file,
 )
-from nacre.tools.declarations.guest_names import (
-    guest_names,
-)
 
 __all__ = [
     "DeclaredServer",
     "DeclaredTool",
     "function_declaration",
-    "guest_names",
     "mcp_file_path",
     "mcp_index_file",
     "mcp_server_file",

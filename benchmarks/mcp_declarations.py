@@ -18,7 +18,7 @@ from nacre.code_mode.api_files import known_files
 from nacre.code_mode.mcp_servers import list_server
 from nacre.mcp_client import McpConnections
 from nacre.tools import Tool
-from nacre.tools.tool_servers import OPERATION_MARK
+from nacre.tools.definition import OPERATION_MARK
 
 _TOOLS_PER_SERVER: Final = 200
 _COMPILER: Final = (

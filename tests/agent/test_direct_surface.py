@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from nacre.errors import ToolServerError
 from nacre.messages import ToolMessage
 from nacre.tools import Tool
-from nacre.tools.tool_servers import ListedServer
+from nacre.tools.definition import ListedServer
 from tests.agent.conftest import OpenWorld
 from tests.agent.fake_models import call, say
 from tests.agent.tools import echo_tool

@@ -29,7 +29,7 @@ from nacre.messages import Message
 from nacre.run_context import RunContext
 from nacre.storage import Store
 from nacre.tools import ApprovalQueue, Tool
-from nacre.tools.tool_servers import ToolServer
+from nacre.tools.definition import ToolServer
 from tests.agent.fake_models import FakeModel, FakeModels
 
 CODE_MODE: Mapping[str, object] = {"tools": {"codeMode": {"enabled": True}}}

@@ -8,7 +8,7 @@ import anyio
 from nacre import Runtime, Tool, ToolCall
 from nacre.errors import ToolServerError
 from nacre.json_types import JsonObject
-from nacre.tools.tool_servers import ListedServer
+from nacre.tools.definition import ListedServer
 from tests.code_mode.outcomes import value_of
 
 TITLED: JsonObject = {

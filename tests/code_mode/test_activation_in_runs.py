@@ -10,8 +10,7 @@ from nacre import CodeMode, RunContext, Runtime
 from nacre.errors import ConfigError, RuntimeUnavailableError
 from nacre.sandbox.image import load_image
 from nacre.sandbox.worker.wasm_runtime import WasmError
-from nacre.tools.definition import DefinitionFormat
-from nacre.tools.tool_servers import ListedServer
+from nacre.tools.definition import DefinitionFormat, ListedServer
 from tests.code_mode.outcomes import failure_of, value_of
 from tests.code_mode.tools import echo_tool
 from tests.contract.requirements import requirement

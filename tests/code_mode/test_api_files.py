@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nacre import Runtime
-from nacre.tools.tool_servers import ListedServer
+from nacre.tools.definition import ListedServer
 from tests.code_mode.mcp_servers import (
     CAUGHT,
     TITLED,

@@ -10,7 +10,7 @@ from nacre.code_mode.namespace_scope import serialise_scope
 from nacre.code_mode.namespaces import NamespaceRuntime
 from nacre.json_types import JsonValue
 from nacre.tools import build_catalog
-from nacre.tools.tool_servers import ListedServer
+from nacre.tools.definition import ListedServer
 from tests.code_mode.issues_namespace import github_tools, issues
 from tests.code_mode.mcp_servers import listed
 from tests.code_mode.outcomes import value_of

@@ -18,7 +18,7 @@ from nacre import (
     ToolCall,
 )
 from nacre.errors import CatalogError
-from nacre.tools.tool_servers import ListedServer
+from nacre.tools.definition import ListedServer
 from nacre.trajectory import project
 from tests.code_mode.mcp_servers import (
     CAUGHT,

@@ -11,7 +11,7 @@ from nacre.code_mode.mcp_servers import McpRequests, McpServers, with_defaults
 from nacre.errors import UnknownToolError
 from nacre.json_types import JsonObject, JsonValue
 from nacre.tools import ToolPolicy
-from nacre.tools.tool_servers import ListedServer
+from nacre.tools.definition import ListedServer
 from tests.code_mode.mcp_servers import (
     CAUGHT,
     TITLED,

@@ -10,7 +10,7 @@ from nacre.json_types import JsonObject
 from nacre.mcp_server import CodeModeMcpServer
 from nacre.mcp_server.progress import NestedCalls, ProgressFeed
 from nacre.mcp_server.sessions import share_servers
-from nacre.tools.tool_servers import ListedServer
+from nacre.tools.definition import ListedServer
 from nacre.trajectory import EventKind, TrajectoryEvent
 from tests.code_mode.tools import echo_tool
 from tests.mcp_server.clients import Era, Heard, connect, exec_in, wait_in

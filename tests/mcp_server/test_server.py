@@ -12,7 +12,7 @@ from mcp_types import INVALID_PARAMS, ImageContent
 from nacre import Runtime, Tool, ToolCall
 from nacre.mcp_server import CodeModeMcpServer
 from nacre.mcp_server.sessions import share_servers
-from nacre.tools.tool_servers import ListedServer
+from nacre.tools.definition import ListedServer
 from tests.code_mode.tools import HeldTool, echo_tool
 from tests.mcp_server.clients import Era, connect, content_of, exec_in, text_of, wait_in
 

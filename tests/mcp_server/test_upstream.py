@@ -20,7 +20,7 @@ from nacre.json_types import JsonObject, encode_json
 from nacre.mcp_client.upstream import UpstreamRefusal, UpstreamRequests
 from nacre.mcp_server import CodeModeMcpServer
 from nacre.mcp_server.sessions import OpenServers
-from nacre.tools.tool_servers import ListedServer, ToolServer
+from nacre.tools.definition import ListedServer, ToolServer
 from tests.code_mode.tools import HeldTool
 from tests.mcp_server.clients import Era, FormFiller, connect, exec_in
 

@@ -9,9 +9,9 @@ import pytest
 from nacre.errors import CatalogError
 from nacre.tool_search.live_catalog import LiveCatalog
 from nacre.tools import ToolPolicy
+from nacre.tools.definition import ListedServer
 from nacre.tools.policy import ToolRules
 from nacre.tools.tool_names import NearestNames
-from nacre.tools.tool_servers import ListedServer
 from tests.code_mode.mcp_servers import BrokenServer, LazyServer, listed, mcp_tool
 from tests.code_mode.tools import echo_tool
 from tests.tool_search.runs import failure_of, run_with

@@ -26,8 +26,8 @@ from nacre.providers.base import ToolSpec
 from nacre.run_context import AbortController
 from nacre.tool_search import start_run, tool_search_config_for
 from nacre.tools import CallSite, ToolExecutor, effective_tools
+from nacre.tools.definition import OPERATION_MARK
 from nacre.tools.policy import policy_from_config
-from nacre.tools.tool_servers import OPERATION_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from nacre.providers.base import SentPayload
     from nacre.run_context import RunContext
     from nacre.tools import ApprovalQueue, Tool, ToolPolicy
-    from nacre.tools.tool_servers import ToolServer
+    from nacre.tools.definition import ToolServer
     from nacre.trajectory import TrajectoryRecorder
 
 

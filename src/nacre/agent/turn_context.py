@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nacre.run_context import AbortSignal
     from nacre.storage import Store
     from nacre.tools import ApprovalQueue, Tool
-    from nacre.tools.tool_servers import ToolServer
+    from nacre.tools.definition import ToolServer
 
 ProvidersInUse: TypeAlias = "Callable[[], AbstractContextManager[ProviderSource]]"
 

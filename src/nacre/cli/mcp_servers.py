@@ -27,7 +27,7 @@ from nacre.config.mcp import mcp_servers_from, server_name_from
 from nacre.errors import ConfigError, ToolServerError
 from nacre.mcp_client import McpConnections
 from nacre.mcp_client.client_files import servers_of_file
-from nacre.tools.tool_servers import OPERATION_MARK
+from nacre.tools.definition import OPERATION_MARK
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping, Sequence

@@ -26,15 +26,15 @@ from nacre.tools.declarations import (
     mcp_file_path,
     mcp_server_file,
 )
+from nacre.tools.definition import OPERATION_MARK
 from nacre.tools.tool_names import NearestNames, assign_guest_names
-from nacre.tools.tool_servers import OPERATION_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import Tool, ToolPolicy
-    from nacre.tools.tool_servers import ToolServer
+    from nacre.tools.definition import ToolServer
 
     Path = tuple[str, ...]
 

@@ -33,7 +33,7 @@ from nacre.tools import (
     effective_tools,
     tool,
 )
-from nacre.tools.tool_servers import servers_of
+from nacre.tools.definition import servers_of
 from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from nacre.config.code_mode import Language
     from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import ApprovalQueue, Approver
-    from nacre.tools.definition import DefinitionFormat
-    from nacre.tools.tool_servers import ToolServer
+    from nacre.tools.definition import DefinitionFormat, ToolServer
     from nacre.trajectory import TrajectoryEvent
 
 

@@ -10,8 +10,7 @@ from nacre.json_types import NotJsonError, encode_json
 from nacre.mcp_client.peer_errors import RpcError
 from nacre.mcp_client.results import limit_result_size
 from nacre.mcp_client.tool_permissions import ToolPermissions
-from nacre.tools.definition import Tool
-from nacre.tools.tool_servers import OPERATION_MARK
+from nacre.tools.definition import OPERATION_MARK, Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nacre.config.mcp_entry import McpServerConfig
     from nacre.mcp_client.upstream import UpstreamRequests
     from nacre.tools import Tool
-    from nacre.tools.tool_servers import ToolServer
+    from nacre.tools.definition import ToolServer
 
 
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)

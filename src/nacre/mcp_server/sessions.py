@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nacre.mcp_client.upstream import UpstreamRequests
     from nacre.mcp_server.client_channel import ClientFeature
     from nacre.tools import Tool
-    from nacre.tools.tool_servers import ToolServer
+    from nacre.tools.definition import ToolServer
     from nacre.trajectory import TrajectoryEvent
 
 # A client that does not come back with its answers has given up.

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
     from nacre.tool_search.results import ToolSearchResult, ToolSearchTelemetry
     from nacre.tools import ApprovalQueue, Approver, Tool
-    from nacre.tools.definition import DefinitionFormat
-    from nacre.tools.tool_servers import ToolServer
+    from nacre.tools.definition import DefinitionFormat, ToolServer
 
 
 ConfigInput: TypeAlias = ToolSearchConfig | Mapping[str, object] | bool | None

@@ -10,12 +10,14 @@ from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast, get_args
 
 from nacre.errors import ToolDefinitionError
 from nacre.json_types import NotJsonError, encode_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import AbortSignal, RunContext
 
@@ -188,3 +190,52 @@ def definition(
         case _:  # pyright: ignore[reportUnnecessaryComparison]
             allowed = ", ".join(get_args(DefinitionFormat))
             raise ValueError(f"format is {format!r}; allowed: {allowed}")
+
+
+OPERATION_MARK: Final = "$"
+"""Prefix of server operations other than tools, such as `$resources.read`. They are tools too, so
+that all calls use the same call path; the name of a server's own tool cannot start with it."""
+
+
+class ToolServer(Protocol):
+    """An MCP server as code mode sees it; it may not be connected, or may fail."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the configuration; the owner of its tools."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """The server's own description; empty until it is connected."""
+        ...
+
+    @property
+    def known_tools(self) -> Sequence[Tool] | None:
+        """The tools as last listed, None before that; a new object after each change."""
+        ...
+
+    async def tools(self) -> Sequence[Tool]:
+        """Connect and list the tools if necessary; raises ToolServerError."""
+        ...
+
+
+class ListedServer:
+    """A server with a fixed list of tools."""
+
+    def __init__(self, name: str, tools: Sequence[Tool]) -> None:
+        self.name = name
+        self.description = ""
+        self.known_tools: Sequence[Tool] = tools
+
+    async def tools(self) -> Sequence[Tool]:
+        return self.known_tools
+
+
+def servers_of(tools: Iterable[Tool]) -> list[ToolServer]:
+    """The MCP tools among these, grouped into one server per owner."""
+    by_owner: dict[str, list[Tool]] = {}
+    for tool in tools:
+        if tool.source == "mcp":
+            by_owner.setdefault(tool.owner, []).append(tool)
+    return [ListedServer(owner, owned) for owner, owned in by_owner.items()]

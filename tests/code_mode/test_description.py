@@ -10,7 +10,7 @@ from nacre.code_mode.description import WAIT_DESCRIPTION, exec_description
 from nacre.code_mode.namespaces import Namespace
 from nacre.config.code_mode import LANGUAGES, CodeModeConfig
 from nacre.tools.catalog import Catalog, build_catalog
-from nacre.tools.definition import Tool, definition
+from nacre.tools.definition import Tool, format_definition
 from tests.code_mode.simple_tools import simple_tool
 
 CONFIG = CodeModeConfig(enabled=True)
@@ -57,8 +57,8 @@ def definition_bytes(catalog: Catalog, name_index_bytes: int) -> int:
         languages=CONFIG.languages,
     )
     definitions = [
-        definition("exec", description, exec_parameters(CONFIG), "openai"),
-        definition("wait", WAIT_DESCRIPTION, wait_parameters(), "openai"),
+        format_definition("exec", description, exec_parameters(CONFIG), "openai"),
+        format_definition("wait", WAIT_DESCRIPTION, wait_parameters(), "openai"),
     ]
     return len(json.dumps(definitions, separators=(",", ":")).encode())
 

@@ -9,7 +9,7 @@ from nacre.errors import CatalogError
 from nacre.json_types import JsonObject, encode_json
 from nacre.sandbox import Sandbox
 from nacre.tool_search import is_tool_search_active
-from nacre.tool_search.model_surface import definition_of
+from nacre.tool_search.model_surface import format_tool
 from nacre.tools import Tool
 from nacre.tools.definition import DefinitionFormat
 from tests.code_mode.mcp_servers import LazyServer
@@ -48,7 +48,7 @@ async def test_off_shows_the_tools_themselves() -> None:
     tools = [echo_tool(), echo_tool("hidden")]
     document = {"tools": {"toolSearch": False, "deny": ["hidden"]}}
     run = await run_with(tools=tools, config=document)
-    assert (run.mode, run.definitions()) == ("direct", [definition_of(tools[0], "openai")])
+    assert (run.mode, run.definitions()) == ("direct", [format_tool(tools[0], "openai")])
     result = await run.call("echo", {"x": 1})
     assert result.to_json() == {"status": "completed", "value": {"x": 1}}
 

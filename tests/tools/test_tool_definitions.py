@@ -3,7 +3,7 @@
 import pytest
 
 from nacre.json_types import JsonObject
-from nacre.tools.definition import DefinitionFormat, definition
+from nacre.tools.definition import DefinitionFormat, format_definition
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"x": {"type": "string"}}}
 OUTPUT: JsonObject = {"type": "object"}
@@ -37,16 +37,16 @@ OUTPUT: JsonObject = {"type": "object"}
     ],
 )
 def test_every_format_has_its_shape(format: DefinitionFormat, expected: JsonObject) -> None:
-    assert definition("n", "d", SCHEMA, format, output_schema=OUTPUT) == expected
+    assert format_definition("n", "d", SCHEMA, format, output_schema=OUTPUT) == expected
 
 
 def test_without_an_output_schema_mcp_is_told_of_none() -> None:
-    assert "outputSchema" not in definition("n", "d", SCHEMA, "mcp")
+    assert "outputSchema" not in format_definition("n", "d", SCHEMA, "mcp")
 
 
 def test_what_an_sdk_does_to_a_definition_does_not_reach_the_tool() -> None:
     schema: JsonObject = {"type": "object", "properties": {}}
-    shown = definition("n", "d", schema, "anthropic")["input_schema"]
+    shown = format_definition("n", "d", schema, "anthropic")["input_schema"]
     assert isinstance(shown, dict)
     properties = shown["properties"]
     assert isinstance(properties, dict)

@@ -11,7 +11,7 @@ from nacre.code_mode.description import WAIT_DESCRIPTION, exec_description
 from nacre.code_mode.run_config import is_code_mode_active
 from nacre.errors import CatalogError, CodeModePayloadError
 from nacre.tools.catalog import is_control_tool
-from nacre.tools.definition import DefinitionFormat, definition, definition_of
+from nacre.tools.definition import DefinitionFormat, format_definition, format_tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ class ModelSurface:
         mcp_servers: Sequence[str],
     ) -> list[JsonObject]:
         """The payload itself, in the shape of a provider."""
-        direct = [definition_of(tool, format) for tool in self.direct_tools]
+        direct = [format_tool(tool, format) for tool in self.direct_tools]
         if not self.is_code_mode:
             return direct
         described = exec_description(
@@ -64,8 +64,8 @@ class ModelSurface:
             languages=config.languages,
         )
         return [
-            definition(EXEC_NAME, described, exec_parameters(config), format),
-            definition(WAIT_NAME, WAIT_DESCRIPTION, wait_parameters(), format),
+            format_definition(EXEC_NAME, described, exec_parameters(config), format),
+            format_definition(WAIT_NAME, WAIT_DESCRIPTION, wait_parameters(), format),
             *direct,
         ]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from nacre.errors import CatalogError, NacreError
 from nacre.json_types import NotJsonError, decode_json
 from nacre.tools.catalog import is_control_tool
-from nacre.tools.definition import DefinitionFormat, definition, definition_of
+from nacre.tools.definition import DefinitionFormat, format_definition, format_tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -161,7 +161,7 @@ class ModelSurface:
         """The payload itself, in the shape of a provider."""
         owners = _owner_text([*(tool.owner for tool in self.cataloged), *self.server_names])
         controls = [
-            definition(
+            format_definition(
                 name,
                 CONTROLS[name].description.format(owners=owners),
                 CONTROLS[name].parameters(config),
@@ -169,7 +169,7 @@ class ModelSurface:
             )
             for name in self.control_names
         ]
-        return [*controls, *(definition_of(tool, format) for tool in self.direct_tools)]
+        return [*controls, *(format_tool(tool, format) for tool in self.direct_tools)]
 
 
 def is_tool_search_active(

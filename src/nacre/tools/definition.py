@@ -155,14 +155,14 @@ def tool_digest(tool: Tool) -> bytes:
 DefinitionFormat = Literal["openai", "openai-responses", "anthropic", "mcp"]
 
 
-def definition_of(tool: Tool, format: DefinitionFormat) -> JsonObject:
+def format_tool(tool: Tool, format: DefinitionFormat) -> JsonObject:
     """A tool as the model sees it where nothing stands before it."""
-    return definition(
+    return format_definition(
         tool.name, tool.description, tool.parameters, format, output_schema=tool.output_schema
     )
 
 
-def definition(
+def format_definition(
     name: str,
     description: str,
     parameters: JsonObject,

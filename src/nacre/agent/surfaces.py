@@ -25,9 +25,17 @@ from nacre.hooks import HookRunner
 from nacre.providers.base import ToolSpec
 from nacre.run_context import AbortController
 from nacre.tool_search import start_run, tool_search_config_for
-from nacre.tools import CallSite, ToolExecutor, effective_tools
-from nacre.tools.definition import OPERATION_MARK
-from nacre.tools.policy import policy_from_config
+from nacre.tools import (
+    OPERATION_MARK,
+    ApprovalQueue,
+    CallSite,
+    Tool,
+    ToolExecutor,
+    ToolPolicy,
+    ToolServer,
+    effective_tools,
+    policy_from_config,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
@@ -40,8 +48,6 @@ if TYPE_CHECKING:
     from nacre.messages import ToolCallPart
     from nacre.providers.base import SentPayload
     from nacre.run_context import RunContext
-    from nacre.tools import ApprovalQueue, Tool, ToolPolicy
-    from nacre.tools.definition import ToolServer
     from nacre.trajectory import TrajectoryRecorder
 
 

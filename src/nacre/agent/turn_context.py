@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from nacre.hooks import HookRunner
     from nacre.run_context import AbortSignal
     from nacre.storage import Store
-    from nacre.tools import ApprovalQueue, Tool
-    from nacre.tools.definition import ToolServer
+    from nacre.tools import ApprovalQueue, Tool, ToolServer
 
 ProvidersInUse: TypeAlias = "Callable[[], AbstractContextManager[ProviderSource]]"
 

@@ -24,9 +24,7 @@ from nacre.hooks import HookRunner, Hooks
 from nacre.plugins import PluginHost
 from nacre.run_context import RunContext
 from nacre.storage import open_store
-from nacre.tools import ApprovalQueue
-from nacre.tools.core.core_tools import CoreTools
-from nacre.tools.policy import policy_from_config
+from nacre.tools import ApprovalQueue, CoreTools, Tool, policy_from_config
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -37,8 +35,7 @@ if TYPE_CHECKING:
     from nacre.config.core_tools import CoreToolsConfig
     from nacre.config.system import SystemConfig
     from nacre.storage import Store
-    from nacre.tools import Tool
-    from nacre.tools.core.core_tools import MessageSink
+    from nacre.tools import MessageSink
 
 
 class RunMessageSink:

@@ -22,7 +22,7 @@ from nacre.cli.terminal_input import TypedLines, is_person_there
 from nacre.errors import ApprovalError, ConfigError, NacreError, SessionError
 from nacre.providers.provider_secrets import key_of
 from nacre.telemetry.debug_flags import DEBUG_LOGGER_NAME
-from nacre.tools.tool_names import NearestNames
+from nacre.tools import ApprovalDecision, ApprovalQueue, ApprovalRequest, NearestNames
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from nacre.cli.live_view import RunView
     from nacre.cli.screen import Screen
     from nacre.config.system import SystemConfig
-    from nacre.tools import ApprovalQueue, ApprovalRequest
-    from nacre.tools.approvals import ApprovalDecision
 
 
 def run_with_system(

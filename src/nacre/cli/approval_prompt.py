@@ -17,15 +17,20 @@ from nacre.cli.output import cell_text
 from nacre.display import UnshowableInputError, escape, format_input
 from nacre.errors import ApprovalError, NacreError
 from nacre.json_types import NotJsonError, decode_json
-from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny
+from nacre.tools import (
+    AllowAlways,
+    AllowEdited,
+    AllowOnce,
+    ApprovalDecision,
+    ApprovalRequest,
+    Deny,
+)
 
 if TYPE_CHECKING:
     from nacre.cli.runner import Stops
     from nacre.cli.screen import Screen
     from nacre.cli.terminal_input import TypedLines
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.tools import ApprovalRequest
-    from nacre.tools.approvals import ApprovalDecision
 
 
 _MAX_LINES: Final = 120

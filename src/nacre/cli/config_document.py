@@ -26,7 +26,7 @@ from nacre.errors import ConfigError, MisplacedValueError, MissingReferenceError
 from nacre.plugins.sources import check_plugins
 from nacre.run_context import RunContext
 from nacre.tool_search import tool_search_config_for
-from nacre.tools.policy import policy_from_config
+from nacre.tools import policy_from_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

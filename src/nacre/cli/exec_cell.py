@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nacre.code_mode.run import CodeModeRun
     from nacre.config.code_mode import CodeModeConfig
     from nacre.sandbox.results import Position
-    from nacre.tools.definition import Tool
+    from nacre.tools import Tool
 
 
 # Of a line that is longer, the part around the place is shown.

@@ -27,7 +27,7 @@ from nacre.config.mcp import mcp_servers_from, server_name_from
 from nacre.errors import ConfigError, ToolServerError
 from nacre.mcp_client import McpConnections
 from nacre.mcp_client.client_files import servers_of_file
-from nacre.tools.definition import OPERATION_MARK
+from nacre.tools import OPERATION_MARK, Tool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from nacre.config.mcp_entry import McpServerConfig
     from nacre.mcp_client import McpServer
-    from nacre.tools.definition import Tool
 
 
 NO_SERVERS: Final = "no MCP servers are configured; `nacre mcp add` and `nacre mcp import` add some"

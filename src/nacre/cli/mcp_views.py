@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from nacre.cli.mcp_servers import ServerSurvey
     from nacre.json_types import JsonObject
-    from nacre.tools.definition import Tool
+    from nacre.tools import Tool
 
 
 # Whole: what to do about it stands at the end, such as an address to log in at.

@@ -120,7 +120,7 @@ class Stops:
     def end_at_once(self, status: int) -> None:
         """Without a goodbye to anybody: what is stored stays sound, and workers see it."""
         from nacre.mcp_client.process import kill_all_groups
-        from nacre.tools.core.shell_process import kill_all_commands
+        from nacre.tools import kill_all_commands
 
         # Servers and commands in groups of their own would outlive us.
         kill_all_groups()

@@ -12,7 +12,7 @@ from nacre.cli.output import UsageProblem, cell_text
 from nacre.errors import NacreError, StorageError
 from nacre.json_types import encode_json
 from nacre.storage import open_store
-from nacre.tools.tool_names import NearestNames
+from nacre.tools import NearestNames
 from nacre.trajectory import TrajectoryFormatError, import_json_lines
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from nacre.errors import ToolError
 from nacre.hooks import HookRunner
 from nacre.json_types import NotJsonError, decode_json
 from nacre.tool_search import Completed, Failed
-from nacre.tools import Approvals, CallSite, InputValidators, ToolExecutor
-from nacre.tools.tool_result import part_text
+from nacre.tools import Approvals, CallSite, InputValidators, Tool, ToolExecutor, part_text
 from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import AbortSignal
     from nacre.tool_search import ToolSearchResult
-    from nacre.tools import Tool
 
 
 # What has others is data, and shown as it is.

@@ -37,9 +37,7 @@ from nacre.mcp_client import McpConnections
 from nacre.run_context import RunContext
 from nacre.tool_search import tool_search_config_for
 from nacre.tool_search.live_catalog import LiveCatalog
-from nacre.tools import build_catalog
-from nacre.tools.definition import SOURCES
-from nacre.tools.policy import policy_from_config
+from nacre.tools import SOURCES, CatalogEntry, Tool, ToolPolicy, build_catalog, policy_from_config
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -62,8 +60,7 @@ if TYPE_CHECKING:
     from nacre.plugins import PluginHost
     from nacre.run_context import AbortSignal
     from nacre.tool_search.live_catalog import Listing
-    from nacre.tools import CatalogEntry, Tool, ToolPolicy
-    from nacre.tools.core.core_tools import CoreTools
+    from nacre.tools import CoreTools
 
 
 _UNHEARD: Final = logging.NullHandler()
@@ -138,7 +135,7 @@ async def open_agent_tools(
 
 
 def _core_tools(agent: AgentConfig) -> CoreTools:
-    from nacre.tools.core.core_tools import CoreTools
+    from nacre.tools import CoreTools
 
     return CoreTools(agent.core_tools, workspace=agent.workspace, messages=_Said())
 

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from nacre.cli.output import UsageProblem
 from nacre.json_types import NotJsonError, decode_json
-from nacre.tools.schema_references import listed, mapped, target_of
-from nacre.tools.tool_names import NearestNames
+from nacre.tools import NearestNames, Tool, listed, mapped, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.tools import Tool
 
 
 # With one of these a schema may take keys that `properties` does not name.

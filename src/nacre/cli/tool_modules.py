@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from nacre.cli.output import UsageProblem
 from nacre.errors import ToolDefinitionError
-from nacre.tools.definition import Tool
+from nacre.tools import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,7 @@ def _as_tool(found: object, name: str) -> Tool:
         raise UsageProblem(
             f"--tools {name} holds a {kind}; allowed: a tool, a typed function, or a list of these"
         )
-    from nacre.tools.function_tool import tool
+    from nacre.tools import tool
 
     try:
         return tool(found)

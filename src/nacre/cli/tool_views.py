@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from nacre.cli.output import ExitStatus, cell_text, visible, warn, write_table
 from nacre.code_mode.mcp_servers import server_guest_names
-from nacre.tools import index_of
-from nacre.tools.declarations import function_declaration
-from nacre.tools.definition import SOURCES
-from nacre.tools.tool_names import assign_guest_names
+from nacre.tools import (
+    SOURCES,
+    CatalogEntry,
+    Explanation,
+    ScorePart,
+    assign_guest_names,
+    function_declaration,
+    index_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +25,6 @@ if TYPE_CHECKING:
     from nacre.cli.output import Printer
     from nacre.cli.tool_catalog import OpenCatalog
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.tools import CatalogEntry
-    from nacre.tools.catalog_search import Explanation, ScorePart
 
 
 _MAX_READ_CHARACTERS: Final = 1_000

@@ -8,20 +8,20 @@ import anyio.to_thread
 
 from nacre.code_mode.mcp_servers import declared_tool
 from nacre.errors import UnknownToolError
-from nacre.tools.declarations import (
+from nacre.tools import (
+    Catalog,
     DeclaredServer,
+    assign_guest_names,
     mcp_file_path,
     mcp_index_file,
     tools_file,
 )
-from nacre.tools.tool_names import assign_guest_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nacre.code_mode.mcp_servers import McpListing, McpServers
     from nacre.json_types import JsonObject
-    from nacre.tools import Catalog
 
 INDEX_PATH: Final = "mcp/index.d.ts"
 _MCP_FOLDER: Final = "mcp/"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import anyio.lowlevel
 
 from nacre.errors import HostRequestError, ToolError, UnknownToolError
-from nacre.tools import CallSite
+from nacre.tools import CallSite, Catalog, CatalogEntry, RunIndex, Tool, ToolExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from nacre.sandbox import HostRequest
     from nacre.sandbox.results import PendingRequest
     from nacre.telemetry import CatalogCounters, Span
-    from nacre.tools import Catalog, CatalogEntry, Tool, ToolExecutor
-    from nacre.tools.catalog_search.index import RunIndex
 
 METHODS: Final = (
     "tools.search",

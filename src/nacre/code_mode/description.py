@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from nacre.code_mode.namespaces import Namespace
     from nacre.config.code_mode import Language
-    from nacre.tools.catalog import Catalog
+    from nacre.tools import Catalog
 
 
 _HEADER: Final = "tools.<name> by owner:"

@@ -14,9 +14,7 @@ from nacre.code_mode.bridge import METHODS
 from nacre.errors import CatalogError
 from nacre.json_types import encode_json
 from nacre.sandbox import SharedData
-from nacre.tools import Catalog, build_catalog
-from nacre.tools.catalog_search.index import RunIndex
-from nacre.tools.declarations import mcp_file_path
+from nacre.tools import Catalog, RunIndex, Tool, build_catalog, mcp_file_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from nacre.code_mode.mcp_servers import McpListing
     from nacre.code_mode.namespaces import NamespaceRuntime
     from nacre.json_types import JsonObject
-    from nacre.tools import Tool
 
     Listings = Mapping[str, McpListing | None]
 

@@ -17,24 +17,26 @@ import anyio.to_thread
 
 from nacre.errors import CatalogError, ToolError, ToolServerError, UnknownToolError
 from nacre.json_types import encode_json
-from nacre.tools import build_catalog
-from nacre.tools.catalog_search.index import RunIndex
-from nacre.tools.declarations import (
+from nacre.tools import (
+    OPERATION_MARK,
     DeclaredServer,
     DeclaredTool,
+    NearestNames,
+    RunIndex,
+    Tool,
+    ToolPolicy,
+    ToolServer,
+    assign_guest_names,
+    build_catalog,
     function_declaration,
     mcp_file_path,
     mcp_server_file,
 )
-from nacre.tools.definition import OPERATION_MARK
-from nacre.tools.tool_names import NearestNames, assign_guest_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.tools import Tool, ToolPolicy
-    from nacre.tools.definition import ToolServer
 
     Path = tuple[str, ...]
 

@@ -10,8 +10,14 @@ from nacre.code_mode.control_tools import exec_parameters, wait_parameters
 from nacre.code_mode.description import WAIT_DESCRIPTION, exec_description
 from nacre.code_mode.run_config import is_code_mode_active
 from nacre.errors import CatalogError, CodeModePayloadError
-from nacre.tools.catalog import is_control_tool
-from nacre.tools.definition import DefinitionFormat, format_definition, format_tool
+from nacre.tools import (
+    Catalog,
+    DefinitionFormat,
+    Tool,
+    format_definition,
+    format_tool,
+    is_control_tool,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +25,6 @@ if TYPE_CHECKING:
     from nacre.code_mode.namespaces import Namespace
     from nacre.config.code_mode import CodeModeConfig
     from nacre.json_types import JsonObject
-    from nacre.tools.catalog import Catalog
-    from nacre.tools.definition import Tool
 
 EXEC_NAME: Final = "exec"
 WAIT_NAME: Final = "wait"

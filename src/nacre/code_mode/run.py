@@ -13,9 +13,15 @@ from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME, verify_payload
 from nacre.code_mode.results import CodeModeResult, DirectResult, Failed
 from nacre.config.code_mode import LANGUAGES
 from nacre.errors import CatalogError, NamespaceError, ToolError
-from nacre.tools import CallSite, CallSubject
-from nacre.tools.model_calls import (
+from nacre.tools import (
+    CallSite,
+    CallSubject,
+    Catalog,
+    DefinitionFormat,
     NotArguments,
+    RunIndex,
+    Tool,
+    ToolExecutor,
     arguments_from,
     no_such_tool,
     site_of_model_call,
@@ -34,9 +40,6 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import AbortController, RunContext
     from nacre.sandbox.results import Reason
-    from nacre.tools import Catalog, Tool, ToolExecutor
-    from nacre.tools.catalog_search.index import RunIndex
-    from nacre.tools.definition import DefinitionFormat
     from nacre.trajectory import TrajectoryRecorder
 
 

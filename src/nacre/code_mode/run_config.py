@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from nacre.config.code_mode import CodeModeConfig, code_mode_config_from
 from nacre.config.documents import tool_settings
 from nacre.errors import ConfigError
-from nacre.tools.catalog import is_control_tool
-from nacre.tools.policy import ToolPolicy, policy_from_config
+from nacre.tools import Tool, ToolPolicy, is_control_tool, policy_from_config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
-    from nacre.tools.definition import Tool
 
 
 def is_code_mode_active(

@@ -26,14 +26,18 @@ from nacre.telemetry.debug_flags import debug_flags, debug_log
 from nacre.tools import (
     APPROVAL_SECONDS,
     ApprovalMemory,
+    ApprovalQueue,
     Approvals,
+    Approver,
+    DefinitionFormat,
     InputValidators,
     Tool,
     ToolExecutor,
+    ToolServer,
     effective_tools,
+    servers_of,
     tool,
 )
-from nacre.tools.definition import servers_of
 from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
@@ -47,8 +51,6 @@ if TYPE_CHECKING:
     from nacre.code_mode.run_config import RunConfig
     from nacre.config.code_mode import Language
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.tools import ApprovalQueue, Approver
-    from nacre.tools.definition import DefinitionFormat, ToolServer
     from nacre.trajectory import TrajectoryEvent
 
 

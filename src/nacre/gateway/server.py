@@ -316,7 +316,7 @@ async def _prepare(system: System) -> None:
 def _end_at_once(number: signal.Signals) -> None:
     """Asked twice: somebody does not want to wait. Turns that run are marked at the next start."""
     from nacre.mcp_client.process import kill_all_groups
-    from nacre.tools.core.shell_process import kill_all_commands
+    from nacre.tools import kill_all_commands
 
     # Servers and commands in groups of their own would outlive us.
     kill_all_groups()

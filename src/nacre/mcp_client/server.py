@@ -18,7 +18,7 @@ from nacre.mcp_client.peer_errors import RpcError
 from nacre.mcp_client.tool_permissions import ToolPermissions
 from nacre.mcp_client.tools import OPERATION_NAMES, ToolListing, build_operations, build_tools
 from nacre.mcp_client.upstream import METHOD_NOT_FOUND
-from nacre.tools.definition import OPERATION_MARK
+from nacre.tools import OPERATION_MARK, Tool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_client.handshake import ServerFacts
     from nacre.mcp_client.upstream import UpstreamRequests
-    from nacre.tools.definition import Tool
 
     Request: TypeAlias = Callable[[str, JsonObject], Awaitable[JsonObject]]
 

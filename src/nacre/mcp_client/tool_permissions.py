@@ -7,8 +7,7 @@ import unicodedata
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
-from nacre.tools.definition import OPERATION_MARK
-from nacre.tools.tool_names import possible_guest_names
+from nacre.tools import OPERATION_MARK, possible_guest_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

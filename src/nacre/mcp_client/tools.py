@@ -10,7 +10,7 @@ from nacre.json_types import NotJsonError, encode_json
 from nacre.mcp_client.peer_errors import RpcError
 from nacre.mcp_client.results import limit_result_size
 from nacre.mcp_client.tool_permissions import ToolPermissions
-from nacre.tools.definition import OPERATION_MARK, Tool
+from nacre.tools import OPERATION_MARK, Execute, Tool, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from nacre.config.mcp_entry import McpServerConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_client.handshake import ServerFacts
-    from nacre.tools.definition import Execute, ToolCall
 
 
 # A server that reports without end must not fill the record of a run.

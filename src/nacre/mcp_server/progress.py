@@ -11,7 +11,7 @@ import anyio
 from nacre.display import one_line
 from nacre.json_types import NotJsonError, encode_json
 from nacre.mcp_client.upstream import MAX_QUESTIONS_PER_CALL
-from nacre.tools.definition import OPERATION_MARK
+from nacre.tools import OPERATION_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

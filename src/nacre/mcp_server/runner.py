@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from nacre.code_mode.run_config import ConfigInput
     from nacre.config.mcp_entry import McpServerConfig
     from nacre.mcp_client.upstream import UpstreamRequests
-    from nacre.tools import Tool
-    from nacre.tools.definition import ToolServer
+    from nacre.tools import Tool, ToolServer
 
 
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)

@@ -12,7 +12,14 @@ from nacre.code_mode import Waiting
 from nacre.display import UnshowableInputError, escape_start, format_input
 from nacre.mcp_server.client_channel import ClientQuestion, ClientRefusedError
 from nacre.mcp_server.progress import ProgressFeed
-from nacre.tools import AllowAlways, AllowOnce, ApprovalQueue, ApprovalRequest, Deny
+from nacre.tools import (
+    AllowAlways,
+    AllowOnce,
+    ApprovalDecision,
+    ApprovalQueue,
+    ApprovalRequest,
+    Deny,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +27,6 @@ if TYPE_CHECKING:
     from nacre.code_mode import CodeModeResult, CodeModeRun, DirectResult
     from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_server.client_channel import ClientFeature, QuestionMethod
-    from nacre.tools.approvals import ApprovalDecision
 
 
 _MAX_TEXT_CHARACTERS: Final = 1_000

@@ -16,7 +16,7 @@ from nacre.mcp_server.progress import NestedCalls
 from nacre.mcp_server.served_calls import ServedCall
 from nacre.mcp_server.upstream import ClientOfSession
 from nacre.run_context import RunContext
-from nacre.tools import ApprovalQueue
+from nacre.tools import ApprovalQueue, Tool, ToolServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
     from nacre.mcp_client.upstream import UpstreamRequests
     from nacre.mcp_server.client_channel import ClientFeature
-    from nacre.tools import Tool
-    from nacre.tools.definition import ToolServer
     from nacre.trajectory import TrajectoryEvent
 
 # A client that does not come back with its answers has given up.

@@ -13,15 +13,13 @@ import anyio
 from nacre.errors import NacreError, PluginError
 from nacre.foreign_calls import call_in_own_task, call_in_thread, passes_through
 from nacre.hooks import Hooks
-from nacre.tools import Tool, tool
-from nacre.tools.definition import CORE_OWNER
+from nacre.tools import CORE_OWNER, Tool, ToolCall, tool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from nacre.code_mode.namespaces import Namespace, NamespaceRegistry
     from nacre.hooks import HookEvent
-    from nacre.tools import ToolCall
 
 logger = logging.getLogger(__name__)
 

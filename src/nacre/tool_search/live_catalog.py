@@ -16,16 +16,23 @@ import anyio.to_thread
 
 from nacre.errors import CatalogError, ToolError
 from nacre.json_types import encode_json
-from nacre.tools import build_catalog, effective_tools
-from nacre.tools.catalog_search.index import RunIndex
-from nacre.tools.definition import OPERATION_MARK, SOURCES
-from nacre.tools.tool_names import NearestNames
+from nacre.tools import (
+    OPERATION_MARK,
+    SOURCES,
+    Catalog,
+    CatalogEntry,
+    NearestNames,
+    RunIndex,
+    Tool,
+    ToolPolicy,
+    ToolServer,
+    build_catalog,
+    effective_tools,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.tools import Catalog, CatalogEntry, Tool, ToolPolicy
-    from nacre.tools.definition import ToolServer
 
 logger = logging.getLogger(__name__)
 

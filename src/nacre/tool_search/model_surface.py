@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from nacre.errors import CatalogError, NacreError
 from nacre.json_types import NotJsonError, decode_json
-from nacre.tools.catalog import is_control_tool
-from nacre.tools.definition import DefinitionFormat, format_definition, format_tool
+from nacre.tools import DefinitionFormat, Tool, format_definition, format_tool, is_control_tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from nacre.config.tool_search import Mode, ToolSearchConfig
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.tools import Tool
 
 
 CODE_NAME: Final = "tool_search_code"

@@ -23,9 +23,13 @@ from nacre.tool_search.results import (
     ToolSearchResult,
     ToolSearchTelemetry,
 )
-from nacre.tools import CallSite, CallSubject
-from nacre.tools.model_calls import (
+from nacre.tools import (
+    CallSite,
+    CallSubject,
+    Catalog,
+    DefinitionFormat,
     NotArguments,
+    Tool,
     arguments_from,
     no_such_tool,
     site_of_model_call,
@@ -38,8 +42,6 @@ if TYPE_CHECKING:
     from nacre.run_context import AbortController, RunContext
     from nacre.tool_search.model_surface import ModelSurface, SurfaceMode
     from nacre.tool_search.programs import Programs
-    from nacre.tools import Catalog, Tool
-    from nacre.tools.definition import DefinitionFormat
     from nacre.trajectory import TrajectoryRecorder
 
 

@@ -27,8 +27,19 @@ from nacre.tool_search.model_surface import (
 )
 from nacre.tool_search.programs import Programs
 from nacre.tool_search.run import ToolSearchRun
-from nacre.tools import Approvals, InputValidators, ToolExecutor, effective_tools
-from nacre.tools.policy import ToolPolicy, policy_from_config
+from nacre.tools import (
+    ApprovalQueue,
+    Approvals,
+    Approver,
+    DefinitionFormat,
+    InputValidators,
+    Tool,
+    ToolExecutor,
+    ToolPolicy,
+    ToolServer,
+    effective_tools,
+    policy_from_config,
+)
 from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
@@ -37,8 +48,6 @@ if TYPE_CHECKING:
 
     from nacre.json_types import JsonObject
     from nacre.tool_search.results import ToolSearchResult, ToolSearchTelemetry
-    from nacre.tools import ApprovalQueue, Approver, Tool
-    from nacre.tools.definition import DefinitionFormat, ToolServer
 
 
 ConfigInput: TypeAlias = ToolSearchConfig | Mapping[str, object] | bool | None

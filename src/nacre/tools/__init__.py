@@ -1,10 +1,14 @@
-"""Tools and the one path that executes them; knows nothing of sandboxes, models and agents."""
+"""Tools and the call path that executes them."""
 
+from typing import TYPE_CHECKING
+
+from nacre.lazy_exports import lazy_exports
 from nacre.tools.approvals import (
     APPROVAL_SECONDS,
     AllowAlways,
     AllowEdited,
     AllowOnce,
+    ApprovalDecision,
     ApprovalInfo,
     ApprovalMemory,
     ApprovalQueue,
@@ -13,21 +17,66 @@ from nacre.tools.approvals import (
     Approver,
     Deny,
 )
-from nacre.tools.catalog import Catalog, CatalogEntry, build_catalog
-from nacre.tools.catalog_search import GUEST_SOURCES, CatalogIndex, index_of
-from nacre.tools.definition import Tool, ToolCall
+from nacre.tools.catalog import Catalog, CatalogEntry, build_catalog, is_control_tool
+from nacre.tools.catalog_search import (
+    GUEST_SOURCES,
+    CatalogIndex,
+    Explanation,
+    RunIndex,
+    ScorePart,
+    index_of,
+)
+from nacre.tools.definition import (
+    CORE_OWNER,
+    OPERATION_MARK,
+    SOURCES,
+    DefinitionFormat,
+    Execute,
+    ListedServer,
+    Tool,
+    ToolCall,
+    ToolServer,
+    format_definition,
+    format_tool,
+    servers_of,
+)
 from nacre.tools.executor import CallSite, CallSubject, ToolExecutor
 from nacre.tools.function_tool import tool
 from nacre.tools.input_checks import InputValidators
-from nacre.tools.policy import ToolPolicy, effective_tools
-from nacre.tools.tool_result import ToolResult
+from nacre.tools.model_calls import (
+    NotArguments,
+    arguments_from,
+    no_such_tool,
+    site_of_model_call,
+)
+from nacre.tools.policy import ToolPolicy, effective_tools, policy_from_config
+from nacre.tools.schema_references import listed, mapped, target_of
+from nacre.tools.tool_names import NearestNames, assign_guest_names, possible_guest_names
+from nacre.tools.tool_result import ToolResult, part_text
+
+if TYPE_CHECKING:
+    from nacre.tools.core.core_tools import CoreTools, MessageSink
+    from nacre.tools.core.shell_process import kill_all_commands
+    from nacre.tools.declarations import (
+        DeclaredServer,
+        DeclaredTool,
+        function_declaration,
+        mcp_file_path,
+        mcp_index_file,
+        mcp_server_file,
+        tools_file,
+    )
 
 __all__ = [
     "APPROVAL_SECONDS",
+    "CORE_OWNER",
     "GUEST_SOURCES",
+    "OPERATION_MARK",
+    "SOURCES",
     "AllowAlways",
     "AllowEdited",
     "AllowOnce",
+    "ApprovalDecision",
     "ApprovalInfo",
     "ApprovalMemory",
     "ApprovalQueue",
@@ -39,15 +88,66 @@ __all__ = [
     "Catalog",
     "CatalogEntry",
     "CatalogIndex",
+    "CoreTools",
+    "DeclaredServer",
+    "DeclaredTool",
+    "DefinitionFormat",
     "Deny",
+    "Execute",
+    "Explanation",
     "InputValidators",
+    "ListedServer",
+    "MessageSink",
+    "NearestNames",
+    "NotArguments",
+    "RunIndex",
+    "ScorePart",
     "Tool",
     "ToolCall",
     "ToolExecutor",
     "ToolPolicy",
     "ToolResult",
+    "ToolServer",
+    "arguments_from",
+    "assign_guest_names",
     "build_catalog",
     "effective_tools",
+    "format_definition",
+    "format_tool",
+    "function_declaration",
     "index_of",
+    "is_control_tool",
+    "kill_all_commands",
+    "listed",
+    "mapped",
+    "mcp_file_path",
+    "mcp_index_file",
+    "mcp_server_file",
+    "no_such_tool",
+    "part_text",
+    "policy_from_config",
+    "possible_guest_names",
+    "servers_of",
+    "site_of_model_call",
+    "target_of",
     "tool",
+    "tools_file",
 ]
+
+# Imported on first use: not every run needs the core tools or TypeScript declarations.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "nacre.tools.core.core_tools": ("CoreTools", "MessageSink"),
+        "nacre.tools.core.shell_process": ("kill_all_commands",),
+        "nacre.tools.declarations": (
+            "DeclaredServer",
+            "DeclaredTool",
+            "function_declaration",
+            "mcp_file_path",
+            "mcp_index_file",
+            "mcp_server_file",
+            "tools_file",
+        ),
+    },
+)

@@ -18,8 +18,7 @@ from nacre.gateway.schemas.system import (
 )
 from nacre.gateway.state import State
 from nacre.run_context import RunContext
-from nacre.tools import effective_tools
-from nacre.tools.policy import policy_from_config
+from nacre.tools import effective_tools, policy_from_config
 
 router = APIRouter(prefix="/api", tags=["system"])
 

@@ -83,7 +83,7 @@ def _text(value: JsonValue) -> str:
 
 
 # Read from disk, when this module is imported in a thread.
-_VERSION: Final = package_version("nacre")
+_VERSION: Final = package_version("nacre-ai")
 _NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
 
 

@@ -5,9 +5,8 @@ import os
 
 import pytest
 
-from nacre.sandbox.hardening import linux
+from nacre.sandbox.hardening import attempt, linux
 from nacre.sandbox.hardening.measures import restrict_with_landlock
-from nacre.sandbox.hardening.report import attempt
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="landlock is of Linux")
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from nacre.sandbox.hardening.report import HardeningReport, Measure, NotApplied, attempt
+from nacre.sandbox.hardening import HardeningReport, Measure, attempt
+from nacre.sandbox.hardening.linux import NotApplied
 
 
 def test_a_report_survives_json() -> None:

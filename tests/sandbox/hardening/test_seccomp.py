@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from nacre.sandbox.hardening import linux, seccomp
-from nacre.sandbox.hardening.report import NotApplied
+from nacre.sandbox.hardening.linux import NotApplied
 from nacre.sandbox.hardening.seccomp import ALLOWED, ALLOWED_WITH_CONDITIONS, FATAL
 from tests.sandbox.hardening.runs import bpf
 

@@ -8,7 +8,9 @@ import os
 import sys
 from functools import cache
 
-from nacre.sandbox.hardening.report import NotApplied
+
+class NotApplied(Exception):
+    """A measure does not hold; the message says why."""
 
 
 def require_linux() -> None:

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from nacre.sandbox.hardening import linux
-from nacre.sandbox.hardening.report import NotApplied
+from nacre.sandbox.hardening.linux import NotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from nacre.sandbox.hardening import linux
-from nacre.sandbox.hardening.report import NotApplied
+from nacre.sandbox.hardening.linux import NotApplied
 
 # An argument's position, the bits to look at, and what they must be.
 Condition = tuple[int, int, int]

@@ -97,7 +97,7 @@ def test_sandbox_that_does_not_start_is_broken(
     def no_library() -> Path:
         raise WasmError("the wasmtime package is not installed; reinstall nacre")
 
-    monkeypatch.setattr("nacre.sandbox.launcher.library_path", no_library)
+    monkeypatch.setattr("nacre.sandbox.pool.library_path", no_library)
 
     status = main(["doctor"])
 
@@ -114,7 +114,7 @@ def test_exec_says_the_same_of_a_sandbox_that_does_not_start(
     def no_library() -> Path:
         raise WasmError("the wasmtime package is not installed; reinstall nacre")
 
-    monkeypatch.setattr("nacre.sandbox.launcher.library_path", no_library)
+    monkeypatch.setattr("nacre.sandbox.pool.library_path", no_library)
 
     status = main(["exec", "-e", "return 1"])
 

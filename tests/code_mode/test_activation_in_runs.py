@@ -143,7 +143,7 @@ async def test_without_a_sandbox_exec_fails_and_the_model_is_shown_nothing_more(
     def no_library() -> Path:
         raise WasmError("the wasmtime package is not installed; reinstall nacre")
 
-    monkeypatch.setattr("nacre.sandbox.launcher.library_path", no_library)
+    monkeypatch.setattr("nacre.sandbox.pool.library_path", no_library)
     async with Runtime(workers=1) as runtime:
         run = runtime.run(tools=[echo_tool()])
         for _ in range(2):

@@ -123,7 +123,7 @@ async def test_a_missing_image_makes_cells_fail_as_unavailable(
     def missing(kind: str) -> None:
         raise ImageError(f"the sandbox image {kind!r} is missing")
 
-    monkeypatch.setattr("nacre.sandbox.launcher.load_image", missing)
+    monkeypatch.setattr("nacre.sandbox.pool.load_image", missing)
     async with Sandbox(SandboxOptions(workers=1)) as sandbox:
         with anyio.fail_after(PATIENCE_SECONDS):
             result = await sandbox.cell("return 1").run()
@@ -337,10 +337,10 @@ async def test_a_want_of_descriptors_never_becomes_a_worker_without_a_filter(
     def no_descriptor_left(_: int) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr("nacre.sandbox.launcher.compile_filter", unavailable)
+    monkeypatch.setattr("nacre.sandbox.pool.compile_filter", unavailable)
     options = SandboxOptions(workers=1, cache_directory=tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("nacre.sandbox.launcher.os.dup", no_descriptor_left)
+        patch.setattr("nacre.sandbox.pool.os.dup", no_descriptor_left)
         async with Sandbox(options) as sandbox:
             result = await sandbox.cell("return 1").run()
     assert isinstance(result, Failed)
@@ -353,7 +353,7 @@ async def test_a_machine_without_filters_runs_cells_and_says_what_is_missing(
     def unavailable() -> bytes:
         raise SeccompUnavailableError("libseccomp is not installed")
 
-    monkeypatch.setattr("nacre.sandbox.launcher.compile_filter", unavailable)
+    monkeypatch.setattr("nacre.sandbox.pool.compile_filter", unavailable)
     async with Sandbox(SandboxOptions(workers=1, cache_directory=tmp_path)) as sandbox:
         report = await sandbox.check()
         assert isinstance(await sandbox.cell("return 1").run(), Completed)

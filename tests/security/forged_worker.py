@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import anyio.to_thread
 import pytest
 
-from nacre.sandbox.launcher import Launcher
+from nacre.sandbox.pool import Launcher
 from nacre.sandbox.worker_process import WorkerProcess
 from nacre.sandbox.worker_protocol import Event, encode_frame
 

@@ -46,7 +46,7 @@ async def test_without_a_sandbox_the_model_is_shown_the_structured_tools(
     def no_library() -> Path:
         raise WasmError("the wasmtime package is not installed; reinstall nacre")
 
-    monkeypatch.setattr("nacre.sandbox.launcher.library_path", no_library)
+    monkeypatch.setattr("nacre.sandbox.pool.library_path", no_library)
     async with ToolSearch(tools=[echo_tool()], config={"mode": "code"}) as search:
         assert search.run.mode == "tools"
         assert search.run.visible_names == ("tool_search", "tool_describe", "tool_call")

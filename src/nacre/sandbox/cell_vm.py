@@ -23,9 +23,8 @@ from nacre.errors import (
     WorkerDiedError,
     WorkerProtocolError,
 )
-from nacre.sandbox.launcher import Launcher
 from nacre.sandbox.limits import Limits
-from nacre.sandbox.pool import WorkerPool
+from nacre.sandbox.pool import Launcher, WorkerPool
 from nacre.sandbox.shared_data import SharedData
 from nacre.sandbox.worker_events import size_of
 from nacre.sandbox.worker_process import WorkerProcess

@@ -18,9 +18,8 @@ from nacre.sandbox.cell_vm import SandboxRuntime
 from nacre.sandbox.hardening import HardeningReport
 from nacre.sandbox.host_requests import HostRequestHandler
 from nacre.sandbox.image import ImageKind, engine_version
-from nacre.sandbox.launcher import Launcher
 from nacre.sandbox.limits import Limits
-from nacre.sandbox.pool import WorkerPool
+from nacre.sandbox.pool import Launcher, WorkerPool
 from nacre.sandbox.program import Program, TypeScriptTransforms
 from nacre.sandbox.results import Output
 from nacre.sandbox.shared_data import SharedData

@@ -12,8 +12,7 @@ from nacre.errors import HostRequestError
 from nacre.json_types import JsonValue
 from nacre.sandbox import Completed, Failed, HostRequest, Limits, Sandbox, SandboxOptions, Waiting
 from nacre.sandbox.pool import WorkerPool
-from nacre.sandbox.shared_data import MAX_SHARED_BYTES, SharedData, SharedHoldings
-from nacre.sandbox.worker_process import WorkerProcess
+from nacre.sandbox.worker_process import MAX_SHARED_BYTES, SharedData, SharedHoldings, WorkerProcess
 from nacre.sandbox.worker_protocol import HEADER_BYTES, Command, Event, decode_header, encode_frame
 from tests.sandbox.conftest import HeldHandler
 from tests.security.forged_worker import forge_first_worker
@@ -253,7 +252,7 @@ async def test_programs_that_move_out_under_pressure_keep_their_data(held: HeldH
 async def test_what_was_not_used_for_long_is_forgotten_and_sent_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nacre.sandbox.shared_data._MAX_HELD", 2)
+    monkeypatch.setattr("nacre.sandbox.worker_process._MAX_HELD", 2)
     sent = SentFrames(monkeypatch)
     digest = {name: catalog(name).digest for name in "abc"}
     async with Sandbox(SandboxOptions(workers=1)) as sandbox:
@@ -357,7 +356,7 @@ def test_data_beyond_what_a_worker_can_take_is_refused() -> None:
 
 
 def test_a_worker_never_holds_more_bytes_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nacre.sandbox.shared_data._MAX_HELD_BYTES", 100)
+    monkeypatch.setattr("nacre.sandbox.worker_process._MAX_HELD_BYTES", 100)
     holdings = SharedHoldings()
     first, second, third = (SharedData({"a": b"%02d" % n * 25}, methods=()) for n in range(3))
     for data in (first, second):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         to_wire,
     )
     from nacre.sandbox.sandbox import Sandbox, SandboxOptions, SandboxReport
-    from nacre.sandbox.shared_data import SharedData
+    from nacre.sandbox.worker_process import SharedData
 
 __all__ = [
     "Cell",
@@ -69,6 +69,6 @@ __getattr__ = lazy_exports(
             "SandboxOptions",
             "SandboxReport",
         ),
-        "nacre.sandbox.shared_data": ("SharedData",),
+        "nacre.sandbox.worker_process": ("SharedData",),
     },
 )

@@ -22,8 +22,8 @@ from nacre.sandbox.host_requests import HostRequest
 from nacre.sandbox.limits import MAX_REQUEST_BACKLOG
 from nacre.sandbox.program import NotJavaScript, failed_from
 from nacre.sandbox.results import CellResult, Completed, Failed, Waiting
-from nacre.sandbox.threads import in_thread
 from nacre.sandbox.worker_events import BurstEvent, EventReader, RequestEvent, YieldEvent, reason_of
+from nacre.sandbox.worker_process import in_thread
 from nacre.sandbox.worker_protocol import Command, Event, Frame
 
 _BIG_TAIL_BYTES: Final = 1 << 18

@@ -25,9 +25,8 @@ from nacre.errors import (
 )
 from nacre.sandbox.limits import Limits
 from nacre.sandbox.pool import Launcher, WorkerPool
-from nacre.sandbox.shared_data import SharedData
 from nacre.sandbox.worker_events import size_of
-from nacre.sandbox.worker_process import WorkerProcess
+from nacre.sandbox.worker_process import SharedData, WorkerProcess
 from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
 
 _MAGIC: Final = b"NACRSNAP"

@@ -20,10 +20,9 @@ from nacre.sandbox.host_requests import HostRequestHandler
 from nacre.sandbox.limits import MAX_ERROR_CHARACTERS, Limits
 from nacre.sandbox.pool import WorkerPool
 from nacre.sandbox.results import Failed, Output, Position, Reason
-from nacre.sandbox.shared_data import SharedData
 from nacre.sandbox.source_map import PositionMap
 from nacre.sandbox.worker_events import reason_of
-from nacre.sandbox.worker_process import WorkerProcess
+from nacre.sandbox.worker_process import SharedData, WorkerProcess
 from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
 
 

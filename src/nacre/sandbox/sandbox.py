@@ -22,8 +22,7 @@ from nacre.sandbox.limits import Limits
 from nacre.sandbox.pool import Launcher, WorkerPool
 from nacre.sandbox.program import Program, TypeScriptTransforms
 from nacre.sandbox.results import Output
-from nacre.sandbox.shared_data import SharedData
-from nacre.sandbox.threads import in_thread
+from nacre.sandbox.worker_process import SharedData, in_thread
 
 _KEY_BYTES: Final = 32
 _STOP_SECONDS: Final = 5.0

@@ -1,6 +1,7 @@
 """One worker as the supervisor sees it: a process, a socket, and what comes over it."""
 
 import asyncio
+import hashlib
 import importlib.util
 import json
 import signal
@@ -8,13 +9,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
 
 from nacre.config.code_mode import LIMITS
 from nacre.errors import (
@@ -23,8 +27,6 @@ from nacre.errors import (
     WorkerDiedError,
     WorkerProtocolError,
 )
-from nacre.sandbox.shared_data import SharedData, SharedHoldings
-from nacre.sandbox.threads import in_thread
 from nacre.sandbox.worker_protocol import (
     HEADER_BYTES,
     Command,
@@ -43,6 +45,16 @@ _MAX_FRAME_BYTES: Final = LIMITS["max_snapshot_bytes"].most + (64 << 20)
 # The requests of a burst, 4,096 of them at most, are the longest fields there are.
 _MAX_FIELDS_BYTES: Final = 1 << 20
 _CHUNK_BYTES: Final = 1 << 18
+# What one worker holds, at most; a worker's own memory is limited as well.
+_MAX_HELD: Final = 16
+_MAX_HELD_BYTES: Final = 64 << 20
+# Half of that: what is on its way takes room twice.
+MAX_SHARED_BYTES: Final = _MAX_HELD_BYTES // 2
+_MAX_THREADS: Final = 16
+_limiter: RunVar[anyio.CapacityLimiter] = RunVar("nacre_sandbox_threads")
+
+Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 
 _BOOT: Final = (
     "import sys\n"
@@ -93,6 +105,71 @@ def spawn_worker(
     finally:
         theirs.close()
     return process, ours
+
+
+class SharedData:
+    """JSON texts that programs read without leaving their worker.
+
+    `parts` are the texts by name; the caller vouches that they are JSON. `methods` are the host
+    requests that the guest makes on a program's behalf when it has this data. A program reads a
+    part when it touches what is made of it, never before.
+    """
+
+    __slots__ = ("digest", "methods", "parts", "size")
+
+    def __init__(self, parts: Mapping[str, bytes], *, methods: Iterable[str] = ()) -> None:
+        for name, text in parts.items():
+            if not isinstance(text, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"part {name!r} is a {type(text).__name__}; it has to be bytes")
+        self.parts: Mapping[str, bytes] = MappingProxyType(dict(parts))
+        self.methods = frozenset(methods)
+        self.size = sum(map(len, parts.values()))
+        if self.size > MAX_SHARED_BYTES:
+            raise ValueError(
+                f"the shared data takes {self.size} bytes; the most is {MAX_SHARED_BYTES}"
+            )
+        self.digest = _digest(self.parts)
+
+
+class SharedHoldings:
+    """What one worker holds, as the supervisor knows it; decides what it has to forget."""
+
+    def __init__(self) -> None:
+        self._sizes: OrderedDict[str, int] = OrderedDict()
+
+    def has(self, digest: str) -> bool:
+        """Whether the worker holds this data; if so, it is the one used last."""
+        if digest not in self._sizes:
+            return False
+        self._sizes.move_to_end(digest)
+        return True
+
+    def surplus(self, size: int) -> list[str]:
+        """What to forget, the longest unused first, to make room for so many bytes."""
+        count, total = len(self._sizes), sum(self._sizes.values())
+        forgotten: list[str] = []
+        for digest, held in self._sizes.items():
+            if count < _MAX_HELD and total + size <= _MAX_HELD_BYTES:
+                break
+            forgotten.append(digest)
+            count, total = count - 1, total - held
+        return forgotten
+
+    def note(self, data: SharedData, *, forgotten: Iterable[str]) -> None:
+        """The worker was given this and has forgotten those."""
+        for digest in forgotten:
+            del self._sizes[digest]
+        self._sizes[data.digest] = data.size
+
+
+def _digest(parts: Mapping[str, bytes]) -> str:
+    """One hash for names and texts; each with its length, so that none can pass for two."""
+    found = hashlib.sha256()
+    for name in sorted(parts):
+        for text in (name.encode(errors="surrogatepass"), parts[name]):
+            found.update(len(text).to_bytes(8, "little"))
+            found.update(text)
+    return found.hexdigest()
 
 
 class WorkerProcess:
@@ -279,3 +356,13 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+async def in_thread(function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+    """Call a blocking function in a thread."""
+    try:
+        limiter = _limiter.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(_MAX_THREADS)
+        _limiter.set(limiter)
+    return await anyio.to_thread.run_sync(function, *arguments, limiter=limiter)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nacre.sandbox.cell_context import LegBudget
+from nacre.sandbox.cell_leg import LegBudget
 
 
 def test_waiting_for_people_leaves_the_budget_as_it_is() -> None:
@@ -29,7 +29,7 @@ def test_patience_is_never_longer_than_the_budget() -> None:
 async def test_a_burst_that_fails_is_charged_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     clock = SimpleNamespace(monotonic=lambda: now)
-    monkeypatch.setattr("nacre.sandbox.cell_context.time", clock)
+    monkeypatch.setattr("nacre.sandbox.cell_leg.time", clock)
 
     async def burst() -> None:
         nonlocal now

@@ -15,8 +15,7 @@ from anyio.abc import TaskGroup
 
 from nacre.errors import CellStateError
 from nacre.ids import CellId
-from nacre.sandbox.cell_context import LegBudget, build_cell_context
-from nacre.sandbox.cell_leg import CellBursts, CellLeg, FirstBurst
+from nacre.sandbox.cell_leg import CellBursts, CellLeg, FirstBurst, LegBudget, build_cell_context
 from nacre.sandbox.cell_vm import SandboxRuntime
 from nacre.sandbox.program import Program, TypeScriptTransforms
 from nacre.sandbox.results import CellResult, Completed, Failed, PendingRequest, Waiting

@@ -14,8 +14,7 @@ from nacre.code_mode.cell_registry import MAX_SUSPENDED_CELLS
 from nacre.config.code_mode import FIELDS, LIMITS
 from nacre.errors import ToolErrorCode
 from nacre.hooks import HOOK_EVENTS
-from nacre.sandbox.limits import MAX_ANSWER_BYTES, MAX_REQUEST_BACKLOG
-from nacre.sandbox.results import CODE_OF_REASON, Reason
+from nacre.sandbox.results import CODE_OF_REASON, MAX_ANSWER_BYTES, MAX_REQUEST_BACKLOG, Reason
 from nacre.telemetry.spans import SpanName
 from nacre.trajectory import EVENT_KINDS
 

@@ -1,8 +1,7 @@
 """What a model reads of an error, whatever a program made of its stack."""
 
-from nacre.sandbox.limits import MAX_ERROR_CHARACTERS, Limits
 from nacre.sandbox.program import _FRAME, failed_from_worker  # pyright: ignore[reportPrivateUsage]
-from nacre.sandbox.results import Position
+from nacre.sandbox.results import MAX_ERROR_CHARACTERS, Limits, Position
 
 
 def test_the_frames_of_the_program_are_shown_and_those_of_the_guest_are_not() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from nacre.config.code_mode import LIMITS, CodeModeConfig
 from nacre.errors import ConfigError
-from nacre.sandbox.limits import Limits
+from nacre.sandbox.results import Limits
 
 
 def test_limits_without_a_config_are_those_of_the_default_config() -> None:

@@ -14,7 +14,7 @@ from nacre.ids import CellId
 from nacre.json_types import JsonValue, decode_json
 from nacre.sandbox import HostRequest, HostRequestHandler, Limits, Sandbox
 from nacre.sandbox.host_requests import HostRequests
-from nacre.sandbox.limits import MAX_ANSWER_BYTES, MAX_ERROR_CHARACTERS
+from nacre.sandbox.results import MAX_ANSWER_BYTES, MAX_ERROR_CHARACTERS
 from nacre.sandbox.worker_process import WorkerProcess
 from nacre.sandbox.worker_protocol import Command
 from tests.security.attacks import BOUND_SECONDS, completed, expect_neighbour_to_work, shown

@@ -6,7 +6,7 @@ import pytest
 
 from nacre.json_types import JsonValue
 from nacre.sandbox import HostRequest, Limits, Sandbox, Waiting
-from nacre.sandbox.limits import MAX_REQUEST_BACKLOG
+from nacre.sandbox.results import MAX_REQUEST_BACKLOG
 from tests.security.attacks import (
     AMPLE,
     BOUND_SECONDS,

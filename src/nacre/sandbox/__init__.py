@@ -7,12 +7,12 @@ from nacre.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from nacre.sandbox.cell import Cell, CellState
     from nacre.sandbox.host_requests import HostRequest, HostRequestHandler
-    from nacre.sandbox.limits import Limits
     from nacre.sandbox.results import (
         CellResult,
         Completed,
         Failed,
         JsonOutput,
+        Limits,
         Output,
         TextOutput,
         Usage,
@@ -52,12 +52,12 @@ __getattr__ = lazy_exports(
             "HostRequest",
             "HostRequestHandler",
         ),
-        "nacre.sandbox.limits": ("Limits",),
         "nacre.sandbox.results": (
             "CellResult",
             "Completed",
             "Failed",
             "JsonOutput",
+            "Limits",
             "Output",
             "TextOutput",
             "Usage",

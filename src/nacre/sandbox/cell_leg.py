@@ -27,7 +27,6 @@ from nacre.sandbox.cell_vm import (
     SnapshotTooLarge,
 )
 from nacre.sandbox.host_requests import HostRequest, HostRequests
-from nacre.sandbox.limits import MAX_ANSWER_BYTES, MAX_REQUEST_BACKLOG, OUTPUT_ITEM_BYTES
 from nacre.sandbox.program import (
     NotJavaScript,
     Program,
@@ -36,6 +35,8 @@ from nacre.sandbox.program import (
     failed_from,
 )
 from nacre.sandbox.results import (
+    MAX_ANSWER_BYTES,
+    MAX_REQUEST_BACKLOG,
     CellResult,
     Completed,
     Failed,
@@ -55,7 +56,7 @@ from nacre.sandbox.worker_events import (
     reason_of,
 )
 from nacre.sandbox.worker_process import in_thread
-from nacre.sandbox.worker_protocol import Command, Event, Frame
+from nacre.sandbox.worker_protocol import OUTPUT_ITEM_BYTES, Command, Event, Frame
 
 logger = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from nacre.errors import (
     WorkerDiedError,
     WorkerProtocolError,
 )
-from nacre.sandbox.limits import Limits
 from nacre.sandbox.pool import Launcher, WorkerPool
+from nacre.sandbox.results import Limits
 from nacre.sandbox.worker_events import size_of
 from nacre.sandbox.worker_process import SharedData, WorkerProcess
 from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame

@@ -23,8 +23,7 @@ from nacre.foreign_calls import describe_error, passes_through
 from nacre.ids import CellId
 from nacre.json_types import JsonValue, NotJsonError, encode_json
 from nacre.run_context import AbortController, AbortSignal
-from nacre.sandbox.limits import MAX_ANSWER_BYTES, MAX_ERROR_CHARACTERS
-from nacre.sandbox.results import PendingRequest
+from nacre.sandbox.results import MAX_ANSWER_BYTES, MAX_ERROR_CHARACTERS, PendingRequest
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,8 @@ from nacre.errors import (
     WorkerProtocolError,
 )
 from nacre.sandbox.host_requests import HostRequestHandler
-from nacre.sandbox.limits import MAX_ERROR_CHARACTERS, Limits
 from nacre.sandbox.pool import WorkerPool
-from nacre.sandbox.results import Failed, Output, Position, Reason
+from nacre.sandbox.results import MAX_ERROR_CHARACTERS, Failed, Limits, Output, Position, Reason
 from nacre.sandbox.source_map import PositionMap
 from nacre.sandbox.worker_events import reason_of
 from nacre.sandbox.worker_process import SharedData, WorkerProcess

@@ -18,10 +18,9 @@ from nacre.sandbox.cell_vm import SandboxRuntime
 from nacre.sandbox.hardening import HardeningReport
 from nacre.sandbox.host_requests import HostRequestHandler
 from nacre.sandbox.image import ImageKind, engine_version
-from nacre.sandbox.limits import Limits
 from nacre.sandbox.pool import Launcher, WorkerPool
 from nacre.sandbox.program import Program, TypeScriptTransforms
-from nacre.sandbox.results import Output
+from nacre.sandbox.results import Limits, Output
 from nacre.sandbox.worker_process import SharedData, in_thread
 
 _KEY_BYTES: Final = 32

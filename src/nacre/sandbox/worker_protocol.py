@@ -14,6 +14,9 @@ from typing import Any, Final, NamedTuple
 _HEADER = struct.Struct("<BII")
 HEADER_BYTES: Final = _HEADER.size
 
+# An item of output costs the host more than its text: a million empty ones are a flood, too.
+OUTPUT_ITEM_BYTES: Final = 16
+
 
 class Command(IntEnum):
     """From the supervisor to the worker."""

@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
-from nacre.sandbox.limits import OUTPUT_ITEM_BYTES
 from nacre.sandbox.worker.host_calls import MODULES_DISABLED
 from nacre.sandbox.worker.vm import GuestError, OutOfMemory, Vm
 from nacre.sandbox.worker.wasm_runtime import StopGuest, WasmTrap
-from nacre.sandbox.worker_protocol import Event, encode_frame
+from nacre.sandbox.worker_protocol import OUTPUT_ITEM_BYTES, Event, encode_frame
 
 # What the requests of one burst may carry together.
 _MAX_REQUEST_BYTES: Final = 16 << 20

@@ -6,11 +6,10 @@ from typing import Any, Final, NoReturn
 
 import zstandard
 
-from nacre.sandbox.worker.connection import WorkerConnection
 from nacre.sandbox.worker.guest_burst import Burst, BurstFailure, run_guest
 from nacre.sandbox.worker.vm import SharedParts, Vm, VmFactory
 from nacre.sandbox.worker.wasm_runtime import WasmError
-from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
+from nacre.sandbox.worker_protocol import Command, Event, Frame, WorkerConnection, encode_frame
 
 _COMPRESSION_LEVEL: Final = 3
 _STARTED: Final = encode_frame(Event.STARTED, {})

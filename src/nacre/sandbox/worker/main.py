@@ -16,12 +16,11 @@ from nacre.config.code_mode import LIMITS
 from nacre.sandbox.hardening import harden, open_descriptors
 from nacre.sandbox.image import Image
 from nacre.sandbox.worker.cell_worker import CellWorker
-from nacre.sandbox.worker.connection import WorkerConnection
 from nacre.sandbox.worker.host_calls import HostCalls
 from nacre.sandbox.worker.typescript import TransformWorker, TypeScriptTransformer
 from nacre.sandbox.worker.vm import VmFactory, room_for
 from nacre.sandbox.worker.wasm_runtime import MAX_WASM_STACK_BYTES, Runtime, WasmError
-from nacre.sandbox.worker_protocol import Event, encode_frame
+from nacre.sandbox.worker_protocol import Event, WorkerConnection, encode_frame
 
 # What the interpreter and the engine themselves take, on top of the largest memory of a guest.
 _OWN_DATA_BYTES: Final = 256 << 20

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from nacre.sandbox.source_map import MAX_MAPPINGS_LENGTH, decode_segment, encode_segment
-from nacre.sandbox.worker.connection import WorkerConnection
 from nacre.sandbox.worker.host_calls import MODULES_DISABLED
 from nacre.sandbox.worker.wasm_runtime import HostFunction, Imports, Instance, Runtime, WasmTrap
-from nacre.sandbox.worker_protocol import Command, Event, encode_frame
+from nacre.sandbox.worker_protocol import Command, Event, WorkerConnection, encode_frame
 
 # A program is the body of an async function. The first line is ours alone, so columns stay.
 _HEAD: Final = b"(async()=>{\n"

@@ -9,7 +9,7 @@ import pytest
 
 from nacre.sandbox.image import ImageKind, load_image
 from nacre.sandbox.source_map import MAX_MAPPINGS_LENGTH, PositionMap
-from nacre.sandbox.worker.guest_burst import Burst, BurstFailure, run_guest
+from nacre.sandbox.worker.cell_worker import Burst, BurstFailure, run_guest
 from nacre.sandbox.worker.host_calls import MODULES_DISABLED, HostCalls
 from nacre.sandbox.worker.typescript import Transformed, TransformRefused, TypeScriptTransformer
 from nacre.sandbox.worker.vm import VmFactory

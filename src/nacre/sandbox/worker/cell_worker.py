@@ -1,18 +1,256 @@
 """A worker that runs cells: what it does on each command."""
 
 import json
+import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NoReturn
 
 import zstandard
 
-from nacre.sandbox.worker.guest_burst import Burst, BurstFailure, run_guest
-from nacre.sandbox.worker.vm import SharedParts, Vm, VmFactory
-from nacre.sandbox.worker.wasm_runtime import WasmError
-from nacre.sandbox.worker_protocol import Command, Event, Frame, WorkerConnection, encode_frame
+from nacre.sandbox.worker.host_calls import MODULES_DISABLED
+from nacre.sandbox.worker.vm import GuestError, OutOfMemory, SharedParts, Vm, VmFactory
+from nacre.sandbox.worker.wasm_runtime import StopGuest, WasmError, WasmTrap
+from nacre.sandbox.worker_protocol import (
+    OUTPUT_ITEM_BYTES,
+    Command,
+    Event,
+    Frame,
+    WorkerConnection,
+    encode_frame,
+)
 
 _COMPRESSION_LEVEL: Final = 3
 _STARTED: Final = encode_frame(Event.STARTED, {})
+# What the requests of one burst may carry together.
+_MAX_REQUEST_BYTES: Final = 16 << 20
+# They all travel with a snapshot.
+_MAX_REJECTIONS: Final = 10_000
+# Errors and reasons can be as long as memory allows; nobody reads more.
+_MAX_FAILURE_CHARACTERS: Final = 1 << 14
+_MAX_REASON_CHARACTERS: Final = 1 << 10
+_OUT_OF_MEMORY: Final = "the program needs more memory than it may use"
+# What the guest says of an error that is null.
+_THROWN_NULL: Final = "thrown: null"
+_NEVER_SETTLES: Final = (
+    "the program waits for a promise that nothing can settle: no request, timer or yield is "
+    "pending; resolve it in the program or return without awaiting it"
+)
+# How far to look back for the keyword before a mistake.
+_LOOK_BACK: Final = 200
+_ENDS_WITH_IMPORT = re.compile(r"(?:^|[\s;{}()])import\s*$")
+_STACK_POSITION = re.compile(r"at (?:.* \()?(cell\.[jt]s):(\d{1,9}):(\d{1,9})\)?")
+
+
+class BurstFailure:
+    """Why a cell is over."""
+
+    def __init__(self, reason: str, message: str, *, stack: str = "") -> None:
+        self.reason = reason
+        self.message = message
+        self.stack = stack
+
+    def fields(self) -> dict[str, object]:
+        """The failure as fields of a frame."""
+        return {
+            "reason": self.reason,
+            "message": self.message[:_MAX_FAILURE_CHARACTERS],
+            "stack": self.stack[:_MAX_FAILURE_CHARACTERS],
+        }
+
+
+class Burst:
+    """Listens to the guest of one cell, from burst to burst."""
+
+    def __init__(
+        self,
+        fields: dict[str, Any],
+        *,
+        send: Callable[[bytes], None],
+        is_called_off: Callable[[], bool],
+    ) -> None:
+        self._send = send
+        self._is_called_off = is_called_off
+        self._output_left = fields["outputBytesLeft"]
+        self._max_output = fields["maxOutputBytes"]
+        # Requests and yields that wait for an answer; some from before a suspension.
+        self._open: set[int] = set(fields.get("open", ()))
+        self.value: bytes | None = None
+        self.failure: BurstFailure | None = None
+        self.renew(fields)
+
+    def renew(self, fields: dict[str, Any]) -> None:
+        """Prepare for the next burst."""
+        self._started = time.monotonic()
+        self._deadline = self._started + fields["budgetMs"] / 1000
+        self._max_requests = fields["maxRequests"]
+        self._open.difference_update(fields.get("settled", ()))
+        self._requests: list[tuple[int, str, bytes]] = []
+        self._request_bytes_left = _MAX_REQUEST_BYTES
+        self._yields: list[tuple[int, str]] = []
+        self._timer_ms: float | None = None
+        self.stop: BurstFailure | None = None
+
+    def busy_ms(self) -> float:
+        """How long this burst has run."""
+        return (time.monotonic() - self._started) * 1000
+
+    def report(self) -> tuple[dict[str, object], bytes]:
+        """What the supervisor has to know when the program waits or has ended.
+
+        The payloads of requests travel behind the value, each with its length: whatever a program
+        gets into one, it cannot pass for another request.
+        """
+        value = self.value or b""
+        fields: dict[str, object] = {
+            "requests": [[number, method, len(data)] for number, method, data in self._requests],
+            "valueBytes": len(value),
+            "yields": self._yields,
+            "timerMs": self._timer_ms,
+            "busyMs": self.busy_ms(),
+        }
+        return fields, b"".join((value, *(data for _, _, data in self._requests)))
+
+    def settle(self, vm: Vm) -> None:
+        """Decide what the burst came to.
+
+        Describing errors and asking for timers runs guest code, so this is part of the burst.
+        """
+        if self.failure is None and self.value is None:
+            self._timer_ms = vm.ms_until_next_timer()
+        is_waiting = self.value is None and (self._open or self._timer_ms is not None)
+        if self.failure is None and not is_waiting:
+            # It is over, or nothing is left that could ever settle what the program awaits.
+            described = vm.unhandled_failure()
+            if described is not None:
+                self.failure = failure_from(described, reason="unhandled_rejection")
+            elif self.value is None:
+                self.failure = BurstFailure("never_settles", _NEVER_SETTLES)
+        self._blame_memory(vm)
+
+    def _blame_memory(self, vm: Vm) -> None:
+        is_null = self.failure is not None and self.failure.message == _THROWN_NULL
+        if is_null and vm.is_out_of_memory():
+            self.failure = BurstFailure("memory_limit_exceeded", _OUT_OF_MEMORY)
+
+    # GuestListener.
+
+    def output(self, kind: str, content: bytes) -> None:
+        self._spend(len(content) + OUTPUT_ITEM_BYTES, "output")
+        self._send(encode_frame(Event.OUTPUT, {"kind": kind}, content))
+
+    def request(self, request_id: int, method: str, payload: bytes) -> None:
+        if len(self._requests) >= self._max_requests:
+            self._stop(
+                "too_many_pending_tool_calls",
+                f"the program has more than {self._max_requests} requests waiting; none of this "
+                "burst was sent; await some before you start more",
+            )
+        self._request_bytes_left -= len(payload)
+        if self._request_bytes_left < 0:
+            self._stop(
+                "output_limit_exceeded",
+                f"the requests of this burst carry more than {_MAX_REQUEST_BYTES} bytes; none of "
+                "them was sent; pass less data",
+            )
+        self._requests.append((request_id, method, payload))
+        self._open.add(request_id)
+
+    def pause(self, request_id: int, reason: str) -> None:
+        self._open.add(request_id)
+        self._yields.append((request_id, reason[:_MAX_REASON_CHARACTERS]))
+
+    def on_completed(self, value: bytes) -> None:
+        self._spend(len(value), "value")
+        self.value = value
+
+    def on_failed(self, failure: bytes) -> None:
+        self.failure = failure_from(failure, reason="guest_error")
+
+    def on_rejected(self, count: int) -> None:
+        if count > _MAX_REJECTIONS:
+            self._stop(
+                "unhandled_rejection",
+                f"more than {_MAX_REJECTIONS} promises were rejected and nobody handled them",
+            )
+
+    def interrupt(self) -> None:
+        if time.monotonic() >= self._deadline:
+            self._stop("timeout", "the program used up its time")
+        if self._is_called_off():
+            self._stop("aborted", "the run was aborted")
+
+    def _spend(self, size: int, what: str) -> None:
+        if size > self._output_left:
+            self._stop(
+                "output_limit_exceeded",
+                f"the {what} of {size} bytes does not fit: {self._output_left} of "
+                f"{self._max_output} bytes are left (maxOutputBytes); return or print less",
+            )
+        self._output_left -= size
+
+    def _stop(self, reason: str, message: str) -> NoReturn:
+        self.stop = BurstFailure(reason, message)
+        raise StopGuest
+
+
+def run_guest(
+    burst: Burst, action: Callable[[], None], *, source: bytes = b""
+) -> BurstFailure | None:
+    """Let guest code run; every way it can break down ends as a failure."""
+    try:
+        action()
+    except GuestError as error:
+        failure = failure_from(error.failure, reason="guest_error")
+        return _compile_failure(failure, source) if source else failure
+    except (OutOfMemory, MemoryError):
+        return BurstFailure("memory_limit_exceeded", _OUT_OF_MEMORY)
+    except WasmTrap as trap:
+        if burst.stop is not None:
+            return burst.stop
+        if trap.stack_exhausted:
+            return BurstFailure("engine_trap", "the program exhausted the engine's stack")
+        return BurstFailure("engine_trap", f"the engine gave up: {trap}")
+    return None
+
+
+def failure_from(described: bytes, *, reason: str) -> BurstFailure:
+    """A failure from what the guest says of an error."""
+    fields = json.loads(described)
+    if fields["memory"]:
+        reason = "memory_limit_exceeded"
+    elif fields["modules"]:
+        reason = "module_access_denied"
+    elif fields["host"]:
+        reason = "nested_tool_failed"
+    return BurstFailure(reason, fields["message"], stack=fields["stack"])
+
+
+def _compile_failure(failure: BurstFailure, source: bytes) -> BurstFailure:
+    """A program that does not compile; one that does not because of a module statement says so."""
+    if not failure.message.startswith("SyntaxError"):
+        return failure
+    lines = source.decode(errors="replace").split("\n")
+    file_name, line, column = _position_in(failure.stack, lines)
+    stack = f"    at {file_name}:{line}:{column}"
+    before = "\n".join([*lines[: line - 1], lines[line - 1][: column - 1]])[-_LOOK_BACK:]
+    # The engine stumbled right behind an `import` that it took for the keyword, or said so itself.
+    is_module_syntax = _ENDS_WITH_IMPORT.search(before) is not None or any(
+        word in failure.message for word in ("export", "import.meta")
+    )
+    if is_module_syntax:
+        return BurstFailure(
+            "module_access_denied", f"{MODULES_DISABLED}: {failure.message}", stack=stack
+        )
+    return BurstFailure("syntax_error", failure.message, stack=stack)
+
+
+def _position_in(stack: str, lines: list[str]) -> tuple[str, int, int]:
+    """Where the engine stopped reading; the end of the program for what lies behind it."""
+    found = _STACK_POSITION.search(stack)
+    if found is None or int(found[2]) > len(lines):
+        return found[1] if found else "cell.js", len(lines), len(lines[-1]) + 1
+    return found[1], int(found[2]), int(found[3])
 
 
 class CellWorker:

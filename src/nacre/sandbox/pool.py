@@ -28,6 +28,7 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskGroup
 
+from nacre.config.code_mode import LIMITS
 from nacre.errors import ModuleNotLoadableError, RuntimeUnavailableError, SandboxError
 from nacre.sandbox.hardening import SeccompUnavailableError, compile_filter, filter_cache_key
 from nacre.sandbox.image import Image, ImageKind, load_image
@@ -411,6 +412,7 @@ class Launcher:
             "library": str(library),
             "image": {**asdict(self.image), "path": str(self.image.path)},
             "module": module.fd,
+            "maxGuestBytes": LIMITS["memory_limit_bytes"].most,
             "seccomp": bpf.hex(),
             "seccompProblem": problem,
         }
@@ -430,7 +432,7 @@ class Launcher:
         }
         try:
             done = subprocess.run(
-                python_command("nacre.sandbox.worker.compile_image", settings),
+                python_command("compile_image", settings),
                 env={},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

@@ -59,19 +59,19 @@ Arguments = TypeVarTuple("Arguments")
 _BOOT: Final = (
     "import sys\n"
     "sys.path += sys.argv[1].splitlines()\n"
-    "from importlib import import_module\n"
-    "import_module(sys.argv[2]).main(sys.argv[3])\n"
+    "from nacre.sandbox.worker import main\n"
+    "getattr(main, sys.argv[2])(sys.argv[3])\n"
 )
 
 
-def python_command(module: str, settings: dict[str, Any]) -> list[str]:
-    """The command that runs `main(settings)` of a module in a bare interpreter."""
+def python_command(function: str, settings: dict[str, Any]) -> list[str]:
+    """The command that calls a function of `nacre.sandbox.worker.main` in a bare interpreter."""
     if not sys.executable:
         raise RuntimeUnavailableError("this Python does not know its own executable")
     # Only where the child's imports are; the standard library comes first and from the interpreter.
     specs = (importlib.util.find_spec(name) for name in ("nacre", "zstandard"))
     paths = {str(Path(spec.origin).parent.parent) for spec in specs if spec and spec.origin}
-    arguments = ("\n".join(sorted(paths)), module, json.dumps(settings))
+    arguments = ("\n".join(sorted(paths)), function, json.dumps(settings))
     return [sys.executable, "-I", "-S", "-c", _BOOT, *arguments]
 
 
@@ -85,9 +85,7 @@ def spawn_worker(
     ours, theirs = socket.socketpair()
     try:
         ours.setblocking(False)
-        command = python_command(
-            "nacre.sandbox.worker.main", {**settings, "socket": theirs.fileno()}
-        )
+        command = python_command("serve", {**settings, "socket": theirs.fileno()})
         process = subprocess.Popen(
             command,
             env={},

@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol
 
-from nacre.config.code_mode import LIMITS
 from nacre.sandbox.hardening import harden, open_descriptors
-from nacre.sandbox.image import Image
+from nacre.sandbox.image import Image, load_image
 from nacre.sandbox.worker.cell_worker import CellWorker
 from nacre.sandbox.worker.host_calls import HostCalls
 from nacre.sandbox.worker.typescript import TransformWorker, TypeScriptTransformer
@@ -24,7 +23,6 @@ from nacre.sandbox.worker_protocol import Event, WorkerConnection, encode_frame
 
 # What the interpreter and the engine themselves take, on top of the largest memory of a guest.
 _OWN_DATA_BYTES: Final = 256 << 20
-_MAX_GUEST_BYTES: Final = LIMITS["memory_limit_bytes"].most
 # Where the main thread's stack cannot grow on demand it has 8 MiB.
 _SMALL_WASM_STACK_BYTES: Final = 4 << 20
 
@@ -33,7 +31,7 @@ class _Serving(Protocol):
     def serve(self) -> NoReturn: ...
 
 
-def main(settings_json: str) -> NoReturn:
+def serve(settings_json: str) -> NoReturn:
     """Serve one supervisor until it closes the socket."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         # A supervisor that ignores them, as under nohup, would hand that down.
@@ -48,7 +46,7 @@ def main(settings_json: str) -> NoReturn:
             parent_pid=settings["parentPid"],
             seccomp_bpf=bytes.fromhex(settings["seccomp"]) or None,
             seccomp_problem=settings["seccompProblem"],
-            max_data_bytes=_OWN_DATA_BYTES + room_for(_MAX_GUEST_BYTES),
+            max_data_bytes=_OWN_DATA_BYTES + room_for(settings["maxGuestBytes"]),
         )
     except Exception as error:
         problem = {
@@ -66,6 +64,13 @@ def main(settings_json: str) -> NoReturn:
     except BaseException:
         # No clean-up: freeing callbacks would write to a page that is sealed by now.
         os._exit(1)
+
+
+def compile_image(settings_json: str) -> None:
+    """Write the compiled module of an image to a file; the process then ends."""
+    settings = json.loads(settings_json)
+    wasm = load_image(settings["kind"], assets=Path(settings["assets"])).wasm()
+    Path(settings["output"]).write_bytes(Runtime(Path(settings["library"])).compile(wasm))
 
 
 def _load(settings: dict[str, Any], connection: WorkerConnection) -> _Serving:

@@ -1,4 +1,4 @@
-"""The MCP server as a client sees it: what is listed, what calls return, what ends them."""
+"""The MCP server as a client sees it: listed tools, results, errors and cancellation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,8 +9,9 @@ import pytest
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS, ImageContent
 
-from nacre import Runtime, Tool, ToolCall
+from nacre import Completed, DirectResult, Failed, Runtime, Tool, ToolCall
 from nacre.mcp_server import CodeModeMcpServer
+from nacre.mcp_server.server import code_mode_result, direct_result
 from nacre.mcp_server.sessions import share_servers
 from nacre.tools.definition import ListedServer
 from tests.code_mode.tools import HeldTool, echo_tool
@@ -183,3 +184,38 @@ async def test_calls_of_one_client_run_side_by_side(runtime: Runtime, era: Era) 
             assert results == []
             held.answer("slow")
     assert results == ["slow"]
+
+
+def test_the_text_has_everything_that_the_structured_content_has() -> None:
+    result = code_mode_result(Completed(value={"a": [1, None]}), awaited={"howToContinue": "x"})
+    content = content_of(result)
+    assert (content["value"], content["howToContinue"]) == ({"a": [1, None]}, "x")
+    assert not result.is_error
+
+
+def test_a_failed_program_is_an_error_with_its_reason() -> None:
+    result = code_mode_result(Failed(error="no such thing", reason="guest_error"))
+    assert result.is_error
+    content = content_of(result)
+    assert (content["error"], content["reason"]) == ("no such thing", "guest_error")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("plain", "plain"),
+        ({"n": 1}, '{"n":1}'),
+        (None, "null"),
+        (b"bytes", '{"type":"bytes"}'),
+        ({"content": "not parts"}, '{"content":"not parts"}'),
+        ("\ud800", "?"),
+    ],
+)
+def test_a_direct_value_is_shown_as_text(value: object, text: str) -> None:
+    result = direct_result(DirectResult(value=value), has_output_schema=False)
+    assert (text_of(result), result.structured_content) == (text, None)
+
+
+def test_a_direct_value_with_a_schema_is_structured_as_well() -> None:
+    result = direct_result(DirectResult(value={"n": 1}), has_output_schema=True)
+    assert content_of(result) == {"n": 1}

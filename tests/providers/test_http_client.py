@@ -1,4 +1,4 @@
-"""Servers that answer with more, or with something else, than they were asked for."""
+"""The HTTP client of the providers: limits on responses, stream events and debug logs."""
 
 import gzip
 import logging
@@ -159,7 +159,7 @@ def test_a_huge_event_is_counted_and_not_kept(piece_bytes: int) -> None:
     assert events[1].data == 1
 
 
-every_api = pytest.mark.parametrize("api", SCRIPTED_APIS)
+every_scripted_api = pytest.mark.parametrize("api", SCRIPTED_APIS)
 HEADER_SECRET = "header-secret-98765"
 TYPED_SECRET = "sk-abcdefghijklmnop0123"
 
@@ -193,7 +193,7 @@ ALL_FLAGS = [
 ]
 
 
-@every_api
+@every_scripted_api
 @pytest.mark.parametrize("flags", ALL_FLAGS)
 async def test_no_secret_is_ever_logged(
     api: ProviderApi,
@@ -214,7 +214,7 @@ async def test_without_a_switch_nothing_is_logged(
     assert await lines_of("openai-completions", DebugFlags(), monkeypatch, caplog) == []
 
 
-@every_api
+@every_scripted_api
 async def test_the_transport_switch_tells_attempts_statuses_and_bytes(
     api: ProviderApi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -230,7 +230,7 @@ async def test_the_transport_switch_tells_attempts_statuses_and_bytes(
     assert "bytes received" in lines[-1]
 
 
-@every_api
+@every_scripted_api
 async def test_the_payload_switch_names_the_tools_on_the_wire(
     api: ProviderApi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -240,7 +240,7 @@ async def test_the_payload_switch_names_the_tools_on_the_wire(
     assert "tools: weather (" in lines[0]
 
 
-@every_api
+@every_scripted_api
 async def test_the_payload_switch_can_show_the_whole_body(
     api: ProviderApi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -251,7 +251,7 @@ async def test_the_payload_switch_can_show_the_whole_body(
     assert "my token is [redacted]" in lines[0]
 
 
-@every_api
+@every_scripted_api
 async def test_the_stream_switch_tells_the_kind_and_size_of_each_event(
     api: ProviderApi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -263,7 +263,7 @@ async def test_the_stream_switch_tells_the_kind_and_size_of_each_event(
     assert "Good" not in "\n".join(lines)
 
 
-@every_api
+@every_scripted_api
 async def test_the_stream_switch_can_show_the_first_five_events(
     api: ProviderApi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

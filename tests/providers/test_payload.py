@@ -1,4 +1,4 @@
-"""The tools on the wire, and what keeps a request from being sent."""
+"""Reading the tools of a request body, and checks that stop a request."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Models by name."""
+"""Models are found by name."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Conversations that go around the walk of the SDKs, and arrive as they would have."""
+"""The fast path around the SDKs sends the same request bodies."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

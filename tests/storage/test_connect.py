@@ -1,4 +1,4 @@
-"""SQLAlchemy is an optional extra: only an open store needs it."""
+"""SQLAlchemy is an optional extra that only an open store imports."""
 
 import subprocess
 import sys

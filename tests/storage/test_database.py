@@ -1,4 +1,4 @@
-"""URLs of databases, and what is shown of them."""
+"""Database URLs and how they are displayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns of processes that are gone are interrupted; those of others that run are left alone."""
+"""Turns of dead processes are interrupted, and turns of living processes are not."""
 
 from __future__ import annotations
 

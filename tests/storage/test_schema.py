@@ -1,4 +1,4 @@
-"""The schema: the steps make what queries expect, and a migration happens whole or not at all."""
+"""Migrations create the tables that queries expect, in one transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Script files: every kind of part, and what is wrong with a file."""
+"""Script files: all parts, and errors in a file."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Trajectories as text and back."""
+"""Exporting a trajectory as JSON lines and importing it."""
 
 import pytest
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from nacre import CodeMode, tool
-from nacre.telemetry.debug_flags import debug_flags
+from nacre.telemetry.debug_flags import get_debug_flags
 
 
 @tool
@@ -17,9 +17,9 @@ async def find_key(name: str) -> str:
 
 @pytest.fixture
 def read_again() -> Iterator[None]:
-    debug_flags.cache_clear()
+    get_debug_flags.cache_clear()
     yield
-    debug_flags.cache_clear()
+    get_debug_flags.cache_clear()
 
 
 async def lines_of_a_run(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -171,7 +171,7 @@ async def lines_of(
     caplog: pytest.LogCaptureFixture,
 ) -> list[str]:
     """What is logged while a provider that fails once answers a question."""
-    monkeypatch.setattr(pydantic_ai_provider, "debug_flags", lambda: flags)
+    monkeypatch.setattr(pydantic_ai_provider, "get_debug_flags", lambda: flags)
     turns = [Fail(500, f"trouble with {API_KEY}"), Say(f"Good morning {TYPED_SECRET} to you all")]
     headers = {"x-secret": HEADER_SECRET}
     with caplog.at_level(logging.INFO, logger="nacre.debug"):

@@ -64,8 +64,8 @@ def test_each_topic_has_a_logger_below_the_one_of_all() -> None:
 
 def test_a_switch_makes_its_lines_visible_in_a_program_that_has_no_logging() -> None:
     code = (
-        "from nacre.telemetry.debug_flags import debug_flags, debug_log;"
-        "debug_flags(); debug_flags(); debug_log('sse').info('seen once')"
+        "from nacre.telemetry.debug_flags import get_debug_flags, debug_log;"
+        "get_debug_flags(); get_debug_flags(); debug_log('sse').info('seen once')"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

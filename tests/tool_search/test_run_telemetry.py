@@ -4,8 +4,8 @@ from typing import Any, cast
 
 from nacre.json_types import encode_json
 from nacre.sandbox import Sandbox
-from nacre.telemetry.counters import MAX_DISTINCT_IDS
 from nacre.tool_search import ToolSearchTelemetry
+from nacre.tools.catalog import MAX_COUNTED_IDS
 from nacre.trajectory import project
 from tests.code_mode.mcp_servers import listed
 from tests.code_mode.tools import echo_tool
@@ -109,7 +109,7 @@ async def test_a_large_catalog_is_measured_like_a_small_one() -> None:
 
 
 def test_ids_that_are_too_many_to_list_have_no_source() -> None:
-    called = {f"mcp:s:{n}": 1 for n in range(MAX_DISTINCT_IDS)} | {"other": 7}
+    called = {f"mcp:s:{n}": 1 for n in range(MAX_COUNTED_IDS)} | {"other": 7}
     wire = ToolSearchTelemetry(mode="tools", called_tools=called).to_json()
     listed_tools = cast("list[Any]", wire["calledTools"])
     assert listed_tools[-1] == {"id": "other", "source": "other", "count": 7}

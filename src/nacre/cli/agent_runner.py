@@ -21,7 +21,7 @@ from nacre.cli.stored_records import session_names, unknown_name_problem
 from nacre.cli.terminal_input import TypedLines, is_person_there
 from nacre.errors import ApprovalError, ConfigError, NacreError, SessionError
 from nacre.providers.provider_secrets import key_of
-from nacre.telemetry.debug_flags import DEBUG_LOGGER_NAME
+from nacre.telemetry import DEBUG_LOGGER_NAME
 from nacre.tools import ApprovalDecision, ApprovalQueue, ApprovalRequest, NearestNames
 
 if TYPE_CHECKING:

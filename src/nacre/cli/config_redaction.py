@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, cast
 
 from nacre.config.fields import is_object, member_path
-from nacre.telemetry.redaction import REDACTED, is_amount, is_secret_key, remove_secrets
+from nacre.telemetry import REDACTED, is_amount, is_secret_key, remove_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -20,7 +20,7 @@ from nacre.config.fields import is_object, object_without_showing
 from nacre.config.mcp import mcp_servers_from, server_name_from
 from nacre.errors import ConfigError
 from nacre.mcp_client.client_files import CLIENTS, ClientFolders, servers_of_client, servers_of_file
-from nacre.telemetry.redaction import is_secret_key
+from nacre.telemetry import is_secret_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

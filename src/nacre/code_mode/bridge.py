@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Final
 import anyio.lowlevel
 
 from nacre.errors import HostRequestError, ToolError, UnknownToolError
-from nacre.tools import CallSite, Catalog, CatalogEntry, RunIndex, Tool, ToolExecutor
+from nacre.tools import (
+    CallSite,
+    Catalog,
+    CatalogCounters,
+    CatalogEntry,
+    RunIndex,
+    Tool,
+    ToolExecutor,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue
     from nacre.sandbox import HostRequest
     from nacre.sandbox.results import PendingRequest
-    from nacre.telemetry import CatalogCounters, Span
+    from nacre.telemetry import Span
 
 METHODS: Final = (
     "tools.search",

@@ -25,7 +25,7 @@ from nacre.code_mode.results import (
 from nacre.errors import CellStateError
 from nacre.sandbox import CellState, Limits
 from nacre.sandbox import results as cell_results
-from nacre.telemetry.spans import span
+from nacre.telemetry import span
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.code_mode.results import Telemetry
 from nacre.sandbox.results import Reason, Usage
-from nacre.telemetry import CatalogCounters
+from nacre.tools import Catalog, CatalogCounters
 
 if TYPE_CHECKING:
     from nacre.code_mode.mcp_servers import McpServers
-    from nacre.tools import Catalog
 
 # Cells that end at one of these are counted: a limit is too tight, or a model is lost.
 _LIMIT_REASONS: Final[frozenset[Reason]] = frozenset(

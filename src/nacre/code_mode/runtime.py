@@ -22,7 +22,7 @@ from nacre.errors import ConfigError, RuntimeUnavailableError, ToolDefinitionErr
 from nacre.hooks import HookRunner, Hooks
 from nacre.run_context import AbortController, RunContext
 from nacre.sandbox import Sandbox, SandboxOptions
-from nacre.telemetry.debug_flags import debug_flags, debug_log
+from nacre.telemetry import debug_log, get_debug_flags
 from nacre.tools import (
     APPROVAL_SECONDS,
     ApprovalMemory,
@@ -64,7 +64,7 @@ _LOGGED_KEYS: Final = (
 
 def log_run_if_enabled(run: CodeModeRun) -> None:
     """Log the run's surface now, and its cells and their calls as they come."""
-    if not debug_flags().code_mode:
+    if not get_debug_flags().code_mode:
         return
     log = debug_log("code_mode")
     sources = ", ".join(f"{count} {name}" for name, count in run.telemetry().sources.items())

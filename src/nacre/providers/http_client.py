@@ -16,14 +16,13 @@ from pydantic_ai.models import create_async_httpx2_client
 
 from nacre.json_types import NotJsonError, decode_json, encode_json
 from nacre.providers.payload import UnreadableToolsError, current_exchange, sent_payload
-from nacre.telemetry.debug_flags import debug_log
+from nacre.telemetry import DebugFlags, PayloadLog, debug_log
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from nacre.json_types import JsonValue
     from nacre.providers.provider_secrets import ProviderSecrets
-    from nacre.telemetry.debug_flags import DebugFlags, PayloadLog
 
 
 # What is kept of one event: enough to show it.

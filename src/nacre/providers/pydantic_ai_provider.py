@@ -19,7 +19,7 @@ from nacre.providers.provider_errors import ProviderErrors
 from nacre.providers.provider_secrets import ProviderSecrets
 from nacre.providers.sdk_models import model_maker
 from nacre.providers.stream_events import StreamEvents
-from nacre.telemetry.debug_flags import debug_flags
+from nacre.telemetry import get_debug_flags
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -39,7 +39,7 @@ class PydanticAiBackend:
         self._config = config
         self._secrets = ProviderSecrets(config)
         self._client = model_http_client(
-            timeout_seconds=config.timeout_seconds, log=WireLog(debug_flags(), self._secrets)
+            timeout_seconds=config.timeout_seconds, log=WireLog(get_debug_flags(), self._secrets)
         )
         self._make_model = model_maker(config, self._client)
 

@@ -19,7 +19,7 @@ from nacre.storage.columns import (
 from nacre.storage.database import now
 from nacre.storage.records import ApprovalRecord, SessionRecord, StoredMessage, TurnRecord
 from nacre.storage.schema import approvals, compactions, events, messages, sessions, turns
-from nacre.telemetry.redaction import Redaction
+from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

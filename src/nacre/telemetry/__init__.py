@@ -1,7 +1,20 @@
-"""What operators see: redaction, spans and counters; knows nothing of tools, hooks and runs."""
+"""Redaction, spans and debug logs."""
 
-from nacre.telemetry.counters import CatalogCounters
-from nacre.telemetry.redaction import Redaction
+from nacre.telemetry.debug_flags import (
+    DEBUG_LOGGER_NAME,
+    DebugFlags,
+    PayloadLog,
+    debug_log,
+    get_debug_flags,
+)
+from nacre.telemetry.redaction import (
+    REDACTED,
+    Redaction,
+    format_log_line,
+    is_amount,
+    is_secret_key,
+    remove_secrets,
+)
 from nacre.telemetry.spans import (
     AttributeValue,
     Span,
@@ -13,13 +26,22 @@ from nacre.telemetry.spans import (
 )
 
 __all__ = [
+    "DEBUG_LOGGER_NAME",
+    "REDACTED",
     "AttributeValue",
-    "CatalogCounters",
+    "DebugFlags",
+    "PayloadLog",
     "Redaction",
     "Span",
     "SpanName",
     "TraceContext",
     "current_trace",
+    "debug_log",
+    "format_log_line",
+    "get_debug_flags",
+    "is_amount",
+    "is_secret_key",
+    "remove_secrets",
     "span",
     "start_span",
 ]

@@ -1,4 +1,4 @@
-"""The debug switches of the environment, read once, and the loggers that they make visible."""
+"""Debug flags from environment variables, and the loggers that they enable."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ logger = logging.getLogger(DEBUG_LOGGER_NAME)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DebugFlags:
-    """What is to be logged beyond the usual."""
+    """Which debug logs are enabled."""
 
     code_mode: bool = False
     model_transport: bool = False
-    """Requests to models: method, address, status, time, bytes, attempts."""
+    """Requests to models: method, URL, status, time, bytes, attempts."""
     model_payload: PayloadLog | None = None
-    """Of their bodies: the names of tools, or all of it, redacted and capped."""
+    """Request bodies: the names of tools, or the whole body, redacted and truncated."""
     sse: SseLog | None = None
-    """Of the streams that come back: kinds and sizes, or the first events, redacted and capped."""
+    """Response streams: event types and sizes, or the first events, redacted and truncated."""
 
     @property
     def is_any_on(self) -> bool:
@@ -49,7 +49,7 @@ class DebugFlags:
 
 
 def debug_flags_from(environment: Mapping[str, str]) -> DebugFlags:
-    """Read the switches; one with a value that it has not is left off, with a warning."""
+    """Read the flags; an invalid value is logged as a warning, and its flag stays off."""
     return DebugFlags(
         code_mode=_is_on(environment, _CODE_MODE),
         model_transport=_is_on(environment, _MODEL_TRANSPORT),
@@ -59,8 +59,8 @@ def debug_flags_from(environment: Mapping[str, str]) -> DebugFlags:
 
 
 @cache
-def debug_flags() -> DebugFlags:
-    """The switches of this process, as they were when somebody first asked."""
+def get_debug_flags() -> DebugFlags:
+    """The flags of this process, read at the first call."""
     flags = debug_flags_from(os.environ)
     if flags.is_any_on:
         _show_debug_logs()
@@ -68,13 +68,13 @@ def debug_flags() -> DebugFlags:
 
 
 def debug_log(topic: DebugTopic) -> logging.Logger:
-    """Where what a switch asks for is logged, at INFO."""
+    """The logger of a topic; its messages have level INFO."""
     return logging.getLogger(f"{DEBUG_LOGGER_NAME}.{topic}")
 
 
 def _show_debug_logs() -> None:
     logger.setLevel(logging.INFO)
-    # A program that has set up logging itself decides where its lines go.
+    # An application with its own logging setup decides where messages go.
     if not logger.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))

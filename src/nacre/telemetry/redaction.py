@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonValue
 
 
-# Compared without case and separators, so that one spelling stands for all. Cursors and limits are
-# called tokens as well; hiding them would make a record of paging or of a model call useless.
+# Matched without case and separators, so that one spelling covers all. Paging cursors and token
+# limits are not secrets, and a record without them would be useless.
 _SECRET_NAME: Final = re.compile(
     r"passw(?:or)?d|passphrase|passcode|pwd$"
     r"|secret(?!ar)|credential|authorization|cookie|bearer"
@@ -25,14 +25,15 @@ _SECRET_NAME: Final = re.compile(
 _KEY_AT_END: Final = re.compile(r"keys?(?:pem|value|data)?$")
 _SEPARATORS: Final = re.compile(r"[\W_\d]+")
 
-# Most keys open nothing: `primaryKey`, `sortKey`, `issueKey`. These do.
+# Most names that end with `key` are harmless: `primaryKey`, `sortKey`, `issueKey`. With one of
+# these words before it, the key is a secret.
 _KINDS_OF_KEYS: Final = (
     "api private access account signing encryption master ssh gpg pgp rsa aes hmac jwt auth admin "
     "app application client consumer deploy functions license service servicerole shared "
     "subscription webhook"
 )
-# Whoever has an account there writes `openaiKey` for what opens it.
-_ACCOUNTS: Final = (
+# Services with API keys: `openaiKey`.
+_SERVICES: Final = (
     "openai anthropic claude gemini google vertex azure aws mistral groq grok xai cohere deepseek "
     "openrouter together fireworks perplexity replicate huggingface hf nvidia cerebras voyage jina "
     "elevenlabs deepgram assemblyai pinecone qdrant weaviate supabase github gitlab bitbucket "
@@ -42,39 +43,39 @@ _ACCOUNTS: Final = (
     "openweathermap serper serpapi tavily brave exa firecrawl cloudflare vercel netlify heroku "
     "digitalocean langsmith langfuse"
 )
-_BEFORE_KEY: Final = tuple(f"{_KINDS_OF_KEYS} {_ACCOUNTS}".split())
+_BEFORE_KEY: Final = tuple(f"{_KINDS_OF_KEYS} {_SERVICES}".split())
 
-# A name may be as long as its writer likes.
-_MAX_READ_CHARACTERS: Final = 200
+# Of a very long name, only this many characters at each end are checked.
+_MAX_CHECKED_CHARACTERS: Final = 200
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether a member of this name is hidden whatever it holds."""
-    if len(key) > 2 * _MAX_READ_CHARACTERS:
-        key = f"{key[:_MAX_READ_CHARACTERS]}{key[-_MAX_READ_CHARACTERS:]}"
+    """Whether the value of a member with this name is a secret."""
+    if len(key) > 2 * _MAX_CHECKED_CHARACTERS:
+        key = f"{key[:_MAX_CHECKED_CHARACTERS]}{key[-_MAX_CHECKED_CHARACTERS:]}"
     name = _SEPARATORS.sub("", key).lower()
-    return _SECRET_NAME.search(name) is not None or _is_key_to_something(name)
+    return _SECRET_NAME.search(name) is not None or _is_name_of_secret_key(name)
 
 
 def is_amount(key: str, value: object) -> bool:
-    """Whether this is a number of tokens rather than tokens, such as `{"inputTokens": 512}`."""
+    """Whether the value is a token count, such as `{"inputTokens": 512}`."""
     return isinstance(value, int | float) and key.lower().endswith("tokens")
 
 
-def _is_key_to_something(name: str) -> bool:
+def _is_name_of_secret_key(name: str) -> bool:
     ending = _KEY_AT_END.search(name)
     return ending is not None and name.endswith(_BEFORE_KEY, 0, ending.start())
 
 
 REDACTED: Final = "[redacted]"
 
-# Shorter than the shortest thing that is looked for.
+# No pattern matches a shorter text.
 _MIN_SECRET_CHARACTERS: Final = 10
 
 
 class _SecretPattern(NamedTuple):
     markers: tuple[str, ...]
-    """Lower case; without one of these in the text the pattern cannot match and is not tried."""
+    """Lower case; the pattern is tried only if the text contains one of these."""
     pattern: re.Pattern[str]
     replacement: str
 
@@ -83,8 +84,8 @@ def _make_pattern(*markers: str, pattern: str, replacement: str = REDACTED) -> _
     return _SecretPattern(markers, re.compile(pattern, re.ASCII), replacement)
 
 
-# No pattern may look at the same character again and again: a repeated part either has a bound, or
-# ends the match wherever it stops, or can start only at the start of a word.
+# All patterns must match in linear time. So a repeated part has an upper bound, or ends the match
+# wherever it stops, or can start only at the beginning of a word.
 _SECRETS: Final = (
     _make_pattern(
         "private key-----",
@@ -146,11 +147,11 @@ _MARKERS: Final = tuple(dict.fromkeys(marker for secret in _SECRETS for marker i
 
 
 def remove_secrets(text: str) -> str:
-    """The text with each secret that is known by its shape replaced by `[redacted]`."""
+    """The text with every recognized secret replaced by `[redacted]`."""
     if len(text) < _MIN_SECRET_CHARACTERS:
         return text
     lowered = text.lower()
-    # Written out for speed: this is all that a text without secrets costs.
+    # A plain loop is the fastest way to accept a text without secrets.
     for marker in _MARKERS:
         if marker in lowered:
             return _replace_secrets(text, lowered)
@@ -166,48 +167,48 @@ def _replace_secrets(text: str, lowered: str) -> str:
 
 
 _MAX_KEY_CHARACTERS: Final = 200
-_MAX_REMEMBERED_CHARACTERS: Final = 64
+_MAX_CACHED_KEY_CHARACTERS: Final = 64
 _MAX_DEPTH: Final = 32
 _MAX_INTEGER_BITS: Final = 4096
-# A secret that begins in what is shown is recognised by what follows it, within so many characters.
+# How far behind the limit a text is searched, to recognize a secret that the limit cuts in two.
 _LOOK_AHEAD_CHARACTERS: Final = 512
 _BYTES_PER_ITEM: Final = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Redaction:
-    """The rules of one record. Whatever is put in, what comes out is JSON, a copy, and small."""
+    """Copies any value to JSON without secrets and of limited size."""
 
     keep_inputs: bool = True
-    """Whether inputs of tools are kept at all, or only what kind of value they were."""
+    """Whether to record the inputs of tools, or only their type and size."""
     max_text_characters: int = 2_000
     max_items: int = 1_000
-    """How many values are kept of one value, over all its levels."""
+    """The maximum number of nested values in one value."""
     max_total_characters: int = 20_000
-    """How much text is kept of one value, over all its levels."""
+    """The maximum number of characters in one value."""
 
     def value(self, value: object) -> JsonValue:
         return self.sized_value(value)[0]
 
     def sized_value(self, value: object) -> tuple[JsonValue, int]:
-        """The value as it may be kept, and about how many bytes of memory that takes."""
+        """The redacted value, and about how many bytes of memory it takes."""
         walk = _Walk(self)
-        kept = walk.value(value, 0)
+        redacted = walk.value(value, 0)
         characters = self.max_total_characters - walk.characters_left
-        return kept, (self.max_items - walk.items_left) * _BYTES_PER_ITEM + characters
+        return redacted, (self.max_items - walk.items_left) * _BYTES_PER_ITEM + characters
 
     def text(self, text: str) -> str:
         return _truncate(text, self.max_text_characters)
 
     def input(self, value: object) -> JsonValue:
-        """An input of a tool: as any other value, or a note where inputs are not kept."""
+        """The redacted input of a tool, or a note if inputs are not recorded."""
         return (
             self.value(value) if self.keep_inputs else f"[input not kept: {_describe_kind(value)}]"
         )
 
 
 class _Walk:
-    """One pass over one value; stops looking when what it may keep is used up."""
+    """One pass over one value; stops when the limits are reached."""
 
     def __init__(self, rules: Redaction) -> None:
         self._max_text_characters = rules.max_text_characters
@@ -229,46 +230,46 @@ class _Walk:
         return f"[{_describe_kind(value)}]"
 
     def _members(self, members: Mapping[object, object], depth: int) -> JsonValue:
-        kept: dict[str, JsonValue] = {}
+        redacted: dict[str, JsonValue] = {}
         for count, (key, value) in enumerate(members.items()):
             if self.items_left <= 0 or self.characters_left <= 0:
-                kept["…"] = f"[{len(members) - count:,} more members]"
+                redacted["…"] = f"[{len(members) - count:,} more members]"
                 break
             name = key if isinstance(key, str) else str(key)
-            shown, is_secret = _read_key(name)
-            self.characters_left -= len(shown)
-            if shown in kept:
-                # Two long keys with the same beginning; neither may hide the other.
-                shown = f"{shown} ({count})"
+            short_name, is_secret = _read_key(name)
+            self.characters_left -= len(short_name)
+            if short_name in redacted:
+                # Two long keys with the same beginning; keep both.
+                short_name = f"{short_name} ({count})"
             if is_secret and _is_hidden(name, value):
                 self.items_left -= 1
-                kept[shown] = REDACTED
+                redacted[short_name] = REDACTED
             else:
-                kept[shown] = self.value(value, depth + 1)
-        return kept
+                redacted[short_name] = self.value(value, depth + 1)
+        return redacted
 
     def _items(self, items: list[object] | tuple[object, ...], depth: int) -> JsonValue:
-        kept: list[JsonValue] = []
+        redacted: list[JsonValue] = []
         for count, item in enumerate(items):
             if self.items_left <= 0 or self.characters_left <= 0:
-                kept.append(f"[{len(items) - count:,} more items]")
+                redacted.append(f"[{len(items) - count:,} more items]")
                 break
-            kept.append(self.value(item, depth + 1))
-        return kept
+            redacted.append(self.value(item, depth + 1))
+        return redacted
 
     def _text(self, text: str) -> str:
         limit = self._max_text_characters
         if self.characters_left < limit:
             limit = max(0, self.characters_left)
-        shown = _truncate(text, limit)
-        self.characters_left -= len(shown)
-        return shown
+        redacted = _truncate(text, limit)
+        self.characters_left -= len(redacted)
+        return redacted
 
 
 def _read_key(key: str) -> tuple[str, bool]:
-    """The key as it may be shown, and whether it stands for a secret."""
-    # The same few keys come again and again; a long one is not worth the memory.
-    return _read_short_key(key) if len(key) <= _MAX_REMEMBERED_CHARACTERS else _read_any_key(key)
+    """The key without secrets and truncated, and whether its value is a secret."""
+    # Most keys are short and occur many times, so only short keys are cached.
+    return _read_short_key(key) if len(key) <= _MAX_CACHED_KEY_CHARACTERS else _read_any_key(key)
 
 
 def _read_any_key(key: str) -> tuple[str, bool]:
@@ -279,7 +280,7 @@ _read_short_key = lru_cache(maxsize=4096)(_read_any_key)
 
 
 def _is_hidden(key: str, value: object) -> bool:
-    # That there is none, or whether there is one, is no secret.
+    # `None` and booleans do not contain a secret.
     return value is not None and not isinstance(value, bool) and not is_amount(key, value)
 
 
@@ -287,12 +288,12 @@ def _truncate(text: str, limit: int) -> str:
     if len(text) <= limit:
         return remove_secrets(text)
     clean = remove_secrets(text[: limit + _LOOK_AHEAD_CHARACTERS])
-    shown = clean[: max(0, min(limit, len(clean) - _LOOK_AHEAD_CHARACTERS))]
-    return f"{shown}… [{len(text):,} characters]"
+    head = clean[: max(0, min(limit, len(clean) - _LOOK_AHEAD_CHARACTERS))]
+    return f"{head}… [{len(text):,} characters]"
 
 
 def _format_number(value: float | None) -> JsonValue:
-    """As JSON has it; numbers that JSON has not are told in words."""
+    """The number as JSON, or as text if JSON cannot represent it."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, int) and value.bit_length() > _MAX_INTEGER_BITS:
@@ -318,8 +319,9 @@ _MAX_LINE_CHARACTERS: Final = 500
 
 
 def format_log_line(text: str) -> str:
-    """What somebody else wrote, so that it cannot look like lines of our own."""
-    # Cut first, with room for spaces that go: it may be megabytes long.
+    """Foreign text as one printable line without secrets, for a log message."""
+    # Truncate before the other steps, because the text may be megabytes long. Longer than the
+    # result, because whitespace is collapsed.
     head = remove_secrets(text[: 4 * _MAX_LINE_CHARACTERS])
     line = " ".join("".join(char if char.isprintable() else " " for char in head).split())
     is_whole = len(line) <= _MAX_LINE_CHARACTERS and len(text) <= 4 * _MAX_LINE_CHARACTERS

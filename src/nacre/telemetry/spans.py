@@ -1,4 +1,4 @@
-"""The one door to OpenTelemetry: spans, and next to nothing where nobody listens."""
+"""OpenTelemetry spans; without a tracer provider, OpenTelemetry is not imported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SpanName = Literal["nacre.cell", "nacre.tool_call", "nacre.suspend", "nacre.resume"]
 AttributeValue: TypeAlias = str | bool | int | float | tuple[str, ...]
 
-# The library reads a provider's name from here when nobody has set one in code.
+# OpenTelemetry loads the provider with this name if the application sets none.
 _PROVIDER_VARIABLE: Final = "OTEL_PYTHON_TRACER_PROVIDER"
 
 _tracer_of_provider: tuple[TracerProvider, Tracer] | None = None
@@ -27,22 +27,25 @@ _tracer_of_provider: tuple[TracerProvider, Tracer] | None = None
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TraceContext:
-    """A place in a trace, kept to go on from there in another task."""
+    """A position in a trace, from which another task can continue."""
 
     context: Context
 
 
 class Span:
-    """Something that takes time. As a context manager, spans that are started inside are its
-    children; without, whoever has it ends it. What is set may be ids, sizes and outcomes, never
-    inputs, results or messages that quote them."""
+    """A span of a trace.
+
+    As a context manager it is the parent of all spans started inside the block, and it ends with
+    the block. Otherwise call `end()`. Attributes are ids, sizes and outcomes, never inputs or
+    results, or messages that contain them.
+    """
 
     __slots__ = ("_base", "_is_ended", "_is_failed", "_span", "_token")
 
     def __init__(
         self, span: OpenTelemetrySpan | None = None, *, base: Context | None = None
     ) -> None:
-        """`base` is what the span is entered on, if not on whatever its task is inside of."""
+        """`base` is the context in which the span is entered; by default the current one."""
         self._span = span
         self._base = base
         self._is_ended = False
@@ -51,12 +54,12 @@ class Span:
 
     @property
     def is_recording(self) -> bool:
-        """Whether anybody listens; for attributes that cost something to find out."""
+        """Whether attributes are recorded; check it before you compute an expensive one."""
         return self._span is not None and self._span.is_recording()
 
     @property
     def open_telemetry_span(self) -> OpenTelemetrySpan | None:
-        """For adapters that pass the trace on, such as in the headers of a request."""
+        """For adapters that propagate the trace, such as in the headers of a request."""
         return self._span
 
     def set(self, key: str, value: AttributeValue) -> None:
@@ -64,8 +67,10 @@ class Span:
             self._span.set_attribute(key, value)
 
     def fail(self, kind: str) -> None:
-        """Mark as failed by an error's code or type. The first word stays: who comes later knows
-        less."""
+        """Mark the span as failed, with an error code or an exception type.
+
+        Only the first call has an effect, because it is the one closest to the cause.
+        """
         if self._span is not None and not self._is_ended and not self._is_failed:
             from opentelemetry.trace import StatusCode
 
@@ -74,7 +79,7 @@ class Span:
             self._span.set_status(StatusCode.ERROR, kind)
 
     def end(self) -> None:
-        """End it; again does nothing."""
+        """End the span; further calls have no effect."""
         if self._span is not None and not self._is_ended:
             self._is_ended = True
             self._span.end()
@@ -93,7 +98,7 @@ class Span:
         traceback: TracebackType | None,
     ) -> None:
         if kind is not None:
-            # What is no Exception is a cancellation, or the end of the process.
+            # Other exceptions are cancellations or the end of the process.
             self.fail(kind.__name__ if issubclass(kind, Exception) else "aborted")
         if self._token is not None:
             from opentelemetry import context
@@ -111,7 +116,7 @@ def span(
     attributes: Mapping[str, AttributeValue] | None = None,
     parent: Span | None = None,
 ) -> Span:
-    """Start a span; its parent is the given one, else the one that the caller is inside of."""
+    """Start a span; without `parent`, it is a child of the current span."""
     return start_span(name, attributes, parent=parent)
 
 
@@ -122,7 +127,7 @@ def start_span(
     parent: Span | TraceContext | None = None,
     is_request: bool = False,
 ) -> Span:
-    """The same for names that are made of something; `is_request` where another system answers."""
+    """Start a span with any name; `is_request` is for requests to another system."""
     tracer = _tracer()
     if tracer is None:
         return _NOT_RECORDED
@@ -139,7 +144,7 @@ def start_span(
 
 
 def current_trace() -> TraceContext | None:
-    """Where the caller is; None where nobody listens."""
+    """The caller's position in the trace; None without a tracer provider."""
     if _tracer() is None:
         return None
     from opentelemetry import context
@@ -156,9 +161,9 @@ def _context_of(parent: Span | None) -> Context | None:
 
 
 def _tracer() -> Tracer | None:
-    """The tracer of the provider that is set now; None when there is none that records."""
+    """The tracer of the current provider; None if there is none that records."""
     global _tracer_of_provider
-    # Whoever set a provider has imported the library: until then it is not worth 30 ms.
+    # An application that sets a provider has imported OpenTelemetry. Importing it takes 30 ms.
     if "opentelemetry.trace" not in sys.modules and _PROVIDER_VARIABLE not in os.environ:
         return None
     from opentelemetry import trace

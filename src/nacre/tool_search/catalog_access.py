@@ -17,9 +17,8 @@ from nacre.tool_search.model_surface import InvalidInput
 if TYPE_CHECKING:
     from nacre.config.tool_search import ToolSearchConfig
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.telemetry import CatalogCounters
     from nacre.tool_search.live_catalog import LiveCatalog
-    from nacre.tools import CallSite, CatalogEntry, Tool, ToolExecutor
+    from nacre.tools import CallSite, CatalogCounters, CatalogEntry, Tool, ToolExecutor
 
 # Finding the nearest ids costs milliseconds; a program that guesses in a loop gets them no more.
 _MAX_SUGGESTIONS: Final = 20

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from nacre.json_types import NotJsonError, encode_json
 from nacre.sandbox.results import Output, Position, output_to_wire
-from nacre.telemetry.counters import OTHER_IDS
+from nacre.tools import OTHER_IDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

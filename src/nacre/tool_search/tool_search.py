@@ -17,7 +17,6 @@ from nacre.errors import ConfigError, RuntimeUnavailableError
 from nacre.hooks import HookRunner, Hooks
 from nacre.run_context import AbortController, RunContext
 from nacre.sandbox import Sandbox, SandboxOptions
-from nacre.telemetry import CatalogCounters
 from nacre.tool_search.catalog_access import RunTools
 from nacre.tool_search.live_catalog import LiveCatalog
 from nacre.tool_search.model_surface import (
@@ -31,6 +30,7 @@ from nacre.tools import (
     ApprovalQueue,
     Approvals,
     Approver,
+    CatalogCounters,
     DefinitionFormat,
     InputValidators,
     Tool,

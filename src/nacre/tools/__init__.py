@@ -17,7 +17,14 @@ from nacre.tools.approvals import (
     Approver,
     Deny,
 )
-from nacre.tools.catalog import Catalog, CatalogEntry, build_catalog, is_control_tool
+from nacre.tools.catalog import (
+    OTHER_IDS,
+    Catalog,
+    CatalogCounters,
+    CatalogEntry,
+    build_catalog,
+    is_control_tool,
+)
 from nacre.tools.catalog_search import (
     GUEST_SOURCES,
     CatalogIndex,
@@ -72,6 +79,7 @@ __all__ = [
     "CORE_OWNER",
     "GUEST_SOURCES",
     "OPERATION_MARK",
+    "OTHER_IDS",
     "SOURCES",
     "AllowAlways",
     "AllowEdited",
@@ -86,6 +94,7 @@ __all__ = [
     "CallSite",
     "CallSubject",
     "Catalog",
+    "CatalogCounters",
     "CatalogEntry",
     "CatalogIndex",
     "CoreTools",

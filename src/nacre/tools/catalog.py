@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Final, assert_never
@@ -27,6 +27,9 @@ CONTROL_NAMES: Final = frozenset(
 """The tools that reach the catalog; in it they would let a program call itself."""
 SHELL_NAME: Final = "exec"
 """The shell tool shares its name with the control tool, and is a tool like any other."""
+
+OTHER_IDS: Final = "other"
+MAX_COUNTED_IDS: Final = 256
 
 _NAMES_OF_CONTROLS_ALONE: Final = CONTROL_NAMES - {SHELL_NAME}
 _ID_STARTS: Final = tuple(f"{source}:" for source in SOURCES)
@@ -57,6 +60,36 @@ class CatalogEntry:
         if self.source_name is not None:
             shown["sourceName"] = self.source_name
         return shown
+
+
+def _no_calls() -> dict[str, int]:
+    return {}
+
+
+@dataclass(kw_only=True, slots=True)
+class CatalogCounters:
+    """How often the cells of a run searched, described and called tools."""
+
+    searches: int = 0
+    describes: int = 0
+    calls: int = 0
+    called: dict[str, int] = field(default_factory=_no_calls)
+    """Calls by tool id. Ids beyond the first 256 share the entry `other`."""
+
+    def count_call(self, tool_id: str) -> None:
+        self.calls += 1
+        is_known = tool_id in self.called or len(self.called) < MAX_COUNTED_IDS
+        counted_id = tool_id if is_known else OTHER_IDS
+        self.called[counted_id] = self.called.get(counted_id, 0) + 1
+
+    def to_json(self) -> JsonObject:
+        """The counters as part of the `telemetry` of a result."""
+        return {
+            "searches": self.searches,
+            "describes": self.describes,
+            "calls": self.calls,
+            "called": {**self.called},
+        }
 
 
 # Of tools by identity, as long as a catalog has them: when one server changes, the catalog is made

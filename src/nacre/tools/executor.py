@@ -26,8 +26,7 @@ from nacre.foreign_calls import describe_error, passes_through
 from nacre.hooks import AfterToolCall, BeforeToolCall, HookRunner, ToolKind
 from nacre.json_types import JsonObject, JsonValue, copy_json
 from nacre.run_context import AbortSignal, RunContext
-from nacre.telemetry import Span, span
-from nacre.telemetry.redaction import format_log_line
+from nacre.telemetry import Span, format_log_line, span
 from nacre.tools.approvals import Approvals, Granted, Refused
 from nacre.tools.definition import CORE_OWNER, Tool, ToolCall
 from nacre.tools.tool_result import value_of_result

@@ -10,8 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from nacre.errors import ToolInputError
-from nacre.telemetry import Redaction
-from nacre.telemetry.redaction import REDACTED, is_secret_key
+from nacre.telemetry import REDACTED, Redaction, is_secret_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,7 +1,6 @@
 """Counters of a run: what is counted, and that they stay small."""
 
-from nacre.telemetry import CatalogCounters
-from nacre.telemetry.counters import MAX_DISTINCT_IDS, OTHER_IDS
+from nacre.tools.catalog import MAX_COUNTED_IDS, OTHER_IDS, CatalogCounters
 
 
 def test_calls_are_counted_by_id() -> None:
@@ -18,12 +17,12 @@ def test_calls_are_counted_by_id() -> None:
 
 def test_ids_beyond_the_bound_are_counted_together_and_known_ones_on_their_own() -> None:
     counters = CatalogCounters()
-    for number in range(MAX_DISTINCT_IDS + 10):
+    for number in range(MAX_COUNTED_IDS + 10):
         counters.count_call(f"openclaw:core:tool_{number}")
     counters.count_call("openclaw:core:tool_0")
-    assert counters.calls == MAX_DISTINCT_IDS + 11
+    assert counters.calls == MAX_COUNTED_IDS + 11
     assert (counters.called["openclaw:core:tool_0"], counters.called[OTHER_IDS]) == (2, 10)
-    assert len(counters.called) == MAX_DISTINCT_IDS + 1
+    assert len(counters.called) == MAX_COUNTED_IDS + 1
 
 
 def test_what_was_told_does_not_change_when_counting_goes_on() -> None:

@@ -12,8 +12,7 @@ import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from nacre.mcp_client.lines import MAX_MESSAGE_BYTES
-from nacre.mcp_client.transport import MAX_MESSAGE_PARTS, PartCounter, Transport
+from nacre.mcp_client.transport import MAX_MESSAGE_BYTES, MAX_MESSAGE_PARTS, PartCounter, Transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator

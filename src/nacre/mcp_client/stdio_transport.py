@@ -25,10 +25,24 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from nacre.json_types import JsonValue, NotJsonError, decode_json, encode_json
-from nacre.mcp_client.lines import EndlessLineError, LineSplitter, SkippedLine, answered_id
+from nacre.json_lines import (
+    EDGE_BYTES,
+    EndlessLineError,
+    Line,
+    LineReader,
+    LongLine,
+    encode_line,
+    read_edges,
+    response_id,
+)
+from nacre.json_types import JsonValue, NotJsonError, decode_json
 from nacre.mcp_client.process import ServerProcess
-from nacre.mcp_client.transport import MAX_MESSAGE_PARTS, Transport, has_too_many_parts
+from nacre.mcp_client.transport import (
+    MAX_MESSAGE_BYTES,
+    MAX_MESSAGE_PARTS,
+    Transport,
+    has_too_many_parts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -42,6 +56,8 @@ if TYPE_CHECKING:
     _Incoming: TypeAlias = MemoryObjectSendStream[SessionMessage | Exception]
     _Outgoing: TypeAlias = MemoryObjectReceiveStream[SessionMessage]
 
+# A line of this size counts as endless.
+_MAX_SKIPPED_BYTES: Final = 16 * MAX_MESSAGE_BYTES
 # A notice of cancellation must not wait for a server that does not read.
 _OUTGOING_MESSAGES: Final = 64
 # Reading more than this takes so long that others would notice.
@@ -90,7 +106,7 @@ async def open_stdio(config: McpServerConfig, tail: OutputTail) -> AsyncGenerato
 async def _read_messages(
     output: ByteReceiveStream, incoming: _Incoming, tail: OutputTail, spoke: anyio.Event
 ) -> None:
-    lines = LineSplitter()
+    lines = LineReader(max_bytes=MAX_MESSAGE_BYTES, max_skipped_bytes=_MAX_SKIPPED_BYTES)
     try:
         async with incoming:
             async for chunk in output:
@@ -120,7 +136,7 @@ async def _write_messages(process: ServerProcess, outgoing: _Outgoing) -> None:
     async with outgoing:
         try:
             async for message in outgoing:
-                await process.input.send(encode_json(_wire_form(message.message)) + b"\n")
+                await process.input.send(encode_line(_wire_form(message.message)))
         except _GONE:
             # It does not read any more; that it is gone is seen on its output.
             pass
@@ -137,14 +153,12 @@ async def _read_errors(
     errors_read.set()
 
 
-async def _message_from(line: bytes | SkippedLine, tail: OutputTail) -> JSONRPCMessage | None:
+async def _message_from(line: Line, tail: OutputTail) -> JSONRPCMessage | None:
     """The message in a line. What is none goes to the tail: many servers print to their output."""
-    if isinstance(line, SkippedLine):
+    if isinstance(line, LongLine):
         tail.add_line(b"a message of %d bytes, too large to read" % line.size_bytes, label="stdout")
         problem = f"its answer has {line.size_bytes:,} bytes, which is too large to read"
-        return _failed_answer(line.answered_id, problem)
-    if not line.strip():
-        return None
+        return _failed_answer(response_id(read_edges(line.start, line.end)), problem)
     try:
         if len(line) <= _MAX_LOOP_BYTES:
             value = decode_json(line)
@@ -152,7 +166,8 @@ async def _message_from(line: bytes | SkippedLine, tail: OutputTail) -> JSONRPCM
             value = await anyio.to_thread.run_sync(_decode_large, line)
     except NotJsonError as error:
         tail.add_line(line, label="stdout")
-        return _failed_answer(answered_id(line), f"its answer {error.problem}")
+        ends = read_edges(line[:EDGE_BYTES], line[-EDGE_BYTES:])
+        return _failed_answer(response_id(ends), f"its answer {error.problem}")
     return _check_message(value, line, tail)
 
 
@@ -167,12 +182,7 @@ def _check_message(value: JsonValue, line: bytes, tail: OutputTail) -> JSONRPCMe
         return jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValidationError:
         tail.add_line(line, label="stdout")
-        match value:
-            # No request has another kind of id; to Python, `true` is a number.
-            case {"id": int(answered)} if type(answered) is int and "method" not in value:
-                return _failed_answer(answered, "its answer is no JSON-RPC message")
-            case _:
-                return None
+        return _failed_answer(response_id(value), "its answer is no JSON-RPC message")
 
 
 def _failed_answer(request_id: int | None, problem: str) -> JSONRPCError | None:

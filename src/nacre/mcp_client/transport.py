@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
 
+MAX_MESSAGE_BYTES: Final = 32 * 1024 * 1024
+"""The largest message that is read from a server. Large results are truncated after this."""
+
 MAX_MESSAGE_PARTS: Final = 200_000
 """Of brackets and commas outside of texts."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import queue
-import re
 import threading
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,11 +21,20 @@ import anyio.lowlevel
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 
+from nacre.json_lines import (
+    EDGE_BYTES,
+    Line,
+    LineReader,
+    LongLine,
+    encode_line,
+    read_edges,
+    request_id,
+)
 from nacre.json_types import NotJsonError, decode_json
 from nacre.mcp_server.runner import open_server, until_signal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable
 
     from anyio.lowlevel import EventLoopToken
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -35,93 +43,8 @@ if TYPE_CHECKING:
     from nacre.mcp_server.runner import ServeOptions
 
 
-EDGE_BYTES: Final = 1024
-"""How much of a line's start and end is looked at. Clients write an id first or last."""
-
-_MAX_DIGITS: Final = 18
-_PAIR: Final = (
-    rb'"(?:jsonrpc|method|id)"\s{0,9}:\s{0,9}'
-    rb'(?:"(?:[^"\\]|\\.){0,200}"|-?[0-9]{1,%d})' % _MAX_DIGITS
-)
-_BETWEEN: Final = rb"\s{0,9},\s{0,9}"
-_FIRST_PAIRS: Final = re.compile(rb"\s{0,9}\{\s{0,9}(%s(?:%s%s){0,2})" % (_PAIR, _BETWEEN, _PAIR))
-_LAST_PAIRS: Final = re.compile(
-    rb",\s{0,9}(%s(?:%s%s){0,2})\s{0,9}\}\s{0,9}$" % (_PAIR, _BETWEEN, _PAIR)
-)
-
-
-def request_id_of(message: JsonValue) -> int | str | None:
-    """Of a message that is JSON; None for what is no request."""
-    if not isinstance(message, dict) or "method" not in message:
-        # An answer has an id of ours: a request of the client's own may have the same.
-        return None
-    found = message.get("id")
-    return found if isinstance(found, (int, str)) and not isinstance(found, bool) else None
-
-
-def request_id_at_edges(start: bytes, end: bytes) -> int | str | None:
-    """Of a line of which only the first and the last bytes are known."""
-    found = (_FIRST_PAIRS.match(start), _LAST_PAIRS.search(end))
-    pairs = b",".join(match.group(1) for match in found if match is not None)
-    try:
-        return request_id_of(decode_json(b"{%s}" % pairs))
-    except NotJsonError:
-        return None
-
-
 MAX_LINE_BYTES: Final = 4 * 1024 * 1024
 _CHUNK_BYTES: Final = 64 * 1024
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TooLongLine:
-    """A message that nobody should have to hold in memory: what is kept of it."""
-
-    start: bytes
-    end: bytes
-
-
-Line: TypeAlias = bytes | TooLongLine
-
-
-def read_lines(fd: int) -> Iterator[Line]:
-    """The lines of a file, without their ends; blocks. What is left at the end is a line, too."""
-    line = _GrowingLine()
-    while chunk := os.read(fd, _CHUNK_BYTES):
-        *ended, rest = chunk.split(b"\n")
-        for part in ended:
-            line.add(part)
-            if not line.is_empty:
-                yield line.take()
-            line = _GrowingLine()
-        line.add(rest)
-    if not line.is_empty:
-        yield line.take()
-
-
-class _GrowingLine:
-    """A line as it is read; of one that is too long its start and end are kept."""
-
-    def __init__(self) -> None:
-        self._kept = bytearray()
-        self._start: bytes | None = None
-
-    def add(self, part: bytes) -> None:
-        self._kept += part
-        if self._start is None and len(self._kept) > MAX_LINE_BYTES:
-            self._start = bytes(self._kept[:EDGE_BYTES])
-        if self._start is not None:
-            del self._kept[:-EDGE_BYTES]
-
-    @property
-    def is_empty(self) -> bool:
-        return self._start is None and not self._kept.strip()
-
-    def take(self) -> Line:
-        if self._start is None:
-            return bytes(self._kept)
-        return TooLongLine(start=self._start, end=bytes(self._kept))
-
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +90,7 @@ async def stdio_streams(
     """Messages as the SDK takes them. The first ends with the client's end of input."""
     inbound_send, inbound = anyio.create_memory_object_stream[_Inbound](0)
     outbound, outbound_receive = anyio.create_memory_object_stream[SessionMessage](0)
-    lines_send, lines = anyio.create_memory_object_stream[bytes | TooLongLine](0)
+    lines_send, lines = anyio.create_memory_object_stream[Line](0)
     _start_thread(_read_lines, wire.input_fd, lines_send, anyio.lowlevel.current_token())
     reading, is_flushed = anyio.CancelScope(), anyio.Event()
 
@@ -220,17 +143,16 @@ async def _encode(outbound: MemoryObjectReceiveStream[SessionMessage], writer: _
 
 def _message_in(line: Line) -> SessionMessage:
     """Raises _UnreadableError."""
-    if isinstance(line, TooLongLine):
+    if isinstance(line, LongLine):
         problem = f"the message is longer than {MAX_LINE_BYTES} bytes; it was not read"
-        request_id = request_id_at_edges(line.start, line.end)
-        raise _UnreadableError(problem, request_id=request_id)
+        found = request_id(read_edges(line.start, line.end))
+        raise _UnreadableError(problem, request_id=found)
     message = _decode_line(line)
     try:
         # By our own decoder: the SDK's refuses half a surrogate pair, which a program may have.
         known = types.jsonrpc_message_adapter.validate_python(message, by_name=False)
     except ValueError as error:
-        request_id = request_id_of(message)
-        raise _UnreadableError("not a JSON-RPC message", request_id=request_id) from error
+        raise _UnreadableError("not a JSON-RPC message", request_id=request_id(message)) from error
     return SessionMessage(known)
 
 
@@ -238,9 +160,9 @@ def _decode_line(line: bytes) -> JsonValue:
     try:
         return decode_json(line.decode(errors="replace").encode())
     except NotJsonError as error:
-        request_id = request_id_at_edges(line[:EDGE_BYTES], line[-EDGE_BYTES:])
+        found = request_id(read_edges(line[:EDGE_BYTES], line[-EDGE_BYTES:]))
         problem = f"not a JSON-RPC message: it {error.problem}"
-        raise _UnreadableError(problem, request_id=request_id) from error
+        raise _UnreadableError(problem, request_id=found) from error
 
 
 def _refusal_of(error: _UnreadableError) -> types.JSONRPCError:
@@ -262,7 +184,7 @@ def _line_of(message: types.JSONRPCMessage) -> bytes:
             id=cast("types.RequestId | None", getattr(message, "id", None)),
             error=types.ErrorData(code=types.INTERNAL_ERROR, message=f"no JSON: {error}"[:300]),
         )
-        return failed.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        return encode_line(failed.model_dump(by_alias=True, exclude_unset=True))
 
 
 # Threads.
@@ -311,7 +233,11 @@ def _write_all(fd: int, data: bytes) -> None:
 
 def _read_lines(fd: int, lines: MemoryObjectSendStream[Line], loop: EventLoopToken) -> None:
     try:
-        for line in read_lines(fd):
+        reader = LineReader(max_bytes=MAX_LINE_BYTES)
+        while chunk := os.read(fd, _CHUNK_BYTES):
+            for line in reader.feed(chunk):
+                anyio.from_thread.run(lines.send, line, token=loop)
+        for line in reader.finish():
             anyio.from_thread.run(lines.send, line, token=loop)
         anyio.from_thread.run_sync(lines.close, token=loop)
     except (OSError, RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):

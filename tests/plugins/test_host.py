@@ -142,7 +142,7 @@ async def test_a_namespace_that_another_plugin_has_rolls_back_the_whole_load(
         ),
         (
             "def register(api): api.add_hook('before_lunch', print)",
-            "there is no event 'before_lunch' for hooks",
+            "there is no hook event 'before_lunch'",
         ),
         ("def register(api): api.add_tool(7)", "`register` failed:"),
         ("def register(api): raise SystemExit(1)", "`register` failed: SystemExit: 1"),

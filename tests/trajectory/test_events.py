@@ -60,9 +60,9 @@ def test_blank_lines_and_windows_line_ends_are_fine() -> None:
     [
         ("{", "line 1 of the trajectory cannot be read: $ is not JSON"),
         (f"{line()}\n[]", "line 2 of the trajectory is not an object"),
-        ('{"sequence": 1}', "lacks time, kind, toolCallId, parentToolCallId, data"),
+        ('{"sequence": 1}', "has no time, kind, toolCallId, parentToolCallId, data"),
         (line(extra=1), 'has the unknown key "extra"'),
-        (line(sequence=-1), "has sequence -1; allowed: a whole number, zero or more"),
+        (line(sequence=-1), "has sequence -1; allowed: an integer, zero or more"),
         (line(sequence=True), "has sequence true"),
         (line(time="now"), 'has time "now"; allowed: seconds since the epoch'),
         (line(kind="cell.exploded"), 'has kind "cell.exploded"; allowed: one of run.started'),

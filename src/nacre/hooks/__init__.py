@@ -1,4 +1,4 @@
-"""Named points where somebody may observe, change or block a run; knows nothing of tools."""
+"""Hooks: functions that observe, change or block tool calls and the steps of a turn."""
 
 from nacre.hooks.events import (
     HOOK_EVENTS,

@@ -1,4 +1,4 @@
-"""Reads what hooks return; whatever is not an answer is an error, so that it fails closed."""
+"""Parses the return values of hooks; an invalid value is an error, never ignored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BeforeAnswer:
-    """What one `before_tool_call` hook wants; None for each thing that it does not want."""
+    """The answer of one `before_tool_call` hook; None means no change, no block, no approval."""
 
     input: JsonObject | None = None
     block: str | None = None
@@ -38,7 +38,7 @@ _MAX_SHOWN_CHARACTERS: Final = 60
 
 
 def before_answer_from(returned: object) -> BeforeAnswer:
-    """Read what a `before_tool_call` hook returned; raises HookError for what none may return."""
+    """Parse the return value of a `before_tool_call` hook; raises HookError."""
     match returned:
         case None:
             return _NOTHING
@@ -58,7 +58,7 @@ def before_answer_from(returned: object) -> BeforeAnswer:
 
 
 def changed_result_from(returned: object) -> ChangeResult | None:
-    """Read what an `after_tool_call` hook returned; raises HookError for what none may return."""
+    """Parse the return value of an `after_tool_call` hook; raises HookError."""
     match returned:
         case None:
             return None
@@ -76,7 +76,7 @@ def changed_result_from(returned: object) -> ChangeResult | None:
 
 
 def changed_content_from(returned: object) -> ChangeContent | None:
-    """Read what a `tool_result_persist` hook returned; raises HookError."""
+    """Parse the return value of a `tool_result_persist` hook; raises HookError."""
     match returned:
         case None:
             return None
@@ -89,19 +89,19 @@ def changed_content_from(returned: object) -> ChangeContent | None:
         case _:
             raise HookError(
                 f"it returned {_format(returned)}; "
-                'allowed: None, ChangeContent, or {"content": "..."} to change what is kept'
+                'allowed: None, ChangeContent, or {"content": "..."} to change the stored text'
             )
 
 
 def revision_from(returned: object) -> Revise | None:
-    """Read what a `before_agent_finalize` hook returned; raises HookError."""
+    """Parse the return value of a `before_agent_finalize` hook; raises HookError."""
     match returned:
         case None:
             return None
         case Revise(reason=reason):
             return Revise(_check_text(reason, "the reason of Revise") or _NO_REASON)
         case Mapping():
-            return _revision_in(cast("Mapping[object, object]", returned))
+            return _revision_from_mapping(cast("Mapping[object, object]", returned))
         case _:
             raise HookError(
                 f"it returned {_format(returned)}; allowed: None, Revise, or "
@@ -109,7 +109,7 @@ def revision_from(returned: object) -> Revise | None:
             )
 
 
-def _revision_in(members: Mapping[object, object]) -> Revise | None:
+def _revision_from_mapping(members: Mapping[object, object]) -> Revise | None:
     _refuse_unknown_keys(members, ("action", "reason"))
     action = members.get("action", "finalize")
     if action not in ("revise", "finalize"):
@@ -122,23 +122,23 @@ def _revision_in(members: Mapping[object, object]) -> Revise | None:
 def _before_answer_from_mapping(members: Mapping[object, object]) -> BeforeAnswer:
     _refuse_unknown_keys(members, _BEFORE_KEYS)
     return BeforeAnswer(
-        input=_input_in(members), block=_block_in(members), approval=_approval_in(members)
+        input=_parse_input(members), block=_parse_block(members), approval=_parse_approval(members)
     )
 
 
-def _input_in(members: Mapping[object, object]) -> JsonObject | None:
-    found = [
+def _parse_input(members: Mapping[object, object]) -> JsonObject | None:
+    inputs = [
         _json_object(members[key], f"`{key}`")
         for key in ("input", "params")
         if members.get(key) is not None
     ]
-    # As JSON, since 1 and true are equal to Python.
-    if len(found) == 2 and encode_json(found[0]) != encode_json(found[1]):
+    # Compared as JSON, because 1 equals True in Python.
+    if len(inputs) == 2 and encode_json(inputs[0]) != encode_json(inputs[1]):
         raise HookError("it returned `input` and `params` that differ; return one of them")
-    return found[0] if found else None
+    return inputs[0] if inputs else None
 
 
-def _block_in(members: Mapping[object, object]) -> str | None:
+def _parse_block(members: Mapping[object, object]) -> str | None:
     is_blocked = members.get("block", False)
     if not isinstance(is_blocked, bool):
         raise HookError(f"it returned `block` as {_format(is_blocked)}; allowed: true and false")
@@ -148,30 +148,30 @@ def _block_in(members: Mapping[object, object]) -> str | None:
         if members.get(key) is not None
     ]
     if reasons and "block" not in members:
-        # Perhaps a forgotten `block`; to let the call pass could be the opposite of what was meant.
+        # The hook may have forgotten `block`, so do not let the call pass.
         raise HookError("it returned a reason without `block`")
     return (next(filter(None, reasons), _NO_REASON)) if is_blocked else None
 
 
-def _approval_in(members: Mapping[object, object]) -> str | None:
-    asked: list[str] = []
+def _parse_approval(members: Mapping[object, object]) -> str | None:
+    reasons: list[str] = []
     if members.get("approval") is not None:
-        asked.append(_check_text(members["approval"], "`approval`"))
+        reasons.append(_check_text(members["approval"], "`approval`"))
     required = members.get("requireApproval")
     if isinstance(required, Mapping):
-        asked.append(_approval_reason_in(cast("Mapping[object, object]", required)))
+        reasons.append(_find_approval_reason(cast("Mapping[object, object]", required)))
     elif required is True:
-        asked.append("")
+        reasons.append("")
     elif required is not None and required is not False:
         raise HookError(
             f"it returned `requireApproval` as {_format(required)}; allowed: true, false and "
             "an object with `reason`, `description` or `title`"
         )
-    return next(filter(None, asked), "") if asked else None
+    return next(filter(None, reasons), "") if reasons else None
 
 
-def _approval_reason_in(details: Mapping[object, object]) -> str:
-    # Other members are how a dialog looks elsewhere; none of them can make the answer a yes.
+def _find_approval_reason(details: Mapping[object, object]) -> str:
+    # Other members describe a dialog; they do not change the decision, so they are ignored.
     for key in ("reason", "description", "title"):
         if details.get(key) is not None:
             return _check_text(details[key], f"`requireApproval.{key}`")
@@ -200,7 +200,7 @@ def _json_object(value: object, what: str) -> JsonObject:
 
 
 def _json(value: object, what: str) -> JsonValue:
-    # A copy: what the hook does to its own afterwards must not reach a call that was approved.
+    # A copy, because the hook may change its object after the call is approved.
     try:
         return decode_json(encode_json(value))
     except NotJsonError as error:

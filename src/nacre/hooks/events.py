@@ -24,20 +24,20 @@ HookEvent = Literal[
 HOOK_EVENTS: Final[tuple[HookEvent, ...]] = get_args(HookEvent)
 
 ToolKind = Literal["tool", "code_mode_exec", "code_mode_wait", "tool_search"]
-"""Tells the controls of a surface from tools that happen to have these names."""
+"""Distinguishes the control tools of a surface from other tools with the same names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ToolCallEvent:
-    """Which call of which tool in which run."""
+    """The call, its tool and its run."""
 
     tool_id: str
     tool_name: str
     input: JsonObject
-    """A copy of the hook's own: writing to it changes nothing."""
+    """A copy; changing it has no effect."""
     call_id: str
     parent_id: str
-    """The call of `exec` that this one is nested in; empty for a direct call."""
+    """The id of the `exec` call that contains this nested call; empty for a direct call."""
     context: RunContext
     tool_kind: ToolKind = "tool"
     tool_input_kind: str | None = None
@@ -64,26 +64,26 @@ class _ToolCallEvent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BeforeToolCall(_ToolCallEvent):
-    """A call that policy allows and that has not been made yet."""
+    """A call that the policy allows, before it is made."""
 
     def to_json(self) -> JsonObject:
-        """For hooks outside this process; keys that have nothing to say are left out."""
+        """The event for hooks outside this process, without empty keys."""
         return self._identity_json()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AfterToolCall(_ToolCallEvent):
-    """A call that has been made, and how it ended."""
+    """A call after it has ended, with its outcome."""
 
     outcome: Literal["completed", "failed"]
     result: JsonValue = None
-    """A copy of the hook's own, after the changes of the hooks before it."""
+    """A copy of the result, after the changes of earlier hooks."""
     error: str = ""
     error_code: str = ""
     duration_ms: float = 0.0
 
     def to_json(self) -> JsonObject:
-        """For hooks outside this process; keys that have nothing to say are left out."""
+        """The event for hooks outside this process, without empty keys."""
         ending: JsonObject = {"outcome": self.outcome, "durationMs": self.duration_ms}
         if self.outcome == "completed":
             ending["result"] = self.result
@@ -95,41 +95,41 @@ class AfterToolCall(_ToolCallEvent):
 
 @dataclass(frozen=True, slots=True)
 class ChangeInput:
-    """Make the call with this input instead; later hooks see it, and it is checked again."""
+    """Make the call with this input instead. Later hooks see it, and it is validated again."""
 
     input: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Do not make the call; whoever called is told the reason."""
+    """Do not make the call; the caller gets the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class AskApproval:
-    """Make the call only if a person agrees."""
+    """Make the call only after an approval."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeResult:
-    """Give the caller this result instead of the tool's; later hooks see it."""
+    """Return this result instead of the tool's. Later hooks see it."""
 
     result: JsonValue
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LlmInput:
-    """A request that is about to go to a model."""
+    """A request to a model, before it is sent."""
 
     context: RunContext
     model: str
     instructions: str
     messages: list[JsonObject]
-    """A copy of the hook's own: writing to it changes nothing."""
+    """A copy; changing it has no effect."""
     tool_names: tuple[str, ...]
 
     def to_json(self) -> JsonObject:
@@ -144,13 +144,13 @@ class LlmInput:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LlmOutput:
-    """What a model answered."""
+    """The response of a model."""
 
     context: RunContext
     model: str
     text: str
     called_names: tuple[str, ...] = ()
-    """The names of the tools that it called, in their order."""
+    """The names of the called tools, in order."""
     usage: JsonObject = field(default_factory=dict[str, "JsonValue"])
     finish_reason: str = "stop"
 
@@ -167,13 +167,13 @@ class LlmOutput:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolResultPersist:
-    """The result of a call as it is about to become part of the session."""
+    """The result of a call, before it is stored in the session."""
 
     context: RunContext
     tool_name: str
     call_id: str
     content: str
-    """After the changes of the hooks before this one."""
+    """The text of the result, after the changes of earlier hooks."""
     is_error: bool = False
 
     def to_json(self) -> JsonObject:
@@ -188,12 +188,12 @@ class ToolResultPersist:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BeforeAgentFinalize:
-    """An answer that would end the turn."""
+    """The final answer of a turn, before the turn ends."""
 
     context: RunContext
     text: str
     pass_count: int = 0
-    """How often a hook has already sent the model back to work in this turn."""
+    """How often a hook has requested a revision in this turn."""
 
     def to_json(self) -> JsonObject:
         return {**_identity(self.context), "text": self.text, "passCount": self.pass_count}
@@ -201,7 +201,7 @@ class BeforeAgentFinalize:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentEnd:
-    """A turn that is over, however it ended."""
+    """A turn that has ended, successfully or not."""
 
     context: RunContext
     status: str
@@ -221,7 +221,7 @@ class AgentEnd:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BeforeCompaction:
-    """Old messages of a session that are about to be replaced by a summary, for the model."""
+    """Older messages of a session, before a summary replaces them in the model's context."""
 
     context: RunContext
     message_count: int
@@ -237,7 +237,7 @@ class BeforeCompaction:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AfterCompaction:
-    """What stands for them now; the messages themselves stay in the session's record."""
+    """The summary that replaces older messages. The session still stores the messages."""
 
     context: RunContext
     message_count: int
@@ -253,14 +253,14 @@ class AfterCompaction:
 
 @dataclass(frozen=True, slots=True)
 class ChangeContent:
-    """Keep this text instead of the result; later hooks see it."""
+    """Store this text instead of the result. Later hooks see it."""
 
     content: str
 
 
 @dataclass(frozen=True, slots=True)
 class Revise:
-    """The answer is not good enough: the model is told why and works on."""
+    """Reject the answer; the model gets the reason and continues."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Who wants to be asked at which point, in which order, and on whose behalf."""
+"""The registered hooks of each event, in the order in which they are called."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nacre.errors import HookError
 from nacre.hooks.events import HOOK_EVENTS, HookEvent
 
 HookFunction: TypeAlias = Callable[..., object]
-"""Takes the event; returns an answer, or an awaitable of one."""
+"""A function, async or not, that takes the event and returns an answer."""
 
 _EventAndFunction: TypeAlias = tuple[HookEvent, object]
 _Function = TypeVar("_Function", bound=HookFunction)
@@ -25,7 +25,7 @@ _ALLOWED: Final = (
 
 
 def hook(event: HookEvent) -> Callable[[_Function], _Function]:
-    """Mark a function of any name as a hook for an event."""
+    """Mark a function as a hook for an event."""
     known = _parse_event(event)
 
     def mark(function: _Function) -> _Function:
@@ -42,13 +42,13 @@ class RegisteredHook:
     event: HookEvent
     function: HookFunction
     owner: str
-    """The plugin that brought it; empty for one of the application's own."""
+    """The id of the plugin that registered it; empty for a hook of the application."""
     priority: int
     is_async: bool
 
     @property
     def name(self) -> str:
-        """For messages: the function, and its owner if it has one."""
+        """The name of the function and its owner, for messages."""
         function: object = getattr(self.function, "__qualname__", type(self.function).__qualname__)
         return f"{function} of {self.owner}" if self.owner else str(function)
 
@@ -56,8 +56,8 @@ class RegisteredHook:
 class Hooks:
     """Registered hooks, highest priority first, then in the order they were added.
 
-    A function may be async or not. One that is not runs in a worker thread, so that it may block;
-    two calls at the same time may then run it in two threads.
+    A synchronous function runs in a worker thread, so it may block. Simultaneous calls may run it
+    in several threads at once.
     """
 
     def __init__(self, hooks: Iterable[object] = ()) -> None:
@@ -73,7 +73,10 @@ class Hooks:
         owner: str = "",
         priority: int = 0,
     ) -> None:
-        """Register whatever counts as a hook, all of it or nothing; raises HookError."""
+        """Register a hook: an object, a function, a pair or a mapping; raises HookError.
+
+        If a part of it is invalid, nothing is registered.
+        """
         functions: Sequence[_EventAndFunction] = (
             _find_functions(hook) if event is None else [(_parse_event(event), hook)]
         )
@@ -88,7 +91,7 @@ class Hooks:
             )
 
     def remove_owner(self, owner: str) -> None:
-        """Forget every hook of a plugin; calls that are already asking them finish asking."""
+        """Remove all hooks of a plugin; events that are being processed still use them."""
         for event, hooks in self._by_event.items():
             self._by_event[event] = tuple(item for item in hooks if item.owner != owner)
 
@@ -101,7 +104,7 @@ def _make_registered(
 ) -> RegisteredHook:
     if not callable(function) or isinstance(function, type):
         kind = "class" if isinstance(function, type) else type(function).__name__
-        raise HookError(f"the hook for {event} is a {kind}; it has to be a function")
+        raise HookError(f"the hook for {event} is a {kind}; it must be a function")
     return RegisteredHook(
         event=event,
         function=function,
@@ -120,7 +123,7 @@ def _find_functions(hook: object) -> Sequence[_EventAndFunction]:
         pair = cast("tuple[object, ...]", hook)
         found = ((_parse_event(pair[0]), pair[1]),) if len(pair) == 2 else ()
     elif isinstance(hook, type):
-        raise HookError(f"{hook.__qualname__} is a class; pass an object of it; {_ALLOWED}")
+        raise HookError(f"{hook.__qualname__} is a class; pass an instance of it; {_ALLOWED}")
     else:
         found = _find_methods(hook)
     if not found:
@@ -139,12 +142,12 @@ def _parse_event(event: object) -> HookEvent:
     for known in HOOK_EVENTS:
         if event == known:
             return known
-    raise HookError(f"there is no event {event!r} for hooks; known: {', '.join(HOOK_EVENTS)}")
+    raise HookError(f"there is no hook event {event!r}; known: {', '.join(HOOK_EVENTS)}")
 
 
 def _is_async(function: HookFunction) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 (not whether, but what it is)
+        getattr(function, "__call__", None)  # noqa: B004 (the method itself is needed)
     )
 
 

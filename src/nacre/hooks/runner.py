@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
 
-# Threads of our own: tools that fill the shared ones must not make hooks time out.
+# Separate threads, so that tools which occupy all shared threads cannot make hooks time out.
 _MAX_THREADS: Final = 16
 _ERROR_TEXT: Final = Redaction(max_text_characters=300)
 
@@ -73,8 +73,8 @@ class Decision:
 class HookRunner:
     """Calls the hooks of an event in their order.
 
-    Each hook gets at most `timeout_seconds`; a blocking function that takes longer is left behind
-    in its thread. Hooks that only observe change nothing, whatever they return or raise.
+    Each hook has at most `timeout_seconds`; a blocking function that takes longer is abandoned in
+    its thread. For events that hooks can only observe, return values and exceptions are ignored.
     """
 
     def __init__(self, hooks: Hooks, *, timeout_seconds: float = 30.0) -> None:
@@ -83,7 +83,7 @@ class HookRunner:
         self._threads = anyio.CapacityLimiter(_MAX_THREADS)
 
     def has_hooks(self, event: HookEvent) -> bool:
-        """Whether the event has hooks; if not, the caller need not make the event."""
+        """Whether the event has hooks; if not, there is no need to create the event."""
         return bool(self._hooks.for_event(event))
 
     # Hooks around a tool call.
@@ -94,7 +94,7 @@ class HookRunner:
         approvals: list[str] = []
         for hook in self._hooks.for_event("before_tool_call"):
             try:
-                answer = await self._ask(
+                answer = await self._run_hook(
                     hook, partial(_before_event, event, given), before_answer_from
                 )
             except FailedHookError as error:
@@ -117,7 +117,7 @@ class HookRunner:
         result = event.result
         for hook in self._hooks.for_event("after_tool_call"):
             try:
-                change = await self._ask(
+                change = await self._run_hook(
                     hook, partial(_after_event, event, result), changed_result_from
                 )
             except FailedHookError:
@@ -131,7 +131,7 @@ class HookRunner:
     # Hooks around model calls, results, answers and the end of a turn.
 
     async def llm_input(self, event: LlmInput) -> None:
-        # A copy for each: changes by one hook must not reach the next.
+        # A copy for each hook: changes by one hook must not reach the next.
         await self._notify("llm_input", lambda: replace(event, messages=copy_json(event.messages)))
 
     async def llm_output(self, event: LlmOutput) -> None:
@@ -147,11 +147,14 @@ class HookRunner:
         await self._notify("after_compaction", lambda: event)
 
     async def tool_result_persist(self, event: ToolResultPersist) -> str:
-        """The text to store. It is withheld when a hook fails: the hook may be the one that removes
-        secrets."""
+        """The text to store.
+
+        If a hook fails, a note is stored instead of the result, because the hook may be the one
+        that removes secrets.
+        """
         for hook in self._hooks.for_event("tool_result_persist"):
             try:
-                change = await self._ask(hook, lambda event=event: event, changed_content_from)
+                change = await self._run_hook(hook, lambda event=event: event, changed_content_from)
             except FailedHookError as error:
                 return f"[the result is withheld: the hook {hook.name} failed: {error}]"
             if change is not None:
@@ -159,12 +162,13 @@ class HookRunner:
         return event.content
 
     async def before_agent_finalize(self, event: BeforeAgentFinalize) -> str | None:
-        """Why the model has to revise its answer, from the first hook that says so; else None.
+        """The reason of the first hook that rejects the answer, or None.
 
-        A hook that fails does not reject the answer."""
+        A hook that fails does not reject the answer.
+        """
         for hook in self._hooks.for_event("before_agent_finalize"):
             with suppress(FailedHookError):
-                revision = await self._ask(hook, lambda: event, revision_from)
+                revision = await self._run_hook(hook, lambda: event, revision_from)
                 if revision is not None:
                     return revision.reason
         return None
@@ -174,9 +178,9 @@ class HookRunner:
     async def _notify(self, name: HookEvent, make_event: Callable[[], object]) -> None:
         for hook in self._hooks.for_event(name):
             with suppress(FailedHookError):
-                await self._ask(hook, make_event, lambda _ignored: None)
+                await self._run_hook(hook, make_event, lambda _ignored: None)
 
-    async def _ask(
+    async def _run_hook(
         self,
         hook: RegisteredHook,
         make_event: Callable[[], object],
@@ -207,7 +211,7 @@ class HookRunner:
         if hook.is_async:
             return await cast("Awaitable[object]", hook.function(event))
         returned = await call_in_thread(partial(hook.function, event), limiter=self._threads)
-        # A plain function around an async one.
+        # A synchronous function may return the awaitable of an async one.
         return await returned if inspect.isawaitable(returned) else returned
 
 

@@ -1,4 +1,4 @@
-"""The events of a run: the log that readers follow, and the redacted trajectory with its calls."""
+"""The events of a run: the event log for readers, and the redacted trajectory."""
 
 from nacre.trajectory.event_log import EventLog, RunEventLog
 from nacre.trajectory.events import (

@@ -1,4 +1,4 @@
-"""Logs of numbered events, bounded in memory: the base of all, and the one that readers follow."""
+"""Event logs of limited size: the base class, and the log that the readers of a run follow."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _Event = TypeVar("_Event", RunEvent, TrajectoryEvent)
 
 _MAX_EVENTS: Final = 20_000
 _MAX_BYTES: Final = 16 * 1024 * 1024
-# What an event takes besides its text, roughly.
+# The approximate memory of an event without its text.
 _BYTES_PER_EVENT: Final = 400
 
 
 class EventLog(Generic[_Event]):
-    """Append-only. When it is full, the oldest events are dropped and counted.
+    """An append-only log; when it is full, the oldest events are dropped.
 
-    Events may be appended from any thread; listeners are called in the thread that appends.
+    Any thread may append events. Listeners are called in the thread that appends.
     """
 
     def __init__(self, *, max_events: int, max_bytes: int) -> None:
         self.dropped = 0
-        """How many of the oldest events are gone."""
+        """The number of dropped events."""
         self.bytes_held = 0
         self._max_events = max(1, max_events)
         self._max_bytes = max_bytes
@@ -48,19 +48,19 @@ class EventLog(Generic[_Event]):
 
     @property
     def events(self) -> tuple[_Event, ...]:
-        """The events that are still held, oldest first."""
+        """The events in memory, oldest first."""
         with self._lock:
             return tuple(event for event, _ in self._events)
 
     @property
     def last_sequence(self) -> int:
-        """The number of the newest event; -1 before the first."""
+        """The sequence number of the newest event; -1 if there is none."""
         return self._next_sequence - 1
 
     def subscribe(self, listener: Callable[[_Event], None]) -> Callable[[], None]:
-        """Call `listener` with every event from now on; call the returned function to stop."""
+        """Call `listener` with each new event; call the returned function to unsubscribe."""
 
-        # Wrapped, so that one listener may subscribe twice and stop once.
+        # A wrapper, so that a listener that subscribed twice can unsubscribe once.
         def subscription(event: _Event) -> None:
             listener(event)
 
@@ -76,7 +76,7 @@ class EventLog(Generic[_Event]):
         return unsubscribe
 
     def _append(self, make_event: Callable[[int, float], _Event], size: int) -> None:
-        """Add the event that `make_event` makes of a sequence number and the time."""
+        """Append the event that `make_event` returns for a sequence number and a time."""
         with self._lock:
             event = make_event(self._next_sequence, time.time())
             self._next_sequence += 1
@@ -90,7 +90,7 @@ class EventLog(Generic[_Event]):
                 logger.exception("a listener of an event log failed on %s", event.kind)
 
     def _evict(self) -> None:
-        # The newest stays, however large.
+        # The newest event stays, whatever its size.
         while len(self._events) > self._max_events or (
             self.bytes_held > self._max_bytes and len(self._events) > 1
         ):
@@ -99,9 +99,9 @@ class EventLog(Generic[_Event]):
 
 
 class RunEventLog(EventLog[RunEvent]):
-    """The events of one run, for any number of readers, who can follow and resume.
+    """The events of one run, which any number of readers can follow and resume.
 
-    Adding never waits for a reader. Events are added and followed on the event loop only.
+    Adding an event never waits for a reader. Use it on the event loop only.
     """
 
     def __init__(self, *, max_events: int = _MAX_EVENTS, max_bytes: int = _MAX_BYTES) -> None:
@@ -121,14 +121,14 @@ class RunEventLog(EventLog[RunEvent]):
         self._notify_readers()
 
     def close(self) -> None:
-        """Add no more events: readers end when they have read the events that are there."""
+        """Accept no more events. Readers end when they have read the existing ones."""
         self.is_closed = True
         self._notify_readers()
 
     async def follow(self, after: int = -1) -> AsyncIterator[RunEvent]:
-        """Every event with a higher number, present and future; ends when the log is closed.
+        """All events with a higher sequence number, until the log is closed.
 
-        A reader that was away for long finds the first events gone: the numbers show it.
+        If events were dropped before they were read, the sequence numbers have a gap.
         """
         while True:
             change = self._change
@@ -141,7 +141,7 @@ class RunEventLog(EventLog[RunEvent]):
                 await change.wait()
 
     def _events_after(self, sequence: int) -> list[RunEvent]:
-        # Counted from the newest: a reader that keeps up must not walk the whole log each time.
+        # Indexed from the end, so that a reader without backlog does not scan the whole log.
         wanted = min(self.last_sequence - sequence, len(self._events))
         return [self._events[index][0] for index in range(-wanted, 0)]
 

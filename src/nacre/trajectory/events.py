@@ -1,4 +1,4 @@
-"""The events of runs and of trajectories, and trajectories as JSON lines."""
+"""The events of runs and trajectories, and the JSON Lines format of trajectories."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CallEventKind = Literal[
     "cell.resumed",
     "cell.ended",
 ]
-"""Recorded in the trajectory, and passed on to the readers of the run."""
+"""Recorded in the trajectory and sent to the readers of the run."""
 CALL_EVENT_KINDS: Final[frozenset[str]] = frozenset(get_args(CallEventKind))
 
 EventKind = Literal[
@@ -67,7 +67,7 @@ RUN_EVENT_KINDS: Final[tuple[RunEventKind, ...]] = get_args(RunEventKind)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunEvent:
-    """What the readers of a run see. Numbers have no gaps, except before dropped events."""
+    """An event for the readers of a run. A gap in the sequence means dropped events."""
 
     sequence: int
     time: float
@@ -86,16 +86,16 @@ class RunEvent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrajectoryEvent:
-    """An entry of a trajectory, redacted. Numbers have no gaps, except before dropped events."""
+    """A redacted entry of a trajectory. A gap in the sequence means dropped events."""
 
     sequence: int
     time: float
     """Seconds since the epoch."""
     kind: EventKind
     call_id: str
-    """The call that this is about; for a cell, the call of `exec`. Empty for the whole run."""
+    """The id of the call; for a cell, of its `exec` call. Empty for events of the run."""
     parent_id: str
-    """The call that this one is nested in; empty for a direct call."""
+    """The id of the call that contains this nested call; empty for a direct call."""
     data: JsonObject
 
     def to_json(self) -> JsonObject:
@@ -114,7 +114,7 @@ _MAX_SHOWN_CHARACTERS: Final = 60
 
 
 class TrajectoryFormatError(ValueError):
-    """A line is not an event; the message names the line and the problem."""
+    """A line is not a valid event."""
 
     def __init__(self, line_number: int, problem: str) -> None:
         super().__init__(line_number, problem)
@@ -126,15 +126,15 @@ class TrajectoryFormatError(ValueError):
 
 
 def export_json_lines(events: Iterable[TrajectoryEvent]) -> Iterator[str]:
-    """Lines without their line ends; each is JSON and holds nothing that was not recorded."""
+    """One line of JSON per event, without line ends."""
     for event in events:
         yield encode_json(event.to_json()).decode()
 
 
 def import_json_lines(text: str) -> tuple[TrajectoryEvent, ...]:
-    """The events of an export; raises TrajectoryFormatError for the first line that is not one."""
+    """Parse exported lines; raises TrajectoryFormatError for the first invalid line."""
     events: list[TrajectoryEvent] = []
-    # Not `splitlines`, for which some characters inside a JSON string end a line, too.
+    # `splitlines` would also split at some characters that JSON strings may contain.
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -151,7 +151,7 @@ def _parse_event(line: str, number: int) -> TrajectoryEvent:
     members = _parse_members(line, number)
     sequence, time, data = members["sequence"], members["time"], members["data"]
     if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0:
-        raise _format_error(number, "sequence", sequence, "a whole number, zero or more")
+        raise _format_error(number, "sequence", sequence, "an integer, zero or more")
     if not isinstance(time, int | float) or isinstance(time, bool):
         raise _format_error(number, "time", time, "seconds since the epoch")
     if not isinstance(data, dict):
@@ -175,7 +175,7 @@ def _parse_members(line: str, number: int) -> JsonObject:
         raise TrajectoryFormatError(number, "is not an object")
     missing = [key for key in _KEYS if key not in members]
     if missing:
-        raise TrajectoryFormatError(number, f"lacks {', '.join(missing)}")
+        raise TrajectoryFormatError(number, f"has no {', '.join(missing)}")
     unknown = [key for key in members if key not in _KEYS]
     if unknown:
         raise TrajectoryFormatError(number, f"has the unknown key {_format_value(unknown[0])}")

@@ -1,4 +1,4 @@
-"""Calls as a tree: what a program called stands as real calls under its call of `exec`."""
+"""The call tree of a trajectory: nested calls are children of their `exec` call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 CallOutcome = Literal["completed", "failed", "running"]
 
-# Far above real nesting; deeper calls stand at the top, so that no reader runs out of stack.
+# Real nesting is far below this. Deeper calls become roots, so that recursion stays bounded.
 _MAX_DEPTH: Final = 64
 
 
@@ -27,11 +27,11 @@ def _no_children() -> list[CallNode]:
 
 @dataclass(kw_only=True, slots=True)
 class CallNode:
-    """One tool call, and the calls that were made inside it."""
+    """One tool call with its nested calls."""
 
     call_id: str
     parent_id: str = ""
-    """Stays when the parent is not part of the record; the node is then at the top."""
+    """Set even if the trajectory does not contain the parent; the node is then a root."""
     tool_id: str = ""
     tool_name: str = ""
     source: str = ""
@@ -41,20 +41,20 @@ class CallNode:
     error: str = ""
     error_code: str = ""
     abort_reason: str = ""
-    """Why the call was to end before it did; its result is what it had come to by then."""
+    """Why the call was aborted; its result is what it had produced until then."""
     started: float | None = None
-    """Seconds since the epoch; None when the record begins after it."""
+    """Seconds since the epoch; None if the trajectory does not contain the start."""
     ended: float | None = None
     duration_ms: float | None = None
     approvals: list[JsonObject] = field(default_factory=_no_approvals)
-    """What was asked and answered, in order: `event`, `time`, and the data of the event."""
+    """Approval requests and decisions in order, each with `event`, `time` and the event's data."""
     updates: int = 0
     """How often the tool reported progress."""
     children: list[CallNode] = field(default_factory=_no_children)
 
     def to_json(self) -> JsonObject:
-        """With the keys that events have; what is not known or empty is left out."""
-        known: JsonObject = {
+        """The node with the keys of trajectory events, without unknown and empty values."""
+        members: JsonObject = {
             "toolCallId": self.call_id,
             "parentToolCallId": self.parent_id,
             "toolId": self.tool_id,
@@ -72,17 +72,19 @@ class CallNode:
             "updates": self.updates or None,
             "children": [child.to_json() for child in self.children],
         }
-        shown: JsonObject = {
-            key: value for key, value in known.items() if value not in ("", None, [])
+        node: JsonObject = {
+            key: value for key, value in members.items() if value not in ("", None, [])
         }
         if self.outcome == "completed":
-            shown["result"] = self.result
-        return shown
+            node["result"] = self.result
+        return node
 
 
 def project(events: Iterable[TrajectoryEvent]) -> list[CallNode]:
-    """The calls that nobody made inside another, in the order they started, each with the calls
-    inside it. A call without a beginning or an end in the record is there all the same."""
+    """The direct calls in the order in which they started, with their nested calls.
+
+    Calls whose start or end the trajectory does not contain are included.
+    """
     projection = _Projection()
     for event in events:
         projection.add(event)
@@ -98,7 +100,7 @@ class _Projection:
     def add(self, event: TrajectoryEvent) -> None:
         match event.kind:
             case "call.started":
-                # A new node even for an id that was there: some providers count from one again.
+                # A new node even for a known id, because some providers reuse ids.
                 _start(self._new_node(event), event)
             case "call.ended":
                 _end(self._node(event), event)
@@ -107,21 +109,21 @@ class _Projection:
             case "call.updated":
                 self._node(event).updates += 1
             case "approval.requested" | "approval.answered":
-                asked_or_answered = event.kind.removeprefix("approval.")
+                kind = event.kind.removeprefix("approval.")
                 self._node(event).approvals.append(
-                    {**event.data, "event": asked_or_answered, "time": event.time}
+                    {**event.data, "event": kind, "time": event.time}
                 )
             case _:
-                # Of the run or of a cell: nothing about a call.
+                # An event of the run or of a cell.
                 pass
 
     def _node(self, event: TrajectoryEvent) -> CallNode:
-        # Its beginning may have been dropped from a full record.
+        # The start may have been dropped from a full log.
         return self._nodes.get(event.call_id) or self._new_node(event)
 
     def _new_node(self, event: TrajectoryEvent) -> CallNode:
         node = CallNode(call_id=event.call_id, parent_id=event.parent_id)
-        # Only a call that is there already can be a parent, so that no circle can come about.
+        # Only an earlier call can be a parent, so there are no cycles.
         parent = self._nodes.get(event.parent_id) if event.parent_id else None
         depth = self._depths[event.parent_id] + 1 if parent else 0
         if parent is None or depth > _MAX_DEPTH:

@@ -1,4 +1,4 @@
-"""Records what a run did, in order and redacted."""
+"""Records the redacted trajectory of a run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# What an event and its first few members take, measured.
+# The measured memory of an event with a few members.
 _BYTES_PER_EVENT: Final = 600
 _MAX_BYTES: Final = 128 * 1024 * 1024
 
 
 class TrajectoryRecorder(EventLog[TrajectoryEvent]):
-    """The record of one run; begins with `run.started`."""
+    """The trajectory of one run; its first event is `run.started`."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class TrajectoryRecorder(EventLog[TrajectoryEvent]):
         total = 0
         for key, value in data.items():
             try:
-                # Each member on its own: a large result must not push out the outcome beside it.
+                # Each member has its own limits, so that a large result does not displace others.
                 redacted[key], size = self._redact_member(key, value)
             except Exception:
                 logger.exception("a %s cannot be recorded under %r", type(value).__name__, key)

@@ -90,7 +90,7 @@ def test_a_function_of_any_name_is_taken_for_a_named_event() -> None:
 
 
 def test_a_mark_for_an_unknown_event_is_refused() -> None:
-    with pytest.raises(HookError, match="no event 'after_call'"):
+    with pytest.raises(HookError, match="no hook event 'after_call'"):
         hook("after_call")  # pyright: ignore[reportArgumentType]
 
 

@@ -1,6 +1,6 @@
 """The events of a run: the event log for readers, and the redacted trajectory."""
 
-from nacre.trajectory.event_log import EventLog, RunEventLog
+from nacre.trajectory.event_log import EventLog, RunEventLog, TrajectoryRecorder
 from nacre.trajectory.events import (
     CALL_EVENT_KINDS,
     EVENT_KINDS,
@@ -15,7 +15,6 @@ from nacre.trajectory.events import (
     import_json_lines,
 )
 from nacre.trajectory.projection import CallNode, project
-from nacre.trajectory.recorder import TrajectoryRecorder
 
 __all__ = [
     "CALL_EVENT_KINDS",

@@ -1,4 +1,4 @@
-"""Event logs of limited size: the base class, and the log that the readers of a run follow."""
+"""Event logs of limited size: the log that the readers of a run follow, and the trajectory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 import anyio
 
 from nacre.json_types import encode_json
+from nacre.telemetry import Redaction
 from nacre.trajectory.events import RunEvent, TrajectoryEvent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from nacre.json_types import JsonObject
-    from nacre.trajectory.events import RunEventKind
+    from nacre.json_types import JsonObject, JsonValue
+    from nacre.run_context import RunContext
+    from nacre.trajectory.events import EventKind, RunEventKind
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +29,9 @@ _MAX_EVENTS: Final = 20_000
 _MAX_BYTES: Final = 16 * 1024 * 1024
 # The approximate memory of an event without its text.
 _BYTES_PER_EVENT: Final = 400
+# The measured memory of a trajectory event with a few members.
+_BYTES_PER_TRAJECTORY_EVENT: Final = 600
+_MAX_TRAJECTORY_BYTES: Final = 128 * 1024 * 1024
 
 
 class EventLog(Generic[_Event]):
@@ -148,3 +153,75 @@ class RunEventLog(EventLog[RunEvent]):
     def _notify_readers(self) -> None:
         change, self._change = self._change, anyio.Event()
         change.set()
+
+
+class TrajectoryRecorder(EventLog[TrajectoryEvent]):
+    """The trajectory of one run; its first event is `run.started`."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        *,
+        redaction: Redaction | None = None,
+        max_events: int = 100_000,
+        max_bytes: int = _MAX_TRAJECTORY_BYTES,
+    ) -> None:
+        super().__init__(max_events=max_events, max_bytes=max_bytes)
+        self.context = context
+        self._redaction = Redaction() if redaction is None else redaction
+        self.record("run.started", data=_run_data(context))
+
+    def record(
+        self,
+        kind: EventKind,
+        *,
+        call_id: str = "",
+        parent_id: str = "",
+        data: JsonObject | None = None,
+    ) -> None:
+        """Append an event with a redacted copy of `data`. Never raises because of the data."""
+        redacted, size = self._redact_data(data) if data else ({}, 0)
+        self._append(
+            lambda sequence, now: TrajectoryEvent(
+                sequence=sequence,
+                time=now,
+                kind=kind,
+                call_id=call_id,
+                parent_id=parent_id,
+                data=redacted,
+            ),
+            size + _BYTES_PER_TRAJECTORY_EVENT,
+        )
+
+    def _redact_data(self, data: JsonObject) -> tuple[JsonObject, int]:
+        redacted: JsonObject = {}
+        total = 0
+        for key, value in data.items():
+            try:
+                # Each member has its own limits, so that a large result does not displace others.
+                redacted[key], size = self._redact_member(key, value)
+            except Exception:
+                logger.exception("a %s cannot be recorded under %r", type(value).__name__, key)
+                redacted[key], size = f"[{type(value).__name__}, cannot be recorded]", 0
+            total += size
+        return redacted, total
+
+    def _redact_member(self, key: str, value: JsonValue) -> tuple[JsonValue, int]:
+        if key == "input" and not self._redaction.keep_inputs:
+            return self._redaction.input(value), 0
+        if isinstance(value, str):
+            text = self._redaction.text(value)
+            return text, len(text)
+        return self._redaction.sized_value(value)
+
+
+def _run_data(context: RunContext) -> JsonObject:
+    identity: JsonObject = {
+        "agentId": context.agent_id,
+        "sessionId": context.session_id,
+        "sessionKey": context.session_key,
+        "runId": context.run_id,
+        "sender": context.sender,
+        "channel": context.channel,
+    }
+    return {key: value for key, value in identity.items() if value}

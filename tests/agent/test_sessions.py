@@ -9,8 +9,8 @@ import pytest
 from nacre.agent import AgentRun, TurnRequest
 from nacre.agent.transcript import Transcript
 from nacre.agent.turn import Turn
-from nacre.code_mode.run_config import RunConfig
 from nacre.config.agents import AgentConfig
+from nacre.config.tools import ToolsConfig
 from nacre.errors import SessionError, StorageError
 from nacre.messages import user_message
 from tests.agent.conftest import OpenWorld
@@ -215,8 +215,11 @@ async def test_a_configuration_that_comes_while_a_turn_is_being_begun_is_not_for
 
         async def begun_in_a_reload(session: Transcript, **what: Any) -> None:
             await begin(session, **what)
-            world.runtime.configure(RunConfig(document={}))
-            world.service.configure(replace(world.config, document={}))
+            agents = world.config.agents
+            direct = replace(agents.agent("main"), tools=ToolsConfig())
+            world.service.configure(
+                replace(world.config, agents=replace(agents, by_id={"main": direct}))
+            )
 
         monkeypatch.setattr(Transcript, "begin", begun_in_a_reload)
         world.model.will(say("one"), say("two"))

@@ -1,13 +1,20 @@
 """When code mode is on for a run, and with which settings."""
 
+from collections.abc import Mapping
+
 import pytest
 
-from nacre.code_mode.run_config import code_mode_config_for, is_code_mode_active
+from nacre.code_mode.run_config import is_code_mode_active
 from nacre.config.code_mode import CodeModeConfig
+from nacre.config.tools import tools_config_from
 from nacre.errors import ConfigError
 from tests.code_mode.simple_tools import simple_tool
 
 ON = CodeModeConfig(enabled=True)
+
+
+def code_mode_config_for(document: Mapping[str, object], agent_id: str) -> CodeModeConfig:
+    return tools_config_from(document, agent_id).code_mode
 
 
 def test_it_is_on_when_enabled_and_the_run_has_tools() -> None:

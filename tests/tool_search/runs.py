@@ -10,7 +10,7 @@ from nacre.run_context import RunContext
 from nacre.sandbox import Sandbox
 from nacre.tool_search import Completed, Failed, ToolSearchResult, ToolSearchRun, start_run
 from nacre.tool_search.tool_search import ConfigInput, run_config_from
-from nacre.tools import Approvals, Tool
+from nacre.tools import Approvals, Tool, policy_for
 from nacre.trajectory import EventKind, TrajectoryEvent
 
 CAUGHT = ".catch(e => ({name: e.name, message: e.message, code: e.code, toolId: e.toolId}))"
@@ -28,12 +28,12 @@ async def run_with(
 ) -> ToolSearchRun:
     """A run in a sandbox that the test has open; without one, give `config={"mode": "tools"}`."""
     context = context or RunContext()
-    run_config = run_config_from(config)
+    configured = run_config_from(config).tools_for(context)
     return await start_run(
         tools=tools,
         sandbox=sandbox,
-        config=run_config.tool_search_for(context),
-        policy=run_config.policy_for(context),
+        config=configured.tool_search,
+        policy=policy_for(configured, context),
         context=context,
         hooks=HookRunner(Hooks(hooks)),
         approvals=Approvals(approvals),

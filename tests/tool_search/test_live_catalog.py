@@ -6,11 +6,11 @@ from collections.abc import Iterable
 import anyio
 import pytest
 
+from nacre.config.tools import ToolRules
 from nacre.errors import CatalogError
 from nacre.tool_search.live_catalog import LiveCatalog
 from nacre.tools import ToolPolicy
 from nacre.tools.definition import ListedServer
-from nacre.tools.policy import ToolRules
 from nacre.tools.tool_names import NearestNames
 from tests.code_mode.mcp_servers import BrokenServer, LazyServer, listed, mcp_tool
 from tests.code_mode.tools import echo_tool

@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from nacre.config.tool_search import ToolSearchConfig
+from nacre.config.tools import tools_config_from
 from nacre.errors import ConfigError
 from nacre.run_context import RunContext
-from nacre.tool_search.tool_search import is_code_mode_on, run_config_from, tool_search_config_for
+from nacre.tool_search.tool_search import run_config_from
 
 
 def settings(config: Any, agent_id: str = "main") -> ToolSearchConfig:
-    return run_config_from(config).tool_search_for(RunContext(agent_id=agent_id))
+    return run_config_from(config).tools_for(RunContext(agent_id=agent_id)).tool_search
 
 
 @pytest.mark.parametrize("config", [None, True, {}, {"mode": "code"}, ToolSearchConfig()])
@@ -51,7 +52,7 @@ def test_an_agent_may_have_it_alone() -> None:
 def test_a_fault_is_reported_where_it_was_made() -> None:
     document = {"agents": {"main": {"tools": {"toolSearch": {"mode": "both"}}}}}
     with pytest.raises(ConfigError, match=r"`agents\.main\.tools\.toolSearch\.mode` is \"both\""):
-        tool_search_config_for(document, "main")
+        tools_config_from(document, "main")
     with pytest.raises(ConfigError, match=r"`config` is a list; allowed: an object"):
         run_config_from([])  # pyright: ignore[reportArgumentType]
 
@@ -78,4 +79,4 @@ def test_a_fault_is_reported_where_it_was_made() -> None:
     ],
 )
 def test_code_mode_is_on_as_its_own_contract_says(document: Any, expected: bool) -> None:
-    assert is_code_mode_on(document, "main") is expected
+    assert tools_config_from(document, "main").code_mode.enabled is expected

@@ -5,6 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
+from nacre.config.tools import ToolRules
 from nacre.errors import (
     ToolAbortedError,
     ToolDeniedError,
@@ -35,7 +36,7 @@ from nacre.tools import (
     ToolCall,
     ToolExecutor,
 )
-from nacre.tools.policy import ToolPolicy, ToolRules
+from nacre.tools.policy import ToolPolicy
 from nacre.trajectory import CallNode, TrajectoryRecorder, project
 
 NUMBERED: JsonObject = {

@@ -4,16 +4,11 @@ from typing import Any
 
 import pytest
 
+from nacre.config.tools import SOURCE_GROUPS, ToolRules, tool_rules_from, tools_config_from
 from nacre.errors import ConfigError
 from nacre.run_context import RunContext
-from nacre.tools.definition import Tool, ToolCall, ToolSource
-from nacre.tools.policy import (
-    ToolPolicy,
-    ToolRules,
-    effective_tools,
-    policy_from_config,
-    tool_rules_from,
-)
+from nacre.tools.definition import SOURCES, Tool, ToolCall, ToolSource
+from nacre.tools.policy import ToolPolicy, effective_tools, policy_for
 
 
 async def nothing(given: dict[str, Any], call: ToolCall) -> object:
@@ -38,7 +33,8 @@ def permitted(rules: ToolRules) -> list[str]:
 
 
 def names_for(config: dict[str, object], context: RunContext | None = None) -> list[str]:
-    policy = policy_from_config(config, context or RunContext())
+    context = context or RunContext()
+    policy = policy_for(tools_config_from(config, context.agent_id), context)
     return [tool.name for tool in effective_tools(ALL, policy)]
 
 
@@ -213,6 +209,10 @@ def test_rules_that_could_never_hold_are_refused_by_path(value: object, message:
     assert str(caught.value).startswith(message)
 
 
+def test_every_source_is_a_group() -> None:
+    assert {f"group:{source}" for source in SOURCES} == set(SOURCE_GROUPS)
+
+
 def test_a_config_without_rules_permits_everything() -> None:
     assert names_for({}) == EVERY_NAME
     assert names_for({"tools": {"codeMode": True, "toolSearch": {}}}) == EVERY_NAME
@@ -276,7 +276,7 @@ def test_an_agents_own_sandbox_rules_hold_as_well() -> None:
 )
 def test_mistakes_in_a_config_are_named_by_path(config: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        policy_from_config(config, RunContext())
+        tools_config_from(config, "main")
     assert str(caught.value).startswith(message)
 
 

@@ -19,12 +19,12 @@ from nacre.agent.tool_surface import (
     verify_names,
 )
 from nacre.code_mode import DirectResult
-from nacre.code_mode.run_config import RunConfig, code_mode_config_for
+from nacre.code_mode.run_config import RunConfig
 from nacre.errors import ToolError, ToolServerError
 from nacre.hooks import HookRunner
 from nacre.providers.base import ToolSpec
 from nacre.run_context import AbortController
-from nacre.tool_search import start_run, tool_search_config_for
+from nacre.tool_search import start_run
 from nacre.tools import (
     OPERATION_MARK,
     ApprovalQueue,
@@ -34,7 +34,7 @@ from nacre.tools import (
     ToolPolicy,
     ToolServer,
     effective_tools,
-    policy_from_config,
+    policy_for,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from nacre.agent.tool_surface import SurfaceKind, ToolSurface
     from nacre.agent.turn_context import ExternalWaits
     from nacre.code_mode import Runtime
+    from nacre.config.agents import AgentConfig
     from nacre.hooks import Hooks
     from nacre.json_types import JsonObject
     from nacre.messages import ToolCallPart
@@ -112,8 +113,9 @@ class SurfaceFactory:
 
     async def open(
         self,
-        document: Mapping[str, object],
+        agent: AgentConfig,
         *,
+        document: Mapping[str, object],
         tools: Sequence[Tool],
         servers: Sequence[ToolServer],
         context: RunContext,
@@ -123,13 +125,14 @@ class SurfaceFactory:
         tools_disabled: bool,
         on_unavailable: Callable[[str, str], None],
     ) -> ToolSurface:
-        """Raises CatalogError for tools that cannot be together, and ConfigError.
+        """Raises CatalogError for tools that cannot be together.
 
-        `on_unavailable` is told of servers whose tools the model does not see, and why.
+        `document` is for namespaces, which read their own part of it. `on_unavailable` is called
+        for servers whose tools the model does not see, with the reason.
         """
-        policy = policy_from_config(document, context)
+        policy = policy_for(agent.tools, context)
         servers = [server for server in servers if policy.may_permit_server(server.name)]
-        code_mode = code_mode_config_for(document, context.agent_id)
+        code_mode, tool_search = agent.tools.code_mode, agent.tools.tool_search
         if tools_disabled:
             return self._direct([], policy, trajectory)
         if code_mode.enabled:
@@ -139,7 +142,7 @@ class SurfaceFactory:
                 hooks=self._hooks,
                 approvals=self._approvals,
                 mcp=servers,
-                config=RunConfig(document=document),
+                config=RunConfig(document=document, tools=agent.tools),
                 trajectory=trajectory,
             )
             if not run.is_code_mode:
@@ -148,7 +151,6 @@ class SurfaceFactory:
             return CodeModeSurface(
                 run, outside=outside, snapshot_ttl_seconds=code_mode.snapshot_ttl_seconds
             )
-        tool_search = tool_search_config_for(document, context.agent_id)
         if tool_search.enabled:
             searching = await start_run(
                 tools=tools,
@@ -181,15 +183,13 @@ class SurfaceFactory:
         return DirectSurface(allowed, executor=executor, trajectory=trajectory)
 
 
-def planned_surface(
-    document: Mapping[str, object], agent_id: str, *, tools_disabled: bool = False
-) -> SurfaceKind:
-    """The surface that the configuration asks for; raises ConfigError."""
+def planned_surface(agent: AgentConfig, *, tools_disabled: bool = False) -> SurfaceKind:
+    """The surface that the configuration asks for."""
     if tools_disabled:
         return "direct"
-    if code_mode_config_for(document, agent_id).enabled:
+    if agent.tools.code_mode.enabled:
         return "code_mode"
-    return "tool_search" if tool_search_config_for(document, agent_id).enabled else "direct"
+    return "tool_search" if agent.tools.tool_search.enabled else "direct"
 
 
 async def _list_server_tools(

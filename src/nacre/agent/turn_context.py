@@ -10,7 +10,6 @@ import anyio
 
 from nacre.agent.harness import TurnOutput
 from nacre.agent.transcript import Transcript
-from nacre.code_mode.run_config import code_mode_config_for
 from nacre.errors import NacreError
 from nacre.messages import Usage
 from nacre.run_context import AbortController, RunContext
@@ -120,8 +119,7 @@ def open_turn_context(
         sender=request.sender,
         channel=request.channel,
     )
-    code_mode = code_mode_config_for(service.config.document, agent.id)
-    run.client_calls.expiry_seconds = code_mode.snapshot_ttl_seconds
+    run.client_calls.expiry_seconds = agent.tools.code_mode.snapshot_ttl_seconds
     prompt = request.user_message
     budget = RunBudget(agent)
     servers_in_use = service.servers(run.session_id, is_kept=run.is_stored)

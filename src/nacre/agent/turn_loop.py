@@ -38,11 +38,7 @@ class BuiltInHarness:
 
     def plan_surface(self, turn: TurnContext, /) -> SurfaceKind:
         """As configured; a run that has no tools in the end shows none."""
-        return planned_surface(
-            turn.service.config.document,
-            turn.agent.id,
-            tools_disabled=turn.request.tools_disabled,
-        )
+        return planned_surface(turn.agent, tools_disabled=turn.request.tools_disabled)
 
     async def run(self, turn: TurnContext, /) -> None:
         """Run the loop with a surface of its own, and end everything that still runs in it."""
@@ -73,7 +69,8 @@ class BuiltInHarness:
             turn.run.events.add("server.unavailable", {"server": server, "problem": problem})
 
         return await self._surfaces.open(
-            turn.service.config.document,
+            turn.agent,
+            document=turn.service.config.document,
             tools=turn.tools,
             servers=turn.servers,
             context=turn.identity,

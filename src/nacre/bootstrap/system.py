@@ -18,13 +18,12 @@ from nacre.agent import (
 )
 from nacre.bootstrap.live_connections import LiveMcp, LiveProviders
 from nacre.code_mode import Runtime
-from nacre.code_mode.run_config import RunConfig
 from nacre.config.watcher import changed_sections
 from nacre.hooks import HookRunner, Hooks
 from nacre.plugins import PluginHost
 from nacre.run_context import RunContext
 from nacre.storage import open_store
-from nacre.tools import ApprovalQueue, CoreTools, Tool, policy_from_config
+from nacre.tools import ApprovalQueue, CoreTools, Tool, policy_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -116,12 +115,12 @@ class AgentTools:
         return [
             key
             for key, made in self._core_tools.items()
-            if key not in agents or not _may_run_commands(agents[key], made.core, config)
+            if key not in agents or not _may_run_commands(agents[key], made.core)
         ]
 
 
-def _may_run_commands(agent: AgentConfig, core: CoreTools, config: SystemConfig) -> bool:
-    policy = policy_from_config(config.document, RunContext(agent_id=agent.id))
+def _may_run_commands(agent: AgentConfig, core: CoreTools) -> bool:
+    policy = policy_for(agent.tools, RunContext(agent_id=agent.id))
     is_permitted = all(policy.permits(tool) for tool in core.tools if tool.name == "exec")
     return agent.core_tools.exec.is_enabled and is_permitted
 
@@ -171,7 +170,6 @@ class System:
         if "models" in sections:
             self.providers.configure(config.models)
         # From the servers to here nothing is waited for, so that a turn begins with all or nothing.
-        self.runtime.configure(RunConfig(document=config.document))
         self.agents.configure(config)
         self.config = config
         await self.tools.configure(config)
@@ -194,12 +192,8 @@ async def open_system(
         store = await stack.enter_async_context(open_store(config.storage.url))
         await store.interrupt_open_turns()
         runtime = await stack.enter_async_context(
-            Runtime(
-                # Also where it is empty: nobody has asked for code mode then.
-                RunConfig(document=config.document),
-                workers=workers,
-                cache_directory=cache_directory,
-            )
+            # Without settings: each run brings those of its agent.
+            Runtime(workers=workers, cache_directory=cache_directory)
         )
         providers = await stack.enter_async_context(LiveProviders(config.models))
         mcp = await stack.enter_async_context(LiveMcp())

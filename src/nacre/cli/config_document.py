@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, assert_never, cast
 
 from nacre.cli.output import UsageProblem, warn
-from nacre.code_mode.run_config import code_mode_config_for
 from nacre.config.config_file import (
     VARIABLE,
     change_config_text,
@@ -24,17 +23,14 @@ from nacre.config.setting_paths import MISSING, keys_from, nearest_key, value_at
 from nacre.config.system import read_system
 from nacre.errors import ConfigError, MisplacedValueError, MissingReferenceError
 from nacre.plugins.sources import check_plugins
-from nacre.run_context import RunContext
-from nacre.tool_search import tool_search_config_for
-from nacre.tools import policy_from_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from nacre.config.agents import AgentsConfig
     from nacre.config.config_file import ConfigFile
     from nacre.config.json5 import Key
     from nacre.config.reading import Setting
-    from nacre.config.system import SystemReading
     from nacre.json_types import JsonObject, JsonValue
 
 
@@ -94,22 +90,22 @@ def _walk(value: object, path: str) -> Iterator[str]:
             yield from _walk(item, f"{path}[{index}]")
 
 
-def surface_warnings(document: Mapping[str, object], agent_ids: Iterable[str]) -> list[str]:
+def surface_warnings(document: Mapping[str, object], agents: AgentsConfig) -> list[str]:
     """What a person should know; nothing where the settings themselves are at fault."""
     warnings: list[str] = []
     unused: dict[str, bool] = {}
-    for agent_id in agent_ids:
+    for agent in agents.by_id.values():
+        is_code_mode = agent.tools.code_mode.enabled
         try:
-            is_code_mode = code_mode_config_for(document, agent_id).enabled
-            is_tool_search = tool_search_config_for(document, agent_id).enabled
+            waiting = _waiting_for_a_switch(document, agent.id)
         except ConfigError:
             continue
-        for path in _waiting_for_a_switch(document, agent_id):
+        for path in waiting:
             # What the agents share is used if one of them uses it.
             unused[path] = unused.get(path, True) and not is_code_mode
-        if is_code_mode and is_tool_search:
+        if is_code_mode and agent.tools.tool_search.enabled:
             warnings.append(
-                f"`tools.toolSearch` has no effect for the agent {agent_id}: "
+                f"`tools.toolSearch` has no effect for the agent {agent.id}: "
                 "`tools.codeMode` is on as well, and goes before it"
             )
     for path, is_unused in unused.items():
@@ -139,21 +135,16 @@ class Checked:
 def check(document: Mapping[str, object], file: Path) -> Checked:
     """Read the document of this file as the gateway would."""
     found = read_system(document, environment=os.environ, folder=file.absolute().parent)
-    problems = {problem.path: problem for problem in _problems_of_rules(document, found)}
-    for problem in found.problems:
-        # Rules with a fault are told of by both.
-        problems.pop(problem.path, None)
     plugins, told = check_plugins(found.config.plugins), {it.path for it in found.problems}
     return Checked(
         problems=(
             *found.problems,
-            *problems.values(),
             # Where a value could not be read, a schema finds the stopgap in its place.
             *(it for it in plugins.problems if it.path not in told),
         ),
         warnings=(
             *found.warnings,
-            *surface_warnings(document, found.config.agents.ids),
+            *surface_warnings(document, found.config.agents),
             *plugins.warnings,
         ),
         settings=found.settings,
@@ -166,16 +157,6 @@ def misplaced_in(document: Mapping[str, object], file: Path) -> frozenset[str]:
     problems = check(document, file).problems
     places = [it.place for it in problems if isinstance(it, MisplacedValueError)]
     return frozenset((*places, *unused_places(document)))
-
-
-def _problems_of_rules(document: Mapping[str, object], found: SystemReading) -> list[ConfigError]:
-    problems: list[ConfigError] = []
-    for agent_id in found.config.agents.ids:
-        try:
-            policy_from_config(document, RunContext(agent_id=agent_id))
-        except ConfigError as problem:
-            problems.append(problem)
-    return problems
 
 
 def change_file(path: Path, change: Callable[[str], str | None]) -> bool:

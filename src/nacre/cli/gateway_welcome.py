@@ -103,7 +103,7 @@ def _surface(served: Served, config_file: str) -> str:
     config = served.config
     file = f" --config {shlex.quote(config_file)}" if config_file else ""
     how = f"; for code mode: nacre config set{file} tools.codeMode.enabled true"
-    match planned_surface(config.document, config.agents.default_id):
+    match planned_surface(config.agents.agent(config.agents.default_id)):
         case "code_mode":
             return "code mode: the model sees `exec` and `wait`, programs call the tools"
         case "tool_search":

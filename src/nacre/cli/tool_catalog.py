@@ -23,6 +23,7 @@ from nacre.cli.output import (
 from nacre.cli.runner import run_abortable
 from nacre.cli.tool_modules import load_tools
 from nacre.config.documents import agent_tools
+from nacre.config.tools import tools_config_from
 from nacre.errors import (
     CatalogError,
     ConfigError,
@@ -35,9 +36,8 @@ from nacre.errors import (
 from nacre.hooks import Hooks
 from nacre.mcp_client import McpConnections
 from nacre.run_context import RunContext
-from nacre.tool_search import tool_search_config_for
 from nacre.tool_search.live_catalog import LiveCatalog
-from nacre.tools import SOURCES, CatalogEntry, Tool, ToolPolicy, build_catalog, policy_from_config
+from nacre.tools import SOURCES, CatalogEntry, Tool, ToolPolicy, build_catalog, policy_for
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -221,8 +221,7 @@ def configured_tools(
     try:
         if agent_id is not None:
             _refuse_unknown_agent(servers.document, agent_id)
-        policy = policy_from_config(servers.document, context)
-        settings = tool_search_config_for(servers.document, context.agent_id)
+        tools = tools_config_from(servers.document, context.agent_id)
         _warn_of_uncataloged(own_tools)
     except ConfigError as error:
         raise UsageProblem(str(error)) from None
@@ -232,9 +231,9 @@ def configured_tools(
         own_tools=own_tools,
         parts=parts,
         servers=servers,
-        policy=policy,
+        policy=policy_for(tools, context),
         context=context,
-        settings=settings,
+        settings=tools.tool_search,
     )
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from nacre.config.code_mode import CodeModeConfig, code_mode_config_from
-from nacre.config.documents import tool_settings
+from nacre.config.tools import ToolsConfig, tools_config_from
 from nacre.errors import ConfigError
-from nacre.tools import Tool, ToolPolicy, is_control_tool, policy_from_config
+from nacre.tools import Tool, is_control_tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,26 +34,6 @@ def is_code_mode_active(
     return has_servers or not all(is_control_tool(tool) for tool in tools)
 
 
-def code_mode_config_for(config: Mapping[str, object], agent_id: str) -> CodeModeConfig:
-    """The settings of one agent: `tools.codeMode`, and over it, key by key, the agent's own.
-
-    An agent is an entry of `agents.list` by its `id`, or a member of `agents` by its name. A
-    boolean only switches code mode on or off. Raises ConfigError with the path of the setting.
-    """
-    merged: dict[str, object] = {}
-    for path, value in tool_settings(config, agent_id, "codeMode"):
-        merged.update(_read_settings(value, path))
-    return code_mode_config_from(merged)
-
-
-def _read_settings(value: object, path: str) -> dict[str, object]:
-    # Read for its own path, so that a fault is reported where it was made.
-    code_mode_config_from(value, path=path)
-    if isinstance(value, bool):
-        return {"enabled": value}
-    return dict(cast("Mapping[str, object]", value or {}))
-
-
 ConfigInput: TypeAlias = "RunConfig | CodeModeConfig | Mapping[str, object] | bool | None"
 
 # A mapping with one of these is a config document; any other holds settings of code mode.
@@ -64,19 +44,15 @@ _DOCUMENT_KEYS: Final = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunConfig:
-    """Settings by agent, and the policy of a run."""
+    """The settings of a run: those of a document by agent, or the same for every agent."""
 
     document: Mapping[str, object] = field(default_factory=dict[str, object])
-    settings: CodeModeConfig | None = None
-    """Given without a document; they hold for every agent."""
+    tools: ToolsConfig | None = None
+    """Used instead of the document's, for every agent."""
 
-    def code_mode_for(self, context: RunContext) -> CodeModeConfig:
-        if self.settings is not None:
-            return self.settings
-        return code_mode_config_for(self.document, context.agent_id)
-
-    def policy_for(self, context: RunContext) -> ToolPolicy:
-        return policy_from_config(self.document, context)
+    def tools_for(self, context: RunContext) -> ToolsConfig:
+        """Raises ConfigError for a document that is not valid."""
+        return self.tools or tools_config_from(self.document, context.agent_id)
 
     def to_json(self) -> JsonObject:
         """The document, for namespaces that read their own part of it."""
@@ -90,13 +66,17 @@ def run_config_from(config: ConfigInput) -> RunConfig:
     if isinstance(config, RunConfig):
         return config
     if config is None:
-        return RunConfig(settings=CodeModeConfig(enabled=True))
+        return _with_settings(CodeModeConfig(enabled=True))
     if isinstance(config, CodeModeConfig):
-        return RunConfig(settings=replace(config, enabled=True))
+        return _with_settings(replace(config, enabled=True))
     if isinstance(config, bool):
-        return RunConfig(settings=CodeModeConfig(enabled=config))
+        return _with_settings(CodeModeConfig(enabled=config))
     if not isinstance(config, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError("config", f"is a {type(config).__name__}; allowed: an object")
     if _DOCUMENT_KEYS.isdisjoint(config):
-        return RunConfig(settings=code_mode_config_from({"enabled": True, **config}, path="config"))
+        return _with_settings(code_mode_config_from({"enabled": True, **config}, path="config"))
     return RunConfig(document=config)
+
+
+def _with_settings(settings: CodeModeConfig) -> RunConfig:
+    return RunConfig(tools=ToolsConfig(code_mode=settings))

@@ -35,6 +35,7 @@ from nacre.tools import (
     ToolExecutor,
     ToolServer,
     effective_tools,
+    policy_for,
     servers_of,
     tool,
 )
@@ -149,10 +150,6 @@ class Runtime:
         """Asks with the memory and the patience of this runtime's own runs."""
         return Approvals(approver, ttl_seconds=self._approval_seconds, memory=self._approval_memory)
 
-    def configure(self, config: ConfigInput) -> None:
-        """Use another configuration for the runs to come; those that have begun keep theirs."""
-        self._config = run_config_from(config)
-
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._sandbox)
         tasks = await self._stack.enter_async_context(anyio.create_task_group())
@@ -197,8 +194,8 @@ class Runtime:
         if mcp is None:
             refuse_unopened_servers(settings.document)
         context = context or RunContext()
-        code_mode = settings.code_mode_for(context)
-        policy = settings.policy_for(context)
+        configured = settings.tools_for(context)
+        code_mode, policy = configured.code_mode, policy_for(configured, context)
         allowed = effective_tools(map(_to_tool, tools), policy)
         servers = [server for server in mcp or () if policy.may_permit_server(server.name)]
         surface = visible_tools(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nacre.config.core_tools import CoreToolsConfig
+from nacre.config.tools import ToolsConfig
 from nacre.errors import SessionError
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class AgentConfig:
     settings: AgentSettings = field(default_factory=AgentSettings)
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
     core_tools: CoreToolsConfig = field(default_factory=CoreToolsConfig)
+    tools: ToolsConfig = field(default_factory=ToolsConfig)
+    """Code mode, Tool Search and policy."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

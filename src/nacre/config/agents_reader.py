@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from nacre.config.agents import AgentConfig, AgentsConfig, AgentSettings, CompactionConfig
@@ -13,6 +14,7 @@ from nacre.config.models import DEFAULT_MODEL
 from nacre.config.section import Found, Section
 from nacre.config.section_values import file_path, file_text
 from nacre.config.setting_paths import nearest_key
+from nacre.config.tools import ToolsConfig, tools_config_from
 from nacre.config.tools_section import read_tools
 from nacre.errors import ConfigError
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nacre.config.models import ModelsConfig
+    from nacre.config.reading import Reading
 
 DEFAULT_AGENT_ID: Final = "main"
 
@@ -31,7 +34,9 @@ _MODELS: Final = '"<provider>/<model>", or an object with `primary` and `fallbac
 _MAX_TOKENS: Final = 1_000_000_000
 
 
-def read_agents(top: Section, *, tools: Section, models: ModelsConfig) -> AgentsConfig:
+def read_agents(
+    top: Section, *, tools: Section, models: ModelsConfig, document: Mapping[str, object]
+) -> AgentsConfig:
     """Read `agents`; faults are noted. `tools` goes below the tools of each agent."""
     agents = top.section("agents")
     defaults = agents.section("defaults")
@@ -44,10 +49,22 @@ def read_agents(top: Section, *, tools: Section, models: ModelsConfig) -> Agents
         _agent(DEFAULT_AGENT_ID, item, defaults=defaults, tools=tools, models=models)
     entries = _entries(agents, listed)
     by_id = {
-        agent_id: _agent(agent_id, own, defaults=defaults, tools=tools, models=models)
+        agent_id: replace(
+            _agent(agent_id, own, defaults=defaults, tools=tools, models=models),
+            tools=_tools_config(document, agent_id, top.reading),
+        )
         for agent_id, own in entries.items()
     }
     return AgentsConfig(default_id=_default_id(entries), by_id=by_id)
+
+
+def _tools_config(document: Mapping[str, object], agent_id: str, reading: Reading) -> ToolsConfig:
+    try:
+        return tools_config_from(document, agent_id)
+    except ConfigError as problem:
+        if all(problem.path != noted.path for noted in reading.problems):
+            reading.note(problem)
+        return ToolsConfig()
 
 
 def _entries(agents: Section, listed: Sequence[Section]) -> Mapping[str, Section | None]:

@@ -126,7 +126,7 @@ def read_system(
     config = SystemConfig(
         document=document,
         models=models,
-        agents=read_agents(top, tools=top.section("tools"), models=models),
+        agents=read_agents(top, tools=top.section("tools"), models=models, document=document),
         mcp_servers=read_mcp_servers(top),
         plugins=read_plugins(top.section("plugins")),
         queue=read_queue(top.section("messages")),

@@ -14,6 +14,7 @@ from anyio import to_thread
 from nacre.config.config_file import read_config_file
 from nacre.config.core_tools import CoreToolsConfig
 from nacre.config.system import SECTIONS, system_config_from
+from nacre.config.tools import ToolsConfig
 from nacre.errors import ConfigError, NacreError
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ _LOOK_EVERY_SECONDS: Final = 1.0
 
 _Look: TypeAlias = tuple[int, int, int, int] | None
 """By what a change is seen; None for no file, or an empty one."""
-# They are read from the document where they are used, rules and code mode among them.
-_READ_LATER: Final = ("agents", "tools")
+# By the document: an agent has the settings of both, merged.
+_MERGED: Final = ("agents", "tools")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,14 +148,17 @@ def changed_sections(old: SystemConfig, new: SystemConfig) -> tuple[str, ...]:
         "gateway": old.gateway != new.gateway,
         "storage": old.storage != new.storage,
     }
-    written = {name: old.document.get(name) != new.document.get(name) for name in _READ_LATER}
+    written = {name: old.document.get(name) != new.document.get(name) for name in _MERGED}
     return tuple(name for name in SECTIONS if typed.get(name, False) or written.get(name, False))
 
 
 def _own_settings(agents: AgentsConfig) -> AgentsConfig:
-    """Without their core tools: `tools` has what all agents share, and the document the rest."""
-    core_tools = CoreToolsConfig()
-    bare = {name: replace(agent, core_tools=core_tools) for name, agent in agents.by_id.items()}
+    """Without their tools, which are compared in the document."""
+    core_tools, tools = CoreToolsConfig(), ToolsConfig()
+    bare = {
+        name: replace(agent, core_tools=core_tools, tools=tools)
+        for name, agent in agents.by_id.items()
+    }
     return replace(agents, by_id=bare)
 
 

@@ -3,12 +3,7 @@
 from nacre.tool_search.model_surface import is_tool_search_active
 from nacre.tool_search.results import Completed, Failed, ToolSearchResult, ToolSearchTelemetry
 from nacre.tool_search.run import ToolSearchRun
-from nacre.tool_search.tool_search import (
-    ToolSearch,
-    is_code_mode_on,
-    start_run,
-    tool_search_config_for,
-)
+from nacre.tool_search.tool_search import ToolSearch, start_run
 
 __all__ = [
     "Completed",
@@ -17,8 +12,6 @@ __all__ = [
     "ToolSearchResult",
     "ToolSearchRun",
     "ToolSearchTelemetry",
-    "is_code_mode_on",
     "is_tool_search_active",
     "start_run",
-    "tool_search_config_for",
 ]

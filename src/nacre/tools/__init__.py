@@ -56,7 +56,7 @@ from nacre.tools.model_calls import (
     no_such_tool,
     site_of_model_call,
 )
-from nacre.tools.policy import ToolPolicy, effective_tools, policy_from_config
+from nacre.tools.policy import ToolPolicy, effective_tools, policy_for
 from nacre.tools.schema_references import listed, mapped, target_of
 from nacre.tools.tool_names import NearestNames, assign_guest_names, possible_guest_names
 from nacre.tools.tool_result import ToolResult, part_text
@@ -134,7 +134,7 @@ __all__ = [
     "mcp_server_file",
     "no_such_tool",
     "part_text",
-    "policy_from_config",
+    "policy_for",
     "possible_guest_names",
     "servers_of",
     "site_of_model_call",

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
-from unicodedata import normalize
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from nacre.config.documents import agent_tools, object_at, shown
-from nacre.errors import ConfigError
+from nacre.config.tools import CORE_GROUPS, fold_tool_name
 from nacre.tools.definition import CORE_OWNER, SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from nacre.config.tools import ToolRules, ToolsConfig
     from nacre.run_context import RunContext
     from nacre.tools.definition import Tool, ToolSource
 
-_KEYS: Final = ("allow", "deny", "alsoAllow")
-# Core tools by what they touch; only theirs, since anybody may name a tool `read`.
-_CORE_GROUPS: Final = MappingProxyType(
-    {
-        "group:fs": frozenset(("read", "write", "edit", "list", "search")),
-        "group:runtime": frozenset(("exec", "process")),
-        "group:web": frozenset(("web_fetch",)),
-        "group:messaging": frozenset(("message",)),
-    }
-)
-_GROUPS: Final = frozenset((*(f"group:{source}" for source in SOURCES), *_CORE_GROUPS))
 # How configurations name all that comes from MCP servers, whichever server has it.
 _MCP_PLUGIN: Final = "bundle-mcp"
 
@@ -38,21 +24,6 @@ _NO_NAME: Final = "\0"
 _Named = Literal["any", "group", "id", "core", "name or owner"]
 """What a pattern speaks of: `deny` of anything that fits, `allow` of one kind of thing."""
 _Names: TypeAlias = "Mapping[_Named, Sequence[str]]"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolRules:
-    """One place's rules. A pattern names a tool, an id, an owner, or a group: `group:<source>`, or
-    one of the core tools such as `group:fs`; `*` stands for any text and `?` for one character, and
-    case does not matter.
-
-    In `allow`, what begins with `group:` or a source is never taken for a tool's name, and the
-    owner of a client tool counts only as a part of its id."""
-
-    allow: tuple[str, ...] | None = None
-    """None for every tool; empty for none."""
-    deny: tuple[str, ...] = ()
-    also_allow: tuple[str, ...] = ()
 
 
 class ToolPolicy:
@@ -77,7 +48,7 @@ class ToolPolicy:
 
     def may_permit_server(self, owner: str) -> bool:
         """Whether any tool of this MCP server could be permitted, whatever it is called."""
-        names = _names("mcp", _fold(owner), _NO_NAME)
+        names = _names("mcp", fold_tool_name(owner), _NO_NAME)
         return not any(layer.rules_out(names) for layer in self._layers)
 
 
@@ -86,23 +57,9 @@ def effective_tools(tools: Iterable[Tool], policy: ToolPolicy) -> list[Tool]:
     return [tool for tool in tools if policy.permits(tool)]
 
 
-def tool_rules_from(value: object, path: str) -> ToolRules:
-    """Read `{"allow": [...], "deny": [...], "alsoAllow": [...]}`; raises ConfigError."""
-    settings = object_at(value, path)
-    for key in settings:
-        if key not in _KEYS:
-            known = ", ".join(_KEYS)
-            raise ConfigError(path, f"has the unknown key {shown(key)}; known: {known}")
-    return _rules_in(settings, path)
-
-
-def policy_from_config(config: Mapping[str, object], context: RunContext) -> ToolPolicy:
-    """The rules of `tools`, of the agent's entry under `agents`, and of the sandbox if it is in
-    one; raises ConfigError."""
-    layers = list(_rules_beside_others(config.get("tools"), "tools", context))
-    for path, tools in agent_tools(config, context.agent_id):
-        layers.extend(_rules_beside_others(tools, path, context))
-    return ToolPolicy(layers)
+def policy_for(tools: ToolsConfig, context: RunContext) -> ToolPolicy:
+    """The policy of a run; the rules for the sandbox count if the run is in one."""
+    return ToolPolicy((*tools.rules, *(tools.sandbox_rules if context.is_sandboxed else ())))
 
 
 class _Layer:
@@ -138,7 +95,7 @@ class _Patterns:
         self._exact: dict[tuple[_Named, str], str] = {}
         self._globs: list[tuple[_Named, str, str]] = []
         for pattern, named in patterns:
-            folded = _fold(pattern)
+            folded = fold_tool_name(pattern)
             if "*" in folded or "?" in folded:
                 self._globs.append((named, folded, pattern))
             else:
@@ -163,7 +120,7 @@ class _Patterns:
 def _what_it_names(pattern: str) -> _Named:
     """What a pattern of `allow` speaks of. Whoever brings a tool chooses its name, so a name never
     stands for a group, an id or an owner."""
-    folded = _fold(pattern)
+    folded = fold_tool_name(pattern)
     start, *rest = folded.split(":")
     if (start == "group" and rest) or folded == _MCP_PLUGIN:
         return "group"
@@ -174,7 +131,7 @@ def _what_it_names(pattern: str) -> _Named:
 
 
 def _names_of(tool: Tool) -> _Names:
-    return _names(tool.source, _fold(tool.owner), _fold(tool.name))
+    return _names(tool.source, fold_tool_name(tool.owner), fold_tool_name(tool.name))
 
 
 def _names(source: ToolSource, owner: str, name: str) -> _Names:
@@ -182,7 +139,7 @@ def _names(source: ToolSource, owner: str, name: str) -> _Names:
     is_core = source == "openclaw" and owner == CORE_OWNER
     groups = [f"group:{source}", *([_MCP_PLUGIN] if source == "mcp" else [])]
     if is_core:
-        groups += [group for group, members in _CORE_GROUPS.items() if name in members]
+        groups += [group for group, members in CORE_GROUPS.items() if name in members]
     # Who sends client tools chooses their owner as well; the others are named by the configuration.
     owners = [] if source == "client" else [owner]
     return {
@@ -192,13 +149,6 @@ def _names(source: ToolSource, owner: str, name: str) -> _Names:
         "core": (CORE_OWNER,) if is_core else (),
         "name or owner": (name, *owners),
     }
-
-
-def _fold(text: str) -> str:
-    """Without case, and an accent in one way, however it was typed."""
-    return (
-        text.casefold() if text.isascii() else normalize("NFC", normalize("NFC", text).casefold())
-    )
 
 
 def _matches_id(pattern: str, tool_id: str) -> bool:
@@ -227,66 +177,3 @@ def _matches(pattern: str, text: str) -> bool:
         else:
             return False
     return not pattern[at:].strip("*")
-
-
-def _rules_beside_others(
-    value: object, path: str, context: RunContext
-) -> Iterable[tuple[str, ToolRules]]:
-    """The rules in a `tools` section, where other parts have their settings as well."""
-    settings = object_at(value, path)
-    for key in settings:
-        _refuse_if_misspelt(key, path)
-    yield path, _rules_in(settings, path)
-    sandbox = f"{path}.sandbox"
-    in_sandbox = object_at(settings.get("sandbox"), sandbox).get("tools")
-    # Read in any case: a mistake in it should not wait for the first sandboxed run.
-    rules = tool_rules_from(in_sandbox, f"{sandbox}.tools")
-    if context.is_sandboxed:
-        yield f"{sandbox}.tools", rules
-
-
-def _rules_in(settings: Mapping[str, object], path: str) -> ToolRules:
-    return ToolRules(
-        allow=_patterns_in(settings.get("allow"), f"{path}.allow"),
-        deny=_patterns_in(settings.get("deny"), f"{path}.deny") or (),
-        also_allow=_patterns_in(settings.get("alsoAllow"), f"{path}.alsoAllow") or (),
-    )
-
-
-def _patterns_in(value: object, path: str) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if not isinstance(value, (list, tuple)):
-        raise ConfigError(path, f"is {shown(value)}; allowed: a list of tool names or patterns")
-    patterns: list[str] = []
-    for index, item in enumerate(cast("Sequence[object]", value)):
-        problem = _problem_with_pattern(item)
-        if problem:
-            raise ConfigError(f"{path}[{index}]", f"is {shown(item)}; {problem}")
-        patterns.append(cast("str", item))
-    return tuple(patterns)
-
-
-def _problem_with_pattern(item: object) -> str:
-    """Why it could never match: a rule that looks like one and does nothing is a trap."""
-    if not isinstance(item, str) or not item or any(mark.isspace() for mark in item):
-        return "allowed: a tool's name, id or owner, without spaces; `*` and `?` are wildcards"
-    folded = _fold(item)
-    is_glob = "*" in folded or "?" in folded
-    if folded.startswith("group:") and not is_glob and folded not in _GROUPS:
-        return f"known groups: {', '.join(sorted(_GROUPS))}"
-    return ""
-
-
-def _refuse_if_misspelt(key: object, path: str) -> None:
-    """A misspelt `deny` would permit everything, so the neighbours are looked at closely."""
-    plain = str(key).replace("_", "").replace("-", "").casefold()
-    # Few keys get past this, and `difflib` takes long to import.
-    if key in _KEYS or plain[:1] not in ("a", "d"):
-        return
-    from difflib import get_close_matches
-
-    near = get_close_matches(plain, [known.casefold() for known in _KEYS], n=1, cutoff=0.75)
-    if near:
-        meant = next(known for known in _KEYS if known.casefold() == near[0])
-        raise ConfigError(path, f"has the unknown key {shown(key)}; did you mean `{meant}`?")

@@ -38,10 +38,8 @@ async def asking_run(number: int = 0) -> AsyncGenerator[AgentRun]:
         tasks.cancel_scope.cancel()
 
 
-def parked_in(runs: ParkedRuns, run: AgentRun, *, call_seconds: float = 900) -> ParkedRun:
-    return runs.park(
-        run, run.pending_client_calls, after=0, answer_number=1, call_seconds=call_seconds
-    )
+def parked_in(runs: ParkedRuns, run: AgentRun) -> ParkedRun:
+    return runs.park(run, run.pending_client_calls, after=0, answer_number=1)
 
 
 async def test_a_run_is_aborted_when_its_time_is_up() -> None:
@@ -57,7 +55,8 @@ async def test_a_run_is_aborted_when_its_time_is_up() -> None:
 async def test_a_run_is_aborted_before_its_calls_expire_by_themselves() -> None:
     runs = ParkedRuns(most=lambda: 8)
     async with asking_run() as run:
-        parked_in(runs, run, call_seconds=1)
+        run.client_calls.expiry_seconds = 1
+        parked_in(runs, run)
         with anyio.fail_after(30):
             await run.abort_signal.wait()
         assert run.pending_client_calls

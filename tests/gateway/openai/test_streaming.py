@@ -24,7 +24,7 @@ def a_run() -> AgentRun:
 
 
 def an_answer(run: AgentRun) -> RunAnswer:
-    return RunAnswer(run, ParkedRuns(most=lambda: 8), call_seconds=900)
+    return RunAnswer(run, ParkedRuns(most=lambda: 8))
 
 
 class Browser:

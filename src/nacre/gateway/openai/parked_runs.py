@@ -81,14 +81,12 @@ class ParkedRuns:
         *,
         after: int,
         answer_number: int,
-        call_seconds: float,
     ) -> ParkedRun:
-        """`call_seconds` is how long a call of the run can be answered at all."""
         while len(self._by_run) >= max(1, self._most()):
             self._abort(next(iter(self._by_run.values())), _CROWDED_OUT)
         shown = tuple(ShownCall(id=_new_id(), call=call) for call in calls)
         parked = ParkedRun(run=run, calls=shown, after=after, answer_number=answer_number)
-        seconds = min(self._seconds, _seconds_left(run, calls, call_seconds))
+        seconds = min(self._seconds, _seconds_left(run, calls))
         loop = asyncio.get_running_loop()
         parked.timer = loop.call_later(seconds, self._abort, parked, _EXPIRED)
         self._by_run[run.id] = parked
@@ -143,7 +141,7 @@ def _new_id() -> str:
     return f"call_{os.urandom(_ID_BYTES).hex()}"
 
 
-def _seconds_left(run: AgentRun, calls: Sequence[PendingClientCall], call_seconds: float) -> float:
+def _seconds_left(run: AgentRun, calls: Sequence[PendingClientCall]) -> float:
     """Until the first of the calls expires; they may have been open for a while."""
     ids = {call.call_id for call in calls}
     opened = [
@@ -152,7 +150,7 @@ def _seconds_left(run: AgentRun, calls: Sequence[PendingClientCall], call_second
         if event.kind == "client_call.requested" and event.data.get("callId") in ids
     ]
     waited = time.time() - min(opened) if opened else 0.0
-    return max(0.0, call_seconds - max(0.0, waited) - _MARGIN_SECONDS)
+    return max(0.0, run.client_calls.expiry_seconds - max(0.0, waited) - _MARGIN_SECONDS)
 
 
 def _as_data(text: str) -> JsonValue:

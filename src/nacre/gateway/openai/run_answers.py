@@ -64,7 +64,6 @@ class RunAnswer:
         after: int = -1,
         number: int = 1,
         asks_one_at_a_time: bool = False,
-        call_seconds: float,
     ) -> None:
         self.run = run
         self.number = number
@@ -73,7 +72,6 @@ class RunAnswer:
         self._parked = parked
         self._after = after
         self._asks_one_at_a_time = asks_one_at_a_time
-        self._call_seconds = call_seconds
         self._has_text = False
         self._is_over = False
 
@@ -138,7 +136,6 @@ class RunAnswer:
             calls[:1] if self._asks_one_at_a_time else calls,
             after=self._after,
             answer_number=self.number,
-            call_seconds=self._call_seconds,
         )
         self._is_over = True
         return CallsAsked(calls=parked.calls)

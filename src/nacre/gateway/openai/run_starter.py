@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from nacre.agent import TurnRequest
-from nacre.code_mode.run_config import code_mode_config_for
 from nacre.errors import ToolDefinitionError
 from nacre.gateway.errors import ApiError
 from nacre.gateway.openai.run_answers import RunAnswer
@@ -187,14 +186,12 @@ class RunStarter:
         return ask.choice.agent_id or self._system.config.agents.default_id
 
     def _answer(self, run: AgentRun, ask: Ask, *, after: int = -1, number: int = 1) -> RunAnswer:
-        code_mode = code_mode_config_for(self._system.config.document, run.agent_id)
         return RunAnswer(
             run,
             self._parked,
             after=after,
             number=number,
             asks_one_at_a_time=ask.settings.is_parallel is False,
-            call_seconds=code_mode.snapshot_ttl_seconds,
         )
 
 

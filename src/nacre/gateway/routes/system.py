@@ -18,7 +18,7 @@ from nacre.gateway.schemas.system import (
 )
 from nacre.gateway.state import State
 from nacre.run_context import RunContext
-from nacre.tools import effective_tools, policy_from_config
+from nacre.tools import effective_tools, policy_for
 
 router = APIRouter(prefix="/api", tags=["system"])
 
@@ -70,7 +70,7 @@ async def list_tools(
     agents = system.config.agents
     agent = agents.agent(agent_id or agents.default_id)
     context = RunContext(agent_id=agent.id)
-    policy = policy_from_config(system.config.document, context)
+    policy = policy_for(agent.tools, context)
     tools = effective_tools(system.tools.tools(agent, context), policy)
     return ToolsResponse(
         agent_id=agent.id,

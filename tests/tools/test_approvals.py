@@ -2,11 +2,13 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import anyio
 import anyio.lowlevel
 import pytest
 
+from nacre.errors import ApprovalError, ToolInputError
 from nacre.json_types import JsonObject, NotJsonError
 from nacre.run_context import RunContext
 from nacre.tools.approvals import (
@@ -389,3 +391,217 @@ async def test_an_answer_that_was_taken_counts_when_time_runs_out_in_the_same_mo
         await anyio.lowlevel.checkpoint()
         queue.answer(request.id, "allow-once")
     assert asker.outcomes["c1"] == Granted(input={"to": "a"})
+
+
+def request(name: str) -> ApprovalRequest:
+    return ApprovalRequest(
+        id=name,
+        tool_id="openclaw:core:send",
+        tool_name="send",
+        input={},
+        reason="",
+        context=RunContext(),
+        call_id="c",
+        parent_id="",
+        created=0.0,
+        expires=1.0,
+    )
+
+
+async def test_a_loop_gives_open_questions_first_and_then_each_as_it_comes() -> None:
+    queue = ApprovalQueue()
+    seen: list[str] = []
+
+    async def read() -> None:
+        async for found in queue:
+            see(found)
+
+    def see(found: ApprovalRequest) -> None:
+        seen.append(found.id)
+
+    with queue.asking(request("a")), queue.asking(request("b")):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            await anyio.wait_all_tasks_blocked()
+            assert seen == ["a", "b"]
+            with queue.asking(request("c")):
+                await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+    assert seen == ["a", "b", "c"]
+
+
+async def test_every_loop_sees_every_question() -> None:
+    queue = ApprovalQueue()
+    readers = [aiter(queue), aiter(queue)]
+    with queue.asking(request("a")), anyio.fail_after(5):
+        assert [(await anext(reader)).id for reader in readers] == ["a", "a"]
+
+
+async def test_a_loop_leaves_out_what_was_answered_before_it_came_by() -> None:
+    queue = ApprovalQueue()
+    reader = aiter(queue)
+    with queue.asking(request("a")), queue.asking(request("b")), anyio.fail_after(5):
+        queue.answer("a", "deny")
+        assert (await anext(reader)).id == "b"
+
+
+async def test_an_answer_reaches_the_one_who_asked_and_takes_the_question_away() -> None:
+    queue = ApprovalQueue()
+    with queue.asking(request("a")) as asked:
+        queue.answer("a", "allow-once")
+        assert asked.is_answered.is_set()
+        assert asked.decided == AllowOnce()
+        assert queue.pending == ()
+
+
+async def test_a_question_is_answered_once() -> None:
+    queue = ApprovalQueue()
+    with queue.asking(request("a")) as asked:
+        queue.answer("a", "allow-once")
+        with pytest.raises(match="'a' was answered already"):
+            queue.answer("a", "deny")
+        assert asked.decided == AllowOnce()
+
+
+async def test_a_late_answer_is_told_that_the_question_is_closed() -> None:
+    queue = ApprovalQueue()
+    with queue.asking(request("a")):
+        pass
+    with pytest.raises(match="'a' has expired, or its call was given up"):
+        queue.answer("a", "allow-once")
+
+
+async def test_an_answer_to_no_question_is_refused() -> None:
+    with pytest.raises(match="was never asked"):
+        ApprovalQueue().answer("x" * 10_000, "allow-once")
+
+
+async def test_what_is_no_answer_leaves_the_question_open() -> None:
+    queue = ApprovalQueue()
+    with queue.asking(request("a")) as asked:
+        with pytest.raises(match="allowed: "):
+            queue.answer("a", "maybe")  # pyright: ignore[reportArgumentType]
+        assert asked.decided is None
+        assert [it.id for it in queue.pending] == ["a"]
+
+
+async def test_a_change_wakes_who_waits_for_it() -> None:
+    queue = ApprovalQueue()
+    changes: list[int] = []
+
+    async def watch() -> None:
+        while True:
+            await queue.changed()
+            changes.append(len(queue.pending))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        await anyio.wait_all_tasks_blocked()
+        with queue.asking(request("a")):
+            await anyio.wait_all_tasks_blocked()
+            queue.answer("a", "deny")
+            await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    assert changes == [1, 0]
+
+
+async def test_a_listener_is_told_at_once_of_every_question_and_its_end() -> None:
+    queue = ApprovalQueue()
+    told: list[tuple[str, object, bool]] = []
+    stop = queue.listen(lambda asked, decided, is_open: told.append((asked.id, decided, is_open)))
+    with queue.asking(request("a")):
+        queue.answer("a", "allow-once")
+    with queue.asking(request("b")):
+        pass
+    stop()
+    with queue.asking(request("c")):
+        pass
+    assert told == [
+        ("a", None, True),
+        ("a", AllowOnce(), False),
+        ("b", None, True),
+        ("b", None, False),
+    ]
+
+
+async def test_a_listener_that_fails_holds_up_nobody() -> None:
+    queue = ApprovalQueue()
+
+    def fail(*_told: object) -> None:
+        raise ValueError("a bug")
+
+    queue.listen(fail)
+    with queue.asking(request("a")) as question:
+        queue.answer("a", "allow-once")
+    assert question.decided == AllowOnce()
+
+
+async def test_an_edited_input_that_does_not_fit_leaves_the_question_open() -> None:
+    def check(given: JsonObject) -> None:
+        if "to" not in given:
+            raise ToolInputError("`to` is missing", tool_id="send")
+
+    queue = ApprovalQueue()
+    with queue.asking(replace(request("a"), check=check)) as asked:
+        with pytest.raises(ApprovalError, match="`to` is missing"):
+            queue.answer("a", AllowEdited({"too": 1}))
+        assert not asked.is_answered.is_set()
+        queue.answer("a", AllowEdited({"to": "Ada"}))
+        assert asked.decided == AllowEdited({"to": "Ada"})
+
+
+CONTEXT = RunContext(agent_id="main", session_id="s1", session_key="k1")
+INPUT: JsonObject = {"to": "a", "options": {"b": 1, "c": [True, None]}}
+
+
+def memory_of_one() -> ApprovalMemory:
+    memory = ApprovalMemory()
+    memory.remember(tool_id="t", input=INPUT, context=CONTEXT)
+    return memory
+
+
+def test_another_run_of_the_session_finds_it_whatever_the_order_of_keys() -> None:
+    again: JsonObject = {"options": {"c": [True, None], "b": 1}, "to": "a"}
+    context = replace(CONTEXT, run_id="another", sender="somebody")
+    assert memory_of_one().holds(tool_id="t", input=again, context=context)
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        replace(CONTEXT, session_id="s2"),
+        replace(CONTEXT, session_key="k2"),
+        replace(CONTEXT, agent_id="other"),
+    ],
+)
+def test_another_session_or_agent_does_not_find_it(context: RunContext) -> None:
+    assert not memory_of_one().holds(tool_id="t", input=INPUT, context=context)
+
+
+@pytest.mark.parametrize(
+    "input",
+    [
+        {},
+        {**INPUT, "to": "A"},
+        {**INPUT, "more": None},
+        {**INPUT, "options": {"b": 1.0, "c": [True, None]}},
+        {**INPUT, "options": {"b": True, "c": [True, None]}},
+        {**INPUT, "options": {"b": 1, "c": [None, True]}},
+    ],
+)
+def test_another_input_is_not_held_however_alike(input: JsonObject) -> None:
+    assert not memory_of_one().holds(tool_id="t", input=input, context=CONTEXT)
+
+
+def test_another_tool_is_not_held() -> None:
+    assert not memory_of_one().holds(tool_id="u", input=INPUT, context=CONTEXT)
+
+
+def test_beyond_the_limit_the_one_used_longest_ago_is_forgotten() -> None:
+    memory = ApprovalMemory(max_remembered=2)
+    for tool_id in ("a", "b"):
+        memory.remember(tool_id=tool_id, input={}, context=CONTEXT)
+    assert memory.holds(tool_id="a", input={}, context=CONTEXT)
+    memory.remember(tool_id="c", input={}, context=CONTEXT)
+    held = [it for it in "abc" if memory.holds(tool_id=it, input={}, context=CONTEXT)]
+    assert held == ["a", "c"]

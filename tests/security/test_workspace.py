@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nacre.tools.core.workspace import FileProblem
-from tests.tools.core.files.file_calls import Files
+from tests.tools.core.file_calls import Files
 
 OUTSIDE = "is outside of the workspace"
 

@@ -11,7 +11,7 @@ import pytest
 from nacre.config.core_tools import FsToolsConfig
 from nacre.tools.core.file_access import read_lines
 from nacre.tools.core.workspace import Workspace
-from tests.tools.core.files.file_calls import Files
+from tests.tools.core.file_calls import Files
 
 
 @pytest.fixture

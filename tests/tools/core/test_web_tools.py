@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,12 +14,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.tools.core.loopback_site import Site, loopback_site
 
 from nacre.config.core_tools import WebFetchConfig
 from nacre.tools.core.web_hosts import WebProblem
-from nacre.tools.core.web_tools import web_tools
+from nacre.tools.core.web_tools import in_own_loop, web_tools
 from tests.tools.core.tool_calls import Calls
-from tests.tools.core.web.loopback_site import Site, loopback_site
 
 HTML = "Content-Type: text/html"
 PLAIN = "Content-Type: text/plain"
@@ -361,3 +362,40 @@ def _make_certificate(host: str, file: Path) -> None:
             serialization.NoEncryption(),
         )
     )
+
+
+@pytest.fixture
+def threads() -> anyio.CapacityLimiter:
+    return anyio.CapacityLimiter(1)
+
+
+async def test_what_it_returns_and_raises_comes_back(threads: anyio.CapacityLimiter) -> None:
+    async def thread() -> int:
+        return threading.get_ident()
+
+    async def fault() -> None:
+        raise LookupError("not there")
+
+    assert await in_own_loop(thread, threads=threads) != threading.get_ident()
+    with pytest.raises(LookupError, match="not there"):
+        await in_own_loop(fault, threads=threads)
+
+
+async def test_it_is_cancelled_with_whoever_waits_for_it(threads: anyio.CapacityLimiter) -> None:
+    is_running, was_cancelled = threading.Event(), threading.Event()
+
+    async def endless() -> None:
+        is_running.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            was_cancelled.set()
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: in_own_loop(endless, threads=threads))
+            await anyio.to_thread.run_sync(is_running.wait)
+            tasks.cancel_scope.cancel()
+        await anyio.to_thread.run_sync(was_cancelled.wait)
+        # And its thread is free again.
+        await in_own_loop(anyio.lowlevel.checkpoint, threads=threads)

@@ -1,1 +1,0 @@
-"""The file tools of a workspace."""

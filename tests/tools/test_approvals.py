@@ -1,4 +1,4 @@
-"""Asking: in turn or all at once, remembered, expired, cancelled, and a no where anything fails."""
+"""Approvals: asking, the queue of open requests, and remembered decisions."""
 
 import asyncio
 import time
@@ -550,28 +550,28 @@ async def test_an_edited_input_that_does_not_fit_leaves_the_question_open() -> N
         assert asked.decided == AllowEdited({"to": "Ada"})
 
 
-CONTEXT = RunContext(agent_id="main", session_id="s1", session_key="k1")
+MEMORY_CONTEXT = RunContext(agent_id="main", session_id="s1", session_key="k1")
 INPUT: JsonObject = {"to": "a", "options": {"b": 1, "c": [True, None]}}
 
 
 def memory_of_one() -> ApprovalMemory:
     memory = ApprovalMemory()
-    memory.remember(tool_id="t", input=INPUT, context=CONTEXT)
+    memory.remember(tool_id="t", input=INPUT, context=MEMORY_CONTEXT)
     return memory
 
 
 def test_another_run_of_the_session_finds_it_whatever_the_order_of_keys() -> None:
     again: JsonObject = {"options": {"c": [True, None], "b": 1}, "to": "a"}
-    context = replace(CONTEXT, run_id="another", sender="somebody")
+    context = replace(MEMORY_CONTEXT, run_id="another", sender="somebody")
     assert memory_of_one().holds(tool_id="t", input=again, context=context)
 
 
 @pytest.mark.parametrize(
     "context",
     [
-        replace(CONTEXT, session_id="s2"),
-        replace(CONTEXT, session_key="k2"),
-        replace(CONTEXT, agent_id="other"),
+        replace(MEMORY_CONTEXT, session_id="s2"),
+        replace(MEMORY_CONTEXT, session_key="k2"),
+        replace(MEMORY_CONTEXT, agent_id="other"),
     ],
 )
 def test_another_session_or_agent_does_not_find_it(context: RunContext) -> None:
@@ -590,18 +590,18 @@ def test_another_session_or_agent_does_not_find_it(context: RunContext) -> None:
     ],
 )
 def test_another_input_is_not_held_however_alike(input: JsonObject) -> None:
-    assert not memory_of_one().holds(tool_id="t", input=input, context=CONTEXT)
+    assert not memory_of_one().holds(tool_id="t", input=input, context=MEMORY_CONTEXT)
 
 
 def test_another_tool_is_not_held() -> None:
-    assert not memory_of_one().holds(tool_id="u", input=INPUT, context=CONTEXT)
+    assert not memory_of_one().holds(tool_id="u", input=INPUT, context=MEMORY_CONTEXT)
 
 
 def test_beyond_the_limit_the_one_used_longest_ago_is_forgotten() -> None:
     memory = ApprovalMemory(max_remembered=2)
     for tool_id in ("a", "b"):
-        memory.remember(tool_id=tool_id, input={}, context=CONTEXT)
-    assert memory.holds(tool_id="a", input={}, context=CONTEXT)
-    memory.remember(tool_id="c", input={}, context=CONTEXT)
-    held = [it for it in "abc" if memory.holds(tool_id=it, input={}, context=CONTEXT)]
+        memory.remember(tool_id=tool_id, input={}, context=MEMORY_CONTEXT)
+    assert memory.holds(tool_id="a", input={}, context=MEMORY_CONTEXT)
+    memory.remember(tool_id="c", input={}, context=MEMORY_CONTEXT)
+    held = [it for it in "abc" if memory.holds(tool_id=it, input={}, context=MEMORY_CONTEXT)]
     assert held == ["a", "c"]

@@ -1,4 +1,4 @@
-"""Definitions in the shapes that providers take."""
+"""Tool definitions in the formats of providers, and their digests."""
 
 import gc
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nacre.json_types import JsonObject
-from nacre.tools import definition as tool_digests
+from nacre.tools import definition
 from nacre.tools.definition import DefinitionFormat, Tool, ToolCall, format_definition, tool_digest
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"x": {"type": "string"}}}
@@ -92,7 +92,7 @@ def test_what_one_text_ends_with_is_not_what_the_next_begins_with() -> None:
 
 
 def test_nothing_is_kept_of_a_tool_that_is_gone() -> None:
-    kept = tool_digests._DIGESTS  # pyright: ignore[reportPrivateUsage]
+    kept = definition._DIGESTS  # pyright: ignore[reportPrivateUsage]
     gc.collect()
     before = len(kept)
     mortal = tool("mortal")

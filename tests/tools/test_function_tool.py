@@ -1,4 +1,4 @@
-"""The `tool` decorator: schemas, docstrings, calls, and what it refuses."""
+"""The `tool` decorator: schemas, docstrings, calls and refused functions."""
 
 import functools
 import inspect

@@ -1,4 +1,4 @@
-"""The names under which a program may call tools."""
+"""Names of tools: for programs, for MCP servers in programs, and the nearest known name."""
 
 import random
 

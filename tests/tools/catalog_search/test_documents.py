@@ -1,4 +1,4 @@
-"""A text as ranking sees it."""
+"""The text of a catalog entry, and the document that ranking makes of it."""
 
 import pytest
 

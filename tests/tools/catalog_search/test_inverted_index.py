@@ -1,4 +1,4 @@
-"""The best documents are the same whether or not hopeless ones are left out on the way."""
+"""The inverted index finds the best documents, and guesses terms that no document has."""
 
 from random import Random
 
@@ -78,8 +78,18 @@ def test_long_lists_are_not_read_for_documents_without_hope() -> None:
     assert len(scores_of_best(layer, weights, set(), 24, positions=None)) < 1_000
 
 
-TERMS = {"weather", "forecast", "web", "page", "databas", "delet", "detect", "calendar", "搜索"}
-VOCABULARY = Vocabulary([SortedTerms(TERMS)], TERMS.__contains__)
+WORDS = {
+    "weather",
+    "forecast",
+    "web",
+    "page",
+    "databas",
+    "delet",
+    "detect",
+    "calendar",
+    "搜索",
+}
+VOCABULARY = Vocabulary([SortedTerms(WORDS)], WORDS.__contains__)
 
 
 @pytest.mark.parametrize(
@@ -117,13 +127,13 @@ def test_guesses_are_few() -> None:
 
 
 def test_terms_of_several_layers_are_guessed_as_if_they_were_in_one() -> None:
-    halves = [SortedTerms(list(TERMS)[:4]), SortedTerms(list(TERMS)[4:])]
-    layered = Vocabulary(halves, TERMS.__contains__)
+    halves = [SortedTerms(list(WORDS)[:4]), SortedTerms(list(WORDS)[4:])]
+    layered = Vocabulary(halves, WORDS.__contains__)
     for term in ("calend", "detet", "webpage", "wether"):
         assert layered.guesses(term) == VOCABULARY.guesses(term)
 
 
 def test_a_term_that_is_no_more_in_use_is_not_guessed() -> None:
-    vocabulary = Vocabulary([SortedTerms(TERMS)], (TERMS - {"calendar", "web"}).__contains__)
+    vocabulary = Vocabulary([SortedTerms(WORDS)], (WORDS - {"calendar", "web"}).__contains__)
     assert vocabulary.guesses("calend") == {}
     assert vocabulary.guesses("webpage") == {}

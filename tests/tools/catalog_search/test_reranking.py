@@ -1,4 +1,4 @@
-"""What orders documents besides the sum of their words."""
+"""Word pairs, coverage and shared terms change the order of documents."""
 
 from nacre.tools.catalog_search.documents import document_of
 from nacre.tools.catalog_search.inverted_index import Layer

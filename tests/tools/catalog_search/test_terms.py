@@ -1,4 +1,4 @@
-"""Texts as terms."""
+"""Splitting text into terms, and synonyms of terms."""
 
 import threading
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.tools.catalog_search import terms as synonyms
+from nacre.tools.catalog_search import terms
 from nacre.tools.catalog_search.terms import synonyms_of, terms_and_length_of, terms_of
 
 
@@ -98,8 +98,8 @@ def test_no_word_is_its_own_synonym_and_others_have_none() -> None:
 
 def test_every_group_has_at_least_two_terms() -> None:
     groups = (
-        *synonyms._WHAT_TOOLS_DO.split("\n"),  # pyright: ignore[reportPrivateUsage]
-        *synonyms._WHAT_TOOLS_HANDLE.split("\n"),  # pyright: ignore[reportPrivateUsage]
-        *synonyms._SHORT_FORMS.split("\n"),  # pyright: ignore[reportPrivateUsage]
+        *terms._WHAT_TOOLS_DO.split("\n"),  # pyright: ignore[reportPrivateUsage]
+        *terms._WHAT_TOOLS_HANDLE.split("\n"),  # pyright: ignore[reportPrivateUsage]
+        *terms._SHORT_FORMS.split("\n"),  # pyright: ignore[reportPrivateUsage]
     )
     assert [group for group in groups if group and len(set(terms_of(group))) < 2] == []

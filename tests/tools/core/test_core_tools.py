@@ -1,4 +1,4 @@
-"""The core tools together, and the end of what they started."""
+"""The core tools together, sending messages, and cleaning up processes."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path

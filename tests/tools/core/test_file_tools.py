@@ -1,4 +1,4 @@
-"""Reading, writing, editing, listing and searching, as a model does it."""
+"""The file tools: read, write, edit, list and search."""
 
 import os
 from difflib import SequenceMatcher

@@ -1,4 +1,4 @@
-"""What stays of an output, and what is said of the rest."""
+"""The output of a command is kept within a limit, and gaps are reported."""
 
 from hypothesis import given
 from hypothesis import strategies as st

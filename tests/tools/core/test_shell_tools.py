@@ -1,4 +1,4 @@
-"""Running commands as a model does: real ones, and such as do not want to end."""
+"""The shell tools, with real commands and with commands that do not want to end."""
 
 import os
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""Which bytes are text, and which text they are."""
+"""Content types and character encodings of fetched pages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which hosts may be reached, and at which addresses."""
+"""Allowed hosts and addresses."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Fetching pages from a server on loopback, and what is not fetched."""
+"""Fetching pages from a server on the loopback interface, and refused requests."""
 
 import asyncio
 import gzip
@@ -14,11 +14,11 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from tests.tools.core.loopback_site import Site, loopback_site
 
 from nacre.config.core_tools import WebFetchConfig
 from nacre.tools.core.web_hosts import WebProblem
 from nacre.tools.core.web_tools import in_own_loop, web_tools
+from tests.tools.core.loopback_site import Site, loopback_site
 from tests.tools.core.tool_calls import Calls
 
 HTML = "Content-Type: text/html"

@@ -1,4 +1,4 @@
-"""Semantic search with a model that can be foretold, and a cache of the test's own."""
+"""Semantic search with a deterministic model and a cache of its own for each test."""
 
 import threading
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nacre.tools.catalog_search import index
-from nacre.tools.catalog_search.semantic import embeddings as meanings
+from nacre.tools.catalog_search.semantic import embeddings
 from nacre.tools.catalog_search.semantic.embeddings import BackgroundThread
 from nacre.tools.catalog_search.semantic.text_models import TextModel
 from nacre.tools.catalog_search.semantic.vector_store import VectorStore
@@ -17,7 +17,6 @@ from tests.tools.catalog_search.semantic.fake_model import FakeModel
 @pytest.fixture
 def fake_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeModel]:
     """The one model that is installed, while search is switched on."""
-    pytest.importorskip("numpy")
     model = FakeModel("meeting calendar", "selfie polaroid")
     stores = threading.local()
 
@@ -31,9 +30,9 @@ def fake_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake
 
     thread = BackgroundThread("test-semantic-search", patience_seconds=0)
     monkeypatch.delenv("NACRE_SEMANTIC_SEARCH")
-    monkeypatch.setattr(meanings, "_models", models)
-    monkeypatch.setattr(meanings, "_store", store)
-    monkeypatch.setattr(meanings, "_thread", thread)
+    monkeypatch.setattr(embeddings, "_models", models)
+    monkeypatch.setattr(embeddings, "_store", store)
+    monkeypatch.setattr(embeddings, "_thread", thread)
     kept = index._ranked_texts  # pyright: ignore[reportPrivateUsage]
     kept.clear()
     yield model

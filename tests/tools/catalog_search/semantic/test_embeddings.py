@@ -1,4 +1,4 @@
-"""The meanings of a catalog's texts: made behind the back of whoever searches."""
+"""Embeddings of a catalog's texts, computed in a background thread."""
 
 import gc
 import threading
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from nacre.tools.catalog_search.semantic import embeddings as meanings
+from nacre.tools.catalog_search.semantic import embeddings
 from nacre.tools.catalog_search.semantic.embeddings import BackgroundThread, Meanings, sentences_of
 from nacre.tools.catalog_search.semantic.text_models import Vector
 from tests.tools.catalog_search.semantic.fake_model import FakeModel
@@ -108,7 +108,7 @@ def test_a_model_that_read_half_of_a_query_counts_half(
 def test_without_a_model_the_work_is_over_and_nothing_is_known(
     fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meanings, "_models", list)
+    monkeypatch.setattr(embeddings, "_models", list)
     assert not meanings_of("a calendar").is_known
 
 
@@ -155,9 +155,6 @@ def test_work_for_a_catalog_that_was_dropped_ends_early(
     meanings_of("a calendar")
     meanings_of("a polaroid")
     assert len(fake_model.embedded) < 100
-
-
-SECONDS = 30
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ from nacre.tools.catalog_search.documents import document_of
 from nacre.tools.catalog_search.reranking import Candidate
 from nacre.tools.catalog_search.semantic.fusion import Likeness, fuse
 
-pytest.importorskip("numpy")
-
 
 def by_words(position: int, score: float) -> Candidate:
     return Candidate(position=position, document=document_of({}), words=score)

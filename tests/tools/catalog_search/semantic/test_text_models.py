@@ -1,4 +1,4 @@
-"""The models themselves, where the extra is installed: what their vectors are good for."""
+"""The text models, where they are installed, and the ONNX graphs that are built for them."""
 
 import logging
 import sys
@@ -153,10 +153,8 @@ def test_the_switch(value: str, is_off: bool, monkeypatch: pytest.MonkeyPatch) -
     assert is_switched_off() is is_off
 
 
-pytest.importorskip("onnxruntime")
-
-
 def test_a_graph_with_constants_and_attributes_runs() -> None:
+    pytest.importorskip("onnxruntime")
     graph = OnnxGraph()
     matrix = np.arange(4, dtype=np.float32).reshape(2, 2)
     product = graph.node("MatMul", ["given", graph.constant(matrix)])[0]
@@ -167,6 +165,7 @@ def test_a_graph_with_constants_and_attributes_runs() -> None:
 
 
 def test_an_operator_may_give_several_things_and_leave_inputs_out() -> None:
+    pytest.importorskip("onnxruntime")
     graph = OnnxGraph()
     values, scale, zero = graph.node("DynamicQuantizeLinear", ["given"], outputs=3)
     back = graph.node("DequantizeLinear", [values, scale, zero])[0]

@@ -15,8 +15,6 @@ from nacre.tools.catalog_search.semantic.text_models import Vector
 from nacre.tools.catalog_search.semantic.vector_store import VectorStore
 from tests.tools.catalog_search.semantic.fake_model import FakeModel
 
-pytest.importorskip("numpy")
-
 MODEL = FakeModel("one", "two")
 VECTOR: Vector = np.array([0.6, 0.8, 0.0], dtype=np.float32).astype("<f2").astype(np.float32)
 

@@ -9,16 +9,6 @@ from sqlalchemy import func, select, tuple_
 
 from nacre.errors import SessionError
 from nacre.storage import rows
-from nacre.storage.columns import (
-    check_id,
-    check_key,
-    clean_text,
-    dump_json,
-    dump_message,
-    is_storable,
-    load_json_object,
-    load_message,
-)
 from nacre.storage.database import now
 from nacre.storage.records import (
     ApprovalRecord,
@@ -27,6 +17,16 @@ from nacre.storage.records import (
     StoredEvent,
     StoredMessage,
     TurnRecord,
+)
+from nacre.storage.rows import (
+    check_id,
+    check_key,
+    clean_text,
+    dump_json,
+    dump_message,
+    is_storable,
+    load_json_object,
+    load_message,
 )
 from nacre.storage.schema import approvals, events, sessions, turns
 

@@ -10,8 +10,7 @@ from sqlalchemy import inspect
 
 from nacre.errors import StorageError
 from nacre.storage import open_store
-from nacre.storage.connect import open_database
-from nacre.storage.database import FAULTS, ServerLocation, parse_storage_url
+from nacre.storage.database import FAULTS, ServerLocation, open_database, parse_storage_url
 from nacre.storage.postgres import ServerTransactions, server_engine
 from nacre.storage.schema import STEPS, metadata, migrate
 from nacre.storage.sqlite import SqliteTransactions, file_engine

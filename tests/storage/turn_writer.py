@@ -11,10 +11,10 @@ import sys
 import anyio
 
 from nacre.messages import AssistantMessage, TextPart, Usage, user_message
-from nacre.storage import connect, open_store, store
+from nacre.storage import database, open_store, store
 
 # Loaded before the fork, so that none of them pays for it.
-LOADED = (connect, store)
+LOADED = (database, store)
 
 
 async def write_turns(url: str, session_id: str) -> None:

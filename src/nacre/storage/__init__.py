@@ -56,7 +56,7 @@ async def open_store(url: str, *, lock_seconds: float = LOCK_SECONDS) -> "AsyncG
     """
     # In a thread: the import takes too long for an event loop.
     await anyio.to_thread.run_sync(_import_modules)
-    from nacre.storage.connect import open_database
+    from nacre.storage.database import open_database
     from nacre.storage.store import Store
 
     async with open_database(url, lock_seconds=lock_seconds) as database:
@@ -65,7 +65,7 @@ async def open_store(url: str, *, lock_seconds: float = LOCK_SECONDS) -> "AsyncG
 
 def _import_modules() -> None:
     try:
-        for module in ("nacre.storage.connect", "nacre.storage.store"):
+        for module in ("nacre.storage.database", "nacre.storage.store"):
             import_module(module)
     except ModuleNotFoundError as error:
         raise StorageError(

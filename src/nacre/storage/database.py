@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar, assert_never
 from urllib.parse import quote, quote_plus
 
 import anyio
+import anyio.to_thread
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from nacre.errors import StorageError
+from nacre.storage.ownership import Ownership, ServerOwnership, SoleOwnership, file_ownership
+from nacre.storage.postgres import ServerTransactions, lock_schema, server_engine
+from nacre.storage.schema import migrate
+from nacre.storage.sqlite import (
+    SqliteTransactions,
+    file_engine,
+    make_private_file,
+    memory_engine,
+    refuse_foreign_file,
+    use_wal,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+    from contextlib import AbstractAsyncContextManager
 
-    from sqlalchemy.engine import URL, Connection
+    from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.schema import Table
-
-    from nacre.storage.ownership import Ownership
 
 
 _SQLITE_SCHEMES: Final = ("sqlite", "sqlite+aiosqlite")
@@ -255,6 +266,7 @@ _CONFLICT_WAITS_SECONDS: Final = (0.02, 0.04, 0.06, 0.08)
 _OUTAGE_WAITS_SECONDS: Final = (0.1, 0.5, 1.0, 2.0)
 # An outage that took this long to show has been waited for already.
 _PATIENCE_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 10.0
 
 
 class Transactions(Protocol):
@@ -346,6 +358,93 @@ class Database:
                         error, self._place, is_uncertain=is_uncertain
                     ) from error
             await anyio.sleep(wait_seconds)
+
+
+@asynccontextmanager
+async def open_database(url: str, *, lock_seconds: float) -> AsyncGenerator[Database]:
+    """Raises StorageError for whatever keeps it from being opened."""
+    place = await anyio.to_thread.run_sync(parse_storage_url, url)
+    async with _open(place, lock_seconds) as database:
+        yield database
+
+
+def _open(place: Place, lock_seconds: float) -> AbstractAsyncContextManager[Database]:
+    match place:
+        case MemoryLocation():
+            return _open_memory(place)
+        case FileLocation():
+            return _open_file(place, lock_seconds)
+        case ServerLocation():
+            return _open_server(place)
+        case _:
+            assert_never(place)
+
+
+@asynccontextmanager
+async def _open_memory(place: MemoryLocation) -> AsyncGenerator[Database]:
+    transactions = SqliteTransactions(memory_engine(), is_shared=True)
+    async with _closing(transactions):
+        await transactions.write(lambda connection: migrate(connection, place.shown))
+        yield Database(transactions, place, SoleOwnership())
+
+
+@asynccontextmanager
+async def _open_file(place: FileLocation, lock_seconds: float) -> AsyncGenerator[Database]:
+    def make_file() -> Engine:
+        make_private_file(place.path)
+        return file_engine(place.path, lock_seconds=lock_seconds)
+
+    def switch_mode() -> None:
+        use_wal(engine, place.path, lock_seconds=lock_seconds)
+
+    def prepare(connection: Connection) -> None:
+        refuse_foreign_file(connection, place.path)
+        migrate(connection, place.shown)
+
+    engine = await anyio.to_thread.run_sync(make_file)
+    transactions = SqliteTransactions(engine, is_shared=False)
+    async with _closing(transactions):
+        with faults_of(place):
+            await anyio.to_thread.run_sync(switch_mode)
+            await transactions.write(prepare)
+            ownership = await transactions.write(lambda _: file_ownership(place.path))
+        async with _releasing(ownership):
+            yield Database(transactions, place, ownership)
+
+
+@asynccontextmanager
+async def _open_server(place: ServerLocation) -> AsyncGenerator[Database]:
+    def prepare(connection: Connection) -> None:
+        lock_schema(connection)
+        migrate(connection, place.shown)
+
+    engine = await anyio.to_thread.run_sync(server_engine, place)
+    transactions = ServerTransactions(engine)
+    async with _closing(transactions):
+        with faults_of(place):
+            await transactions.write(prepare)
+            ownership = await ServerOwnership.take(engine)
+        async with _releasing(ownership):
+            yield Database(transactions, place, ownership)
+
+
+# A server that does not answer must not keep anybody from leaving.
+@asynccontextmanager
+async def _closing(transactions: SqliteTransactions | ServerTransactions) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+            await transactions.close()
+
+
+@asynccontextmanager
+async def _releasing(ownership: Ownership) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+            await ownership.release()
 
 
 def now() -> float:

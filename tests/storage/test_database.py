@@ -37,7 +37,7 @@ def test_another_kind_of_database_is_refused_without_the_password(url: str) -> N
 
 @pytest.mark.parametrize("url", ["postgresql://ada:hunter2@reef:port/db", "postgresql:hunter2"])
 def test_a_url_that_cannot_be_read_is_refused_without_the_password(url: str) -> None:
-    with pytest.raises(StorageError, match=r"`storage\.url` cannot be read") as caught:
+    with pytest.raises(StorageError, match=r"`storage\.url` is invalid") as caught:
         parse_storage_url(url)
 
     assert "hunter2" not in str(caught.value)
@@ -48,6 +48,8 @@ def test_a_server_is_shown_without_the_password() -> None:
     place = parse_storage_url("postgresql://ada:p%40ss%2Fword@reef:5433/db?sslmode=require")
 
     assert isinstance(place, ServerLocation)
-    assert place.shown == "the database postgresql://ada:***@reef:5433/db"
+    assert place.label == "the database postgresql://ada:***@reef:5433/db"
     assert "p@ss" not in repr(place)
-    assert place.blank("no p@ss/word, no p%40ss%2Fword, no p%40ss/word") == "no ***, no ***, no ***"
+    assert (
+        place.redact("no p@ss/word, no p%40ss%2Fword, no p%40ss/word") == "no ***, no ***, no ***"
+    )

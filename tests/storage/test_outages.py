@@ -150,7 +150,7 @@ async def test_a_file_that_stays_locked_is_given_up_after_a_few_attempts(
     async with begun_turn(f"sqlite:///{path}") as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StorageError, match="another process has kept it locked") as caught:
+            with pytest.raises(StorageError, match="it is locked by another process") as caught:
                 await end(store)
             other.execute("COMMIT")
 

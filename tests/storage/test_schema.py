@@ -94,6 +94,6 @@ async def test_a_database_of_a_newer_version_is_refused(shared_url: str) -> None
     async with open_database(shared_url, lock_seconds=5) as database:
         await database.write(lambda it: migrate(it, "it", newer))
 
-    with pytest.raises(StorageError, match=r"the database .* has a schema of version 99, and this"):
+    with pytest.raises(StorageError, match=r"the database .* has schema version 99, but this"):
         async with open_store(shared_url):
             pass

@@ -84,12 +84,14 @@ async def test_a_relative_path_stays_where_it_was_when_the_process_moves(
 
 async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match=r"file/x/nacre\.db cannot be made or opened: Not a dir"):
+    with pytest.raises(
+        StorageError, match=r"file/x/nacre\.db cannot be created or opened: Not a dir"
+    ):
         await open_and_close(url_of(tmp_path / "file" / "x" / "nacre.db"))
 
 
 async def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"cannot be made or opened: Is a directory"):
+    with pytest.raises(StorageError, match=r"cannot be created or opened: Is a directory"):
         await open_and_close(url_of(tmp_path))
 
 
@@ -120,7 +122,9 @@ async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     content[4096:] = b"\xa5" * (len(content) - 4096)
     path.write_bytes(content)
 
-    with pytest.raises(StorageError, match=r"nacre\.db failed: the file is damaged; put a backup"):
+    with pytest.raises(
+        StorageError, match=r"nacre\.db failed: the file is damaged; restore a backup"
+    ):
         async with open_store(url_of(path)) as store:
             await store.session("s")
 
@@ -136,7 +140,7 @@ async def test_a_full_disk_fails_the_write_whole_and_the_next_one_succeeds(
         said = [user_message("x" * 200_000) for _ in range(20)]
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
         try:
-            with pytest.raises(StorageError, match=r"the disk .*full.*nothing half-written"):
+            with pytest.raises(StorageError, match=r"the disk .*full.*rolled back"):
                 await store.end_turn("r", status="completed", messages=said, usage=Usage())
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
@@ -165,7 +169,7 @@ async def test_another_process_that_does_not_let_go_is_named_as_the_reason(tmp_p
     async with open_store(url_of(path), lock_seconds=0.05) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StorageError, match="another process has kept it locked for too"):
+            with pytest.raises(StorageError, match="it is locked by another process for too"):
                 await store.add_session(id="s", agent_id="main")
             other.execute("COMMIT")
 
@@ -234,7 +238,9 @@ def file_in_read_only_folder(open_folder: Path) -> Path:
 async def test_a_file_that_may_not_be_written_is_named(read_only_file: Path) -> None:
     with (
         as_nobody(),
-        pytest.raises(StorageError, match=r"nacre\.db cannot be made or opened: Permission denied"),
+        pytest.raises(
+            StorageError, match=r"nacre\.db cannot be created or opened: Permission denied"
+        ),
     ):
         await open_and_close(url_of(read_only_file))
 
@@ -242,7 +248,7 @@ async def test_a_file_that_may_not_be_written_is_named(read_only_file: Path) -> 
 async def test_a_folder_that_may_not_be_written_is_named(file_in_read_only_folder: Path) -> None:
     with (
         as_nobody(),
-        pytest.raises(StorageError, match=r"nacre\.db failed: .*check .*its folder"),
+        pytest.raises(StorageError, match=r"nacre\.db failed: .*check .*its directory"),
     ):
         await open_and_close(url_of(file_in_read_only_folder))
 

@@ -106,10 +106,10 @@ async def test_an_id_of_another_agent_is_refused(store: Store) -> None:
     ("id", "key", "problem"),
     [
         ("", "", "the session id is empty"),
-        ("a\0b", "", "the session id holds a NUL"),
-        ("s", "\ud800", "the session key holds half a surrogate pair"),
-        ("s", "k" * 2000, "the session key has 2000 bytes; the most is 1024"),
-        ("é" * 300, "", "the session id has 600 bytes; the most is 512"),
+        ("a\0b", "", "the session id contains a NUL"),
+        ("s", "\ud800", "the session key contains an unpaired surrogate"),
+        ("s", "k" * 2000, "the session key has 2000 bytes; the limit is 1024"),
+        ("é" * 300, "", "the session id has 600 bytes; the limit is 512"),
     ],
 )
 async def test_names_that_no_database_keeps_exactly_are_refused(
@@ -388,7 +388,9 @@ async def test_a_summary_of_messages_that_are_not_there_is_refused(
     await store.add_session(id="s", agent_id="main")
     await add_turn(store, "r0", user_message("q0"))
 
-    with pytest.raises(SessionError, match=f"has no message {sequence} to summarise") as caught:
+    with pytest.raises(
+        SessionError, match=f"cannot be summarized up to message {sequence}"
+    ) as caught:
         await store.add_compaction("s", up_to_sequence=sequence, summary="")
 
     assert caught.value.code == "invalid"
@@ -398,7 +400,7 @@ async def test_a_refused_summary_takes_back_the_end_of_the_turn(store: Store) ->
     await store.add_session(id="s", agent_id="main")
     await store.begin_turn(run_id="r", session_id="s", prompt=None, model="m", surface="direct")
 
-    with pytest.raises(SessionError, match="has no message 7"):
+    with pytest.raises(SessionError, match="up to message 7;"):
         await store.end_turn(
             "r",
             status="completed",

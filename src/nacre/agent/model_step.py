@@ -21,7 +21,7 @@ from nacre.providers.base import (
     ThinkingDelta,
     ToolCallDelta,
 )
-from nacre.storage.message_codec import message_to_json
+from nacre.storage import message_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Stores sessions, turns, trajectories and approvals in a database.
 
-SQLAlchemy is imported when a store is opened and not before: it is large, and an optional extra.
+SQLAlchemy is large and an optional dependency, so it is imported when a store is opened.
 """
 
 from contextlib import asynccontextmanager
@@ -27,6 +27,7 @@ from nacre.storage.records import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from nacre.storage.message_codec import message_to_json
     from nacre.storage.store import Store
 
 __all__ = [
@@ -41,20 +42,22 @@ __all__ = [
     "StoredMessage",
     "TurnRecord",
     "TurnStatus",
+    "message_to_json",
     "open_store",
 ]
 
 LOCK_SECONDS: Final = 10.0
-"""How long a write waits for another process that writes to the same SQLite file."""
+"""How long a write waits while another process writes to the same SQLite file."""
 
 
 @asynccontextmanager
 async def open_store(url: str, *, lock_seconds: float = LOCK_SECONDS) -> "AsyncGenerator[Store]":
-    """`async with open_store("sqlite:///~/nacre.db") as store`, or a `postgresql://` URL.
+    """Open a store: `async with open_store("sqlite:///~/nacre.db") as store`.
 
-    Creates the file, its folder and the tables if they do not exist. Raises StorageError.
+    The URL may also be a `postgresql://` URL. Creates the file, its directory and the tables if
+    they do not exist. Raises StorageError.
     """
-    # In a thread: the import takes too long for an event loop.
+    # The import takes too long for the event loop.
     await anyio.to_thread.run_sync(_import_modules)
     from nacre.storage.database import open_database
     from nacre.storage.store import Store
@@ -74,4 +77,10 @@ def _import_modules() -> None:
         ) from error
 
 
-__getattr__ = lazy_exports(__name__, {"nacre.storage.store": ("Store",)})
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "nacre.storage.message_codec": ("message_to_json",),
+        "nacre.storage.store": ("Store",),
+    },
+)

@@ -1,4 +1,4 @@
-"""A database: its URL, transactions with retries, and errors as StorageError."""
+"""Opens a database by its URL, and runs transactions with retries; errors are StorageError."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _ALLOWED: Final = "allowed: sqlite:///<path>, sqlite:///:memory:, postgresql://<
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryLocation:
-    """Nowhere: gone when the store is closed. For tests."""
+    """A database in memory, lost when the store is closed. For tests."""
 
     address: str = ":memory:"
-    shown: str = "the database in memory"
+    label: str = "the database in memory"
 
-    def blank(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         return text
 
 
@@ -65,10 +65,10 @@ class FileLocation:
         return str(self.path)
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         return f"the database {self.address}"
 
-    def blank(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         return text
 
 
@@ -77,7 +77,7 @@ class ServerLocation:
     """A database of a PostgreSQL server."""
 
     url: URL = field(repr=False)
-    """With the driver that we use, and the password."""
+    """The URL with the password, and with asyncpg as the driver."""
 
     @property
     def address(self) -> str:
@@ -85,11 +85,11 @@ class ServerLocation:
         return bare.render_as_string(hide_password=True)
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         return f"the database {self.address}"
 
-    def blank(self, text: str) -> str:
-        """The text without the password, in whichever form it got there."""
+    def redact(self, text: str) -> str:
+        """The text without the password, plain or percent-encoded."""
         password = self.url.password
         if password:
             for form in {password, quote(password), quote(password, safe=""), quote_plus(password)}:
@@ -97,21 +97,21 @@ class ServerLocation:
         return text
 
 
-Place: TypeAlias = MemoryLocation | FileLocation | ServerLocation
+Location: TypeAlias = MemoryLocation | FileLocation | ServerLocation
 
 
-def parse_storage_url(url: str) -> Place:
-    """Raises StorageError for a URL that is none, or for another kind of database. Blocks."""
+def parse_storage_url(url: str) -> Location:
+    """Parse the URL; raises StorageError if it is invalid or has another scheme. Blocks."""
     scheme = url.partition(":")[0]
     if scheme in _SQLITE_SCHEMES:
-        return _sqlite_place(url)
+        return _parse_sqlite_url(url)
     if scheme in _POSTGRES_SCHEMES:
-        return _server_place(url)
-    # Only what stands before the first colon: anything behind it may be a password.
+        return _parse_server_url(url)
+    # The message contains only the scheme, because the rest may contain a password.
     raise StorageError(f"`storage.url` begins with {scheme[:20]!r}; {_ALLOWED}")
 
 
-def _sqlite_place(url: str) -> MemoryLocation | FileLocation:
+def _parse_sqlite_url(url: str) -> MemoryLocation | FileLocation:
     _, separator, name = url.partition(":///")
     if name == ":memory:":
         return MemoryLocation()
@@ -123,25 +123,25 @@ def _sqlite_place(url: str) -> MemoryLocation | FileLocation:
         raise StorageError(f"`storage.url` is {url!r}: {error}") from error
 
 
-def _server_place(url: str) -> ServerLocation:
+def _parse_server_url(url: str) -> ServerLocation:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        # The parser's own words may quote a password with an unescaped `@` or `/`.
+        # The message of the parser may contain a password with an unescaped `@` or `/`.
         raise StorageError(
-            "`storage.url` cannot be read; `@`, `:`, `/`, `?` and `%` in a password have to be "
+            "`storage.url` is invalid; `@`, `:`, `/`, `?` and `%` in a password must be "
             f"written as %40, %3A, %2F, %3F and %25; {_ALLOWED}"
         ) from None
     return ServerLocation(url=parsed.set(drivername="postgresql+asyncpg"))
 
 
 FAULTS: Final = (DBAPIError, PoolTimeoutError, OSError, OverflowError)
-"""What a driver raises when the database fails; the one of PostgreSQL connects with OSErrors, and
-the one of SQLite has no error of its own for a number that no column can hold."""
+"""The exceptions of the drivers: asyncpg raises OSError if it cannot connect, and sqlite3 raises
+OverflowError for a number that is too large for a column."""
 
-# Two transactions that could not both be, and a deadlock.
+# Serialization failure and deadlock.
 _CONFLICT_STATES: Final = frozenset({"40001", "40P01"})
-# Locks that others hold, disks that are full, files that cannot be opened while too many are.
+# Locked, disk full, or too many open files.
 _TRANSIENT_CODES: Final = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -151,59 +151,57 @@ _TRANSIENT_CODES: Final = frozenset(
         sqlite3.SQLITE_CANTOPEN,
     }
 )
-# Lost connections, no room for more, a server that stops or starts.
+# Connection lost, insufficient resources, server stopping or starting.
 _TRANSIENT_CLASSES: Final = frozenset({"08", "53", "57"})
 _LOST_CLASSES: Final = frozenset({"08", "57"})
 
-_SQLITE_WORDS: Final = {
-    sqlite3.SQLITE_BUSY: "another process has kept it locked for too long; "
-    "close that process, or try again",
-    sqlite3.SQLITE_LOCKED: "another process has kept it locked for too long; "
-    "close that process, or try again",
-    sqlite3.SQLITE_READONLY: "it may not be written; check the owner and the mode of the file, of "
-    "its -wal and -shm files and of its folder",
-    sqlite3.SQLITE_PERM: "it may not be read and written; check the owner and the mode of the file",
-    sqlite3.SQLITE_FULL: "the disk is full; make room, nothing half-written was kept",
-    sqlite3.SQLITE_IOERR: "the disk failed to read or write, or is full; "
-    "nothing half-written was kept",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged; put a backup in its place, "
-    "or move it away to begin anew",
+_LOCKED: Final = (
+    "it is locked by another process for too long; stop that process, or try again later"
+)
+_SQLITE_MESSAGES: Final = {
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_READONLY: "it is read-only; check the owner and the mode of the file, of its "
+    "-wal and -shm files and of its directory",
+    sqlite3.SQLITE_PERM: "permission denied; check the owner and the mode of the file",
+    sqlite3.SQLITE_FULL: "the disk is full; the transaction was rolled back",
+    sqlite3.SQLITE_IOERR: "the disk has an I/O error or is full; the transaction was rolled back",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup, or move the file away to "
+    "start with an empty database",
     sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; "
     "choose another file in `storage.url`, or move this one away",
-    sqlite3.SQLITE_CANTOPEN: "the file, or one beside it, cannot be "
-    "opened; check who may write the file and its folder",
+    sqlite3.SQLITE_CANTOPEN: "the file, or its -wal or -shm file, cannot be opened; check the "
+    "permissions of the file and its directory",
 }
-_NO_RIGHTS: Final = (
-    "the user may not do this there; grant it the right to create tables in the schema"
-)
-_POSTGRES_WORDS: Final = {
+_NO_RIGHTS: Final = "permission denied; grant the user the right to create tables in the schema"
+_POSTGRES_MESSAGES: Final = {
     "28": "the server refused the login; check the user and the password in `storage.url`",
-    "3D": "the server has no database of this name; make it with `createdb`",
+    "3D": "the server has no database with this name; create it with `createdb`",
     "42501": _NO_RIGHTS,
     "3F000": _NO_RIGHTS,
-    "53100": "the server's disk is full; nothing half-written was kept",
-    "53": "the server has no room for more; let it accept more connections, or run fewer gateways",
-    "57": "the server is shutting down or gave the query up; try again",
+    "53100": "the server's disk is full; the transaction was rolled back",
+    "53": "the server is out of resources; allow more connections, or run fewer gateways",
+    "57": "the server is shutting down or cancelled the query; try again",
     "08": "the connection to the server was lost; try again",
 }
 
 
 @contextmanager
-def faults_of(place: Place) -> Generator[None]:
-    """What a driver raises within is raised as StorageError."""
+def convert_faults(location: Location) -> Generator[None]:
+    """Convert driver exceptions in the block to StorageError."""
     try:
         yield
     except FAULTS as error:
-        raise storage_error_from(error, place) from error
+        raise storage_error_from(error, location) from error
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether two transactions got into each other's way, and trying again is the cure."""
+    """Whether the transaction conflicted with another one and should be retried."""
     return _sqlstate_of(error) in _CONFLICT_STATES
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether it may be over in a moment, so that trying again may help."""
+    """Whether the error is temporary, so that a retry may succeed."""
     return (
         is_conflict(error)
         or is_lost(error)
@@ -213,37 +211,37 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether a server was out of reach or gave no answer: it may have done what it was told."""
-    is_cut_off = isinstance(error, DBAPIError) and error.connection_invalidated
-    return is_cut_off or isinstance(error, OSError) or _sqlstate_of(error)[:2] in _LOST_CLASSES
+    """Whether the server did not respond; it may have executed the statement."""
+    is_invalidated = isinstance(error, DBAPIError) and error.connection_invalidated
+    return is_invalidated or isinstance(error, OSError) or _sqlstate_of(error)[:2] in _LOST_CLASSES
 
 
 def storage_error_from(
-    error: BaseException, place: Place, *, is_uncertain: bool = False
+    error: BaseException, location: Location, *, is_uncertain: bool = False
 ) -> StorageError:
-    """The fault in our words, with the driver's; never with a password or a row's content."""
+    """The error with an explanation and the driver's message, without passwords and row data."""
     driver_error = error.orig if isinstance(error, DBAPIError) and error.orig else error
-    said = place.blank(_words_of(driver_error))
-    text = f"{place.shown} failed: {_explain(driver_error, said)}"
+    message = location.redact(_first_line_of(driver_error))
+    text = f"{location.label} failed: {_explain(driver_error, message)}"
     return StorageError(text, is_uncertain=is_uncertain)
 
 
-def _explain(error: BaseException, said: str) -> str:
-    if words := _SQLITE_WORDS.get(_sqlite_code_of(error)):
-        return f"{words} ({said})"
+def _explain(error: BaseException, message: str) -> str:
+    if explanation := _SQLITE_MESSAGES.get(_sqlite_code_of(error)):
+        return f"{explanation} ({message})"
     state = _sqlstate_of(error)
     for length in (5, 2):
-        if words := _POSTGRES_WORDS.get(state[:length]):
-            return f"{words} ({said})"
+        if explanation := _POSTGRES_MESSAGES.get(state[:length]):
+            return f"{explanation} ({message})"
     if isinstance(error, TimeoutError):
-        return f"it did not answer in time; check that it is up and reachable ({said})"
+        return f"it did not respond in time; check that it is up and reachable ({message})"
     if isinstance(error, OSError):
-        return f"it cannot be reached; check that it is up and the address is right ({said})"
-    return said
+        return f"it cannot be reached; check that it is up and the address is correct ({message})"
+    return message
 
 
 def _sqlite_code_of(error: BaseException) -> int:
-    """Without what SQLite adds to tell kinds of it apart; 0 if it is none of SQLite's."""
+    """The primary result code of SQLite; 0 for errors of other drivers."""
     code: object = getattr(getattr(error, "orig", None) or error, "sqlite_errorcode", None)
     return code & 0xFF if isinstance(code, int) else 0
 
@@ -253,74 +251,80 @@ def _sqlstate_of(error: BaseException) -> str:
     return state if isinstance(state, str) else ""
 
 
-def _words_of(error: BaseException) -> str:
-    # Drivers put hints and a row's content on further lines.
+def _first_line_of(error: BaseException) -> str:
+    # The following lines contain hints and row data.
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
 
 _Result = TypeVar("_Result")
 
-# Between one attempt and the next.
+# The delays between attempts.
 _CONFLICT_WAITS_SECONDS: Final = (0.02, 0.04, 0.06, 0.08)
 _OUTAGE_WAITS_SECONDS: Final = (0.1, 0.5, 1.0, 2.0)
-# An outage that took this long to show has been waited for already.
-_PATIENCE_SECONDS: Final = 5.0
+# No retry of an outage after this time.
+_MAX_RETRY_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 10.0
 
 
 class Transactions(Protocol):
-    """One kind of database. The functions block, so they are run where that harms nobody."""
+    """Runs blocking functions in transactions, off the event loop."""
 
     async def read(self, work: Callable[[Connection], _Result]) -> _Result:
-        """What the function returns; it changes nothing."""
+        """Run a function that only reads, and return its result."""
         ...
 
     async def write(self, work: Callable[[Connection], _Result]) -> _Result:
-        """What the function returns, once all that it did is committed; if it raises, nothing is.
+        """Run a function, commit, and return its result; roll back if it raises.
 
-        Not to be cut off by a cancellation: a transaction is short, and whoever gave up in the
-        middle of a commit could not say whether it took place.
+        Cancellation is shielded. Transactions are short, and after a cancelled commit nobody
+        knows whether it took place.
         """
         ...
 
 
 class Database:
-    """Runs functions within transactions."""
+    """An open database, which runs functions in transactions and retries them."""
 
-    def __init__(self, transactions: Transactions, place: Place, ownership: Ownership) -> None:
+    def __init__(
+        self, transactions: Transactions, location: Location, ownership: Ownership
+    ) -> None:
         self._transactions = transactions
-        self._place = place
+        self._location = location
         self.ownership = ownership
 
     @property
     def address(self) -> str:
-        return self._place.address
+        return self._location.address
 
     def insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
-        """An INSERT that can say what to do with a row that is there already."""
-        is_server = isinstance(self._place, ServerLocation)
+        """An INSERT statement that supports ON CONFLICT."""
+        is_server = isinstance(self._location, ServerLocation)
         return postgresql.insert(table) if is_server else sqlite.insert(table)
 
     async def ensure_ownership(self) -> None:
-        with faults_of(self._place):
+        with convert_faults(self._location):
             await self.ownership.ensure()
 
     async def read(self, work: Callable[[Connection], _Result]) -> _Result:
-        """The function is called again when its connection was lost."""
+        """Run a function that only reads; retried if the connection is lost."""
         transact = self._transactions.read
         return await self._attempt(transact, work, _CONFLICT_WAITS_SECONDS, is_lost)
 
     async def write(self, work: Callable[[Connection], _Result]) -> _Result:
-        """The function is called again when another process got in its way, and when its
-        connection was lost before anything could be committed."""
+        """Run a function and commit.
+
+        Retried after a conflict with another process, and if the connection is lost before the
+        commit.
+        """
         transact = self._transactions.write
         return await self._attempt(transact, work, _CONFLICT_WAITS_SECONDS, is_conflict)
 
     async def write_through(self, work: Callable[[Connection], _Result]) -> _Result:
-        """The function is also called again after what may be over in a moment.
+        """Run a function and commit; also retried after other temporary errors.
 
-        It has to notice that it was committed before: of a commit, only the answer may be lost.
+        The function must detect that an earlier attempt was committed, because only the response
+        to the commit may have been lost.
         """
         transact = self._transactions.write
         return await self._attempt(transact, work, _OUTAGE_WAITS_SECONDS, is_transient)
@@ -330,105 +334,106 @@ class Database:
         transact: Callable[[Callable[[Connection], _Result]], Awaitable[_Result]],
         work: Callable[[Connection], _Result],
         waits_seconds: Sequence[float],
-        is_curable: Callable[[BaseException], bool],
+        is_retryable: Callable[[BaseException], bool],
     ) -> _Result:
-        has_worked = is_uncertain = False
+        has_finished = is_uncertain = False
 
-        def work_and_note(connection: Connection) -> _Result:
-            nonlocal has_worked
+        def finish_work(connection: Connection) -> _Result:
+            nonlocal has_finished
             result = work(connection)
-            has_worked = True
+            has_finished = True
             return result
 
-        deadline = anyio.current_time() + _PATIENCE_SECONDS
+        deadline = anyio.current_time() + _MAX_RETRY_SECONDS
         waits = iter(waits_seconds)
         while True:
-            has_worked = False
+            has_finished = False
             try:
-                return await transact(work_and_note)
+                return await transact(finish_work)
             except FAULTS as error:
-                if has_worked:
-                    # The commit failed. If it did so by itself, it also settles those before it.
+                if has_finished:
+                    # The commit failed. If the connection was not lost, the failure is certain,
+                    # also for the earlier attempts.
                     is_uncertain = is_lost(error)
                 wait_seconds = next(waits, None)
                 is_late = anyio.current_time() > deadline and not is_conflict(error)
-                is_undone = is_lost(error) and not has_worked
-                if wait_seconds is None or is_late or not (is_undone or is_curable(error)):
+                is_undone = is_lost(error) and not has_finished
+                if wait_seconds is None or is_late or not (is_undone or is_retryable(error)):
                     raise storage_error_from(
-                        error, self._place, is_uncertain=is_uncertain
+                        error, self._location, is_uncertain=is_uncertain
                     ) from error
             await anyio.sleep(wait_seconds)
 
 
 @asynccontextmanager
 async def open_database(url: str, *, lock_seconds: float) -> AsyncGenerator[Database]:
-    """Raises StorageError for whatever keeps it from being opened."""
-    place = await anyio.to_thread.run_sync(parse_storage_url, url)
-    async with _open(place, lock_seconds) as database:
+    """Open the database and migrate its schema; raises StorageError."""
+    location = await anyio.to_thread.run_sync(parse_storage_url, url)
+    async with _open(location, lock_seconds) as database:
         yield database
 
 
-def _open(place: Place, lock_seconds: float) -> AbstractAsyncContextManager[Database]:
-    match place:
+def _open(location: Location, lock_seconds: float) -> AbstractAsyncContextManager[Database]:
+    match location:
         case MemoryLocation():
-            return _open_memory(place)
+            return _open_memory(location)
         case FileLocation():
-            return _open_file(place, lock_seconds)
+            return _open_file(location, lock_seconds)
         case ServerLocation():
-            return _open_server(place)
+            return _open_server(location)
         case _:
-            assert_never(place)
+            assert_never(location)
 
 
 @asynccontextmanager
-async def _open_memory(place: MemoryLocation) -> AsyncGenerator[Database]:
+async def _open_memory(location: MemoryLocation) -> AsyncGenerator[Database]:
     transactions = SqliteTransactions(memory_engine(), is_shared=True)
     async with _closing(transactions):
-        await transactions.write(lambda connection: migrate(connection, place.shown))
-        yield Database(transactions, place, SoleOwnership())
+        await transactions.write(lambda connection: migrate(connection, location.label))
+        yield Database(transactions, location, SoleOwnership())
 
 
 @asynccontextmanager
-async def _open_file(place: FileLocation, lock_seconds: float) -> AsyncGenerator[Database]:
+async def _open_file(location: FileLocation, lock_seconds: float) -> AsyncGenerator[Database]:
     def make_file() -> Engine:
-        make_private_file(place.path)
-        return file_engine(place.path, lock_seconds=lock_seconds)
+        make_private_file(location.path)
+        return file_engine(location.path, lock_seconds=lock_seconds)
 
     def switch_mode() -> None:
-        use_wal(engine, place.path, lock_seconds=lock_seconds)
+        use_wal(engine, location.path, lock_seconds=lock_seconds)
 
     def prepare(connection: Connection) -> None:
-        refuse_foreign_file(connection, place.path)
-        migrate(connection, place.shown)
+        refuse_foreign_file(connection, location.path)
+        migrate(connection, location.label)
 
     engine = await anyio.to_thread.run_sync(make_file)
     transactions = SqliteTransactions(engine, is_shared=False)
     async with _closing(transactions):
-        with faults_of(place):
+        with convert_faults(location):
             await anyio.to_thread.run_sync(switch_mode)
             await transactions.write(prepare)
-            ownership = await transactions.write(lambda _: file_ownership(place.path))
+            ownership = await transactions.write(lambda _: file_ownership(location.path))
         async with _releasing(ownership):
-            yield Database(transactions, place, ownership)
+            yield Database(transactions, location, ownership)
 
 
 @asynccontextmanager
-async def _open_server(place: ServerLocation) -> AsyncGenerator[Database]:
+async def _open_server(location: ServerLocation) -> AsyncGenerator[Database]:
     def prepare(connection: Connection) -> None:
         lock_schema(connection)
-        migrate(connection, place.shown)
+        migrate(connection, location.label)
 
-    engine = await anyio.to_thread.run_sync(server_engine, place)
+    engine = await anyio.to_thread.run_sync(server_engine, location)
     transactions = ServerTransactions(engine)
     async with _closing(transactions):
-        with faults_of(place):
+        with convert_faults(location):
             await transactions.write(prepare)
             ownership = await ServerOwnership.take(engine)
         async with _releasing(ownership):
-            yield Database(transactions, place, ownership)
+            yield Database(transactions, location, ownership)
 
 
-# A server that does not answer must not keep anybody from leaving.
+# Closing has a timeout, because the server may not respond.
 @asynccontextmanager
 async def _closing(transactions: SqliteTransactions | ServerTransactions) -> AsyncGenerator[None]:
     try:

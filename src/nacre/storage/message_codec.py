@@ -1,4 +1,4 @@
-"""A message as JSON with a version, and back; what is stored must outlive the classes."""
+"""Converts messages to and from versioned JSON, the format in which they are stored."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 MESSAGE_VERSION: Final = 1
 
-_MAX_SHOWN: Final = 80
+_MAX_SHOWN_CHARACTERS: Final = 80
 
 
 class MessageFormatError(ValueError):
-    """JSON that is no message, or one of a version that is not known here."""
+    """The JSON is not a message, or has an unknown version."""
 
 
 def message_to_json(message: Message) -> JsonObject:
@@ -72,7 +72,7 @@ def _usage_from(value: JsonValue) -> Usage:
                 input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached_tokens
             )
         case _:
-            raise MessageFormatError("has a `usage` that is none")
+            raise MessageFormatError("has an invalid `usage`")
 
 
 def _content_of(message: Message) -> JsonObject:
@@ -140,7 +140,7 @@ def _assistant_from(value: JsonObject) -> AssistantMessage:
                 finish_reason=finish_reason,
             )
         case _:
-            raise MessageFormatError("is not an answer of a model")
+            raise MessageFormatError("is not a valid assistant message")
 
 
 def _user_part_from(value: JsonValue) -> UserPart:
@@ -175,15 +175,15 @@ def _assistant_part_from(value: JsonValue) -> AssistantPart:
 def _details_of(part: JsonObject) -> JsonObject:
     details = part.get("details", {})
     if not isinstance(details, dict):
-        raise MessageFormatError("has a part with `details` that are no object")
+        raise MessageFormatError("has a part whose `details` are not an object")
     return details
 
 
 def _unknown_part(value: JsonValue) -> MessageFormatError:
     kind = value.get("type") if isinstance(value, dict) else value
-    return MessageFormatError(f"has a part of an unknown kind: {_quote(kind)}")
+    return MessageFormatError(f"has a part of an unknown type: {_quote(kind)}")
 
 
 def _quote(value: JsonValue) -> str:
     text = repr(value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"

@@ -1,6 +1,6 @@
 """Tracks which processes have the database open, to find turns whose process was killed.
 
-Each holds a lock that the operating system, or the server, lets go of when the process is gone.
+Each process holds a lock. The operating system or the server releases it when the process ends.
 """
 
 from __future__ import annotations
@@ -22,31 +22,37 @@ if TYPE_CHECKING:
 
 
 _OWNER_BYTES: Final = 8
-# Marks our advisory locks among those that others take in the same database.
+# Distinguishes our advisory locks from those of other applications in the same database.
 ADVISORY_CLASS: Final = 0x6E616372
 
 
 class Ownership(Protocol):
-    """This process as one that has the database open."""
+    """The lock of this process on the database."""
 
     @property
     def owner(self) -> str:
-        """What the turns of this process are marked with."""
+        """The id of this process in its rows of turns."""
         ...
 
     def alive(self, connection: Connection) -> set[str]:
-        """All owners that are there, this one too. For write transactions; blocks."""
+        """All owners whose process is alive, including this one.
+
+        Call it in a write transaction. Blocks.
+        """
         ...
 
     async def ensure(self) -> None:
-        """Before a turn is marked: a server that was started anew has forgotten its locks."""
+        """Restore the lock if it was lost, as after a restart of the server.
+
+        Call it before a turn starts.
+        """
         ...
 
     async def release(self) -> None: ...
 
 
 class SoleOwnership:
-    """Nobody else can have the database open, or there is no way to tell."""
+    """For databases that no other process can open, and for systems without file locks."""
 
     def __init__(self) -> None:
         self.owner = os.urandom(_OWNER_BYTES).hex()
@@ -56,10 +62,10 @@ class SoleOwnership:
         return {self.owner}
 
     async def ensure(self) -> None:
-        """There is nothing that could be lost."""
+        """Do nothing: there is no lock to lose."""
 
     async def release(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there is no lock to release."""
 
 
 class _DriverConnection(Protocol):
@@ -67,14 +73,14 @@ class _DriverConnection(Protocol):
 
 
 class ServerOwnership:
-    """An advisory lock of PostgreSQL, on a connection that is kept for it alone."""
+    """An advisory lock of PostgreSQL, on a connection of its own."""
 
     def __init__(self, engine: AsyncEngine, number: int, connection: AsyncConnection) -> None:
         self.owner = str(number)
         self._engine = engine
         self._number = number
         self._connection = connection
-        self._renewing = anyio.Lock()
+        self._renewal_lock = anyio.Lock()
         self._failures = 0
         self._last_failure: Exception | None = None
 
@@ -87,10 +93,10 @@ class ServerOwnership:
 
     async def ensure(self) -> None:
         failures_before = self._failures
-        async with self._renewing:
+        async with self._renewal_lock:
             if self._last_failure is not None and self._failures > failures_before:
-                # Somebody tried in vain while we waited. Were all to try, one after the other, the
-                # last of them would wait for a silent server as many times as there are.
+                # Another task failed while this one waited for the lock. If every task tried in
+                # turn, the last one would wait for many timeouts.
                 raise self._last_failure
             try:
                 await self._renew()
@@ -102,7 +108,7 @@ class ServerOwnership:
     async def _renew(self) -> None:
         if not await _is_closed(self._connection):
             return
-        # None if the server has not yet noticed that the old connection is gone.
+        # None if the server has not yet detected that the old connection is gone.
         if (connection := await _lock(self._engine, self._number)) is not None:
             lost, self._connection = self._connection, connection
             with anyio.CancelScope(shield=True):
@@ -122,7 +128,7 @@ class ServerOwnership:
 
 
 async def _lock(engine: AsyncEngine, number: int) -> AsyncConnection | None:
-    """A connection that holds the lock; None if another one does."""
+    """A connection that holds the lock; None if another connection holds it."""
     connection = await engine.connect()
     is_locked = False
     try:
@@ -137,7 +143,7 @@ async def _lock(engine: AsyncEngine, number: int) -> AsyncConnection | None:
 
 
 async def _is_closed(connection: AsyncConnection) -> bool:
-    """As far as the driver knows; nothing is sent."""
+    """Whether the driver knows that the connection is closed; sends nothing."""
     raw = await connection.get_raw_connection()
     return cast("_DriverConnection", raw.driver_connection).is_closed()
 
@@ -152,8 +158,10 @@ else:
     import fcntl
 
     class FileOwnership:
-        """A locked file beside the database. The lock counts, not the file: a killed process
-        leaves the file behind."""
+        """A locked file next to the database.
+
+        A killed process leaves the file behind, but not the lock.
+        """
 
         def __init__(self, database: Path) -> None:
             self.owner = os.urandom(_OWNER_BYTES).hex()
@@ -164,15 +172,15 @@ else:
             fcntl.flock(self._handle, fcntl.LOCK_EX)
 
         def alive(self, connection: Connection) -> set[str]:
-            # Files come to be and are swept away within write transactions only, so none is seen
-            # between its making and its locking.
+            # Files are created and removed in write transactions only, so every file seen here
+            # has been locked by its process.
             del connection
             paths = self._folder.glob(f"{glob.escape(self._prefix)}*")
-            held = {path.name.removeprefix(self._prefix) for path in paths if _is_held(path)}
-            return held | {self.owner}
+            owners = {path.name.removeprefix(self._prefix) for path in paths if _is_locked(path)}
+            return owners | {self.owner}
 
         async def ensure(self) -> None:
-            """A lock on a file is lost with its process only."""
+            """Do nothing: a file lock lasts as long as its process."""
 
         async def release(self) -> None:
             await anyio.to_thread.run_sync(self._release)
@@ -182,12 +190,12 @@ else:
                 self._path.unlink()
             os.close(self._handle)
 
-    def _is_held(path: Path) -> bool:
-        """Whether a process holds the lock; the file of one that is gone is removed."""
+    def _is_locked(path: Path) -> bool:
+        """Whether a process holds the lock; an unlocked file is removed."""
         try:
             handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            # One that we may not open is another user's, and nobody's if it is gone by now.
+            # A file that cannot be opened belongs to another user, unless it is gone by now.
             return path.exists()
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -200,5 +208,5 @@ else:
             os.close(handle)
 
     def file_ownership(database: Path) -> Ownership:
-        """To be called within a write transaction; blocks."""
+        """Create and lock the owner file. Call it in a write transaction; blocks."""
         return FileOwnership(database)

@@ -1,4 +1,4 @@
-"""PostgreSQL: connections by asyncpg, from URLs as libpq has them."""
+"""PostgreSQL databases, through asyncpg; URLs have the format of libpq."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONNECTIONS: Final = 10
 _CONNECT_SECONDS: Final = 10.0
 _QUERY_SECONDS: Final = 30.0
 _SCHEMA_LOCK: Final = 0
-# So that a gateway whose machine is gone is missed within about a minute.
+# The server detects within about a minute that the machine of a gateway is gone.
 _KEEP_ALIVE: Final = {
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
@@ -35,7 +35,7 @@ _OPTIONS: Final = frozenset({"host", "port", "ssl", "sslmode", "application_name
 
 
 class ServerTransactions:
-    """As many at once as there are connections."""
+    """Transactions on a PostgreSQL server, one per connection at a time."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
@@ -47,43 +47,43 @@ class ServerTransactions:
         with anyio.CancelScope(shield=True):
             async with self._engine.begin() as connection:
                 return await connection.run_sync(work)
-        raise AssertionError("nobody cancels this scope, so it swallows nothing")
+        raise AssertionError("unreachable: this scope is never cancelled")
 
     async def close(self) -> None:
         await self._engine.dispose()
 
 
-def server_engine(place: ServerLocation) -> AsyncEngine:
-    """Raises StorageError for an option that is not known. Blocks: it imports a driver."""
+def server_engine(location: ServerLocation) -> AsyncEngine:
+    """Create the engine; raises StorageError for an unknown option. Blocks: imports a driver."""
     if importlib.util.find_spec("asyncpg") is None:
         raise StorageError(
             "PostgreSQL needs a driver that is not installed; "
             "install it with: pip install 'nacre-ai[gateway,postgres]'"
         )
-    query = _single_values(place.url)
+    query = _single_values(location.url)
     settings = {"application_name": query.pop("application_name", "nacre"), **_KEEP_ALIVE}
     if "sslmode" in query:
-        # asyncpg takes the words of `sslmode` under another name.
+        # asyncpg has another name for `sslmode`, with the same values.
         query["ssl"] = query.pop("sslmode")
     return create_async_engine(
-        place.url.set(query=query),
+        location.url.set(query=query),
         connect_args={
             "timeout": _CONNECT_SECONDS,
             "command_timeout": _QUERY_SECONDS,
             "server_settings": settings,
         },
         hide_parameters=True,
-        # Row locks do the rest; a server may have a stricter default that fails more often.
+        # With row locks this level suffices; a stricter server default would fail more often.
         isolation_level="READ COMMITTED",
         pool_size=_CONNECTIONS,
         max_overflow=_CONNECTIONS,
-        # A connection that a server or a firewall has dropped is noticed before it is used.
+        # Detects connections that a server or a firewall has dropped.
         pool_pre_ping=True,
     )
 
 
 def lock_schema(connection: Connection) -> None:
-    """Wait until no other process changes the schema; let go at the end of the transaction."""
+    """Lock the schema until the end of the transaction; waits for other processes."""
     connection.exec_driver_sql(
         f"SELECT pg_advisory_xact_lock({ADVISORY_CLASS + 1}, {_SCHEMA_LOCK})"
     )
@@ -96,7 +96,6 @@ def _single_values(url: URL) -> dict[str, str]:
         if name not in _OPTIONS or name not in options:
             known = ", ".join(sorted(_OPTIONS))
             raise StorageError(
-                f"`storage.url` has the option {name!r} that is not known, or has it twice; "
-                f"allowed: {known}"
+                f"`storage.url` has an unknown or repeated option {name!r}; allowed: {known}"
             )
     return options

@@ -1,4 +1,4 @@
-"""What the store gives back: sessions, turns, messages, events and approvals as plain values."""
+"""The records of the store: sessions, turns, messages, events and approvals."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ APPROVAL_STATES: Final[tuple[ApprovalState, ...]] = get_args(ApprovalState)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionRecord:
-    """A conversation. Times are seconds since the epoch, here and below."""
+    """A session. All times in records are seconds since the epoch."""
 
     id: str
     agent_id: str
     key: str = ""
-    """What a channel calls the conversation; one session per agent and key. May be empty."""
+    """The name of the session in its channel, unique per agent; may be empty."""
     channel: str = ""
     sender: str = ""
     title: str = ""
     created: float
     updated: float
-    """When a turn of it last began or ended."""
+    """When a turn last started or ended."""
     turn_count: int = 0
     message_count: int = 0
 
     @property
     def cursor(self) -> str:
-        """For `Store.sessions(before=...)`: those that come after this one in the list."""
+        """The cursor for `Store.sessions(before=...)`, to list the sessions after this one."""
         return f"{self.updated!r}~{self.id}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredMessage:
-    """A message of a finished turn, or the summary that stands for all older ones."""
+    """A message of a finished turn, or the summary that replaces all older messages."""
 
     sequence: int
-    """Its place in the session, from 0, without gaps. Of a summary: the last that it stands for."""
+    """Its position in the session, from 0, without gaps; of the last summarized message."""
     run_id: str
-    """The turn that it is of; empty for a summary."""
+    """The run id of its turn; empty for a summary."""
     message: Message
     is_summary: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnRecord:
-    """One turn: what was asked, how it ended, and what it cost."""
+    """One turn: its prompt, its status and its usage."""
 
     run_id: str
     session_id: str
     status: TurnStatus
     prompt: Message | None
-    """Kept with the turn as well, so that an interrupted one still says what was asked."""
+    """Stored with the turn too, because an interrupted turn has no messages."""
     model: str = ""
     surface: str = ""
     usage: Usage = field(default_factory=Usage)
@@ -69,12 +69,12 @@ class TurnRecord:
     data: JsonObject = field(default_factory=dict[str, "JsonValue"])
     started: float
     ended: float | None = None
-    """None while it runs, and of an interrupted one: nobody knows when its process was killed."""
+    """None for a running or an interrupted turn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compaction:
-    """A summary that stands for all messages of a session up to a sequence number."""
+    """A summary that replaces all messages of a session up to a sequence number."""
 
     up_to_sequence: int
     summary: str
@@ -85,16 +85,16 @@ class StoredEvent:
     """An event of a trajectory."""
 
     number: int
-    """Its place among all stored events; for `Store.events(after=...)`."""
+    """Its position among all stored events, for `Store.events(after=...)`."""
     run_id: str
     session_id: str
     event: JsonObject
-    """As `TrajectoryEvent.to_json` gave it, with its own `sequence` in the run."""
+    """The result of `TrajectoryEvent.to_json`, with the event's `sequence` in the run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApprovalRecord:
-    """A question about a call, and what was answered."""
+    """An approval request for a tool call, and the decision."""
 
     id: str
     session_id: str
@@ -102,7 +102,7 @@ class ApprovalRecord:
     tool_id: str
     tool_name: str
     input: JsonObject
-    """What was asked about; secrets in it are blanked out when it is stored."""
+    """The input of the call; it is stored without secrets."""
     reason: str = ""
     call_id: str = ""
     parent_id: str = ""
@@ -110,8 +110,8 @@ class ApprovalRecord:
     expires: float
     state: ApprovalState = "open"
     answer: JsonObject = field(default_factory=dict[str, "JsonValue"])
-    """As it was given, such as `{"answer": "deny", "reason": "..."}`; empty while it is open."""
+    """The decision, such as `{"answer": "deny", "reason": "..."}`; empty while it is open."""
     answered_by: str = ""
     answered: float | None = None
     agent_id: str = ""
-    """That of its session; for who reads it."""
+    """The agent of the session; set when the record is read."""

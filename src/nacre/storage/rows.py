@@ -1,4 +1,4 @@
-"""The statements behind a store: each function runs within a transaction of its caller."""
+"""SQL statements and column values of a store; each function runs in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MAX_SHOWN_CHARACTERS: Final = 60
 
 
 def dump_json(value: JsonValue, what: str) -> str:
-    """Raises StorageError for what is not JSON: nothing of the transaction is kept then."""
+    """Encode a value as JSON; raises StorageError, which rolls the transaction back."""
     try:
         return encode_json(value).decode()
     except NotJsonError as error:
@@ -55,10 +55,10 @@ def dump_json(value: JsonValue, what: str) -> str:
 
 
 def load_json_object(text: str, row: str) -> JsonObject:
-    """`row` names it, such as "the turn `run_1`"."""
+    """Decode a JSON object; `row` is its name for messages, such as "the turn 'run_1'"."""
     value = _decode(text, row)
     if not isinstance(value, dict):
-        raise StorageError(f"{row} cannot be read: it holds no JSON object")
+        raise StorageError(f"{row} cannot be read: it is not a JSON object")
     return value
 
 
@@ -81,37 +81,37 @@ def _decode(text: str, row: str) -> JsonValue:
 
 
 def is_storable(text: str) -> bool:
-    """Whether a row can have this id or key at all; a database may fail when it is asked."""
+    """Whether a row can have this id or key; a query with an invalid one may fail."""
     return not _problem_of(text)
 
 
 def check_id(text: str, what: str) -> str:
-    """The text itself; raises SessionError (`invalid`) for what cannot be the name of anything."""
+    """Return a valid id unchanged; raises SessionError (`invalid`)."""
     if not text:
         raise SessionError(f"{what} is empty", code="invalid")
     return check_key(text, what, max_bytes=MAX_ID_BYTES)
 
 
 def check_key(text: str, what: str, *, max_bytes: int = MAX_KEY_BYTES) -> str:
-    """As `check_id`, but may be empty. Nothing is replaced: two keys must not become one."""
+    """Return a valid key unchanged; unlike an id, it may be empty."""
     if problem := _problem_of(text):
         raise SessionError(f"{what} {problem}: {text[:_MAX_SHOWN_CHARACTERS]!r}", code="invalid")
     if (length := len(text.encode())) > max_bytes:
-        raise SessionError(f"{what} has {length} bytes; the most is {max_bytes}", code="invalid")
+        raise SessionError(f"{what} has {length} bytes; the limit is {max_bytes}", code="invalid")
     return text
 
 
 def clean_text(text: str) -> str:
-    """Free text; what no database takes becomes U+FFFD."""
+    """Replace characters that databases do not accept with U+FFFD."""
     halves = text.replace("\0", "\ufffd").encode("utf-16-le", "surrogatepass")
     return halves.decode("utf-16-le", "replace")
 
 
 def _problem_of(text: str) -> str:
     if "\0" in text:
-        return "holds a NUL character"
+        return "contains a NUL character"
     if any("\ud800" <= character <= "\udfff" for character in text):
-        return "holds half a surrogate pair"
+        return "contains an unpaired surrogate"
     return ""
 
 
@@ -280,8 +280,8 @@ def put_compaction(
     """Store the summary of the messages up to a sequence number, instead of an earlier one."""
     if not 0 <= compaction.up_to_sequence < message_count:
         raise SessionError(
-            f"the session {session_id!r} has no message {compaction.up_to_sequence} to summarise "
-            f"up to; it has {message_count}, counted from 0",
+            f"the session {session_id!r} cannot be summarized up to message "
+            f"{compaction.up_to_sequence}; it has {message_count} messages, counted from 0",
             code="invalid",
         )
     row = {

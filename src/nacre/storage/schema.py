@@ -1,6 +1,6 @@
-"""The tables as queries see them, and the migrations that create them.
+"""The tables and the migrations that create them.
 
-A step is never edited once released; a change of the tables is a new step at the end.
+Never edit a released migration step; add a new step at the end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _time(name: str, *, is_optional: bool = False) -> Column[float]:
     return Column(name, Double, nullable=is_optional)
 
 
-# A database may hold tables of others as well, so ours have a name of their own.
+# The prefix keeps our tables apart from other tables in the same database.
 sessions: Final = Table(
     "nacre_sessions",
     metadata,
@@ -89,7 +89,7 @@ compactions: Final = Table(
 events: Final = Table(
     "nacre_events",
     metadata,
-    # Only a column of just this type counts up by itself in SQLite.
+    # SQLite auto-increments only columns of exactly this type.
     Column("number", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True),
     _text("run_id"),
     _text("session_id"),
@@ -118,11 +118,11 @@ approvals: Final = Table(
 
 
 Step: TypeAlias = tuple[str, ...]
-"""The statements that lead from one version to the next, for both kinds of database."""
+"""The statements that lead from one version to the next, for SQLite and PostgreSQL."""
 
-# What counts up by itself is written differently by the two.
-_COUNTING: Final = "{counting}"
-_COUNTING_IN: Final = {
+# The two databases have different syntax for auto-increment columns.
+_AUTO_INCREMENT: Final = "{auto_increment}"
+_AUTO_INCREMENT_IN: Final = {
     "sqlite": "INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT",
     "postgresql": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
 }
@@ -187,7 +187,7 @@ _FIRST: Final[Step] = (
     """,
     f"""
     CREATE TABLE nacre_events (
-        number {_COUNTING},
+        number {_AUTO_INCREMENT},
         run_id TEXT NOT NULL,
         session_id TEXT NOT NULL,
         event TEXT NOT NULL
@@ -221,24 +221,23 @@ _FIRST: Final[Step] = (
 STEPS: Final[tuple[Step, ...]] = (_FIRST,)
 
 
-def migrate(connection: Connection, shown_place: str, steps: Sequence[Step] = STEPS) -> None:
-    """Bring the schema to the newest version, within the caller's transaction.
+def migrate(connection: Connection, label: str, steps: Sequence[Step] = STEPS) -> None:
+    """Migrate the schema to the newest version, within the caller's transaction.
 
-    The caller holds a lock that keeps other processes from doing so too. Raises StorageError for
-    a database that a newer Nacre has made.
+    The caller holds a lock, so that only one process migrates. Raises StorageError for a database
+    of a newer version of Nacre.
     """
     execute = connection.exec_driver_sql
     execute("CREATE TABLE IF NOT EXISTS nacre_schema (version INTEGER NOT NULL)")
     version = (execute("SELECT max(version) FROM nacre_schema")).scalar() or 0
     if version > len(steps):
         raise StorageError(
-            f"{shown_place} has a schema of version {version}, and this Nacre knows versions up to "
-            f"{len(steps)}; "
-            "use the newer Nacre that wrote it, or another `storage.url`"
+            f"{label} has schema version {version}, but this version of Nacre supports only "
+            f"versions up to {len(steps)}; use a newer Nacre or another `storage.url`"
         )
     if version == len(steps):
         return
     for statement in (statement for step in steps[version:] for statement in step):
-        execute(statement.replace(_COUNTING, _COUNTING_IN[connection.dialect.name]))
+        execute(statement.replace(_AUTO_INCREMENT, _AUTO_INCREMENT_IN[connection.dialect.name]))
     execute("DELETE FROM nacre_schema")
     execute(f"INSERT INTO nacre_schema (version) VALUES ({len(steps)})")

@@ -1,7 +1,7 @@
-"""SQLite: a private file in WAL mode, used from threads.
+"""SQLite databases: a private file in WAL mode, used from threads.
 
-A transaction is one visit to a thread. An async driver would make a visit of every statement,
-cursor and fetch: some seventeen where this makes one.
+Each transaction runs in a thread as a whole. An async driver would switch threads for every
+statement, cursor and fetch: about seventeen times per transaction.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-# One writes, the others read.
+# One connection writes, the others read.
 _CONNECTIONS: Final = 4
 _RETRY_SECONDS: Final = 0.05
 _BEGIN_OPTION: Final = "nacre_begin"
 _CONNECTION_SETTINGS: Final = (
     "PRAGMA foreign_keys = ON",
-    # In WAL mode a killed process loses nothing by it; what a power cut may: docs/sessions.md.
+    # In WAL mode, a killed process loses no commits. For power cuts, see docs/sessions.md.
     "PRAGMA synchronous = NORMAL",
 )
 
 
 class SqliteTransactions:
-    """One writer at a time; readers go on meanwhile, each in a thread."""
+    """Transactions on an SQLite file: one writer at a time, and several readers."""
 
     def __init__(self, engine: Engine, *, is_shared: bool) -> None:
         self._reader = engine
-        # The lock is taken at the beginning: a transaction that reads first and then wants to
-        # write may find that another process was quicker, and can only give up.
+        # The write lock is taken at the start. A transaction that reads first and then writes
+        # fails if another process wrote in between.
         self._writer = engine.execution_options(**{_BEGIN_OPTION: "BEGIN IMMEDIATE"})
         self._write_turn = anyio.Lock()
-        # A connection that all share has one transaction at a time.
+        # A shared connection can have only one transaction at a time.
         self._read_turn = self._write_turn if is_shared else nullcontext()
         self._threads = anyio.CapacityLimiter(_CONNECTIONS)
 
@@ -62,11 +62,11 @@ class SqliteTransactions:
             return await self._in_thread(lambda: _in_transaction(self._writer, work))
 
     async def _in_thread(self, function: Callable[[], _Result]) -> _Result:
-        # Waits for the thread, also when it is cancelled.
+        # Waits for the thread even if the caller is cancelled.
         return await anyio.to_thread.run_sync(function, limiter=self._threads)
 
     async def close(self) -> None:
-        """Closing the last connection brings the log into the file."""
+        """Close all connections; closing the last one merges the WAL into the file."""
         await anyio.to_thread.run_sync(self._reader.dispose)
 
 
@@ -85,7 +85,7 @@ def file_engine(path: Path, *, lock_seconds: float) -> Engine:
     return _add_listeners(
         create_engine(
             URL.create("sqlite", database=str(path)),
-            # Transactions are begun by us, see `_begin`.
+            # `_begin` starts the transactions, not the driver.
             connect_args={"isolation_level": None, "timeout": lock_seconds},
             hide_parameters=True,
             pool_size=_CONNECTIONS,
@@ -95,33 +95,33 @@ def file_engine(path: Path, *, lock_seconds: float) -> Engine:
 
 
 def make_private_file(path: Path) -> None:
-    """Make the file and its folder, for their owner alone, where they are missing. Blocks."""
+    """Create the file and its directory, readable by their owner only, if missing. Blocks."""
     try:
         create_private(path)
     except OSError as error:
         raise StorageError(
-            f"the database {path} cannot be made or opened: {error.strerror} "
-            f"({error.filename}); check the path in `storage.url` and who may write there"
+            f"the database {path} cannot be created or opened: {error.strerror} "
+            f"({error.filename}); check the path in `storage.url` and its permissions"
         ) from error
 
 
 def use_wal(engine: Engine, path: Path, *, lock_seconds: float) -> None:
-    """With a write-ahead log readers go on while one writes, and no commit waits for a disk.
+    """Switch the file to WAL mode: readers do not wait for the writer. Blocks.
 
-    Blocks. The file remembers it. Of two processes that switch at once one is told "locked".
+    The mode is stored in the file. If two processes switch at once, one gets "locked" and retries.
     """
     deadline = time.monotonic() + lock_seconds
     while (mode := _wal_mode(engine, deadline)) is None:
         time.sleep(_RETRY_SECONDS)
     if mode != "wal":
         raise StorageError(
-            f"the database {path} is on a file system without what SQLite's WAL mode needs, such "
-            "as a network drive; put it on a local disk, or use PostgreSQL"
+            f"the database {path} is on a file system that does not support SQLite's WAL mode, "
+            "such as a network drive; put it on a local disk, or use PostgreSQL"
         )
 
 
 def refuse_foreign_file(connection: Connection, path: Path) -> None:
-    """Raises StorageError for the database of another program: ours would be lost in it."""
+    """Raise StorageError if the file is the database of another program."""
     names = connection.exec_driver_sql(
         r"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'nacre\_%' "
         r"ESCAPE '\' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' LIMIT 1"
@@ -139,7 +139,7 @@ def _in_transaction(engine: Engine, work: Callable[[Connection], _Result]) -> _R
 
 
 def _wal_mode(engine: Engine, deadline: float) -> str | None:
-    """The mode after the switch; None if another process is in the way, until the deadline."""
+    """The mode after the switch; None if the file is locked and the deadline has not passed."""
     try:
         with engine.connect().execution_options(**{_BEGIN_OPTION: ""}) as connection:
             return connection.exec_driver_sql("PRAGMA journal_mode = WAL").scalar_one()
@@ -165,6 +165,6 @@ def _set_up(connection: DBAPIConnection, record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    # Left to itself the driver begins at the first INSERT: what was read before may be outdated.
+    # The driver would begin the transaction at the first INSERT, after the reads.
     if statement := connection.get_execution_options().get(_BEGIN_OPTION, "BEGIN"):
         connection.exec_driver_sql(statement)

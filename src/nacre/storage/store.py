@@ -57,7 +57,7 @@ class Store:
 
     @property
     def address(self) -> str:
-        """Where the data is: a path, or a URL without its password."""
+        """The path or the URL of the database, without the password."""
         return self._database.address
 
     # Sessions.

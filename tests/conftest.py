@@ -1,9 +1,16 @@
 """Fixtures for every test."""
 
+import os
+import sys
 from collections.abc import Generator, Iterator
 
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
+
+# Packages are installed without bytecode. Where Python may not write it, each of the many processes
+# that tests start would compile again all that it imports, which takes seconds.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.fixture(scope="session")
@@ -21,13 +28,13 @@ def no_blocking_in_the_event_loop() -> Iterator[BlockBuster]:
 
 @pytest.fixture(autouse=True)
 def search_by_words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether or not the extra is installed; its own tests switch it on."""
+    """Search by words only, also where the semantic extra is installed; its own tests enable it."""
     monkeypatch.setenv("NACRE_SEMANTIC_SEARCH", "off")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tests log halves of characters, which do not travel from one process of pytest to another."""
+    """Escape lone surrogates in logged text, which pytest-xdist cannot send between processes."""
     report = yield
     report.sections = [
         (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections

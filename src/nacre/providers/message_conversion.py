@@ -12,6 +12,7 @@ from pydantic_ai import messages as theirs
 from pydantic_core import to_jsonable_python
 
 from nacre.errors import ProviderError
+from nacre.json_types import encode_json
 from nacre.messages import (
     AssistantMessage,
     ImagePart,
@@ -23,13 +24,14 @@ from nacre.messages import (
     Usage,
     UserMessage,
 )
-from nacre.providers.stream_events import arguments_text
+from nacre.providers.base import TextDelta, ThinkingDelta, ToolCallDelta
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import AssistantPart, FinishReason, Message, UserPart
+    from nacre.providers.base import ModelEvent
 
 logger = logging.getLogger(__name__)
 
@@ -262,3 +264,41 @@ def _details(
         "data": cast("JsonValue", to_jsonable_python(part.provider_details)),
     }
     return {key: value for key, value in found.items() if value}
+
+
+class StreamEvents:
+    """Converts the events of one stream; tracks which tool call each part belongs to."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, tuple[str, str]] = {}
+
+    def convert(self, event: theirs.ModelResponseStreamEvent) -> Iterator[ModelEvent]:
+        match event:
+            case theirs.PartStartEvent(part=theirs.TextPart(content=text)) if text:
+                yield TextDelta(text=text)
+            case theirs.PartStartEvent(part=theirs.ThinkingPart(content=text)) if text:
+                yield ThinkingDelta(text=text)
+            case theirs.PartStartEvent(part=theirs.ToolCallPart() as call):
+                self._calls[event.index] = (call.tool_call_id, call.tool_name)
+                yield self._call_delta(event.index, arguments_text(call.args))
+            case theirs.PartDeltaEvent(delta=theirs.TextPartDelta(content_delta=text)) if text:
+                yield TextDelta(text=text)
+            case theirs.PartDeltaEvent(delta=theirs.ThinkingPartDelta(content_delta=text)) if text:
+                yield ThinkingDelta(text=text)
+            case theirs.PartDeltaEvent(delta=theirs.ToolCallPartDelta(args_delta=arguments)) if (
+                arguments
+            ):
+                yield self._call_delta(event.index, arguments_text(arguments))
+            case _:
+                pass
+
+    def _call_delta(self, index: int, arguments: str) -> ToolCallDelta:
+        call_id, name = self._calls.get(index, ("", ""))
+        return ToolCallDelta(call_id=call_id, name=name, arguments=arguments)
+
+
+def arguments_text(arguments: object) -> str:
+    """Some providers stream JSON text, some hand over an object."""
+    if arguments is None:
+        return ""
+    return arguments if isinstance(arguments, str) else encode_json(arguments).decode()

@@ -13,12 +13,11 @@ from pydantic_ai.tools import ToolDefinition
 
 from nacre.providers.base import Answered
 from nacre.providers.http_client import WireLog, model_http_client
-from nacre.providers.message_conversion import ConversionRules, MessageConversion
+from nacre.providers.message_conversion import ConversionRules, MessageConversion, StreamEvents
 from nacre.providers.payload import Exchange, PayloadRefusedError
 from nacre.providers.provider_errors import ProviderErrors
 from nacre.providers.provider_secrets import ProviderSecrets
 from nacre.providers.sdk_models import model_maker
-from nacre.providers.stream_events import StreamEvents
 from nacre.telemetry import get_debug_flags
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ class PydanticAiModel:
                         event = await anext(events, None)
                     if event is None:
                         break
-                    for each in reader.of(event):
+                    for each in reader.convert(event):
                         yield each
                 answer = self._whole(response.get())
                 yield Answered(

@@ -239,7 +239,7 @@ async def test_models_that_cannot_be_closed_keep_nothing_else_from_ending(
     async with LiveProviders(ModelsConfig(providers={})) as live:
         live.configure(ModelsConfig(providers={}))
         await anyio.wait_all_tasks_blocked()
-        assert live.known() == ["demo/demo"]
+        assert live.list_models() == ["demo/demo"]
     assert "cannot be closed" in caplog.text
 
 

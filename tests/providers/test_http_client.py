@@ -14,7 +14,7 @@ from nacre.errors import ProviderError
 from nacre.messages import user_message
 from nacre.providers import http_client, pydantic_ai_provider
 from nacre.providers.base import ModelRequest
-from nacre.providers.http_client import SeenEvent, SseWatch, WireLog
+from nacre.providers.http_client import SseEvent, SseParser, WireLog
 from nacre.providers.provider_secrets import ProviderSecrets
 from nacre.providers.registry import Providers
 from nacre.telemetry.debug_flags import DebugFlags
@@ -87,12 +87,12 @@ async def failure_of(api: ProviderApi, server: Server) -> ProviderError:
 async def test_an_answer_without_end_is_not_read_for_ever(
     api: ProviderApi, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_client, "MAX_ANSWER_BYTES", 200_000)
+    monkeypatch.setattr(http_client, "MAX_RESPONSE_BYTES", 200_000)
     server = Server(head, b"data: " * 3000, is_endless=True)
     async with server.open():
         error = await failure_of(api, server)
 
-    assert "test/model: the answer has more than 200000 bytes" in error.message
+    assert "test/model: the response has more than 200000 bytes" in error.message
     assert not error.is_retryable
 
 
@@ -103,7 +103,7 @@ async def test_a_compressed_answer_is_refused_unread(api: ProviderApi) -> None:
     async with server.open():
         error = await failure_of(api, server)
 
-    assert "the answer is compressed ('gzip')" in error.message
+    assert "the response is compressed ('gzip')" in error.message
     assert len(server.requests) == 1
     assert b"accept-encoding: identity" in server.requests[0].lower()
 
@@ -133,8 +133,8 @@ STREAM = (
 )
 
 
-def events_in(stream: bytes, *, piece_bytes: int) -> list[SeenEvent]:
-    watch = SseWatch()
+def events_in(stream: bytes, *, piece_bytes: int) -> list[SseEvent]:
+    watch = SseParser()
     pieces = (stream[at : at + piece_bytes] for at in range(0, len(stream), piece_bytes))
     return [event for piece in pieces for event in watch.feed(piece)]
 
@@ -278,7 +278,7 @@ def test_a_large_body_is_shown_in_part(caplog: pytest.LogCaptureFixture) -> None
     log = WireLog(DebugFlags(model_payload="full-redacted"), secrets)
     body = b'{"messages":[%b"end"]}' % (b'"%b",' % (b"x" * 1000) * 1000)
     with caplog.at_level(logging.INFO, logger="nacre.debug"):
-        log.request(method="POST", url="http://a/b", body=body, attempt=1)
+        log.log_request(method="POST", url="http://a/b", body=body, attempt=1)
 
     assert 1000 < len(caplog.records[0].getMessage()) < 50_000
 
@@ -287,9 +287,9 @@ def test_a_body_that_cannot_be_read_is_said_to_be_so(caplog: pytest.LogCaptureFi
     secrets = ProviderSecrets(ProviderConfig(name="p", api="openai-completions"))
     log = WireLog(DebugFlags(model_payload="tools"), secrets)
     with caplog.at_level(logging.INFO, logger="nacre.debug"):
-        log.request(method="POST", url="http://a/b", body=b"\xff\x00", attempt=1)
+        log.log_request(method="POST", url="http://a/b", body=b"\xff\x00", attempt=1)
 
-    assert "cannot be shown" in caplog.records[0].getMessage()
+    assert "cannot be logged" in caplog.records[0].getMessage()
 
 
 def test_an_address_is_shown_without_user_and_query() -> None:

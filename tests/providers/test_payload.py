@@ -114,7 +114,7 @@ def test_what_was_refused_once_is_refused_again_without_asking() -> None:
 
 
 def test_a_request_of_nobody_is_not_sent() -> None:
-    with pytest.raises(ProviderError, match="belongs to nobody"):
+    with pytest.raises(ProviderError, match="belongs to no exchange"):
         current_exchange()
 
 

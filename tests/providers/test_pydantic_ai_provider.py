@@ -272,7 +272,7 @@ async def test_images_are_sent_with_the_words_around_them(api: ProviderApi) -> N
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "http://a.org/x.png", "data:nothing", "x"])
 async def test_an_image_with_another_address_is_refused(url: str) -> None:
     async with scripted("openai-completions", [Say("never")]) as test:
-        with pytest.raises(ProviderError, match="an image has the address"):
+        with pytest.raises(ProviderError, match="an image has the URL"):
             await test.ask([UserMessage(parts=(ImagePart(url=url),))])
 
     assert test.server.requests == []

@@ -51,7 +51,7 @@ def test_the_demonstration_needs_no_configuration() -> None:
 
 
 def test_the_listed_models_are_known() -> None:
-    assert PROVIDERS.known() == ["openai/gpt-6", "openai/gpt-6-mini", "demo/demo"]
+    assert PROVIDERS.list_models() == ["openai/gpt-6", "openai/gpt-6-mini", "demo/demo"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_provider_without_a_key_says_where_to_put_one_before_it_is_asked() -> 
 
 def test_a_provider_that_lacks_what_its_entry_names_is_not_asked_without_it() -> None:
     lacking = replace(LOCAL, missing="`models.providers.local.headers.x` uses the variable X")
-    with pytest.raises(MissingReferenceError, match=r"cannot be asked: .* uses the variable X"):
+    with pytest.raises(MissingReferenceError, match=r"cannot be used: .* uses the variable X"):
         Providers(ModelsConfig(providers={"local": lacking})).get("local/any")
 
 

@@ -42,7 +42,7 @@ async def test_a_provider_that_keeps_failing_is_given_up(api: ProviderApi) -> No
     assert error.status == 500
     assert error.is_retryable
     assert "test/scripted: HTTP 500 Internal Server Error: out of order" in error.message
-    assert "asked 3 times" in error.message
+    assert "(3 attempts)" in error.message
 
 
 @every_api
@@ -68,7 +68,7 @@ async def test_a_provider_that_wants_to_be_left_alone_for_long_is() -> None:
 
     assert len(test.server.requests) == 1
     assert error.retry_after_seconds == 86_400
-    assert "it asks to wait for 86400 s" in error.message
+    assert "retry after 86400 s" in error.message
 
 
 async def test_a_used_up_quota_is_not_asked_for_again() -> None:
@@ -147,7 +147,7 @@ async def test_a_provider_that_does_not_answer_in_time_is_not_waited_for(api: Pr
         error = await failure_of(test)
 
     assert len(test.server.requests) == 1
-    assert "did not answer in time" in error.message
+    assert "did not respond in time" in error.message
     assert "`models.providers.test.timeoutSeconds` is 1" in error.message
 
 
@@ -160,7 +160,7 @@ async def test_a_server_that_is_not_there_is_named(api: ProviderApi) -> None:
             await test.ask(provider=provider)
 
     assert "the connection to http://127.0.0.1:" in caught.value.message
-    assert "asked 2 times" in caught.value.message
+    assert "(2 attempts)" in caught.value.message
     assert len(test.events) == 1
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nacre.code_mode import CellInfo, CodeModeResult, CodeModeRun
     from nacre.json_types import JsonObject
     from nacre.messages import ToolCallPart
-    from nacre.providers.base import SentPayload, ToolSpec
+    from nacre.providers import SentPayload, ToolSpec
     from nacre.trajectory import TrajectoryRecorder
 
 # A suspended cell is touched well before it would expire, for as long as somebody may answer.

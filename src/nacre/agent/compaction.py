@@ -18,13 +18,12 @@ from nacre.messages import (
     UserMessage,
     user_message,
 )
-from nacre.providers.base import Answered, ModelRequest
+from nacre.providers import Answered, ModelRequest, Provider, SentPayload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacre.agent.turn_context import TurnContext
-    from nacre.providers.base import Provider, SentPayload
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,12 @@ from nacre.errors import ProviderError, ToolPayloadError
 from nacre.hooks import LlmInput, LlmOutput
 from nacre.json_types import replace_surrogates
 from nacre.messages import AssistantMessage, TextPart, ThinkingPart, ToolCallPart
-from nacre.providers.base import (
+from nacre.providers import (
     Answered,
+    ModelEvent,
     ModelRequest,
     ModelSettings,
+    Provider,
     Retrying,
     SentPayload,
     TextDelta,
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from nacre.config.agents import AgentConfig
     from nacre.json_types import JsonObject
     from nacre.messages import AssistantPart, Message
-    from nacre.providers.base import ModelEvent, Provider
 
 _MAX_PROBLEM_CHARACTERS: Final = 500
 _CALL_ID_BYTES: Final = 8

@@ -22,7 +22,7 @@ from nacre.code_mode import DirectResult
 from nacre.code_mode.run_config import RunConfig
 from nacre.errors import ToolError, ToolServerError
 from nacre.hooks import HookRunner
-from nacre.providers.base import ToolSpec
+from nacre.providers import SentPayload, ToolSpec
 from nacre.run_context import AbortController
 from nacre.tool_search import start_run
 from nacre.tools import (
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from nacre.hooks import Hooks
     from nacre.json_types import JsonObject
     from nacre.messages import ToolCallPart
-    from nacre.providers.base import SentPayload
     from nacre.run_context import RunContext
     from nacre.trajectory import TrajectoryRecorder
 

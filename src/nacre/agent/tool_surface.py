@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 
 from nacre.errors import ToolPayloadError
 from nacre.json_types import NotJsonError, decode_json, encode_json
-from nacre.providers.base import ToolSpec
+from nacre.providers import SentPayload, ToolSpec
 from nacre.tools import Tool, part_text
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import ToolCallPart
-    from nacre.providers.base import SentPayload
     from nacre.trajectory import TrajectoryRecorder
 
 

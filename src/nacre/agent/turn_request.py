@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from nacre.messages import UserMessage, user_message
-from nacre.providers.base import ModelSettings
+from nacre.providers import ModelSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

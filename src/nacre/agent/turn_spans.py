@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from nacre.agent.run import RunEnding
     from nacre.messages import Usage
-    from nacre.providers.base import Answered
+    from nacre.providers import Answered
     from nacre.run_context import RunContext
     from nacre.telemetry import AttributeValue, Span, TraceContext
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 import anyio
 
 from nacre.mcp_client import McpConnections
-from nacre.providers.registry import Providers
+from nacre.providers import Provider, Providers
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from nacre.config.mcp_entry import McpServerConfig
     from nacre.config.models import ModelsConfig
     from nacre.mcp_client.server import McpServer, ServerStatus
-    from nacre.providers.base import Provider
 
 logger = logging.getLogger(__name__)
 
@@ -152,12 +151,12 @@ class LiveProviders:
     def get(self, model_id: str) -> Provider:
         return self._current.open.get(model_id)
 
-    def known(self) -> list[str]:
-        return self._current.open.known()
+    def list_models(self) -> list[str]:
+        return self._current.open.list_models()
 
-    def unlisted(self) -> list[str]:
-        """The providers of which any model may be asked for."""
-        return self._current.open.unlisted()
+    def list_open_providers(self) -> list[str]:
+        """The providers without a list of models, which accept any model name."""
+        return self._current.open.list_open_providers()
 
     async def prepare(self, model_id: str) -> None:
         with self.in_use() as providers:

@@ -20,7 +20,7 @@ from nacre.cli.runner import Stops
 from nacre.cli.stored_records import session_names, unknown_name_problem
 from nacre.cli.terminal_input import TypedLines, is_person_there
 from nacre.errors import ApprovalError, ConfigError, NacreError, SessionError
-from nacre.providers.provider_secrets import key_of
+from nacre.providers import get_api_key
 from nacre.telemetry import DEBUG_LOGGER_NAME
 from nacre.tools import ApprovalDecision, ApprovalQueue, ApprovalRequest, NearestNames
 
@@ -161,7 +161,7 @@ def _refuse_without_key(config: SystemConfig, model: str) -> None:
     if provider is None or provider.api == "demo":
         return
     try:
-        key_of(provider)
+        get_api_key(provider)
     except ConfigError as error:
         raise UsageProblem(str(error)) from None
 

@@ -1,1 +1,47 @@
-"""Model providers behind one protocol; knows requests and streams, not agents and tools."""
+"""Model providers behind one protocol: requests and streams of events."""
+
+from typing import TYPE_CHECKING
+
+from nacre.lazy_exports import lazy_exports
+from nacre.providers.base import (
+    Answered,
+    ModelEvent,
+    ModelRequest,
+    ModelSettings,
+    Provider,
+    Retrying,
+    SentPayload,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolSpec,
+)
+
+if TYPE_CHECKING:
+    from nacre.providers.provider_secrets import get_api_key
+    from nacre.providers.registry import Providers
+
+__all__ = [
+    "Answered",
+    "ModelEvent",
+    "ModelRequest",
+    "ModelSettings",
+    "Provider",
+    "Providers",
+    "Retrying",
+    "SentPayload",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolCallDelta",
+    "ToolSpec",
+    "get_api_key",
+]
+
+# Imported on first use: most importers need only the types of requests and events.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "nacre.providers.provider_secrets": ("get_api_key",),
+        "nacre.providers.registry": ("Providers",),
+    },
+)

@@ -1,4 +1,4 @@
-"""The seam to model providers: a request in, a stream of events out."""
+"""The provider protocol: a request to a model, and the events of its response."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolSpec:
-    """A tool as the model is shown it."""
+    """The definition of a tool for the model."""
 
     name: str
     description: str
@@ -24,7 +24,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSettings:
-    """What a caller may ask of a model; None leaves it to the provider."""
+    """Settings of a request; None means the default of the provider."""
 
     max_tokens: int | None = None
     temperature: float | None = None
@@ -36,23 +36,23 @@ class ModelSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentPayload:
-    """A request as it leaves, seen on the wire: before it is sent, and what it weighs."""
+    """The tools and the size of a request body, taken from the bytes that are sent."""
 
     tool_names: tuple[str, ...]
     tool_bytes: int
-    """Of the tools' definitions, as the provider gets them."""
+    """The size of the tool definitions."""
     payload_bytes: int
-    """Of the whole body."""
+    """The size of the whole body."""
 
 
 PayloadCheck: TypeAlias = Callable[[SentPayload], None]
-"""Called with every payload just before it is sent, retries included; what it raises keeps the
-request from being sent, and is raised to whoever asked the model."""
+"""Called with every payload just before it is sent, including retries. If it raises, the request is
+not sent, and the caller of the provider gets the exception."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRequest:
-    """What the model is asked."""
+    """A request to a model."""
 
     instructions: str
     messages: Sequence[Message]
@@ -63,21 +63,21 @@ class ModelRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextDelta:
-    """Some more words of the answer."""
+    """More text of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThinkingDelta:
-    """Some more of what the model thinks."""
+    """More text of the model's thinking."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCallDelta:
-    """A call that the model is writing, and some more of its arguments."""
+    """More of the arguments of a tool call."""
 
     call_id: str
     name: str
@@ -86,7 +86,7 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retrying:
-    """The provider refused or failed, and is asked again after a while."""
+    """The request failed and will be retried after a delay."""
 
     attempt: int
     delay_seconds: float
@@ -95,34 +95,35 @@ class Retrying:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answered:
-    """The whole answer; the last event of a stream."""
+    """The complete answer; the last event of a stream."""
 
     message: AssistantMessage
     response_model: str = ""
-    """What the provider says that the model is, which may be a version of what was asked for."""
+    """The model that the provider reports, such as a version of the requested one."""
 
 
 ModelEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta | Retrying | Answered
 
 
 class Provider(Protocol):
-    """Answers requests with one model. Safe for many requests at once."""
+    """One model. Supports concurrent requests."""
 
     @property
     def model_id(self) -> str:
-        """`<provider>/<model>`, as the configuration names it."""
+        """`<provider>/<model>`, as in the configuration."""
         ...
 
     @property
     def context_tokens(self) -> int:
-        """How much the model can read; the configuration may say, else a careful guess."""
+        """The size of the context window, from the configuration or a default."""
         ...
 
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        """Ask the model. Leaving the context ends the request, also in the middle.
+        """Send the request. Exiting the `async with` block cancels it.
 
-        Iterating raises ProviderError when there is no answer, and what `request.check` raises.
+        Iterating raises ProviderError if the request fails, and the exceptions of
+        `request.check`.
         """
         ...

@@ -1,8 +1,6 @@
 """The HTTP client of all provider SDKs: checks and logs requests, limits responses.
 
-bounds what comes back.
-
-By hooks rather than a transport of our own, which would turn off the proxies of the environment.
+It uses event hooks, because a custom transport would disable the proxies of the environment.
 """
 
 from __future__ import annotations
@@ -25,21 +23,21 @@ if TYPE_CHECKING:
     from nacre.providers.provider_secrets import ProviderSecrets
 
 
-# What is kept of one event: enough to show it.
-_MAX_KEPT_BYTES: Final = 65_536
+# The rest of a larger event is not parsed.
+_MAX_EVENT_BYTES: Final = 65_536
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SeenEvent:
-    """One event: its kind as the stream names it, its size, and its data as far as it was kept."""
+class SseEvent:
+    """One event of a stream; the data of a large event is truncated."""
 
     kind: str
     size_bytes: int
     data: JsonValue
 
 
-class SseWatch:
-    """Fed with the bytes of a stream, in pieces of any size."""
+class SseParser:
+    """An incremental parser of server-sent events."""
 
     def __init__(self) -> None:
         self._line = bytearray()
@@ -47,50 +45,50 @@ class SseWatch:
         self._size_bytes = 0
         self._name = ""
         self._data: list[bytes] = []
-        self._kept_bytes = 0
+        self._parsed_bytes = 0
 
-    def feed(self, chunk: bytes) -> Iterator[SeenEvent]:
-        """The events that end in this piece."""
+    def feed(self, chunk: bytes) -> Iterator[SseEvent]:
+        """The events that end in this chunk."""
         for part in chunk.splitlines(keepends=True):
             self._size_bytes += len(part)
-            kept = part[: _MAX_KEPT_BYTES - self._kept_bytes]
-            self._line += kept
-            self._kept_bytes += len(kept)
+            head = part[: _MAX_EVENT_BYTES - self._parsed_bytes]
+            self._line += head
+            self._parsed_bytes += len(head)
             self._is_blank_line = self._is_blank_line and not part.strip(b"\r\n")
             if part.endswith(b"\n"):
                 if self._is_blank_line:
                     yield from self._finish_event()
                 else:
-                    self._take(bytes(self._line).strip(b"\r\n"))
+                    self._parse_line(bytes(self._line).strip(b"\r\n"))
                 self._line.clear()
                 self._is_blank_line = True
 
-    def _take(self, line: bytes) -> None:
+    def _parse_line(self, line: bytes) -> None:
         field, _, value = line.partition(b":")
         if field == b"event":
             self._name = value.strip().decode(errors="replace")
         elif field == b"data":
             self._data.append(value.strip())
 
-    def _finish_event(self) -> Iterator[SeenEvent]:
+    def _finish_event(self) -> Iterator[SseEvent]:
         if self._data or self._name:
-            data = _data_from(b"\n".join(self._data))
-            yield SeenEvent(
-                kind=self._name or _kind_in(data), size_bytes=self._size_bytes, data=data
+            data = _parse_data(b"\n".join(self._data))
+            yield SseEvent(
+                kind=self._name or _find_kind(data), size_bytes=self._size_bytes, data=data
             )
-        self._size_bytes = self._kept_bytes = 0
+        self._size_bytes = self._parsed_bytes = 0
         self._name = ""
         self._data = []
 
 
-def _data_from(data: bytes) -> JsonValue:
+def _parse_data(data: bytes) -> JsonValue:
     try:
         return decode_json(data)
     except NotJsonError:
         return data.decode(errors="replace")
 
 
-def _kind_in(data: JsonValue) -> str:
+def _find_kind(data: JsonValue) -> str:
     if isinstance(data, dict):
         for key in ("type", "object"):
             kind = data.get(key)
@@ -99,19 +97,19 @@ def _kind_in(data: JsonValue) -> str:
     return "message" if isinstance(data, dict) else str(data)[:20]
 
 
-_PEEKED_EVENTS: Final = 5
-_MAX_PEEK_CHARACTERS: Final = 2_000
+_MAX_LOGGED_EVENTS: Final = 5
+_MAX_LOGGED_CHARACTERS: Final = 2_000
 
 
 class WireLog:
-    """The lines of one provider; writes none whose switch is off."""
+    """Writes the debug logs of one provider that are enabled."""
 
     def __init__(self, flags: DebugFlags, secrets: ProviderSecrets) -> None:
         self.flags = flags
         self.secrets = secrets
 
-    def request(self, *, method: str, url: str, body: bytes, attempt: int) -> RequestLog:
-        """Called just before the request is sent."""
+    def log_request(self, *, method: str, url: str, body: bytes, attempt: int) -> RequestLog:
+        """Log a request just before it is sent."""
         address = self.secrets.url(url)
         if self.flags.model_transport:
             debug_log("model_transport").info(
@@ -119,58 +117,58 @@ class WireLog:
             )
         if self.flags.model_payload is not None:
             debug_log("model_payload").info(
-                "%s: %s", address, self._payload(body, self.flags.model_payload)
+                "%s: %s", address, self._format_payload(body, self.flags.model_payload)
             )
         return RequestLog(self, f"{method} {address}")
 
-    def _payload(self, body: bytes, how: PayloadLog) -> str:
+    def _format_payload(self, body: bytes, detail: PayloadLog) -> str:
         try:
-            if how == "tools":
+            if detail == "tools":
                 payload = sent_payload(body)
                 names = ", ".join(payload.tool_names) or "none"
                 return self.secrets.text(f"tools: {names} ({payload.tool_bytes} bytes)")
             return encode_json(self.secrets.value(decode_json(body))).decode()
         except (NotJsonError, UnreadableToolsError) as error:
-            return self.secrets.text(f"cannot be shown: {error}")
+            return self.secrets.text(f"cannot be logged: {error}")
 
 
 class RequestLog:
-    """What became of one request."""
+    """Logs the response to one request."""
 
     def __init__(self, log: WireLog, title: str) -> None:
         self._log = log
         self._title = title
-        self._began = time.monotonic()
+        self._started = time.monotonic()
         self._received_bytes = 0
         self._event_count = 0
-        self._watch = SseWatch()
+        self._parser = SseParser()
 
     @property
     def wants_content(self) -> bool:
-        """Whether what is received has to be told."""
+        """Whether to call `log_chunk`."""
         return self._log.flags.model_transport or self._log.flags.sse is not None
 
-    def answered(self, status: int) -> None:
+    def log_status(self, status: int) -> None:
         if self._log.flags.model_transport:
             debug_log("model_transport").info(
                 "%s: status %d after %.0f ms", self._title, status, self._milliseconds()
             )
 
-    def received(self, chunk: bytes) -> None:
+    def log_chunk(self, chunk: bytes) -> None:
         self._received_bytes += len(chunk)
         if self._log.flags.sse is None:
             return
-        for event in self._watch.feed(chunk):
+        for event in self._parser.feed(chunk):
             self._event_count += 1
             kind = self._log.secrets.text(event.kind, max_characters=80)
             if self._log.flags.sse == "events":
                 debug_log("sse").info("%d: %s, %d bytes", self._event_count, kind, event.size_bytes)
-            elif self._event_count <= _PEEKED_EVENTS:
-                shown = encode_json(self._log.secrets.value(event.data)).decode()
-                capped = shown[:_MAX_PEEK_CHARACTERS]
-                debug_log("sse").info("%d: %s: %s", self._event_count, kind, capped)
+            elif self._event_count <= _MAX_LOGGED_EVENTS:
+                text = encode_json(self._log.secrets.value(event.data)).decode()
+                truncated = text[:_MAX_LOGGED_CHARACTERS]
+                debug_log("sse").info("%d: %s: %s", self._event_count, kind, truncated)
 
-    def ended(self) -> None:
+    def log_end(self) -> None:
         if self._log.flags.model_transport:
             debug_log("model_transport").info(
                 "%s: ended after %.0f ms, %d bytes received",
@@ -180,21 +178,21 @@ class RequestLog:
             )
 
     def _milliseconds(self) -> float:
-        return (time.monotonic() - self._began) * 1000
+        return (time.monotonic() - self._started) * 1000
 
 
 CONNECT_SECONDS: Final = 10.0
-MAX_ANSWER_BYTES: Final = 128 * 1024 * 1024
-"""Several times what the longest answers take, with what a stream has around each word."""
+MAX_RESPONSE_BYTES: Final = 128 * 1024 * 1024
+"""Several times the size of the longest responses, including the overhead of a stream."""
 _LOG_KEY: Final = "nacre_request_log"
 
 
-class AnswerRefusedError(Exception):
-    """An answer that is not read to its end, whatever the SDK makes of that."""
+class ResponseRefusedError(Exception):
+    """The response is too large or compressed, and is not read further."""
 
 
 def model_http_client(*, timeout_seconds: float, log: WireLog) -> httpx2.AsyncClient:
-    """`timeout_seconds`: how long may pass without a byte of the answer."""
+    """Create the client; `timeout_seconds` is the limit without any byte of the response."""
 
     async def before_request(request: httpx2.Request) -> None:
         exchange = current_exchange()
@@ -203,7 +201,7 @@ def model_http_client(*, timeout_seconds: float, log: WireLog) -> httpx2.AsyncCl
         if log.flags.is_any_on:
             request.extensions = {
                 **request.extensions,
-                _LOG_KEY: log.request(
+                _LOG_KEY: log.log_request(
                     method=request.method,
                     url=str(request.url),
                     body=body,
@@ -214,15 +212,15 @@ def model_http_client(*, timeout_seconds: float, log: WireLog) -> httpx2.AsyncCl
     async def after_response(response: httpx2.Response) -> None:
         request_log = cast("RequestLog | None", response.request.extensions.get(_LOG_KEY))
         if request_log is not None:
-            request_log.answered(response.status_code)
+            request_log.log_status(response.status_code)
         _refuse_if_compressed(response)
         stream = cast("httpx2.AsyncByteStream", response.stream)
-        response.stream = _WatchedStream(stream, request_log)
+        response.stream = _LimitedStream(stream, request_log)
 
     client = create_async_httpx2_client(
         timeout=httpx2.Timeout(timeout_seconds, connect=min(CONNECT_SECONDS, timeout_seconds))
     )
-    # A few bytes that become gigabytes would be in memory before anybody could count them.
+    # A small compressed response could expand to gigabytes in memory before it is counted.
     client.headers["Accept-Encoding"] = "identity"
     hooks = client.event_hooks
     client.event_hooks = {
@@ -236,20 +234,20 @@ def _body_of(request: httpx2.Request) -> bytes:
     try:
         return request.content
     except httpx2.RequestNotRead:
-        # Sent as it is produced; nothing of ours is, and no check could read it.
+        # A streamed body; Nacre sends none, and a check could not read it.
         return b""
 
 
 def _refuse_if_compressed(response: httpx2.Response) -> None:
     encoding = response.headers.get("Content-Encoding", "identity")
     if encoding.strip().lower() not in ("", "identity"):
-        raise AnswerRefusedError(
-            f"the answer is compressed ({encoding[:40]!r}), which was not asked for"
+        raise ResponseRefusedError(
+            f"the response is compressed ({encoding[:40]!r}), which the request did not accept"
         )
 
 
-class _WatchedStream(httpx2.AsyncByteStream):
-    """The bytes of an answer, counted and told to the log on their way."""
+class _LimitedStream(httpx2.AsyncByteStream):
+    """Limits and logs the bytes of a response."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, log: RequestLog | None) -> None:
         self._stream = stream
@@ -259,13 +257,13 @@ class _WatchedStream(httpx2.AsyncByteStream):
         received_bytes = 0
         async for chunk in self._stream:
             received_bytes += len(chunk)
-            if received_bytes > MAX_ANSWER_BYTES:
-                raise AnswerRefusedError(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
+            if received_bytes > MAX_RESPONSE_BYTES:
+                raise ResponseRefusedError(f"the response has more than {MAX_RESPONSE_BYTES} bytes")
             if self._log is not None:
-                self._log.received(chunk)
+                self._log.log_chunk(chunk)
             yield chunk
 
     async def aclose(self) -> None:
         await self._stream.aclose()
         if self._log is not None:
-            self._log.ended()
+            self._log.log_end()

@@ -1,4 +1,4 @@
-"""Our messages as pydantic-ai's, and its answers as ours."""
+"""Converts messages to pydantic-ai's types, and its responses and stream events to ours."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ _FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "error": "error",
 }
 _MAX_SHOWN_CHARACTERS: Final = 60
-# What a database can count; a provider may claim any number.
+# A provider may report any number; larger ones do not fit into the database.
 _MAX_TOKENS: Final = 10**12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversionRules:
-    """What differs from one model to another."""
+    """The differences between models."""
 
     model_id: str
     system: str
-    """The provider, as pydantic-ai calls it."""
+    """The name of the provider in pydantic-ai."""
     url: str
     marks_errors: bool
-    """Whether the wire format can say that a result is an error; else its text says so alone."""
-    takes_back_thoughts: bool
-    """Otherwise they would be sent as if they had been said."""
+    """Whether the wire format can mark a tool result as an error."""
+    accepts_thinking: bool
+    """Whether thinking parts can be sent back; if not, they are left out."""
 
     @property
     def provider(self) -> str:
@@ -66,65 +66,65 @@ class ConversionRules:
 
 
 class MessageConversion:
-    """Converts for one model, both ways."""
+    """Converts the messages of one model, in both directions."""
 
     def __init__(self, rules: ConversionRules) -> None:
         self._rules = rules
 
     def to_theirs(self, messages: Sequence[Message]) -> list[theirs.ModelMessage]:
-        """What is not an answer of a model and stands side by side becomes one request."""
+        """Convert messages; consecutive messages that are not the model's become one request."""
         converted: list[theirs.ModelMessage] = []
-        asked: list[theirs.ModelRequestPart] = []
+        request_parts: list[theirs.ModelRequestPart] = []
         for message in messages:
             if isinstance(message, AssistantMessage):
-                if asked:
-                    converted.append(theirs.ModelRequest(parts=asked))
-                    asked = []
-                answer = self._answer_to_theirs(message)
-                # What is left of a foreign answer that was only thought is nothing.
-                if answer.parts:
-                    converted.append(answer)
+                if request_parts:
+                    converted.append(theirs.ModelRequest(parts=request_parts))
+                    request_parts = []
+                response = self._to_response(message)
+                # Empty if it contained only the thinking parts of another provider.
+                if response.parts:
+                    converted.append(response)
             else:
-                asked.append(self._request_part(message))
-        if asked:
-            converted.append(theirs.ModelRequest(parts=asked))
+                request_parts.append(self._to_request_part(message))
+        if request_parts:
+            converted.append(theirs.ModelRequest(parts=request_parts))
         return converted
 
     def from_theirs(self, response: theirs.ModelResponse) -> AssistantMessage:
-        parts = tuple(_with_call_ids_of_their_own(_assistant_parts(response.parts)))
+        parts = tuple(_make_call_ids_unique(_assistant_parts(response.parts)))
         reason = _FINISH_REASONS.get(response.finish_reason or "stop", "stop")
         has_calls = any(isinstance(part, ToolCallPart) for part in parts)
         return AssistantMessage(
             parts=parts,
             model=self._rules.model_id,
             usage=Usage(
-                input_tokens=_tokens(response.usage.input_tokens),
-                output_tokens=_tokens(response.usage.output_tokens),
-                cached_tokens=_tokens(response.usage.cache_read_tokens),
+                input_tokens=_clamp_tokens(response.usage.input_tokens),
+                output_tokens=_clamp_tokens(response.usage.output_tokens),
+                cached_tokens=_clamp_tokens(response.usage.cache_read_tokens),
             ),
-            # Not every provider says that it stopped for its calls.
+            # Some providers report `stop` although there are tool calls.
             finish_reason="tool_calls" if has_calls and reason == "stop" else reason,
         )
 
-    def _request_part(
+    def _to_request_part(
         self, message: SystemMessage | UserMessage | ToolMessage
     ) -> theirs.ModelRequestPart:
         match message:
             case SystemMessage():
-                return theirs.SystemPromptPart(content=_sendable(message.text))
+                return theirs.SystemPromptPart(content=_replace_surrogates(message.text))
             case UserMessage():
                 return theirs.UserPromptPart(content=_user_content(message.parts))
             case ToolMessage():
                 is_marked = message.is_error and self._rules.marks_errors
                 return theirs.ToolReturnPart(
                     tool_name=message.name,
-                    content=_sendable(message.content),
+                    content=_replace_surrogates(message.content),
                     tool_call_id=message.call_id,
                     outcome="failed" if is_marked else "success",
                 )
 
-    def _answer_to_theirs(self, message: AssistantMessage) -> theirs.ModelResponse:
-        # Details are only good for the provider that they came from, and so are its thoughts.
+    def _to_response(self, message: AssistantMessage) -> theirs.ModelResponse:
+        # Details and thinking parts are valid only for the provider that created them.
         provider, _, model = message.model.partition("/")
         if provider != self._rules.provider:
             return theirs.ModelResponse(
@@ -138,7 +138,7 @@ class MessageConversion:
             parts=[
                 _response_part(part, details=part.details)
                 for part in message.parts
-                if self._rules.takes_back_thoughts or not isinstance(part, ThinkingPart)
+                if self._rules.accepts_thinking or not isinstance(part, ThinkingPart)
             ],
             model_name=model,
             provider_name=self._rules.system,
@@ -148,12 +148,15 @@ class MessageConversion:
 
 def _user_content(parts: Sequence[UserPart]) -> str | list[theirs.UserContent]:
     if len(parts) == 1 and isinstance(parts[0], TextPart):
-        return _sendable(parts[0].text)
-    return [_sendable(part.text) if isinstance(part, TextPart) else _image(part) for part in parts]
+        return _replace_surrogates(parts[0].text)
+    return [
+        _replace_surrogates(part.text) if isinstance(part, TextPart) else _image(part)
+        for part in parts
+    ]
 
 
-def _sendable(text: str) -> str:
-    """Half a surrogate pair has no UTF-8 form, and would break the session for good."""
+def _replace_surrogates(text: str) -> str:
+    """Replace unpaired surrogates: they cannot be encoded, so every later request would fail."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -171,8 +174,8 @@ def _image(part: ImagePart) -> theirs.BinaryContent | theirs.ImageUrl:
     except ValueError:
         pass
     raise ProviderError(
-        f"an image has the address {part.url[:_MAX_SHOWN_CHARACTERS]!r}; "
-        "allowed: `https:` addresses, and `data:` addresses with a media type and base64"
+        f"an image has the URL {part.url[:_MAX_SHOWN_CHARACTERS]!r}; "
+        "allowed: `https:` URLs, and `data:` URLs with a media type and base64"
     )
 
 
@@ -182,14 +185,14 @@ def _response_part(part: AssistantPart, *, details: JsonObject) -> theirs.ModelR
     match part:
         case TextPart():
             return theirs.TextPart(
-                content=_sendable(part.text),
+                content=_replace_surrogates(part.text),
                 id=part_id,
                 provider_name=provider,
                 provider_details=data,
             )
         case ThinkingPart():
             return theirs.ThinkingPart(
-                content=_sendable(part.text),
+                content=_replace_surrogates(part.text),
                 id=part_id,
                 signature=_text(details, "signature"),
                 provider_name=provider,
@@ -198,7 +201,7 @@ def _response_part(part: AssistantPart, *, details: JsonObject) -> theirs.ModelR
         case ToolCallPart():
             return theirs.ToolCallPart(
                 tool_name=part.name,
-                args=_sendable(part.arguments),
+                args=_replace_surrogates(part.arguments),
                 tool_call_id=part.call_id,
                 id=part_id,
                 provider_name=provider,
@@ -228,12 +231,12 @@ def _assistant_parts(parts: Iterable[theirs.ModelResponsePart]) -> Iterable[Assi
                     details=_details(part),
                 )
             case _:
-                # Such as a file; nothing that we ask for makes a model answer so.
-                logger.warning("a part of a model's answer is left out: %s", part.part_kind)
+                # Such as a file; our requests do not ask for these.
+                logger.warning("a part of a model's response is ignored: %s", part.part_kind)
 
 
-def _with_call_ids_of_their_own(parts: Iterable[AssistantPart]) -> Iterable[AssistantPart]:
-    """Two calls of one id would get one result."""
+def _make_call_ids_unique(parts: Iterable[AssistantPart]) -> Iterable[AssistantPart]:
+    """Give each call its own id: results are matched to calls by id."""
     used: set[str] = set()
     for part in parts:
         if not isinstance(part, ToolCallPart):
@@ -248,8 +251,8 @@ def _with_call_ids_of_their_own(parts: Iterable[AssistantPart]) -> Iterable[Assi
         yield replace(part, call_id=call_id)
 
 
-def _tokens(claimed: int) -> int:
-    return min(max(claimed, 0), _MAX_TOKENS)
+def _clamp_tokens(reported: int) -> int:
+    return min(max(reported, 0), _MAX_TOKENS)
 
 
 def _details(
@@ -257,13 +260,13 @@ def _details(
     *,
     signature: str | None = None,
 ) -> JsonObject:
-    found: dict[str, JsonValue] = {
+    details: dict[str, JsonValue] = {
         "id": part.id,
         "provider": part.provider_name,
         "signature": signature,
         "data": cast("JsonValue", to_jsonable_python(part.provider_details)),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in details.items() if value}
 
 
 class StreamEvents:
@@ -285,10 +288,8 @@ class StreamEvents:
                 yield TextDelta(text=text)
             case theirs.PartDeltaEvent(delta=theirs.ThinkingPartDelta(content_delta=text)) if text:
                 yield ThinkingDelta(text=text)
-            case theirs.PartDeltaEvent(delta=theirs.ToolCallPartDelta(args_delta=arguments)) if (
-                arguments
-            ):
-                yield self._call_delta(event.index, arguments_text(arguments))
+            case theirs.PartDeltaEvent(delta=theirs.ToolCallPartDelta(args_delta=args)) if args:
+                yield self._call_delta(event.index, arguments_text(args))
             case _:
                 pass
 
@@ -298,7 +299,7 @@ class StreamEvents:
 
 
 def arguments_text(arguments: object) -> str:
-    """Some providers stream JSON text, some hand over an object."""
+    """The arguments as JSON text; some providers send an object."""
     if arguments is None:
         return ""
     return arguments if isinstance(arguments, str) else encode_json(arguments).decode()

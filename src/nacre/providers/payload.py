@@ -1,6 +1,6 @@
 """Inspects the body of a model request before it is sent: which tools it contains.
 
-One HTTP client serves many requests at once; which of them a body belongs to is known by context.
+One HTTP client serves many concurrent requests; a context variable holds the current one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from nacre.providers.base import PayloadCheck
 
 
-# Where a body may hold tools: `functions` is what Chat Completions had before `tools`.
+# The members with tools; `functions` is the older form of Chat Completions.
 _TOOL_KEYS: Final = ("tools", "functions")
 _GOOGLE_KEYS: Final = ("functionDeclarations", "function_declarations")
-# Members that give a model tools without naming one: servers of Anthropic's connector, searches of
-# OpenAI, xAI and OpenRouter, and what was stored at the provider with tools of its own.
-_HIDING_KEYS: Final = (
+# Members that give the model tools without naming them: MCP servers of Anthropic's connector, web
+# search of OpenAI, xAI and OpenRouter, and stored prompts or contents with their own tools.
+_HIDDEN_TOOL_KEYS: Final = (
     "mcp_servers",
     "web_search_options",
     "search_parameters",
@@ -34,16 +34,16 @@ _HIDING_KEYS: Final = (
     "cachedContent",
     "cached_content",
 )
-# Any other type is a tool that the provider has of its own, whatever name it is given.
-_OUR_TYPES: Final = (None, "function", "custom")
+# Any other type is a built-in tool of the provider, whatever its name.
+_FUNCTION_TYPES: Final = (None, "function", "custom")
 
 
 class UnreadableToolsError(ValueError):
-    """A body in which something stands for a tool and has no name."""
+    """The tools in a body cannot be determined."""
 
 
 class PayloadRefusedError(Exception):
-    """Nothing was sent, for `reason`: what the check raised. Not to be tried again."""
+    """The request was not sent because the check raised `reason`; do not retry."""
 
     def __init__(self, reason: Exception) -> None:
         super().__init__(reason)
@@ -51,16 +51,16 @@ class PayloadRefusedError(Exception):
 
 
 class Exchange:
-    """One attempt to ask a model: sees every body before it is sent."""
+    """One attempt of a model request; checks each body before it is sent."""
 
     def __init__(self, check: PayloadCheck | None, *, attempt: int = 1) -> None:
         self._check = check
         self.attempt = attempt
         self.refusal: Exception | None = None
-        """Why nothing was sent; clients wrap what is raised while they send, or try again."""
+        """The exception of the check. HTTP clients may wrap it when they raise it, or retry."""
 
     def inspect(self, body: bytes) -> None:
-        """Raises what the check raises, and again for everything that is tried afterwards."""
+        """Check a body; after the first failure, every further body fails too."""
         if self.refusal is not None:
             raise self.refusal
         if self._check is None:
@@ -75,8 +75,8 @@ class Exchange:
             raise
 
     @contextmanager
-    def is_current(self) -> Generator[None]:
-        """What is sent meanwhile belongs to this exchange. Never to be held across a `yield`."""
+    def activate(self) -> Generator[None]:
+        """Make this the current exchange. Do not `yield` inside of the block."""
         token = _current.set(self)
         try:
             yield
@@ -88,15 +88,15 @@ _current: ContextVar[Exchange | None] = ContextVar("nacre_model_exchange", defau
 
 
 def current_exchange() -> Exchange:
-    """Raises ProviderError where there is none: what nobody checks is not sent."""
+    """The current exchange; raises ProviderError if there is none to check the request."""
     exchange = _current.get()
     if exchange is None:
-        raise ProviderError("a request to a model was not sent: it belongs to nobody's question")
+        raise ProviderError("a request to a model was not sent: it belongs to no exchange")
     return exchange
 
 
 def sent_payload(body: bytes) -> SentPayload:
-    """Raises UnreadableToolsError for a body whose tools cannot be told."""
+    """The tools and the size of a body; raises UnreadableToolsError."""
     try:
         content = decode_json(body)
     except NotJsonError as error:
@@ -105,10 +105,10 @@ def sent_payload(body: bytes) -> SentPayload:
         raise UnreadableToolsError("its body is not a JSON object")
     lists = list(_tool_lists(content))
     names = [name for tools in lists for tool in tools for name in _names_of(tool)]
-    # An empty object counts: `web_search_options` is on with one.
-    hiding = [key for key in _HIDING_KEYS if content.get(key) not in (None, "", [])]
+    # An empty object counts, because it enables `web_search_options`.
+    hidden = [key for key in _HIDDEN_TOOL_KEYS if content.get(key) not in (None, "", [])]
     return SentPayload(
-        tool_names=(*names, *hiding),
+        tool_names=(*names, *hidden),
         tool_bytes=sum(len(encode_json(tools)) for tools in lists if tools),
         payload_bytes=len(body),
     )
@@ -122,7 +122,7 @@ def _tool_lists(content: JsonObject) -> Iterator[list[JsonValue]]:
         if not isinstance(tools, list):
             raise UnreadableToolsError(f"`{key}` in its body is not a list")
         yield tools
-    # OpenAI Responses can declare tools in the middle of a conversation, too.
+    # OpenAI Responses can also declare tools within the conversation.
     items = content.get("input")
     for item in items if isinstance(items, list) else []:
         if isinstance(item, dict) and "tools" in item and not _is_message(item):
@@ -130,14 +130,15 @@ def _tool_lists(content: JsonObject) -> Iterator[list[JsonValue]]:
 
 
 def _is_message(item: JsonObject) -> bool:
-    # A role alone does not make one: items that declare tools have it as well.
+    # A role is not enough, because items that declare tools have one too.
     return "role" in item and item.get("type", "message") == "message"
 
 
 def _names_of(tool: JsonValue) -> Iterator[str]:
-    """Chat: `function.name`; Responses, Anthropic: `name`; Google: `functionDeclarations[].name`.
+    """The names in one item of `tools`.
 
-    Tools that a provider has of its own have no name but a type, or are just a key.
+    Chat: `function.name`; Responses and Anthropic: `name`; Google: `functionDeclarations[].name`.
+    A built-in tool of a provider has a type instead of a name, or is just a key.
     """
     if not isinstance(tool, dict) or not tool:
         raise UnreadableToolsError("a tool in its body is not an object with members")
@@ -149,7 +150,7 @@ def _names_of(tool: JsonValue) -> Iterator[str]:
             for function in functions:
                 yield _name_in(function)
         yield from (key for key in tool if key not in _GOOGLE_KEYS)
-    elif tool.get("type") not in _OUR_TYPES:
+    elif tool.get("type") not in _FUNCTION_TYPES:
         yield str(tool["type"])
     elif "function" in tool:
         yield _name_in(tool["function"])

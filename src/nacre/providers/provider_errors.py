@@ -1,4 +1,4 @@
-"""What goes wrong at a provider, as ProviderError: what it said, briefly and without secrets."""
+"""Converts the errors of a provider to ProviderError, with a short message without secrets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import httpx2
 from pydantic_ai import exceptions as theirs
 
 from nacre.errors import ProviderError
-from nacre.providers.http_client import AnswerRefusedError
+from nacre.providers.http_client import ResponseRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,18 +28,18 @@ _CONNECTION_FAULTS: Final = (
 
 
 class ProviderErrors:
-    """The errors of one model."""
+    """Converts the errors of one model."""
 
     def __init__(self, model_id: str, config: ProviderConfig, secrets: ProviderSecrets) -> None:
         self._model_id = model_id
         self._config = config
         self._secrets = secrets
 
-    def of(self, error: Exception) -> ProviderError:
+    def convert(self, error: Exception) -> ProviderError:
         if isinstance(error, ProviderError):
             return error
         for each in _chain(error):
-            if isinstance(each, AnswerRefusedError):
+            if isinstance(each, ResponseRefusedError):
                 return self._error(str(each))
         if isinstance(error, theirs.ModelHTTPError):
             return self._refusal(error)
@@ -52,16 +52,17 @@ class ProviderErrors:
         if isinstance(error, theirs.ModelAPIError):
             return self._error(
                 _find_message(error.body) or error.message,
-                is_retryable=_is_passing(error),
+                is_retryable=_is_temporary(error),
                 is_context_overflow=isinstance(error, theirs.ModelContextWindowExceededError),
             )
         if isinstance(error, theirs.UserError):
             return self._error(f"the request cannot be sent: {error}")
-        return self._error(f"the answer cannot be read: {type(error).__name__}: {error}")
+        return self._error(f"the response cannot be read: {type(error).__name__}: {error}")
 
-    def broken_off(self) -> ProviderError:
+    def incomplete(self) -> ProviderError:
         return self._error(
-            f"the connection to {self._address} failed: the answer broke off", is_retryable=True
+            f"the connection to {self._address} failed: the response is incomplete",
+            is_retryable=True,
         )
 
     @property
@@ -70,9 +71,9 @@ class ProviderErrors:
 
     def _refusal(self, error: theirs.ModelHTTPError) -> ProviderError:
         status = error.status_code
-        said = _find_message(error.body) or "nothing more was said"
+        message = _find_message(error.body) or "no further information"
         return self._error(
-            f"{_status_text(status)}: {said}{self._hint(status)}{_wait_text(error.retry_after)}",
+            f"{_status_text(status)}: {message}{self._hint(status)}{_wait_text(error.retry_after)}",
             status=status,
             is_retryable=(status in _RETRYABLE_STATUSES or status >= 500)
             and not isinstance(error, theirs.ModelQuotaExceededError),
@@ -92,12 +93,12 @@ class ProviderErrors:
 
     def _timeout(self, error: Exception) -> ProviderError:
         is_connecting = "connect" in _root_name(error).lower()
-        doing = "connect" if is_connecting else "answer"
+        action = "accept the connection" if is_connecting else "respond"
         return self._error(
-            f"{self._address} did not {doing} in time "
+            f"{self._address} did not {action} in time "
             f"(`models.providers.{self._config.name}.timeoutSeconds` "
             f"is {self._config.timeout_seconds:g})",
-            # One that hangs has hung long enough.
+            # A response timeout is long, so do not wait for it again.
             is_retryable=is_connecting,
         )
 
@@ -123,14 +124,14 @@ def _is_timeout(error: Exception) -> bool:
     return isinstance(error, theirs.ModelTimeoutError | httpx2.TimeoutException)
 
 
-def _is_passing(error: theirs.ModelAPIError) -> bool:
+def _is_temporary(error: theirs.ModelAPIError) -> bool:
     return isinstance(
         error, theirs.ModelRateLimitError | theirs.ModelUnavailableError | theirs.ModelServerError
     )
 
 
 def _wait_text(retry_after_seconds: float | None) -> str:
-    return f" (it asks to wait for {retry_after_seconds:g} s)" if retry_after_seconds else ""
+    return f" (retry after {retry_after_seconds:g} s)" if retry_after_seconds else ""
 
 
 def _status_text(status: int) -> str:
@@ -141,7 +142,7 @@ def _status_text(status: int) -> str:
 
 
 def _find_message(body: object, depth: int = 0) -> str:
-    """The message in `{"error": {"message": …}}`, `{"message": …}` or a list of such, or text."""
+    """The message in `{"error": {"message": …}}`, `{"message": …}`, a list of these, or text."""
     if isinstance(body, str):
         return " ".join(body[:_MAX_READ_CHARACTERS].split())
     if depth == _MAX_DEPTH:
@@ -151,9 +152,9 @@ def _find_message(body: object, depth: int = 0) -> str:
     if isinstance(body, dict):
         members = cast("dict[object, object]", body)
         for key in ("error", "message", "detail"):
-            said = _find_message(members.get(key), depth + 1)
-            if said:
-                return said
+            message = _find_message(members.get(key), depth + 1)
+            if message:
+                return message
     return ""
 
 
@@ -167,7 +168,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _root_text(error: Exception) -> str:
-    """What the network said; the SDKs on top of it only say that there was a problem."""
+    """The message of the network error; the exceptions of the SDKs do not repeat it."""
     texts = [str(each) for each in _chain(error) if str(each)]
     return texts[-1] if texts else _root_name(error)
 

@@ -15,57 +15,60 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonValue
 
 
-# SDKs insist on a key; servers of one's own often have none.
+# SDKs require a key, but self-hosted servers often have none.
 _NO_KEY: Final = "no-key"
 
 
-def key_of(config: ProviderConfig) -> str:
-    """Raises MissingReferenceError where the provider's own servers would be asked without one,
-    and where a variable or file that the configuration names for the provider is missing."""
-    place = member_path("models.providers", config.name)
+def get_api_key(config: ProviderConfig) -> str:
+    """The API key of the provider.
+
+    Raises MissingReferenceError if a hosted provider has no key, or if a variable or file in its
+    configuration is missing.
+    """
+    path = member_path("models.providers", config.name)
     if config.missing:
-        raise MissingReferenceError(place, f"cannot be asked: {config.missing}")
+        raise MissingReferenceError(path, f"cannot be used: {config.missing}")
     if config.api_key:
         return config.api_key
     if config.base_url or config.headers:
         return _NO_KEY
     raise MissingReferenceError(
-        f"{place}.apiKey",
-        f"is not set; set {API_KEY_VARIABLES[config.api]}, or write `{place}.apiKey` or "
-        f"`{place}.apiKeyFile`",
+        f"{path}.apiKey",
+        f"is not set; set {API_KEY_VARIABLES[config.api]}, or configure `{path}.apiKey` or "
+        f"`{path}.apiKeyFile`",
     )
 
 
 _REDACTED: Final = "[redacted]"
-# Shorter values are words such as `true`, or would tear holes into every sentence.
-_MIN_CHARACTERS: Final = 6
+# Shorter values, such as `true`, also occur in ordinary text.
+_MIN_SECRET_CHARACTERS: Final = 6
 _MAX_TEXT_CHARACTERS: Final = 500
 _MAX_VALUE_CHARACTERS: Final = 20_000
 
 
 class ProviderSecrets:
-    """The key and every header count as secret, and what is known for a token by its shape."""
+    """Removes secrets: the API key, the values of all headers, and recognizable tokens."""
 
     def __init__(self, config: ProviderConfig) -> None:
         values = [config.api_key, *config.headers.values()]
-        # `Bearer abc`: the token alone as well.
+        # For `Bearer abc`, also the token alone.
         words = {word for value in values for word in (value, *value.split())}
-        # Longest first, so that none hides a part of another.
+        # Longest first, because one value may be a part of another.
         self._values = sorted(
-            (word for word in words if len(word) >= _MIN_CHARACTERS), key=len, reverse=True
+            (word for word in words if len(word) >= _MIN_SECRET_CHARACTERS), key=len, reverse=True
         )
 
     def text(self, text: str, *, max_characters: int = _MAX_TEXT_CHARACTERS) -> str:
-        """For people: a line of it, or a few."""
-        return Redaction(max_text_characters=max_characters).text(self._without_values(text))
+        """The text without secrets, truncated."""
+        return Redaction(max_text_characters=max_characters).text(self._replace_values(text))
 
     def value(self, value: JsonValue) -> JsonValue:
-        """A JSON value, capped."""
+        """The JSON value without secrets, of limited size."""
         rules = Redaction(max_total_characters=_MAX_VALUE_CHARACTERS)
         return self._redact(rules.value(value))
 
     def url(self, url: str) -> str:
-        """Where a request goes: no user, no query."""
+        """The URL without user, query and secrets."""
         try:
             parts = urlsplit(url)
             address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -74,20 +77,20 @@ class ProviderSecrets:
         return self.text(address)
 
     def _redact(self, value: JsonValue) -> JsonValue:
-        # Already redacted, so no deeper than a record may be.
+        # Redaction has limited the depth.
         match value:
             case str():
-                return self._without_values(value)
+                return self._replace_values(value)
             case list():
                 return [self._redact(item) for item in value]
             case dict():
                 return {
-                    self._without_values(key): self._redact(each) for key, each in value.items()
+                    self._replace_values(key): self._redact(each) for key, each in value.items()
                 }
             case _:
                 return value
 
-    def _without_values(self, text: str) -> str:
+    def _replace_values(self, text: str) -> str:
         for value in self._values:
             text = text.replace(value, _REDACTED)
         return text

@@ -1,4 +1,4 @@
-"""The door to pydantic-ai: one attempt to ask one model. Slow to import, so import it late."""
+"""Sends requests to models through pydantic-ai. Import it late, because importing it is slow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class PydanticAiBackend:
-    """The models of one provider, over one HTTP client."""
+    """The models of one provider, with a shared HTTP client."""
 
     def __init__(self, config: ProviderConfig) -> None:
         self._config = config
@@ -58,7 +58,7 @@ class PydanticAiBackend:
 
 
 class PydanticAiModel:
-    """One model; `attempt` asks it once."""
+    """One model; `attempt` sends a request once."""
 
     def __init__(
         self,
@@ -80,29 +80,32 @@ class PydanticAiModel:
                 system=model.system,
                 url=model.base_url or "",
                 marks_errors=api in ("anthropic-messages", "google-generative-ai"),
-                takes_back_thoughts=api != "openai-responses"
+                accepts_thinking=api != "openai-responses"
                 or profile.get("openai_supports_encrypted_reasoning_content") is True,
             )
         )
 
     async def attempt(self, request: ModelRequest, *, number: int) -> AsyncGenerator[ModelEvent]:
-        """Raises ProviderError, and PayloadRefusedError with what `request.check` raised."""
+        """Send the request once.
+
+        Raises ProviderError, and PayloadRefusedError with the exception of `request.check`.
+        """
         exchange = Exchange(request.check, attempt=number)
         try:
             async with AsyncExitStack() as stack:
-                with exchange.is_current():
+                with exchange.activate():
                     response = await stack.enter_async_context(self._open_stream(request))
                 reader = StreamEvents()
                 events = aiter(response)
                 while True:
-                    # A long answer may take several requests.
-                    with exchange.is_current():
+                    # A long response may take several HTTP requests.
+                    with exchange.activate():
                         event = await anext(events, None)
                     if event is None:
                         break
                     for each in reader.convert(event):
                         yield each
-                answer = self._whole(response.get())
+                answer = self._check_complete(response.get())
                 yield Answered(
                     message=self._conversion.from_theirs(answer),
                     response_model=answer.model_name or "",
@@ -110,8 +113,8 @@ class PydanticAiModel:
         except Exception as error:
             if exchange.refusal is not None:
                 raise PayloadRefusedError(exchange.refusal) from None
-            # Not `from error`: whoever prints that one prints what the provider said, whole.
-            raise self._errors.of(error) from None
+            # Not `from error`, whose traceback would contain the whole response of the provider.
+            raise self._errors.convert(error) from None
 
     def _open_stream(self, request: ModelRequest) -> AbstractAsyncContextManager[StreamedResponse]:
         parameters = ModelRequestParameters(
@@ -135,42 +138,42 @@ class PydanticAiModel:
             model_request_parameters=parameters,
         )
 
-    def _settings(self, asked: ModelSettings) -> TheirSettings:
-        settings = self._settings_of_api()
-        max_tokens = asked.max_tokens or self._max_output_tokens
+    def _settings(self, requested: ModelSettings) -> TheirSettings:
+        settings = self._default_settings()
+        max_tokens = requested.max_tokens or self._max_output_tokens
         if max_tokens is not None:
             settings["max_tokens"] = max_tokens
-        if asked.temperature is not None:
-            settings["temperature"] = asked.temperature
-        if asked.top_p is not None:
-            settings["top_p"] = asked.top_p
-        if asked.stop:
-            settings["stop_sequences"] = list(asked.stop)
-        if asked.is_parallel is not None:
-            settings["parallel_tool_calls"] = asked.is_parallel
+        if requested.temperature is not None:
+            settings["temperature"] = requested.temperature
+        if requested.top_p is not None:
+            settings["top_p"] = requested.top_p
+        if requested.stop:
+            settings["stop_sequences"] = list(requested.stop)
+        if requested.is_parallel is not None:
+            settings["parallel_tool_calls"] = requested.is_parallel
         return settings
 
-    def _settings_of_api(self) -> TheirSettings:
+    def _default_settings(self) -> TheirSettings:
         match self._api:
             case "openai-responses":
                 from pydantic_ai.models.openai import OpenAIResponsesModelSettings
 
-                # Sessions are ours: nothing has to be kept at the provider for them.
+                # Nacre stores the session, so the provider need not.
                 return OpenAIResponsesModelSettings(openai_store=False)
             case "anthropic-messages":
                 from pydantic_ai.models.anthropic import AnthropicModelSettings
 
-                # Unasked, it reads the whole conversation anew, at full price, in every step.
+                # Without caching, each step pays the full price for the whole conversation.
                 return AnthropicModelSettings(
                     anthropic_cache_instructions=True, anthropic_cache_messages=True
                 )
             case _:
                 return TheirSettings()
 
-    def _whole(self, response: ModelResponse) -> ModelResponse:
-        """Raises ProviderError for an answer without an end."""
+    def _check_complete(self, response: ModelResponse) -> ModelResponse:
+        """Return the response; raises ProviderError if it is incomplete."""
         details = response.provider_details or {}
         has_end = response.finish_reason is not None or "finish_reason" in details
         if response.state == "incomplete" or not has_end:
-            raise self._errors.broken_off()
+            raise self._errors.incomplete()
         return response

@@ -1,4 +1,4 @@
-"""The configured models, by name."""
+"""The providers of all configured models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nacre.config.models import DEFAULT_CONTEXT_TOKENS, DEFAULT_MODEL
 from nacre.config.setting_paths import nearest_key
 from nacre.errors import ConfigError, ProviderError
 from nacre.foreign_calls import call_in_thread
-from nacre.providers.provider_secrets import key_of
+from nacre.providers.provider_secrets import get_api_key
 from nacre.providers.remote_provider import RemoteProvider
 from nacre.providers.retries import Retries
 
@@ -28,7 +28,7 @@ _MAX_SHOWN_CHARACTERS: Final = 100
 
 
 class Providers:
-    """Gives a provider for each model; they share the connections of their provider."""
+    """Providers by model id; the models of one provider share its connections."""
 
     def __init__(self, config: ModelsConfig, *, first_retry_seconds: float = 0.5) -> None:
         self._config = config
@@ -37,37 +37,40 @@ class Providers:
         self._backends: dict[str, _LazyBackend] = {}
 
     def get(self, model_id: str) -> Provider:
-        """By `<provider>/<model>`. Cheap; raises ConfigError for one that there is not, and
-        MissingReferenceError where the key for it is missing."""
-        found = self._by_id.get(model_id)
-        if found is None:
-            found = self._by_id[model_id] = self._make(model_id)
-        return found
+        """The provider for `<provider>/<model>`, without opening a connection.
 
-    def known(self) -> list[str]:
-        """The ids that the configuration lists; where it lists none, any may be asked for."""
-        listed = [
+        Raises ConfigError for an unknown model, and MissingReferenceError if the API key is
+        missing.
+        """
+        provider = self._by_id.get(model_id)
+        if provider is None:
+            provider = self._by_id[model_id] = self._make(model_id)
+        return provider
+
+    def list_models(self) -> list[str]:
+        """The model ids in the configuration; see also `list_open_providers`."""
+        model_ids = [
             f"{provider.name}/{name}"
             for provider in self._config.providers.values()
             for name in provider.models
         ]
-        return list(dict.fromkeys([*listed, DEFAULT_MODEL]))
+        return list(dict.fromkeys([*model_ids, DEFAULT_MODEL]))
 
     async def prepare(self, model_id: str) -> None:
-        """Open a model before it is asked; raises ConfigError and ProviderError."""
+        """Open a model before its first request; raises ConfigError and ProviderError."""
         provider = self.get(model_id)
         if isinstance(provider, RemoteProvider):
             await provider.prepare()
 
     async def aclose(self) -> None:
-        """Close all connections; answers that still come are cut off."""
+        """Close all connections, including those of running requests."""
         for backend in self._backends.values():
             await backend.aclose()
         self._backends.clear()
         self._by_id.clear()
 
-    def unlisted(self) -> list[str]:
-        """The providers of which any model may be asked for."""
+    def list_open_providers(self) -> list[str]:
+        """The providers without a list of models, which accept any model name."""
         return [
             name
             for name, config in self._config.providers.items()
@@ -77,19 +80,19 @@ class Providers:
     def _make(self, model_id: str) -> Provider:
         provider_name, _, name = model_id.partition("/")
         if model_id == DEFAULT_MODEL:
-            return _demo()
+            return _make_demo()
         config = self._config.providers.get(provider_name)
         if config is None or not name:
-            raise _unknown(model_id, self.known(), any_of=self.unlisted())
+            raise _unknown_model(model_id, self.list_models(), any_of=self.list_open_providers())
         if config.models and name not in config.models:
-            raise _unknown(model_id, (f"{config.name}/{each}" for each in config.models))
+            raise _unknown_model(model_id, (f"{config.name}/{each}" for each in config.models))
         if config.api == "demo":
-            return _demo()
-        return self._remote(config, name, model_id)
+            return _make_demo()
+        return self._make_remote(config, name, model_id)
 
-    def _remote(self, config: ProviderConfig, name: str, model_id: str) -> Provider:
-        # Here, so that whoever asks for a run is told, and not the run itself.
-        key_of(config)
+    def _make_remote(self, config: ProviderConfig, name: str, model_id: str) -> Provider:
+        # Checked here, so that a missing key fails before the run starts.
+        get_api_key(config)
         backend = self._backends.setdefault(config.name, _LazyBackend(config))
         model = config.models.get(name)
         return RemoteProvider(
@@ -100,7 +103,9 @@ class Providers:
         )
 
 
-def _unknown(model_id: str, known: Iterable[str], *, any_of: Iterable[str] = ()) -> ConfigError:
+def _unknown_model(
+    model_id: str, known: Iterable[str], *, any_of: Iterable[str] = ()
+) -> ConfigError:
     """`any_of` are providers whose models are not listed."""
     names, providers = tuple(known), tuple(any_of)
     shown = model_id[:_MAX_SHOWN_CHARACTERS]
@@ -113,20 +118,20 @@ def _unknown(model_id: str, known: Iterable[str], *, any_of: Iterable[str] = ())
     return ConfigError(_PATH, f"has no model {shown!r}; {hint}")
 
 
-def _demo() -> Provider:
+def _make_demo() -> Provider:
     from nacre.providers.demo import DemoProvider
 
     return DemoProvider()
 
 
 class _LazyBackend:
-    """Opened in a thread by whoever asks first: importing the SDKs takes a second or two."""
+    """Opened in a thread by the first request, because importing the SDKs takes seconds."""
 
     def __init__(self, config: ProviderConfig) -> None:
         self._config = config
         self._lock = anyio.Lock()
-        # For threads whose request was cancelled meanwhile: they go on opening.
-        self._opening = threading.Lock()
+        # A thread continues to open the backend after its request is cancelled.
+        self._thread_lock = threading.Lock()
         self._backend: PydanticAiBackend | None = None
         self._models: dict[str, PydanticAiModel] = {}
 
@@ -148,10 +153,10 @@ class _LazyBackend:
             from nacre.providers.pydantic_ai_provider import PydanticAiBackend
         except ModuleNotFoundError as error:
             raise ProviderError(
-                f"{model_id} cannot be asked: {error.name} is not installed; "
+                f"{model_id} cannot be used: {error.name} is not installed; "
                 "run: pip install 'nacre-ai[gateway]'"
             ) from None
-        with self._opening:
+        with self._thread_lock:
             if self._backend is None:
                 self._backend = PydanticAiBackend(self._config)
             return self._backend.model(name, model_id=model_id)

@@ -1,4 +1,4 @@
-"""A model that is reached over the network: asked again when it is worth it."""
+"""A model of a remote provider; failed requests are retried."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from nacre.providers.base import ModelEvent, ModelRequest
     from nacre.providers.retries import Retries
 
-# Closing a connection takes no time, unless something is broken.
+# Closing a connection is fast unless the connection is broken.
 _CLOSE_SECONDS: Final = 2.0
 
 
 class RemoteModel(Protocol):
-    """Asks a model once: raises ProviderError, or PayloadRefusedError for what was not sent."""
+    """Sends a request once; raises ProviderError, or PayloadRefusedError if it was not sent."""
 
     def attempt(self, request: ModelRequest, *, number: int) -> AsyncGenerator[ModelEvent]: ...
 
 
 class RemoteProvider:
-    """One model; `open_model` is awaited with the first request, as opening one is slow."""
+    """One model; the first request awaits `open_model`, because opening a model is slow."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RemoteProvider:
         return self._context_tokens
 
     async def prepare(self) -> None:
-        """Open the model, which the first request would wait for."""
+        """Open the model, so that the first request does not wait for it."""
         await self._open_model()
 
     @asynccontextmanager
@@ -62,7 +62,7 @@ class RemoteProvider:
         try:
             yield events
         finally:
-            # Also for one who is cancelled: the connection must not outlive the request.
+            # Shielded, because the connection must not outlive a cancelled request.
             with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
                 await events.aclose()
 
@@ -81,7 +81,7 @@ class RemoteProvider:
             except ProviderError as error:
                 outcome = self._after(error, number, has_begun=has_begun)
             if isinstance(outcome, Exception):
-                # Here, so that it comes out as it was raised, with nothing attached.
+                # Raised outside of `except`, so that it has no context.
                 raise outcome
             yield outcome
             await anyio.sleep(outcome.delay_seconds)
@@ -89,23 +89,23 @@ class RemoteProvider:
     def _after(
         self, error: ProviderError, number: int, *, has_begun: bool
     ) -> Retrying | ProviderError:
-        """What follows from a failed attempt: another one, or the end."""
+        """The retry after a failed attempt, or the final error."""
         delay_seconds = None
-        # Who has got a part of an answer must not get the beginning of another.
+        # The caller already has the beginning of an answer, so a second answer cannot follow.
         if error.is_retryable and not has_begun:
             delay_seconds = self._retries.delay_seconds(
                 number, asked_seconds=error.retry_after_seconds
             )
         if delay_seconds is None:
-            return _final(error, number)
+            return _add_attempts(error, number)
         return Retrying(attempt=number, delay_seconds=delay_seconds, problem=error.message)
 
 
-def _final(error: ProviderError, number: int) -> ProviderError:
+def _add_attempts(error: ProviderError, number: int) -> ProviderError:
     if number == 1:
         return error
     return ProviderError(
-        f"{error.message} (asked {number} times)",
+        f"{error.message} ({number} attempts)",
         status=error.status,
         is_retryable=error.is_retryable,
         retry_after_seconds=error.retry_after_seconds,

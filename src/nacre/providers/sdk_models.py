@@ -1,10 +1,10 @@
 """Creates pydantic-ai models over each provider's SDK and the shared HTTP client.
 
-The SDKs of OpenAI and Anthropic compare every message of a request with every kind of message that
-there is, to rename members that need no renaming. In a session of twenty turns that is half of what
-a turn costs, and nothing else runs meanwhile.
+The SDKs of OpenAI and Anthropic check every message of a request against all message types, to
+rename members that need no renaming. In a session of twenty turns this takes half of the time of a
+turn and blocks the event loop. `send_plainly` avoids it.
 
-The SDKs do not try again by themselves, and what they would take from the environment is given.
+Retries of the SDKs are off. Everything that they would read from the environment is passed in.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import httpx2
 
 from nacre.errors import ConfigError
 from nacre.providers.http_client import CONNECT_SECONDS
-from nacre.providers.provider_secrets import key_of
+from nacre.providers.provider_secrets import get_api_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,9 +32,9 @@ _PLAIN: Final = (str, int, float, bool, type(None))
 
 
 def send_plainly(resource: Any, conversation: str) -> None:
-    """Have `resource.create` send this member, and the tools, as they are given.
+    """Make `resource.create` send the conversation and the tools without transforming them.
 
-    `resource` is `client.chat.completions` and the like; `conversation` is `messages` or `input`.
+    `resource` is for example `client.chat.completions`; `conversation` is `messages` or `input`.
     """
     create = resource.create
 
@@ -45,7 +45,7 @@ def send_plainly(resource: Any, conversation: str) -> None:
 
 
 def _move_plain_members(options: Mapping[str, Any], conversation: str) -> dict[str, Any]:
-    """With what is plain in `extra_body`, which the SDK merges into the body unread."""
+    """Move plain members to `extra_body`, which the SDK merges into the body unchanged."""
     moved = {
         key: options[key]
         for key in (conversation, _TOOLS)
@@ -54,12 +54,12 @@ def _move_plain_members(options: Mapping[str, Any], conversation: str) -> dict[s
     if conversation not in moved:
         return dict(options)
     left = {key: value for key, value in options.items() if key not in moved}
-    # A member that has to be there; `extra_body` has the last word.
+    # The SDK requires the member; `extra_body` overrides it.
     return {**left, conversation: [], "extra_body": {**moved, **(options.get("extra_body") or {})}}
 
 
 def _is_plain(value: object) -> bool:
-    """Whether it is JSON as it is: no model, no file, and nothing that stands for "left out"."""
+    """Whether the value is plain JSON: no models, files or "omit" markers of the SDK."""
     if isinstance(value, dict):
         return all(map(_is_plain, cast("dict[str, object]", value).values()))
     if isinstance(value, list):
@@ -73,7 +73,7 @@ _GOOGLE_URL: Final = "https://generativelanguage.googleapis.com"
 
 
 def model_maker(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker:
-    """Makes models of one provider by name; they share the client."""
+    """Return a function that creates models of the provider by name, with a shared client."""
     match config.api:
         case "openai-responses" | "openai-completions":
             return _openai(config, client)
@@ -82,7 +82,7 @@ def model_maker(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMake
         case "google-generative-ai":
             return _google(config, client)
         case "demo":
-            raise ConfigError(f"models.providers.{config.name}.api", "is embedded, without an SDK")
+            raise ConfigError(f"models.providers.{config.name}.api", "is built in and has no SDK")
         case _:
             assert_never(config.api)
 
@@ -94,7 +94,7 @@ def _openai(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker:
     from pydantic_ai.providers.openai import OpenAIProvider
 
     sdk = AsyncOpenAI(
-        api_key=key_of(config),
+        api_key=get_api_key(config),
         base_url=config.base_url or _OPENAI_URL,
         default_headers=config.headers,
         timeout=_timeout(config),
@@ -106,7 +106,7 @@ def _openai(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker:
     provider = OpenAIProvider(openai_client=sdk)
     profile = OpenAIModelProfile(
         json_schema_transformer=None,
-        # An answer that ends without one was cut off.
+        # A response without a finish reason is incomplete.
         openai_chat_streaming_requires_finish_reason=True,
     )
     kind = OpenAIResponsesModel if config.api == "openai-responses" else OpenAIChatModel
@@ -120,13 +120,13 @@ def _anthropic(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
     sdk = AsyncAnthropic(
-        api_key=key_of(config),
+        api_key=get_api_key(config),
         base_url=config.base_url or _ANTHROPIC_URL,
         default_headers=config.headers,
         timeout=_timeout(config),
         max_retries=0,
         http_client=client,
-        # The turn has a span of the call already: another would count its tokens twice.
+        # The turn already has a span for the request; a second one would count tokens twice.
         open_telemetry=False,
     )
     send_plainly(sdk.beta.messages, "messages")
@@ -144,7 +144,7 @@ def _google(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker:
     provider = GoogleProvider(
         client=Client(
             vertexai=False,
-            api_key=key_of(config),
+            api_key=get_api_key(config),
             http_options=HttpOptions(
                 base_url=config.base_url or _GOOGLE_URL,
                 headers=dict(config.headers),
@@ -153,7 +153,7 @@ def _google(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker:
             ),
         )
     )
-    # Its schemas are rewritten, because Gemini refuses some keywords; what is optional stays so.
+    # The profile rewrites schemas, because Gemini refuses some keywords; optional stays optional.
     return lambda name: GoogleModel(name, provider=provider)
 
 

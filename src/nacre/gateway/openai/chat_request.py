@@ -20,7 +20,7 @@ from nacre.gateway.openai.turn_input import (
     user_parts,
 )
 from nacre.messages import TextPart, ToolCallPart
-from nacre.providers.base import ModelSettings
+from nacre.providers import ModelSettings
 
 if TYPE_CHECKING:
     from nacre.agent import ClientTool

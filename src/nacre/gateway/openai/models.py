@@ -32,7 +32,7 @@ class ModelChoice:
 def model_ids(system: System) -> list[str]:
     """All names that a client may use; where a provider lists no models, any of its own as well."""
     agents = (f"{OWN_NAME}/{agent_id}" for agent_id in system.config.agents.ids)
-    return [OWN_NAME, *agents, *system.providers.known()]
+    return [OWN_NAME, *agents, *system.providers.list_models()]
 
 
 def models_to_json(system: System) -> JsonObject:
@@ -40,7 +40,7 @@ def models_to_json(system: System) -> JsonObject:
     return {
         "object": "list",
         "data": [model_to_json(name) for name in model_ids(system)],
-        "openProviders": [*system.providers.unlisted()],
+        "openProviders": [*system.providers.list_open_providers()],
     }
 
 
@@ -77,7 +77,7 @@ def _unknown(system: System, name: str) -> ApiError:
     known = model_ids(system)
     more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
     shown = ", ".join(known[:_MAX_LISTED])
-    providers = system.providers.unlisted()[:_MAX_LISTED]
+    providers = system.providers.list_open_providers()[:_MAX_LISTED]
     others = f", and any model of {', '.join(providers)}" if providers else ""
     return ApiError(
         404,

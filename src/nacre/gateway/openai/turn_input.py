@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nacre.gateway.openai.models import ModelChoice
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import AssistantPart
-    from nacre.providers.base import ModelSettings
+    from nacre.providers import ModelSettings
 
 
 _MAX_SHOWN: Final = 80

@@ -46,7 +46,7 @@ async def list_models(state: State) -> ModelsResponse:
     """The models that may be asked for."""
     providers = state.system.config.models.providers
     models: list[ModelInfo] = []
-    for model_id in state.system.providers.known():
+    for model_id in state.system.providers.list_models():
         provider, _, name = model_id.partition("/")
         known = providers[provider].models.get(name) if provider in providers else None
         models.append(
@@ -57,7 +57,7 @@ async def list_models(state: State) -> ModelsResponse:
                 max_tokens=known.max_output_tokens if known else None,
             )
         )
-    unlisted = tuple(state.system.providers.unlisted())
+    unlisted = tuple(state.system.providers.list_open_providers())
     return ModelsResponse(models=tuple(models), open_providers=unlisted)
 
 

@@ -11,7 +11,7 @@ from nacre.gateway.schemas.base import Answer, Asked, JsonMap, OpaqueMap
 from nacre.gateway.schemas.sessions import UsageInfo, parts_from, usage_answer
 from nacre.gateway.schemas.text_shapes import TextShape
 from nacre.messages import AssistantMessage, UserMessage
-from nacre.providers.base import ModelSettings
+from nacre.providers import ModelSettings
 from nacre.storage import TurnRecord
 
 ShortText = Annotated[str, Field(max_length=500)]

@@ -121,7 +121,7 @@ async def test_a_refusal_and_its_reason_can_be_caught(runtime: Runtime) -> None:
 async def test_where_nobody_is_there_the_call_is_not_made(runtime: Runtime) -> None:
     found = value_of(await asking_run(runtime, None).exec(f"return tools.echo({{n: 1}}){CAUGHT}"))
     assert found["code"] == "approval_denied"
-    assert "nobody is there to approve" in found["message"]
+    assert "nobody to approve it" in found["message"]
 
 
 @pytest.mark.parametrize("answer", ["yes", None, True, {"allow": True}])
@@ -204,7 +204,7 @@ async def test_an_abort_takes_the_question_back(runtime: Runtime) -> None:
     await run.abort("over")
     with anyio.fail_after(10):
         while queue.pending:
-            await queue.changed()
+            await queue.wait_for_change()
 
 
 async def test_the_queue_shows_all_questions_and_each_has_its_own_answer(runtime: Runtime) -> None:
@@ -219,7 +219,7 @@ async def test_the_queue_shows_all_questions_and_each_has_its_own_answer(runtime
     async def answer() -> None:
         with anyio.fail_after(10):
             while len(queue.pending) < 2:
-                await queue.changed()
+                await queue.wait_for_change()
         yes, no = queue.pending
         queue.answer(yes.id, "allow-once")
         queue.answer(no.id, Deny("one is enough"))

@@ -260,7 +260,7 @@ async def test_more_questions_than_calls_at_once_are_all_waited_for(sandbox: San
             await suspended.wait()
             for _ in range(20):
                 while not queue.pending:
-                    await queue.changed()
+                    await queue.wait_for_change()
                 queue.answer(queue.pending[0].id, AllowOnce())
     assert value_of(results[0]) == 20
 
@@ -279,7 +279,7 @@ async def test_an_abort_ends_a_program_that_waits_for_a_person(sandbox: Sandbox)
             await suspended.wait()
             await run.abort("the session ended")
         while queue.pending:
-            await queue.changed()
+            await queue.wait_for_change()
     assert failure_of(results[0]).reason == "aborted"
 
 
@@ -327,7 +327,7 @@ async def test_a_program_cannot_work_without_end_while_a_person_thinks(sandbox: 
     with anyio.fail_after(30):
         assert failure_of(await program(run, code)).code == "timeout"
         while queue.pending:
-            await queue.changed()
+            await queue.wait_for_change()
 
 
 async def test_calls_that_a_program_does_not_wait_for_go_on_and_are_counted(

@@ -82,7 +82,7 @@ async def ask(
     approvals: Approvals, *, call_id: str = "c1", input: JsonObject | None = None
 ) -> Granted | Refused:
     with anyio.fail_after(30):
-        return await approvals.ask(
+        return await approvals.request(
             tool_id="openclaw:core:send",
             tool_name="send",
             input={"to": "a"} if input is None else input,
@@ -153,7 +153,7 @@ async def test_what_is_no_answer_is_a_no_and_logged(
 ) -> None:
     refused = Refused(code="approval_denied", reason="the approval was denied: the approver failed")
     assert await outcome_of(answer) == refused
-    assert "the approver failed at a call of openclaw:core:send" in caplog.text
+    assert "the approver failed for a call of openclaw:core:send" in caplog.text
 
 
 async def test_an_approver_that_raises_is_a_no_and_its_words_stay_in_the_log(
@@ -182,7 +182,7 @@ async def test_where_nobody_is_there_the_answer_is_no_at_once() -> None:
     outcome = await ask(Approvals(None))
     assert isinstance(outcome, Refused)
     assert outcome.code == "approval_denied"
-    assert "nobody is there to approve" in outcome.reason
+    assert "nobody to approve it" in outcome.reason
 
 
 async def test_the_request_says_what_who_and_until_when() -> None:
@@ -374,7 +374,7 @@ async def test_a_cancelled_ask_takes_its_question_out_of_the_queue() -> None:
         requests.extend(queue.pending)
         tasks.cancel_scope.cancel()
     assert queue.pending == ()
-    with pytest.raises(match="its call was given up"):
+    with pytest.raises(match="its call was cancelled"):
         queue.answer(requests[0].id, "allow-once")
 
 
@@ -419,12 +419,12 @@ async def test_a_loop_gives_open_questions_first_and_then_each_as_it_comes() -> 
     def see(found: ApprovalRequest) -> None:
         seen.append(found.id)
 
-    with queue.asking(request("a")), queue.asking(request("b")):
+    with queue.open_request(request("a")), queue.open_request(request("b")):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read)
             await anyio.wait_all_tasks_blocked()
             assert seen == ["a", "b"]
-            with queue.asking(request("c")):
+            with queue.open_request(request("c")):
                 await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
     assert seen == ["a", "b", "c"]
@@ -433,55 +433,55 @@ async def test_a_loop_gives_open_questions_first_and_then_each_as_it_comes() -> 
 async def test_every_loop_sees_every_question() -> None:
     queue = ApprovalQueue()
     readers = [aiter(queue), aiter(queue)]
-    with queue.asking(request("a")), anyio.fail_after(5):
+    with queue.open_request(request("a")), anyio.fail_after(5):
         assert [(await anext(reader)).id for reader in readers] == ["a", "a"]
 
 
 async def test_a_loop_leaves_out_what_was_answered_before_it_came_by() -> None:
     queue = ApprovalQueue()
     reader = aiter(queue)
-    with queue.asking(request("a")), queue.asking(request("b")), anyio.fail_after(5):
+    with queue.open_request(request("a")), queue.open_request(request("b")), anyio.fail_after(5):
         queue.answer("a", "deny")
         assert (await anext(reader)).id == "b"
 
 
 async def test_an_answer_reaches_the_one_who_asked_and_takes_the_question_away() -> None:
     queue = ApprovalQueue()
-    with queue.asking(request("a")) as asked:
+    with queue.open_request(request("a")) as asked:
         queue.answer("a", "allow-once")
-        assert asked.is_answered.is_set()
-        assert asked.decided == AllowOnce()
+        assert asked.has_decision.is_set()
+        assert asked.decision == AllowOnce()
         assert queue.pending == ()
 
 
 async def test_a_question_is_answered_once() -> None:
     queue = ApprovalQueue()
-    with queue.asking(request("a")) as asked:
+    with queue.open_request(request("a")) as asked:
         queue.answer("a", "allow-once")
         with pytest.raises(match="'a' was answered already"):
             queue.answer("a", "deny")
-        assert asked.decided == AllowOnce()
+        assert asked.decision == AllowOnce()
 
 
 async def test_a_late_answer_is_told_that_the_question_is_closed() -> None:
     queue = ApprovalQueue()
-    with queue.asking(request("a")):
+    with queue.open_request(request("a")):
         pass
-    with pytest.raises(match="'a' has expired, or its call was given up"):
+    with pytest.raises(match="'a' has expired, or its call was cancelled"):
         queue.answer("a", "allow-once")
 
 
 async def test_an_answer_to_no_question_is_refused() -> None:
-    with pytest.raises(match="was never asked"):
+    with pytest.raises(match="does not exist"):
         ApprovalQueue().answer("x" * 10_000, "allow-once")
 
 
 async def test_what_is_no_answer_leaves_the_question_open() -> None:
     queue = ApprovalQueue()
-    with queue.asking(request("a")) as asked:
+    with queue.open_request(request("a")) as asked:
         with pytest.raises(match="allowed: "):
             queue.answer("a", "maybe")  # pyright: ignore[reportArgumentType]
-        assert asked.decided is None
+        assert asked.decision is None
         assert [it.id for it in queue.pending] == ["a"]
 
 
@@ -491,13 +491,13 @@ async def test_a_change_wakes_who_waits_for_it() -> None:
 
     async def watch() -> None:
         while True:
-            await queue.changed()
+            await queue.wait_for_change()
             changes.append(len(queue.pending))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch)
         await anyio.wait_all_tasks_blocked()
-        with queue.asking(request("a")):
+        with queue.open_request(request("a")):
             await anyio.wait_all_tasks_blocked()
             queue.answer("a", "deny")
             await anyio.wait_all_tasks_blocked()
@@ -509,12 +509,12 @@ async def test_a_listener_is_told_at_once_of_every_question_and_its_end() -> Non
     queue = ApprovalQueue()
     told: list[tuple[str, object, bool]] = []
     stop = queue.listen(lambda asked, decided, is_open: told.append((asked.id, decided, is_open)))
-    with queue.asking(request("a")):
+    with queue.open_request(request("a")):
         queue.answer("a", "allow-once")
-    with queue.asking(request("b")):
+    with queue.open_request(request("b")):
         pass
     stop()
-    with queue.asking(request("c")):
+    with queue.open_request(request("c")):
         pass
     assert told == [
         ("a", None, True),
@@ -531,9 +531,9 @@ async def test_a_listener_that_fails_holds_up_nobody() -> None:
         raise ValueError("a bug")
 
     queue.listen(fail)
-    with queue.asking(request("a")) as question:
+    with queue.open_request(request("a")) as question:
         queue.answer("a", "allow-once")
-    assert question.decided == AllowOnce()
+    assert question.decision == AllowOnce()
 
 
 async def test_an_edited_input_that_does_not_fit_leaves_the_question_open() -> None:
@@ -542,12 +542,12 @@ async def test_an_edited_input_that_does_not_fit_leaves_the_question_open() -> N
             raise ToolInputError("`to` is missing", tool_id="send")
 
     queue = ApprovalQueue()
-    with queue.asking(replace(request("a"), check=check)) as asked:
+    with queue.open_request(replace(request("a"), check=check)) as asked:
         with pytest.raises(ApprovalError, match="`to` is missing"):
             queue.answer("a", AllowEdited({"too": 1}))
-        assert not asked.is_answered.is_set()
+        assert not asked.has_decision.is_set()
         queue.answer("a", AllowEdited({"to": "Ada"}))
-        assert asked.decided == AllowEdited({"to": "Ada"})
+        assert asked.decision == AllowEdited({"to": "Ada"})
 
 
 MEMORY_CONTEXT = RunContext(agent_id="main", session_id="s1", session_key="k1")
@@ -563,7 +563,7 @@ def memory_of_one() -> ApprovalMemory:
 def test_another_run_of_the_session_finds_it_whatever_the_order_of_keys() -> None:
     again: JsonObject = {"options": {"c": [True, None], "b": 1}, "to": "a"}
     context = replace(MEMORY_CONTEXT, run_id="another", sender="somebody")
-    assert memory_of_one().holds(tool_id="t", input=again, context=context)
+    assert memory_of_one().contains(tool_id="t", input=again, context=context)
 
 
 @pytest.mark.parametrize(
@@ -575,7 +575,7 @@ def test_another_run_of_the_session_finds_it_whatever_the_order_of_keys() -> Non
     ],
 )
 def test_another_session_or_agent_does_not_find_it(context: RunContext) -> None:
-    assert not memory_of_one().holds(tool_id="t", input=INPUT, context=context)
+    assert not memory_of_one().contains(tool_id="t", input=INPUT, context=context)
 
 
 @pytest.mark.parametrize(
@@ -590,18 +590,18 @@ def test_another_session_or_agent_does_not_find_it(context: RunContext) -> None:
     ],
 )
 def test_another_input_is_not_held_however_alike(input: JsonObject) -> None:
-    assert not memory_of_one().holds(tool_id="t", input=input, context=MEMORY_CONTEXT)
+    assert not memory_of_one().contains(tool_id="t", input=input, context=MEMORY_CONTEXT)
 
 
 def test_another_tool_is_not_held() -> None:
-    assert not memory_of_one().holds(tool_id="u", input=INPUT, context=MEMORY_CONTEXT)
+    assert not memory_of_one().contains(tool_id="u", input=INPUT, context=MEMORY_CONTEXT)
 
 
 def test_beyond_the_limit_the_one_used_longest_ago_is_forgotten() -> None:
     memory = ApprovalMemory(max_remembered=2)
     for tool_id in ("a", "b"):
         memory.remember(tool_id=tool_id, input={}, context=MEMORY_CONTEXT)
-    assert memory.holds(tool_id="a", input={}, context=MEMORY_CONTEXT)
+    assert memory.contains(tool_id="a", input={}, context=MEMORY_CONTEXT)
     memory.remember(tool_id="c", input={}, context=MEMORY_CONTEXT)
-    held = [it for it in "abc" if memory.holds(tool_id=it, input={}, context=MEMORY_CONTEXT)]
+    held = [it for it in "abc" if memory.contains(tool_id=it, input={}, context=MEMORY_CONTEXT)]
     assert held == ["a", "c"]

@@ -269,7 +269,7 @@ class RunFollower:
     async def _until_closed(self, request: ApprovalRequest, scope: anyio.CancelScope) -> None:
         """Nobody is asked any longer about a call that was given up, or whose time is over."""
         while any(pending.id == request.id for pending in self._approvals.pending):
-            await self._approvals.changed()
+            await self._approvals.wait_for_change()
         scope.cancel()
 
 

@@ -206,7 +206,7 @@ class ApprovalsPrompt:
             self._screen.note(f"the input is as it was; {_CHOICES}", "warning")
             return None
         try:
-            request.refuse_unfit(edited)
+            request.check_edited_input(edited)
         except ApprovalError as error:
             self._screen.note(f"{cell_text(str(error))}; {_CHOICES}", "warning")
             return None

@@ -269,7 +269,7 @@ class ServedCall:
     async def _until_closed(self, request: ApprovalRequest, scope: anyio.CancelScope) -> None:
         """It may expire, or be answered elsewhere, while the client is asked."""
         while request in self._queue.pending:
-            await self._queue.changed()
+            await self._queue.wait_for_change()
         scope.cancel()
 
     def _is_mine(self, request: ApprovalRequest) -> bool:

@@ -1,4 +1,4 @@
-"""Asks a person to approve tool calls: requests, answers, the queue, remembered answers."""
+"""Approvals of tool calls: requests, decisions, the queue, and remembered decisions."""
 
 from __future__ import annotations
 
@@ -26,68 +26,68 @@ if TYPE_CHECKING:
     from nacre.run_context import RunContext
 
 
-_MAX_REMEMBERED: Final = 1024
+_MAX_REMEMBERED_CALLS: Final = 1024
 
 
 class ApprovalMemory:
-    """What was allowed for always: a tool with just one input, for one agent in one session."""
+    """Calls that are always allowed: a tool with an exact input, in one session of one agent."""
 
-    def __init__(self, max_remembered: int = _MAX_REMEMBERED) -> None:
+    def __init__(self, max_remembered: int = _MAX_REMEMBERED_CALLS) -> None:
         self._max_remembered = max_remembered
         self._keys: OrderedDict[str, None] = OrderedDict()
 
     def remember(self, *, tool_id: str, input: JsonObject, context: RunContext) -> None:
-        """Remember it; beyond the limit, what was used longest ago is asked about again."""
+        """Remember a call; beyond the limit, the least recently used one is forgotten."""
         self._keys[_memory_key(tool_id, input, context)] = None
         if len(self._keys) > self._max_remembered:
             self._keys.popitem(last=False)
 
-    def holds(self, *, tool_id: str, input: JsonObject, context: RunContext) -> bool:
+    def contains(self, *, tool_id: str, input: JsonObject, context: RunContext) -> bool:
         key = _memory_key(tool_id, input, context)
-        is_held = key in self._keys
-        if is_held:
+        is_remembered = key in self._keys
+        if is_remembered:
             self._keys.move_to_end(key)
-        return is_held
+        return is_remembered
 
 
 def _memory_key(tool_id: str, input: JsonObject, context: RunContext) -> str:
-    exactly = [context.session_id, context.session_key, context.agent_id, tool_id, input]
-    return hashlib.sha256(json.dumps(exactly, sort_keys=True).encode()).hexdigest()
+    parts = [context.session_id, context.session_key, context.agent_id, tool_id, input]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def accept_any_input(given: JsonObject) -> JsonObject:
-    """The check of a call whose input nobody checks."""
+    """The input check of a call that has none."""
     return given
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApprovalRequest:
-    """A call that waits for a yes or a no. `input` is a copy: changing it changes no call."""
+    """A call that needs an approval. `input` is a copy; changing it has no effect."""
 
     id: str
     tool_id: str
     tool_name: str
     input: JsonObject
     reason: str
-    """Why somebody has to agree."""
+    """Why the call needs an approval."""
     context: RunContext
     call_id: str
     parent_id: str
-    """The call of `exec` that the call is nested in; empty for a direct call."""
+    """The id of the `exec` call that contains the nested call; empty for a direct call."""
     created: float
-    """When it was asked, and until when an answer counts: seconds since the epoch."""
+    """Seconds since the epoch, like `expires`."""
     expires: float
     check: Callable[[JsonObject], object] = field(
         default=accept_any_input, repr=False, compare=False
     )
-    """Raises ToolInputError for an input that the call cannot be made with."""
+    """Raises ToolInputError if the call does not accept the input."""
 
-    def refuse_unfit(self, edited: JsonObject) -> None:
-        """Raises ApprovalError for an edited input that the call cannot be made with."""
+    def check_edited_input(self, edited: JsonObject) -> None:
+        """Raise ApprovalError if the call does not accept the edited input."""
         try:
             self.check(edited)
         except ToolInputError as error:
-            raise ApprovalError(f"the edited input does not fit: {error.message}") from error
+            raise ApprovalError(f"the edited input is invalid: {error.message}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,30 +97,30 @@ class AllowOnce:
 
 @dataclass(frozen=True, slots=True)
 class AllowAlways:
-    """Make the call, and do not ask again for this tool with just this input in this session."""
+    """Make the call, and allow this tool with exactly this input for the rest of the session."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllowEdited:
-    """Make the call with this input instead; it has to fit the tool's schema as well."""
+    """Make the call with this input instead; it is validated against the tool's schema."""
 
     input: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Do not make the call; the program is told why."""
+    """Do not make the call; the program gets the reason."""
 
     reason: str = ""
 
 
 ApprovalDecision: TypeAlias = AllowOnce | AllowAlways | AllowEdited | Deny
 ApprovalInfo: TypeAlias = Literal["allow-once", "allow-always", "deny"] | ApprovalDecision
-"""An answer as a word or as an object."""
+"""A decision as a word or as an object."""
 
 
 def parse_decision(answer: object) -> ApprovalDecision:
-    """The answer as an object of its own; raises ApprovalError for what is no answer."""
+    """Parse a decision; raises ApprovalError."""
     match answer:
         case "allow-once":
             return AllowOnce()
@@ -136,7 +136,7 @@ def parse_decision(answer: object) -> ApprovalDecision:
             return answer
         case _:
             raise ApprovalError(
-                f"the answer is of type {type(answer).__name__}, or a word that is not known; "
+                f"the answer is of type {type(answer).__name__}, or an unknown word; "
                 'allowed: "allow-once", "allow-always", "deny", AllowOnce, AllowAlways, '
                 "AllowEdited(input), Deny(reason)"
             )
@@ -144,7 +144,7 @@ def parse_decision(answer: object) -> ApprovalDecision:
 
 def _copy_input(edited: object) -> JsonObject:
     if not isinstance(edited, dict):
-        raise ApprovalError(f"the edited input is a {type(edited).__name__}; it has to be a dict")
+        raise ApprovalError(f"the edited input is a {type(edited).__name__}; it must be a dict")
     try:
         return cast("JsonObject", decode_json(encode_json(cast("object", edited))))
     except NotJsonError as error:
@@ -153,152 +153,153 @@ def _copy_input(edited: object) -> JsonObject:
 
 logger = logging.getLogger(__name__)
 
-_MAX_CLOSED_REMEMBERED: Final = 1024
-_MAX_SHOWN_ID: Final = 80
+_MAX_CLOSED_IDS: Final = 1024
+_MAX_SHOWN_CHARACTERS: Final = 80
 
-_Ending = Literal["was answered already", "has expired, or its call was given up"]
+_Ending = Literal["was answered already", "has expired, or its call was cancelled"]
 
-QuestionListener: TypeAlias = "Callable[[ApprovalRequest, ApprovalDecision | None, bool], None]"
-"""Told of a question as it is opened and as it is closed: the request, the answer if there is one,
-and whether it is open."""
+ApprovalListener: TypeAlias = "Callable[[ApprovalRequest, ApprovalDecision | None, bool], None]"
+"""Called when a request is opened and when it is closed, with the request, the decision if there
+is one, and whether the request is open."""
 
 
 @dataclass(kw_only=True, slots=True)
-class OpenQuestion:
-    """A request that waits in a queue, and its answer once there is one."""
+class PendingApproval:
+    """A request in a queue, and its decision."""
 
     request: ApprovalRequest
     number: int
-    decided: ApprovalDecision | None = None
-    is_answered: anyio.Event = field(default_factory=anyio.Event)
+    decision: ApprovalDecision | None = None
+    has_decision: anyio.Event = field(default_factory=anyio.Event)
 
 
 class ApprovalQueue:
-    """Shows every open question at once; each is answered by its id, once.
+    """The open approval requests; answer each by its id, once.
 
-    `async for request in queue` gives each question as it comes, those open already first. Every
-    such loop sees all of them, and none ends by itself.
+    `async for request in queue` yields the open requests and then each new one. Each loop gets all
+    requests and never ends by itself.
     """
 
     def __init__(self) -> None:
-        self._open: dict[str, OpenQuestion] = {}
+        self._open: dict[str, PendingApproval] = {}
         self._closed: OrderedDict[str, _Ending] = OrderedDict()
-        self._asked_count = 0
+        self._request_count = 0
         self._change = anyio.Event()
-        self._listeners: dict[QuestionListener, None] = {}
+        self._listeners: dict[ApprovalListener, None] = {}
 
-    def listen(self, listener: QuestionListener) -> Callable[[], None]:
-        """Have every question told at once as it opens and closes; call what is returned to stop.
+    def listen(self, listener: ApprovalListener) -> Callable[[], None]:
+        """Call `listener` when a request opens or closes; call the returned function to stop.
 
-        For records that may miss none: a reader of the queue does not see a question that was
-        answered before it looked."""
+        Unlike a reader of the queue, a listener misses no request that is answered quickly.
+        """
         self._listeners[listener] = None
         return lambda: self._listeners.pop(listener, None)
 
     @property
     def pending(self) -> tuple[ApprovalRequest, ...]:
-        """The open questions, oldest first."""
-        return tuple(question.request for question in self._open.values())
+        """The open requests, oldest first."""
+        return tuple(pending.request for pending in self._open.values())
 
-    async def changed(self) -> None:
-        """Return when a question has been opened, answered or closed after this call."""
+    async def wait_for_change(self) -> None:
+        """Wait until a request is opened, answered or closed."""
         await self._change.wait()
 
     def answer(self, request_id: str, answer: ApprovalInfo) -> None:
-        """Answer an open question.
+        """Answer an open request.
 
-        Raises ApprovalError when it is not open, or that no answer to it: it stays open then.
+        Raises ApprovalError if it is not open, or if the answer is invalid; the request then
+        stays open.
         """
-        question = self._open.get(request_id)
-        if question is None:
-            ending = self._closed.get(request_id, "was never asked, or is long closed")
-            raise ApprovalError(f"the approval {request_id[:_MAX_SHOWN_ID]!r} {ending}")
-        decided = parse_decision(answer)
-        if isinstance(decided, AllowEdited):
-            question.request.refuse_unfit(decided.input)
-        question.decided = decided
-        self._close(question, "was answered already")
-        question.is_answered.set()
+        pending = self._open.get(request_id)
+        if pending is None:
+            ending = self._closed.get(request_id, "does not exist, or was closed long ago")
+            raise ApprovalError(f"the approval {request_id[:_MAX_SHOWN_CHARACTERS]!r} {ending}")
+        decision = parse_decision(answer)
+        if isinstance(decision, AllowEdited):
+            pending.request.check_edited_input(decision.input)
+        pending.decision = decision
+        self._close(pending, "was answered already")
+        pending.has_decision.set()
 
     def was_closed(self, request_id: str) -> bool:
-        """Whether this question was asked and is over; of long ago nothing is known."""
+        """Whether the request was closed recently."""
         return request_id in self._closed
 
     @contextmanager
-    def asking(self, request: ApprovalRequest) -> Generator[OpenQuestion]:
-        """Keep a question open meanwhile; for `Approvals`."""
-        self._asked_count += 1
-        question = OpenQuestion(request=request, number=self._asked_count)
-        self._open[request.id] = question
-        self._notify(question, is_open=True)
+    def open_request(self, request: ApprovalRequest) -> Generator[PendingApproval]:
+        """Keep a request open within the block; for `Approvals`."""
+        self._request_count += 1
+        pending = PendingApproval(request=request, number=self._request_count)
+        self._open[request.id] = pending
+        self._notify(pending, is_open=True)
         self._notify_change()
         try:
-            yield question
+            yield pending
         finally:
-            if question.decided is None:
-                self._close(question, "has expired, or its call was given up")
+            if pending.decision is None:
+                self._close(pending, "has expired, or its call was cancelled")
 
-    def __aiter__(self) -> _Questions:
-        return _Questions(self)
+    def __aiter__(self) -> _RequestIterator:
+        return _RequestIterator(self)
 
-    def first_after(self, number: int) -> OpenQuestion | None:
-        """The oldest open question that was asked after so many others."""
+    def first_after(self, number: int) -> PendingApproval | None:
+        """The oldest open request with a higher number."""
         return next((it for it in self._open.values() if it.number > number), None)
 
-    def _close(self, question: OpenQuestion, ending: _Ending) -> None:
-        del self._open[question.request.id]
-        self._closed[question.request.id] = ending
-        if len(self._closed) > _MAX_CLOSED_REMEMBERED:
+    def _close(self, pending: PendingApproval, ending: _Ending) -> None:
+        del self._open[pending.request.id]
+        self._closed[pending.request.id] = ending
+        if len(self._closed) > _MAX_CLOSED_IDS:
             self._closed.popitem(last=False)
-        self._notify(question, is_open=False)
+        self._notify(pending, is_open=False)
         self._notify_change()
 
-    def _notify(self, question: OpenQuestion, *, is_open: bool) -> None:
+    def _notify(self, pending: PendingApproval, *, is_open: bool) -> None:
         for listener in list(self._listeners):
             try:
-                listener(question.request, question.decided, is_open)
+                listener(pending.request, pending.decision, is_open)
             except Exception:
-                logger.exception("a listener of the approvals failed")
+                logger.exception("a listener of the approval queue failed")
 
     def _notify_change(self) -> None:
         change, self._change = self._change, anyio.Event()
         change.set()
 
 
-class _Questions:
-    """One reader of a queue: knows how far it has read."""
+class _RequestIterator:
+    """Iterates over the requests of a queue."""
 
     def __init__(self, queue: ApprovalQueue) -> None:
         self._queue = queue
         self._number = 0
 
-    def __aiter__(self) -> _Questions:
+    def __aiter__(self) -> _RequestIterator:
         return self
 
     async def __anext__(self) -> ApprovalRequest:
-        while (question := self._queue.first_after(self._number)) is None:
-            await self._queue.changed()
-        self._number = question.number
-        return question.request
+        while (pending := self._queue.first_after(self._number)) is None:
+            await self._queue.wait_for_change()
+        self._number = pending.number
+        return pending.request
 
 
 APPROVAL_SECONDS: Final = 3600.0
 
 
 class Approver(Protocol):
-    """Asks a person. Called with one request at a time; cancelled when it expires."""
+    """Decides about a request. Called with one request at a time; cancelled when it expires."""
 
     async def __call__(self, request: ApprovalRequest, /) -> ApprovalInfo: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Granted:
-    """The call may be made, with this input: what was asked about, or what a person made of it."""
+    """The call may be made with this input, which may have been edited."""
 
     input: JsonObject
     is_edited: bool = False
     is_remembered: bool = False
-    """Whether nobody was asked, because somebody had said "always"."""
+    """Whether an earlier "allow always" covers the call."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -310,7 +311,7 @@ class Refused:
 
 
 class Approvals:
-    """Asks an approver, or puts questions into a queue, or refuses where nobody is to be asked."""
+    """Gets approvals from an approver or a queue; without either, refuses the call."""
 
     def __init__(
         self,
@@ -322,10 +323,10 @@ class Approvals:
         self._approver = approver
         self._ttl_seconds = ttl_seconds
         self._memory = ApprovalMemory() if memory is None else memory
-        # Who is asked in person is asked one question at a time, in the order of the calls.
-        self._turn = anyio.Lock()
+        # An approver gets one request at a time, in the order of the calls.
+        self._approver_lock = anyio.Lock()
 
-    async def ask(
+    async def request(
         self,
         *,
         tool_id: str,
@@ -337,15 +338,15 @@ class Approvals:
         parent_id: str = "",
         check: Callable[[JsonObject], object] = accept_any_input,
     ) -> Granted | Refused:
-        """Whether the call may be made. Time runs from when the question is put to somebody.
+        """Request an approval for a call, unless a remembered decision covers it.
 
-        `check` raises ToolInputError for an edited input that cannot be called with; a queue takes
-        no such answer. Never waits for what is remembered, nor where nobody is there.
+        The request expires `ttl_seconds` after it reaches the approver or the queue. `check`
+        raises ToolInputError for an invalid edited input; a queue rejects such an answer.
         """
-        question = _Question(
+        call = _Call(
             tool_id=tool_id,
             tool_name=tool_name,
-            # What is agreed to is what is called, whoever holds the dict meanwhile.
+            # Encoded, so that later changes of the dict do not change the approved call.
             input_json=encode_json(input),
             reason=reason,
             context=context,
@@ -353,63 +354,59 @@ class Approvals:
             parent_id=parent_id,
             check=check,
         )
-        if self._remembers(question):
-            return Granted(input=question.input(), is_remembered=True)
+        if self._is_remembered(call):
+            return Granted(input=call.input(), is_remembered=True)
         match self._approver:
             case None:
-                return _refuse_unattended(question)
+                return _refuse_without_approver(call)
             case ApprovalQueue() as queue:
-                return self._outcome(question, await self._ask_queue(queue, question))
+                return self._apply(call, await self._wait_for_queue(queue, call))
             case approver:
-                return await self._ask_in_turn(approver, question)
+                return await self._wait_for_approver(approver, call)
 
-    async def _ask_in_turn(self, approver: Approver, question: _Question) -> Granted | Refused:
-        async with self._turn:
-            # The answer to the question before may have been "always".
-            if self._remembers(question):
-                return Granted(input=question.input(), is_remembered=True)
-            decided: ApprovalDecision | None = None
+    async def _wait_for_approver(self, approver: Approver, call: _Call) -> Granted | Refused:
+        async with self._approver_lock:
+            # The previous decision may have been "allow always".
+            if self._is_remembered(call):
+                return Granted(input=call.input(), is_remembered=True)
+            decision: ApprovalDecision | None = None
             with anyio.move_on_after(self._ttl_seconds) as scope:
-                decided = await _ask_approver(approver, question.request(self._ttl_seconds))
-            # An approver that shrugs off its cancellation is late all the same.
-            return self._outcome(question, None if scope.cancel_called else decided)
+                decision = await _call_approver(approver, call.to_request(self._ttl_seconds))
+            # A decision after the timeout is ignored, even if the approver ignores cancellation.
+            return self._apply(call, None if scope.cancel_called else decision)
 
-    async def _ask_queue(
-        self, queue: ApprovalQueue, question: _Question
-    ) -> ApprovalDecision | None:
-        with queue.asking(question.request(self._ttl_seconds)) as asked:
+    async def _wait_for_queue(self, queue: ApprovalQueue, call: _Call) -> ApprovalDecision | None:
+        with queue.open_request(call.to_request(self._ttl_seconds)) as pending:
             with anyio.move_on_after(self._ttl_seconds):
-                await asked.is_answered.wait()
-            # An answer that was taken counts, also where the time ran out in the same moment.
-            return asked.decided
+                await pending.has_decision.wait()
+            # An accepted decision counts, even if the timeout comes at the same moment.
+            return pending.decision
 
-    def _outcome(self, question: _Question, decided: ApprovalDecision | None) -> Granted | Refused:
-        match decided:
+    def _apply(self, call: _Call, decision: ApprovalDecision | None) -> Granted | Refused:
+        match decision:
             case None:
                 return _refuse_expired(self._ttl_seconds)
             case AllowOnce():
-                return Granted(input=question.input())
+                return Granted(input=call.input())
             case AllowAlways():
                 self._memory.remember(
-                    tool_id=question.tool_id, input=question.input(), context=question.context
+                    tool_id=call.tool_id, input=call.input(), context=call.context
                 )
-                return Granted(input=question.input())
+                return Granted(input=call.input())
             case AllowEdited():
-                return Granted(input=decided.input, is_edited=True)
+                return Granted(input=decision.input, is_edited=True)
             case Deny():
-                return _refuse_denied(decided.reason)
+                return _refuse_denied(decision.reason)
             case _:
-                assert_never(decided)
+                assert_never(decision)
 
-    def _remembers(self, question: _Question) -> bool:
-        return self._memory.holds(
-            tool_id=question.tool_id, input=question.input(), context=question.context
-        )
+    def _is_remembered(self, call: _Call) -> bool:
+        return self._memory.contains(tool_id=call.tool_id, input=call.input(), context=call.context)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Question:
-    """A request before anybody is asked, so before its time runs."""
+class _Call:
+    """A call that needs an approval, before its request is made."""
 
     tool_id: str
     tool_name: str
@@ -421,10 +418,10 @@ class _Question:
     check: Callable[[JsonObject], object]
 
     def input(self) -> JsonObject:
-        """A copy for each who gets it."""
+        """A new copy of the input."""
         return cast("JsonObject", decode_json(self.input_json))
 
-    def request(self, ttl_seconds: float) -> ApprovalRequest:
+    def to_request(self, ttl_seconds: float) -> ApprovalRequest:
         now = time.time()
         return ApprovalRequest(
             id=f"approval_{os.urandom(8).hex()}",
@@ -441,22 +438,22 @@ class _Question:
         )
 
 
-async def _ask_approver(approver: Approver, request: ApprovalRequest) -> ApprovalDecision:
-    """What the approver says; a failure of it is a no."""
+async def _call_approver(approver: Approver, request: ApprovalRequest) -> ApprovalDecision:
+    """The decision of the approver; Deny if it fails."""
     task = asyncio.current_task()
     try:
         return parse_decision(await approver(request))
     except BaseException as error:
         if passes_through(error, caller=task):
             raise
-        logger.exception("the approver failed at a call of %s", request.tool_id)
+        logger.exception("the approver failed for a call of %s", request.tool_id)
     return Deny("the approver failed")
 
 
-def _refuse_unattended(question: _Question) -> Refused:
+def _refuse_without_approver(call: _Call) -> Refused:
     return Refused(
         code="approval_denied",
-        reason=f"{question.tool_id} needs an approval and nobody is there to approve; "
+        reason=f"{call.tool_id} needs an approval, and there is nobody to approve it; "
         "the call was not made",
     )
 

@@ -240,7 +240,7 @@ class ToolExecutor:
     ) -> JsonObject:
         self._record("approval.requested", site, {"reason": reason})
         with site.asking_person(), site.abort.cancelling() as scope:
-            answer: Granted | Refused = await self._approvals.ask(
+            answer: Granted | Refused = await self._approvals.request(
                 tool_id=subject.tool_id,
                 tool_name=subject.tool_name,
                 input=checked,

@@ -8,9 +8,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 
+from nacre.backoff import RestartBackoff
 from nacre.errors import ToolServerError
 from nacre.json_types import NotJsonError, encode_json
-from nacre.mcp_client.backoff import Backoff
 from nacre.mcp_client.connection_task import ConnectionTask
 from nacre.mcp_client.peer_errors import PeerLostError, PeerSilentError, RpcError
 from nacre.mcp_client.process import OutputTail
@@ -116,7 +116,7 @@ class Connection:
         self._on_list_changed = on_list_changed
         self._secrets = ConfigSecrets(config)
         self._tail = OutputTail(self._secrets.clean)
-        self._backoff = Backoff()
+        self._backoff = RestartBackoff()
         self._life: ConnectionTask | None = None
         self._is_closed = False
         self.start_count = 0

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from nacre.backoff import RetryPolicy
 from nacre.config.models import DEFAULT_CONTEXT_TOKENS, DEFAULT_MODEL
 from nacre.config.setting_paths import nearest_key
 from nacre.errors import ConfigError, ProviderError
 from nacre.foreign_calls import call_in_thread
 from nacre.providers.provider_secrets import get_api_key
 from nacre.providers.remote_provider import RemoteProvider
-from nacre.providers.retries import Retries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,7 +98,9 @@ class Providers:
         return RemoteProvider(
             model_id=model_id,
             context_tokens=model.context_tokens if model else DEFAULT_CONTEXT_TOKENS,
-            retries=Retries(most=config.max_retries, first_seconds=self._first_retry_seconds),
+            retries=RetryPolicy(
+                max_retries=config.max_retries, first_seconds=self._first_retry_seconds
+            ),
             open_model=lambda: backend.model(name, model_id),
         )
 

@@ -15,8 +15,8 @@ from nacre.providers.payload import PayloadRefusedError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
+    from nacre.backoff import RetryPolicy
     from nacre.providers.base import ModelEvent, ModelRequest
-    from nacre.providers.retries import Retries
 
 # Closing a connection is fast unless the connection is broken.
 _CLOSE_SECONDS: Final = 2.0
@@ -36,7 +36,7 @@ class RemoteProvider:
         *,
         model_id: str,
         context_tokens: int,
-        retries: Retries,
+        retries: RetryPolicy,
         open_model: Callable[[], Awaitable[RemoteModel]],
     ) -> None:
         self._model_id = model_id
@@ -94,7 +94,7 @@ class RemoteProvider:
         # The caller already has the beginning of an answer, so a second answer cannot follow.
         if error.is_retryable and not has_begun:
             delay_seconds = self._retries.delay_seconds(
-                number, asked_seconds=error.retry_after_seconds
+                number, requested_seconds=error.retry_after_seconds
             )
         if delay_seconds is None:
             return _add_attempts(error, number)

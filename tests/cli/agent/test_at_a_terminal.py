@@ -187,7 +187,7 @@ def test_a_chat_answers_line_by_line_and_keeps_its_lines(here: Surroundings) -> 
         person.reads(CHAT_IS_READY)
         person.reads("> ")
         person.types("what is 2+3?\n")
-        person.reads("2+3 = 5")
+        person.reads("It returned:")
         person.reads("> ")
         person.types("/quit\n")
         person.reads("go on with: nacre chat --session session_")

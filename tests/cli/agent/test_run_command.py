@@ -132,7 +132,7 @@ def test_the_model_may_be_named(here: Surroundings) -> None:
     with scripted_model(here, [Say("yes")]):
         status, out, _ = here.nacre("run", "--model", "demo/demo", "what is 1+1?")
     assert status == 0
-    assert out.startswith("1+1 = 2")
+    assert out.startswith("It returned:\n2\n")
 
 
 KEYLESS = {
@@ -147,7 +147,7 @@ def test_a_missing_key_of_a_model_that_is_not_asked_is_a_warning(here: Surroundi
     configure_agents(here, models=KEYLESS)
     status, out, err = here.nacre("run", "--model", "demo/demo", "what is 2+3?")
     assert status == 0
-    assert "2+3 = 5" in out
+    assert out.startswith("It returned:\n5\n")
     assert "`models.providers.far.apiKey` uses the environment variable NO_SUCH_KEY" in err
     assert "NO_OTHER_KEY" in err
 
@@ -171,7 +171,7 @@ def test_a_missing_secret_of_a_server_leaves_the_agent_without_its_tools(
     configure_agents(here, mcp={"servers": {"far": server}})
     status, out, err = here.nacre("run", "what is 2+3?")
     assert status == 0
-    assert "2+3 = 5" in out
+    assert out.startswith("It returned:\n5\n")
     assert "NO_SUCH_KEY, which is not set" in err
 
 

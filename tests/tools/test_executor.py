@@ -194,7 +194,7 @@ async def test_the_caller_s_clock_is_told_while_a_person_is_asked() -> None:
         def __exit__(self, *_: object) -> None:
             work.asked.append("clock goes on")
 
-    await work.call({"n": 1}, site=CallSite(call_id="c", asking_person=Clock))
+    await work.call({"n": 1}, site=CallSite(call_id="c", pause_for_approval=Clock))
     assert work.asked[:4] == ["hook", "clock stops", "person", "clock goes on"]
 
 

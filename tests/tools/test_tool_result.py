@@ -161,7 +161,7 @@ def test_what_has_no_form_in_json_is_refused_by_type_and_path() -> None:
     error = failure_of({"rows": [1, object()]})
     assert error.code == "invalid_tool_result"
     assert error.message.startswith(
-        "probe returned what JSON cannot hold: $.rows[1] is of type object"
+        "probe returned a value that is not JSON: $.rows[1] is of type object"
     )
 
 
@@ -178,7 +178,7 @@ def test_a_model_that_cannot_be_dumped_is_refused() -> None:
     class Blob(BaseModel):
         data: bytes
 
-    assert "Blob that cannot be written as JSON" in failure_of(Blob(data=b"\xff")).message
+    assert "Blob that cannot be dumped to JSON" in failure_of(Blob(data=b"\xff")).message
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_the_structured_part_of_a_result_is_its_value_else_its_text(
         (ToolResult(is_error=True, structured={"message": "gone"}), "gone"),
         (ToolResult(is_error=True, structured={"error": "gone"}), "gone"),
         (ToolResult(is_error=True, structured={"code": 5}), '{"code":5}'),
-        (ToolResult(is_error=True), "probe reported an error without a message"),
+        (ToolResult(is_error=True), "probe failed without an error message"),
     ],
 )
 def test_an_error_result_is_raised_with_its_message(result: ToolResult, message: str) -> None:
@@ -327,7 +327,7 @@ class Lazy:
 def test_a_value_whose_own_code_raises_is_an_invalid_result(make: Callable[[], object]) -> None:
     failure = failure_of(make())
     assert failure.code == "invalid_tool_result"
-    assert failure.message.startswith("probe returned what cannot be read: its own code raised ")
+    assert failure.message.startswith("probe returned a value whose own code raised ")
     assert failure.__cause__ is not None
 
 

@@ -126,7 +126,7 @@ class ClientCalls:
                 call_id=call.id, parent_id=call.parent_id, name=name, arguments=copy_json(given)
             )
         )
-        with call.away():
+        with call.pause_timeout():
             self._open[call.id] = waiting
             self._closed.pop(call.id, None)
             self._on_opened(waiting.call)

@@ -197,8 +197,8 @@ class CellBridge:
             call_id=self.call_id_of(request.id),
             parent_id=self._exec_call_id,
             abort=request.abort,
-            asking_person=request.asking_person,
-            away=partial(self._waiting_for_client, request),
+            pause_for_approval=request.asking_person,
+            pause_for_client=partial(self._waiting_for_client, request),
             parent_span=self.span,
         )
         return await self._tools.executor.call(tool, given, site=site)

@@ -147,8 +147,8 @@ class CodeBridge:
             call_id=f"{self._call_id}.{request.id}",
             parent_id=self._call_id,
             abort=request.abort,
-            asking_person=asking,
-            away=asking,
+            pause_for_approval=asking,
+            pause_for_client=asking,
             parent_span=self._span,
         )
 

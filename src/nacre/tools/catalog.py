@@ -1,4 +1,4 @@
-"""The tools of one run as compact entries: their order, their ids and names, and a fingerprint."""
+"""The catalog: the tools of a run as ordered entries, with lookup, search and a digest."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 CONTROL_NAMES: Final = frozenset(
     {"exec", "wait", "tool_search_code", "tool_search", "tool_describe", "tool_call"}
 )
-"""The tools that reach the catalog; in it they would let a program call itself."""
+"""The control tools. The catalog excludes them, so that a program cannot call itself."""
 SHELL_NAME: Final = "exec"
-"""The shell tool shares its name with the control tool, and is a tool like any other."""
+"""The shell tool has the same name as the control tool, but the catalog contains it."""
 
 OTHER_IDS: Final = "other"
 MAX_COUNTED_IDS: Final = 256
 
-_NAMES_OF_CONTROLS_ALONE: Final = CONTROL_NAMES - {SHELL_NAME}
-_ID_STARTS: Final = tuple(f"{source}:" for source in SOURCES)
+_EXCLUDED_NAMES: Final = CONTROL_NAMES - {SHELL_NAME}
+_ID_PREFIXES: Final = tuple(f"{source}:" for source in SOURCES)
 _MAX_NEAREST_CHARACTERS: Final = 200
-# An index of so many entries is built in some milliseconds; a larger one is used if it is there.
+# Indexing so many entries takes a few milliseconds; a larger index is used only if cached.
 _MAX_ENTRIES_INDEXED_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, weakref_slot=True)
 class CatalogEntry:
-    """A tool as search and `ALL_TOOLS` show it: without its schema."""
+    """A tool in search results and in `ALL_TOOLS`, without its schema."""
 
     id: str
     name: str
@@ -48,18 +48,18 @@ class CatalogEntry:
     description: str
     source: ToolSource
     source_name: str | None
-    """The plugin, MCP server or application that provides it; None for a core tool."""
+    """The plugin, MCP server or client application that provides it; None for a core tool."""
     tool: Tool
 
     def to_json(self) -> JsonObject:
-        shown: JsonObject = {"id": self.id, "name": self.name}
+        entry: JsonObject = {"id": self.id, "name": self.name}
         if self.label is not None:
-            shown["label"] = self.label
-        shown["description"] = self.description
-        shown["source"] = self.source
+            entry["label"] = self.label
+        entry["description"] = self.description
+        entry["source"] = self.source
         if self.source_name is not None:
-            shown["sourceName"] = self.source_name
-        return shown
+            entry["sourceName"] = self.source_name
+        return entry
 
 
 def _no_calls() -> dict[str, int]:
@@ -92,13 +92,13 @@ class CatalogCounters:
         }
 
 
-# Of tools by identity, as long as a catalog has them: when one server changes, the catalog is made
-# anew from tools that are mostly the same. An entry holds its tool, so no other can have its place.
+# A cache by the identity of the tool. When the tools of one server change, most tools of the new
+# catalog are the same. An entry refers to its tool, so the tool's identity is not reused.
 _ENTRIES: Final[WeakValueDictionary[int, CatalogEntry]] = WeakValueDictionary()
 
 
 class Catalog:
-    """The entries of one run, in order. Made by `build_catalog`; never changes."""
+    """The entries of one run, in order; immutable. Create it with `build_catalog`."""
 
     def __init__(self, entries: tuple[CatalogEntry, ...]) -> None:
         self.entries = entries
@@ -110,7 +110,7 @@ class Catalog:
 
     @cached_property
     def guest_entries(self) -> tuple[CatalogEntry, ...]:
-        """What a program sees of it; MCP tools have a place of their own."""
+        """The entries that programs see; MCP tools are available under `MCP` instead."""
         return self.entries_from(GUEST_SOURCES)
 
     def entries_from(self, sources: Iterable[ToolSource]) -> tuple[CatalogEntry, ...]:
@@ -124,7 +124,7 @@ class Catalog:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """The ids by the names that a program may use: `tools.<name>(input)`."""
+        """Tool ids by the names for programs: `tools.<name>(input)`."""
         return convenience_names(entry.tool for entry in self.guest_entries)
 
     @cached_property
@@ -138,16 +138,16 @@ class Catalog:
 
     @cached_property
     def digest(self) -> str:
-        """Equal where programs see equal catalogs."""
+        """A digest of what programs see of the catalog."""
         return hashlib.sha256(self.index_json).hexdigest()
 
     @cached_property
     def search_digest(self) -> str:
-        """Equal where every search has equal results: schemas and MCP tools count as well.
+        """A digest of everything that affects search results, including schemas and MCP tools.
 
-        Made of the tools' own digests, so that it costs little when most tools stay.
+        It is computed from the digests of the tools, which are cached.
         """
-        # No id has a line end.
+        # Ids contain no line breaks.
         digest = hashlib.sha256("\n".join(entry.id for entry in self.entries).encode())
         digest.update(b"".join(tool_digest(entry.tool) for entry in self.entries))
         return digest.hexdigest()
@@ -156,13 +156,13 @@ class Catalog:
         return self._by_id.get(tool_id)
 
     def resolve(self, id_or_name: str) -> CatalogEntry | None:
-        """The tool that a program means: by its id, its name, or its convenience name.
+        """Find a tool by its id, its name or its convenience name.
 
-        A name that two tools have means neither.
+        An ambiguous name finds nothing.
         """
         entry = self._by_id.get(id_or_name)
-        # Somebody's tool may be named like an id that this run may not use; it is not meant.
-        if entry is None and not id_or_name.startswith(_ID_STARTS):
+        # A tool may have a name that looks like the id of another one; such a name is ignored.
+        if entry is None and not id_or_name.startswith(_ID_PREFIXES):
             entry = self._by_exact_name(id_or_name)
         return entry if entry is not None and entry.source in GUEST_SOURCES else None
 
@@ -173,8 +173,8 @@ class Catalog:
         return self._by_id.get(self.names.get(name, ""))
 
     def nearest(self, text: str, limit: int = 3) -> list[str]:
-        """Ids that a wrong id or name may have meant, likeliest first; none where none is near."""
-        owner, name = _owner_and_name(text[:_MAX_NEAREST_CHARACTERS])
+        """Suggestions for an unknown id or name, most similar first."""
+        owner, name = _split_id(text[:_MAX_NEAREST_CHARACTERS])
         ids: list[str] = []
         for near in self._nearest_names.nearest(name, limit):
             same_name = self._guest_entries_by_name[near]
@@ -201,21 +201,21 @@ class Catalog:
 
 
 def build_catalog(tools: Iterable[Tool]) -> Catalog:
-    """The tools that a program can reach, in the order of the contract; equal for equal sets.
+    """Build a catalog; the order depends only on the set of tools.
 
-    Raises CatalogError when two tools have the same id, or one has an id that is not text.
+    Raises CatalogError if two tools have the same id.
     """
-    entries = tuple(_entry_of(tool) for tool in _in_order(tools))
-    _refuse_clashes(entries)
+    entries = tuple(_make_entry(tool) for tool in _sort_tools(tools))
+    _refuse_duplicates(entries)
     return Catalog(entries)
 
 
 def is_control_tool(tool: Tool) -> bool:
-    """Whether it is one of ours that reach the catalog; a plugin's own `wait` is not."""
-    return tool.name in _NAMES_OF_CONTROLS_ALONE and _is_core(tool)
+    """Whether it is a control tool of the core; a plugin may have its own `wait` tool."""
+    return tool.name in _EXCLUDED_NAMES and _is_core(tool)
 
 
-def _is_left_out(tool: Tool) -> bool:
+def _is_excluded(tool: Tool) -> bool:
     return tool.catalog_mode == "direct-only" or is_control_tool(tool)
 
 
@@ -224,7 +224,7 @@ def _is_core(tool: Tool) -> bool:
 
 
 def _group_of(tool: Tool) -> int:
-    """Core, bundled plugins, external plugins, MCP, client: the order of the contract."""
+    """The position of its group: core, bundled plugins, other plugins, MCP, client."""
     match tool.source:
         case "openclaw":
             return 0 if tool.owner == CORE_OWNER else 1 if tool.is_bundled else 2
@@ -236,13 +236,13 @@ def _group_of(tool: Tool) -> int:
             assert_never(tool.source)
 
 
-def _in_order(tools: Iterable[Tool]) -> Iterator[Tool]:
-    """Those of a group by owner and name. An owner's tools are put together first, which is much
-    quicker than to compare all with all."""
+def _sort_tools(tools: Iterable[Tool]) -> Iterator[Tool]:
+    """Sort by group, owner and name."""
+    # Grouping by owner first is much faster than one sort of all tools.
     by_group_and_owner: dict[tuple[int, str], list[Tool]] = {}
     of_provider: dict[tuple[ToolSource, str, bool], list[Tool]] = {}
     for tool in tools:
-        if _is_left_out(tool):
+        if _is_excluded(tool):
             continue
         provider = (tool.source, tool.owner, tool.is_bundled)
         others = of_provider.get(provider)
@@ -255,7 +255,7 @@ def _in_order(tools: Iterable[Tool]) -> Iterator[Tool]:
         yield from owned
 
 
-def _entry_of(tool: Tool) -> CatalogEntry:
+def _make_entry(tool: Tool) -> CatalogEntry:
     known = _ENTRIES.get(id(tool))
     if known is not None:
         return known
@@ -272,19 +272,19 @@ def _entry_of(tool: Tool) -> CatalogEntry:
     return entry
 
 
-def _refuse_clashes(entries: tuple[CatalogEntry, ...]) -> None:
-    # One plugin may be bundled and installed, so equal ids are not always neighbours.
+def _refuse_duplicates(entries: tuple[CatalogEntry, ...]) -> None:
+    # A plugin may be both bundled and installed, so equal ids need not be adjacent.
     first_with: dict[str, CatalogEntry] = {}
     for entry in entries:
         first = first_with.setdefault(entry.id, entry)
         if first is not entry:
             raise CatalogError(
-                f"two tools have the id {entry.id!r}: one of {_owner_of(first)}, "
-                f"one of {_owner_of(entry)}; rename one, or leave one out"
+                f"two tools have the id {entry.id!r}: one of {_describe_owner(first)}, "
+                f"one of {_describe_owner(entry)}; rename or remove one of them"
             )
 
 
-def _owner_of(entry: CatalogEntry) -> str:
+def _describe_owner(entry: CatalogEntry) -> str:
     match entry.source:
         case "openclaw":
             if entry.source_name is None:
@@ -299,9 +299,9 @@ def _owner_of(entry: CatalogEntry) -> str:
             assert_never(entry.source)
 
 
-def _owner_and_name(text: str) -> tuple[str, str]:
-    """What a text says when it is read as an id, or as `owner:name`, or as a name."""
-    if text.startswith(_ID_STARTS):
+def _split_id(text: str) -> tuple[str, str]:
+    """The owner and the name in an id, in `owner:name` or in a plain name."""
+    if text.startswith(_ID_PREFIXES):
         text = text.partition(":")[2]
     owner, colon, name = text.partition(":")
     return (owner, name) if colon else ("", text)

@@ -29,8 +29,8 @@ SOURCES: Final[tuple[ToolSource, ...]] = get_args(ToolSource)
 CATALOG_MODES: Final[tuple[CatalogMode, ...]] = get_args(CatalogMode)
 CORE_OWNER: Final = "core"
 
-# An id is three parts with colons between them, one line of text wherever it is shown. Halves of
-# surrogate pairs are no text.
+# An id consists of three parts with colons between them. It has no line breaks, and no unpaired
+# surrogates, which cannot be encoded.
 _OWNER = re.compile(r"[^\s:\x00-\x1f\ud800-\udfff]+")
 _NAME = re.compile(r"[^\s\x00-\x1f\ud800-\udfff]+")
 _MAX_NAME_CHARACTERS: Final = 256
@@ -38,22 +38,22 @@ _MAX_NAME_CHARACTERS: Final = 256
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCall:
-    """What a tool learns about the call that it serves, besides its input."""
+    """The call that a tool serves: its ids, its context and its abort signal."""
 
     id: str
     parent_id: str
-    """The call of `exec` that this one is nested in; empty for a direct call."""
+    """The id of the `exec` call that contains this nested call; empty for a direct call."""
     context: RunContext
     abort: AbortSignal
     update: Callable[[JsonValue], None]
-    """Report progress: shown to whoever follows the run, not part of the result."""
-    away: Callable[[], AbstractContextManager[None]] = nullcontext
-    """To be entered while the tool waits for a client: that time is not the program's."""
+    """Reports progress to the readers of the run; it is not part of the result."""
+    pause_timeout: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Enter it while the tool waits for a client, to pause the timeout of the program."""
 
 
 Execute: TypeAlias = Callable[[dict[str, Any], ToolCall], Awaitable[object]]
-"""Does the work. Input has been checked against the schema. What it returns has to be JSON, or what
-`nacre.tools.tool_result` can turn into JSON; what it raises becomes an error for the caller."""
+"""The function of a tool. Its input has been validated. It returns JSON, or a value that
+`nacre.tools.tool_result` can convert to JSON. An exception becomes an error for the caller."""
 
 
 def _any_object() -> JsonObject:
@@ -62,25 +62,25 @@ def _any_object() -> JsonObject:
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """Something that a model may call. Raises ToolDefinitionError for what cannot be a tool."""
+    """A tool that a model can call; raises ToolDefinitionError if the definition is invalid."""
 
     name: str
     description: str = ""
     parameters: JsonObject = field(default_factory=_any_object)
-    """JSON Schema of the input, an object."""
+    """The JSON Schema of the input, which is an object."""
     execute: Execute
     label: str | None = None
     """A short name for people."""
     output_schema: JsonObject | None = None
     owner: str = CORE_OWNER
-    """Who provides it: `core`, a plugin's id, an MCP server's or an application's name."""
+    """The provider of the tool: `core`, a plugin id, or the name of an MCP server or client."""
     source: ToolSource = "openclaw"
     is_bundled: bool = False
-    """Whether the plugin that owns it came with the installation; such tools are listed first."""
+    """Whether it belongs to a bundled plugin; these tools are listed first."""
     catalog_mode: CatalogMode = "catalog"
-    """`direct-only` for results that JSON cannot hold: shown to the model beside `exec`."""
+    """`direct-only` if results are not JSON; the model then sees the tool next to `exec`."""
     needs_approval: str = ""
-    """Why a person has to agree to every call of it; empty if nobody has to."""
+    """Why every call needs an approval; empty if none does."""
 
     def __post_init__(self) -> None:
         self._check_names()
@@ -94,14 +94,14 @@ class Tool:
                 f"catalog_mode is {self.catalog_mode!r}; allowed: {allowed}"
             )
         if not callable(self.execute):
-            raise self._definition_error("execute cannot be called; it has to be an async function")
+            raise self._definition_error("execute is not callable; it must be an async function")
         self._check_schema("parameters", self.parameters)
         if self.output_schema is not None:
             self._check_schema("output_schema", self.output_schema)
 
     @cached_property
     def id(self) -> str:
-        """`<source>:<owner>:<name>`, stable across equal sets of tools."""
+        """`<source>:<owner>:<name>`."""
         return f"{self.source}:{self.owner}:{self.name}"
 
     def _check_names(self) -> None:
@@ -112,7 +112,7 @@ class Tool:
             is_text = isinstance(value, str)  # pyright: ignore[reportUnnecessaryIsInstance]
             if not is_text or len(value) > _MAX_NAME_CHARACTERS or not shape.fullmatch(value):
                 raise ToolDefinitionError(
-                    f"a tool's {field_name} is {value!r}; it has to be {rule}, "
+                    f"a tool's {field_name} is {value!r}; it must be {rule}, "
                     f"at most {_MAX_NAME_CHARACTERS} characters"
                 )
         if not isinstance(self.description, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -121,14 +121,14 @@ class Tool:
     def _check_schema(self, field_name: str, schema: object) -> None:
         if not isinstance(schema, Mapping):
             raise self._definition_error(
-                f"{field_name} is a {type(schema).__name__}; it has to be a dict"
+                f"{field_name} is a {type(schema).__name__}; it must be a dict"
             )
-        described = cast("Mapping[str, object]", schema)
-        kind = described.get("type", "object")
+        members = cast("Mapping[str, object]", schema)
+        kind = members.get("type", "object")
         if field_name == "parameters" and kind != "object":
             raise self._definition_error(f"parameters describe a {kind!r}; a tool takes one object")
         try:
-            encode_json(described)
+            encode_json(members)
         except NotJsonError as error:
             raise self._definition_error(f"{field_name} is not JSON: {error}") from error
 
@@ -136,18 +136,18 @@ class Tool:
         return ToolDefinitionError(f"tool {self.name!r} of {self.owner!r}: {problem}")
 
 
-# By identity, since a tool holds dicts and has no hash; an entry goes when its tool does.
+# By identity, because tools are not hashable. An entry is removed together with its tool.
 _DIGESTS: Final[dict[int, tuple[weakref.ref[Tool], bytes]]] = {}
 
 
 def tool_digest(tool: Tool) -> bytes:
-    """Equal for tools whose names, texts and parameters are written alike."""
+    """A digest of the id, the label, the description and the parameters."""
     key = id(tool)
     known = _DIGESTS.get(key)
     if known is not None and known[0]() is tool:
         return known[1]
-    told = [tool.id, tool.label, tool.description, tool.parameters]
-    digest = hashlib.sha256(encode_json(told)).digest()
+    parts = [tool.id, tool.label, tool.description, tool.parameters]
+    digest = hashlib.sha256(encode_json(parts)).digest()
     _DIGESTS[key] = (weakref.ref(tool, lambda _: _DIGESTS.pop(key, None)), digest)
     return digest
 
@@ -156,7 +156,7 @@ DefinitionFormat = Literal["openai", "openai-responses", "anthropic", "mcp"]
 
 
 def format_tool(tool: Tool, format: DefinitionFormat) -> JsonObject:
-    """A tool as the model sees it where nothing stands before it."""
+    """The definition of a tool for a model provider or MCP."""
     return format_definition(
         tool.name, tool.description, tool.parameters, format, output_schema=tool.output_schema
     )
@@ -170,23 +170,23 @@ def format_definition(
     *,
     output_schema: JsonObject | None = None,
 ) -> JsonObject:
-    """`openai` is the shape of chat completions. Only `mcp` has a place for an output schema."""
-    # SDKs rewrite schemas in place; the tool keeps its own.
+    """A tool definition in one format. Only `mcp` supports an output schema."""
+    # A copy, because some SDKs modify schemas in place.
     schema = deepcopy(parameters)
-    shown: JsonObject = {"name": name, "description": description}
+    common: JsonObject = {"name": name, "description": description}
     match format:
         case "openai":
-            return {"type": "function", "function": {**shown, "parameters": schema}}
+            return {"type": "function", "function": {**common, "parameters": schema}}
         case "openai-responses":
-            # Strict, the default there, would make every optional parameter a required one.
-            return {"type": "function", **shown, "parameters": schema, "strict": False}
+            # The default is strict, which makes all optional parameters required.
+            return {"type": "function", **common, "parameters": schema, "strict": False}
         case "anthropic":
-            return {**shown, "input_schema": schema}
+            return {**common, "input_schema": schema}
         case "mcp":
             output: JsonObject = (
                 {} if output_schema is None else {"outputSchema": deepcopy(output_schema)}
             )
-            return {**shown, "inputSchema": schema, **output}
+            return {**common, "inputSchema": schema, **output}
         case _:  # pyright: ignore[reportUnnecessaryComparison]
             allowed = ", ".join(get_args(DefinitionFormat))
             raise ValueError(f"format is {format!r}; allowed: {allowed}")

@@ -1,7 +1,6 @@
-"""The one call path: policy, hooks, input check, approval, call, hooks, record.
+"""The call path: policy, hooks, input check, approval, the tool, hooks, trajectory.
 
-Direct calls, calls from cells and calls of namespaces all meet here, so a rule that holds for one
-holds for all.
+Direct calls, nested calls and calls of namespaces all use it, so the same rules apply to all.
 """
 
 from __future__ import annotations
@@ -41,22 +40,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallSite:
-    """Where a call comes from, and who may end it."""
+    """The origin of a call: its id, its parent, and the signal that aborts it."""
 
     call_id: str
     parent_id: str = ""
     abort: AbortSignal = field(default_factory=AbortSignal)
-    asking_person: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Entered while a person is asked, for callers whose clock should stand still then."""
-    away: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Entered while the tool waits for a client, for the same reason."""
+    pause_for_approval: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered while the call waits for an approval, to pause the caller's timeout."""
+    pause_for_client: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered while the tool waits for a client, to pause the caller's timeout."""
     parent_span: Span | None = None
-    """Where the call is shown in a trace, if not below whatever its task is inside of."""
+    """The parent of the call's span; by default the current span."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallSubject:
-    """What is called, as hooks, approvals and the trajectory name it."""
+    """The called tool, as hooks, approvals and the trajectory see it."""
 
     tool_id: str
     tool_name: str
@@ -68,7 +67,7 @@ class CallSubject:
 
 
 class _Identity(TypedDict):
-    """What all events of one call have in common."""
+    """The common fields of all hook events of a call."""
 
     tool_id: str
     tool_name: str
@@ -103,7 +102,7 @@ class ToolExecutor:
         self._validators = validators
 
     async def call(self, tool: Tool, given: object, *, site: CallSite) -> JsonValue:
-        """The tool's value as JSON; raises ToolError when there is none, whoever is to blame."""
+        """Call a tool and return its value as JSON; raises ToolError."""
         call = self._tool_call(site)
 
         async def perform(checked: JsonObject) -> JsonValue:
@@ -112,9 +111,9 @@ class ToolExecutor:
         return await self._call_tool(tool, given, site, perform)
 
     async def call_directly(self, tool: Tool, given: object, *, site: CallSite) -> object:
-        """For a call that the model made itself: a direct-only tool may return what JSON lacks.
+        """Call a tool for the model itself; a direct-only tool may return any object.
 
-        No cell stands around it that would cancel it when the run is aborted.
+        The abort signal cancels the call, because there is no cell that would do it.
         """
         call = self._tool_call(site)
         kept: list[object] = []
@@ -179,7 +178,7 @@ class ToolExecutor:
                 wanted = _object_in(given, subject)
                 checked = await self._authorize(subject, wanted, site, check)
                 if checked is not wanted and checked != wanted:
-                    # By a hook or a person: the record holds what was really called.
+                    # A hook or a person changed it; the trajectory contains the actual input.
                     self._record("call.changed", site, {"input": checked})
                 _refuse_if_aborted(subject, site)
                 result = await perform(checked)
@@ -201,10 +200,10 @@ class ToolExecutor:
             context=self._context,
             abort=site.abort,
             update=lambda update: self._record("call.updated", site, {"update": update}),
-            away=site.away,
+            pause_timeout=site.pause_for_client,
         )
 
-    # What has to agree before a call is made.
+    # Before the call.
 
     async def _authorize(
         self,
@@ -213,7 +212,7 @@ class ToolExecutor:
         site: CallSite,
         check: Callable[[JsonObject], JsonObject],
     ) -> JsonObject:
-        """The input to call with, once hooks, schema and, where it is asked, a person agree."""
+        """The input of the call, after hooks, the input check and, if required, an approval."""
         _refuse_if_aborted(subject, site)
         if not self._hooks.has_hooks("before_tool_call") and not subject.needs_approval:
             return check(given)
@@ -221,7 +220,7 @@ class ToolExecutor:
         decision = await self._hooks.before_tool_call(event)
         if decision.block is not None:
             raise ToolDeniedError(decision.block, code="blocked_by_hook", tool_id=subject.tool_id)
-        # Checked before a person is bothered, and again if the person edits it.
+        # Checked before the approval, and again after it, because it may have been edited.
         checked = check(decision.input)
         if decision.approval is None and not subject.needs_approval:
             return checked
@@ -239,7 +238,7 @@ class ToolExecutor:
         check: Callable[[JsonObject], JsonObject],
     ) -> JsonObject:
         self._record("approval.requested", site, {"reason": reason})
-        with site.asking_person(), site.abort.cancelling() as scope:
+        with site.pause_for_approval(), site.abort.cancelling() as scope:
             answer: Granted | Refused = await self._approvals.request(
                 tool_id=subject.tool_id,
                 tool_name=subject.tool_name,
@@ -259,7 +258,7 @@ class ToolExecutor:
         self._record("approval.answered", site, {"answer": "allow", "how": how})
         return answer.input
 
-    # The end of a call.
+    # After the call.
 
     async def _finish_completed(
         self,
@@ -269,10 +268,10 @@ class ToolExecutor:
         duration_ms: float,
         result: JsonValue,
     ) -> JsonValue:
-        """The result after middleware."""
+        """Record the end of the call; return the result after the changes of hooks."""
         try:
             if self._hooks.has_hooks("after_tool_call"):
-                # A copy: the tool may still hold what it returned.
+                # A copy, because the tool may still use the object that it returned.
                 result = copy_json(result)
                 result = await self._hooks.after_tool_call(
                     AfterToolCall(
@@ -285,7 +284,7 @@ class ToolExecutor:
                 )
             return result
         finally:
-            # Also when it is aborted meanwhile: the tool has done its work.
+            # Recorded even if the run is aborted in a hook, because the tool has finished.
             ended: JsonObject = {"outcome": "completed", "durationMs": duration_ms}
             if site.abort.is_aborted:
                 ended["abortReason"] = site.abort.reason
@@ -321,8 +320,6 @@ class ToolExecutor:
         }
         self._record("call.ended", site, data)
 
-    # Small things.
-
     def _identity(self, subject: CallSubject, site: CallSite) -> _Identity:
         return {
             "tool_id": subject.tool_id,
@@ -339,12 +336,12 @@ class ToolExecutor:
 
 
 async def _execute_tool(tool: Tool, checked: JsonObject, call: ToolCall) -> object:
-    """What the tool returns; whatever it raises becomes a ToolError and a line of the log."""
+    """Execute the tool; any exception is logged and raised as ToolError."""
     task = asyncio.current_task()
     try:
-        # A copy: what hooks and the record are told stays what the tool was called with.
+        # A copy, because hooks and the trajectory get the same input after the tool changed it.
         returned: object = tool.execute(copy_json(checked), call)
-        # A plain function is an easy mistake to make, and harmless.
+        # A synchronous function is allowed too.
         return await returned if inspect.isawaitable(returned) else returned
     except ToolError:
         raise
@@ -353,9 +350,9 @@ async def _execute_tool(tool: Tool, checked: JsonObject, call: ToolCall) -> obje
             raise
         if call.abort.is_aborted:
             raise ToolAbortedError(call.abort.reason, tool_id=tool.id) from error
-        told = format_log_line(describe_error(error))
-        logger.info("tool %s failed: %s: %s", tool.id, type(error).__name__, told)
-        logger.debug("where tool %s failed", tool.id, exc_info=True)
+        message = format_log_line(describe_error(error))
+        logger.info("tool %s failed: %s: %s", tool.id, type(error).__name__, message)
+        logger.debug("the traceback of tool %s", tool.id, exc_info=True)
         raise ToolFailedError(
             describe_error(error),
             code="tool_failed",

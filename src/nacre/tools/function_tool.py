@@ -33,7 +33,7 @@ _REFUSED_KINDS: Final = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FunctionSignature:
-    """How to describe a function to a model, and how to call it with what the model gives."""
+    """The schema of a function for the model, and how to call it with validated input."""
 
     description: str
     parameters: JsonObject
@@ -44,7 +44,7 @@ class FunctionSignature:
     def call_with(
         self, values: BaseModel, call: ToolCall
     ) -> tuple[list[object], dict[str, object]]:
-        """The positional and the named arguments of one call."""
+        """The positional and the keyword arguments of one call."""
         positional: list[object] = []
         named: dict[str, object] = {}
         for argument in self.arguments:
@@ -62,12 +62,12 @@ class Argument:
 
     name: str
     field: str | None
-    """The field of the model that holds its value; None for the parameter that gets the call."""
+    """The field of the model with its value; None for the parameter of type `ToolCall`."""
     is_positional: bool
 
 
 def read_signature(function: Callable[..., object], name: str) -> FunctionSignature:
-    """Raises ToolDefinitionError that names the function and the parameter at fault."""
+    """Inspect a function; raises ToolDefinitionError with its name and the invalid parameter."""
     parameters = _parameters(function, name)
     hints = _type_hints(function, name)
     documentation = _documentation(function)
@@ -75,7 +75,7 @@ def read_signature(function: Callable[..., object], name: str) -> FunctionSignat
     arguments = tuple(
         Argument(
             name=parameter.name,
-            # A name of our own: `schema` or `_x` could not be the name of a field.
+            # Not the parameter's name, because fields cannot be named `schema` or `_x`.
             field=None if hints[parameter.name] is ToolCall else f"argument_{index}",
             is_positional=parameter.kind is inspect.Parameter.POSITIONAL_ONLY,
         )
@@ -105,7 +105,7 @@ def _type_hints(function: Callable[..., object], name: str) -> Mapping[str, Any]
     try:
         return get_type_hints(described, include_extras=True)
     except NameError as error:
-        problem = f"the annotation {error.name!r} is not known at run time; import or define it "
+        problem = f"the annotation {error.name!r} is not defined at run time; import or define it "
         raise _definition_error(
             name, f"{problem}outside of `if TYPE_CHECKING` and of functions"
         ) from error
@@ -118,7 +118,7 @@ def _parameters(function: Callable[..., object], name: str) -> list[inspect.Para
         raise _definition_error(name, "it is a class")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise _definition_error(
-            name, "it yields; a tool returns its result, and reports by `call.update`"
+            name, "it is a generator; return the result, and report progress with `call.update`"
         )
     parameters = list(inspect.signature(function).parameters.values())
     for parameter in parameters:
@@ -135,7 +135,7 @@ def _parameters(function: Callable[..., object], name: str) -> list[inspect.Para
 def _field(
     annotation: object, parameter: inspect.Parameter, documented: str | None, name: str
 ) -> tuple[object, object]:
-    """The annotation and the default of a field, with what the docstring adds."""
+    """The annotation and the default of a field, with the description from the docstring."""
     from pydantic import Field
     from pydantic.fields import FieldInfo
 
@@ -157,7 +157,7 @@ def _model(
     try:
         return _model_of(fields)
     except Exception as error:
-        # One by one, only to find out whose fault it is.
+        # Build a model for each field, to find the invalid parameter.
         for argument in arguments:
             try:
                 _model_of({key: field for key, field in fields.items() if key == argument.field})
@@ -171,7 +171,7 @@ def _model_of(fields: Mapping[str, tuple[object, object]]) -> type[BaseModel]:
 
     config = ConfigDict(extra="forbid")
     model = create_model("Input", __config__=config, **cast("dict[str, Any]", fields))
-    # Some types can be checked and not described, which shows only here.
+    # Some types can be validated but have no JSON schema.
     _schema_of(model, "validation")
     return model
 
@@ -181,7 +181,7 @@ def _schema_of(described: object, mode: Literal["validation", "serialization"]) 
     from pydantic.json_schema import GenerateJsonSchema
 
     class Generator(GenerateJsonSchema):
-        """Without titles, which repeat the names, and without words about odd defaults."""
+        """Without titles, which repeat the names, and without warnings about defaults."""
 
         ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
@@ -201,7 +201,7 @@ def _output_schema(annotation: object, name: str) -> JsonObject | None:
     try:
         return _schema_of(annotation, "serialization")
     except Exception as error:
-        problem = f"its return type has no schema: {_first_line(error)}; give `output_schema`"
+        problem = f"its return type has no schema: {_first_line(error)}; pass `output_schema`"
         raise _definition_error(name, problem) from error
 
 
@@ -213,7 +213,7 @@ def _has_output_schema(annotation: object) -> bool:
         return False
     kind = cast("type[object]", annotation)
     if is_typeddict(kind):
-        # Before Python 3.12, pydantic reads only the TypedDict of typing_extensions.
+        # Before Python 3.12, pydantic supports only the TypedDict of typing_extensions.
         return sys.version_info >= (3, 12) or not typing.is_typeddict(kind)
     return is_dataclass(kind) or issubclass(kind, BaseModel)
 
@@ -276,17 +276,17 @@ def tool(
     catalog_mode: CatalogMode = "catalog",
     output_schema: JsonObject | None = None,
 ) -> Tool | Callable[[Callable[..., object]], Tool]:
-    """Make a tool of a function whose parameters are annotated.
+    """Turn a function with type annotations into a tool.
 
-    The schema comes from the annotations (anything that pydantic can describe), the descriptions
-    from the docstring. A parameter of type `ToolCall` is given the call and is not shown to the
-    model. `inspect.unwrap(tool.execute)` is the function itself.
+    The schema comes from the annotations, which may be anything that pydantic supports. The
+    descriptions come from the docstring. A parameter of type `ToolCall` receives the call and is
+    not part of the schema. `inspect.unwrap(tool.execute)` returns the function.
 
-    A function that is not async runs in a thread. A thread cannot be stopped: when the call is
-    aborted, nobody waits for it any more, but it goes on; one that takes long should ask for the
-    `ToolCall` and look at `call.abort`.
+    A synchronous function runs in a thread. Threads cannot be cancelled: after an abort, the
+    function continues to run and its result is ignored. A function that takes long should have a
+    `ToolCall` parameter and check `call.abort`.
 
-    Raises ToolDefinitionError that names the function and the parameter at fault.
+    Raises ToolDefinitionError with the name of the function and the invalid parameter.
     """
 
     def make(function: Callable[..., object]) -> Tool:
@@ -309,7 +309,7 @@ def tool(
 
 
 class _FunctionExecute:
-    """Checks and converts the input, then calls the function."""
+    """Validates and converts the input, then calls the function."""
 
     def __init__(
         self,
@@ -330,7 +330,7 @@ class _FunctionExecute:
         if self._is_async:
             return await cast("Any", bound())
         returned = await call_in_thread(bound)
-        # A plain function may hand on what an async one gave it.
+        # A synchronous function may return the awaitable of an async one.
         return await returned if inspect.isawaitable(returned) else returned
 
     def _values(self, given: dict[str, Any]) -> BaseModel:
@@ -362,5 +362,5 @@ def _is_async(function: Callable[..., object]) -> bool:
 def _name_of(function: Callable[..., object]) -> str:
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
-        raise ToolDefinitionError(f"{function!r} has no name of its own; give it: @tool(name=...)")
+        raise ToolDefinitionError(f"{function!r} has no name; pass one: @tool(name=...)")
     return name

@@ -1,7 +1,4 @@
-"""A call as a model makes it: its arguments, where it comes from, and the tool that there is not.
-
-For surfaces that stand between a model and the call path.
-"""
+"""Direct calls of a model: their arguments, their call site, and the error for an unknown tool."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ _CALL_ID_BYTES: Final = 8
 
 
 class NotArguments(NacreError):
-    """What a model gave as arguments is not an object; the message is for it to read."""
+    """The arguments of a call are not an object; the message is for the model."""
 
 
 def arguments_from(arguments: object) -> JsonObject:
-    """Providers give the arguments of a call as an object or as JSON text; raises NotArguments."""
+    """Parse the arguments of a call, an object or JSON text; raises NotArguments."""
     if arguments is None:
         return {}
     if isinstance(arguments, str):
@@ -43,12 +40,12 @@ def arguments_from(arguments: object) -> JsonObject:
 
 
 def site_of_model_call(call_id: str, abort: AbortSignal) -> CallSite:
-    """The site of a direct call; one that came without an id gets its own."""
+    """The site of a direct call; a call without an id gets a new one."""
     own_id = call_id or f"call_{os.urandom(_CALL_ID_BYTES).hex()}"
     return CallSite(call_id=own_id, abort=abort)
 
 
 def no_such_tool(name: str, visible_names: Iterable[str]) -> str:
-    """What a model reads that called a tool which it is not shown."""
+    """The message for a model that called an unknown tool."""
     visible = ", ".join(visible_names) or "none"
     return f"there is no tool {name!r} that the model may call; there are: {visible}"

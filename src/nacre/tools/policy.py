@@ -1,4 +1,4 @@
-"""Which tools a run may use: `allow`, `deny` and `alsoAllow` of every place that has a say."""
+"""The tool policy: the `allow`, `deny` and `alsoAllow` rules of the configuration."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ if TYPE_CHECKING:
     from nacre.run_context import RunContext
     from nacre.tools.definition import Tool, ToolSource
 
-# How configurations name all that comes from MCP servers, whichever server has it.
+# The name for the tools of all MCP servers in a configuration.
 _MCP_PLUGIN: Final = "bundle-mcp"
 
-# Stands for a tool that no pattern names, but for those that fit any name.
+# A tool name that only the pattern `*` matches.
 _NO_NAME: Final = "\0"
 
-_Named = Literal["any", "group", "id", "core", "name or owner"]
-"""What a pattern speaks of: `deny` of anything that fits, `allow` of one kind of thing."""
-_Names: TypeAlias = "Mapping[_Named, Sequence[str]]"
+_PatternKind = Literal["any", "group", "id", "core", "name or owner"]
+"""What a pattern is compared with. Patterns in `deny` match anything; each pattern in `allow`
+matches one kind of name."""
+_Names: TypeAlias = "Mapping[_PatternKind, Sequence[str]]"
 
 
 class ToolPolicy:
-    """Every place has to permit a tool, and what one of them denies stays denied."""
+    """The rules of all sections. A tool is permitted only if every section permits it."""
 
     def __init__(self, rules: Sequence[tuple[str, ToolRules]] = ()) -> None:
-        self._layers = [_Layer(where, layer) for where, layer in rules]
+        self._layers = [_Layer(path, layer) for path, layer in rules]
 
     def permits(self, tool: Tool) -> bool:
         return self.refusal(tool) is None
 
     def refusal(self, tool: Tool) -> str | None:
-        """Why the tool may not be used, naming the setting; None if it may."""
+        """Why the tool is not permitted, with the setting; None if it is permitted."""
         if not self._layers:
             return None
         names = _names_of(tool)
@@ -47,79 +48,81 @@ class ToolPolicy:
         return None
 
     def may_permit_server(self, owner: str) -> bool:
-        """Whether any tool of this MCP server could be permitted, whatever it is called."""
+        """Whether the policy may permit a tool of this MCP server."""
         names = _names("mcp", fold_tool_name(owner), _NO_NAME)
         return not any(layer.rules_out(names) for layer in self._layers)
 
 
 def effective_tools(tools: Iterable[Tool], policy: ToolPolicy) -> list[Tool]:
-    """The tools that the run may use, in their order."""
+    """The tools that the policy permits, in order."""
     return [tool for tool in tools if policy.permits(tool)]
 
 
 def policy_for(tools: ToolsConfig, context: RunContext) -> ToolPolicy:
-    """The policy of a run; the rules for the sandbox count if the run is in one."""
+    """The policy of a run; a sandboxed run has the rules for the sandbox in addition."""
     return ToolPolicy((*tools.rules, *(tools.sandbox_rules if context.is_sandboxed else ())))
 
 
 class _Layer:
-    """The rules of one place, ready to be matched."""
+    """The compiled rules of one section."""
 
-    def __init__(self, where: str, rules: ToolRules) -> None:
-        self._where = where
+    def __init__(self, path: str, rules: ToolRules) -> None:
+        self._path = path
         self._deny = _Patterns((pattern, "any") for pattern in rules.deny)
         self._allow = None
         if rules.allow is not None:
             allow = (*rules.allow, *rules.also_allow)
-            self._allow = _Patterns((pattern, _what_it_names(pattern)) for pattern in allow)
+            self._allow = _Patterns((pattern, _kind_of(pattern)) for pattern in allow)
 
     def refusal(self, names: _Names) -> str | None:
-        denied_by = self._deny.matching(names)
+        denied_by = self._deny.find_match(names)
         if denied_by is not None:
-            return f"`{self._where}.deny` has {json.dumps(denied_by, ensure_ascii=False)}"
-        if self._allow is not None and self._allow.matching(names) is None:
-            return f"`{self._where}.allow` does not name it"
+            return f"`{self._path}.deny` has {json.dumps(denied_by, ensure_ascii=False)}"
+        if self._allow is not None and self._allow.find_match(names) is None:
+            return f"`{self._path}.allow` does not name it"
         return None
 
     def rules_out(self, names: _Names) -> bool:
-        """Whether nothing but a tool's own name could make a difference, and that cannot either."""
-        return self._deny.matching(names) is not None or (
+        """Whether the rules exclude the tool whatever its own name is."""
+        return self._deny.find_match(names) is not None or (
             self._allow is not None and self._allow.is_empty
         )
 
 
 class _Patterns:
-    """Patterns, those without wildcards in a table: there may be thousands of tools."""
+    """A set of patterns; those without wildcards are in a dict, because tools may be many."""
 
-    def __init__(self, patterns: Iterable[tuple[str, _Named]]) -> None:
-        self._exact: dict[tuple[_Named, str], str] = {}
-        self._globs: list[tuple[_Named, str, str]] = []
-        for pattern, named in patterns:
+    def __init__(self, patterns: Iterable[tuple[str, _PatternKind]]) -> None:
+        self._exact: dict[tuple[_PatternKind, str], str] = {}
+        self._globs: list[tuple[_PatternKind, str, str]] = []
+        for pattern, kind in patterns:
             folded = fold_tool_name(pattern)
             if "*" in folded or "?" in folded:
-                self._globs.append((named, folded, pattern))
+                self._globs.append((kind, folded, pattern))
             else:
-                self._exact[named, folded] = pattern
+                self._exact[kind, folded] = pattern
 
     @property
     def is_empty(self) -> bool:
         return not self._exact and not self._globs
 
-    def matching(self, names: _Names) -> str | None:
-        for named, texts in names.items():
+    def find_match(self, names: _Names) -> str | None:
+        """The pattern that matches one of the names."""
+        for kind, texts in names.items():
             for text in texts:
-                if (named, text) in self._exact:
-                    return self._exact[named, text]
-        for named, folded, pattern in self._globs:
-            matches = _matches_id if named == "id" else _matches
-            if folded == "*" or any(matches(folded, text) for text in names[named]):
+                if (kind, text) in self._exact:
+                    return self._exact[kind, text]
+        for kind, folded, pattern in self._globs:
+            matches = _matches_id if kind == "id" else _matches
+            if folded == "*" or any(matches(folded, text) for text in names[kind]):
                 return pattern
         return None
 
 
-def _what_it_names(pattern: str) -> _Named:
-    """What a pattern of `allow` speaks of. Whoever brings a tool chooses its name, so a name never
-    stands for a group, an id or an owner."""
+def _kind_of(pattern: str) -> _PatternKind:
+    """The kind of a pattern in `allow`."""
+    # Providers choose the names of their tools. So a tool with the name of a group or an id must
+    # not match a pattern for the group or the id.
     folded = fold_tool_name(pattern)
     start, *rest = folded.split(":")
     if (start == "group" and rest) or folded == _MCP_PLUGIN:
@@ -140,7 +143,7 @@ def _names(source: ToolSource, owner: str, name: str) -> _Names:
     groups = [f"group:{source}", *([_MCP_PLUGIN] if source == "mcp" else [])]
     if is_core:
         groups += [group for group, members in CORE_GROUPS.items() if name in members]
-    # Who sends client tools chooses their owner as well; the others are named by the configuration.
+    # Clients choose the owner of their tools; all other owners come from the configuration.
     owners = [] if source == "client" else [owner]
     return {
         "any": (name, tool_id, owner, *groups),
@@ -152,19 +155,19 @@ def _names(source: ToolSource, owner: str, name: str) -> _Names:
 
 
 def _matches_id(pattern: str, tool_id: str) -> bool:
-    """Source by source, owner by owner, name by name: a colon in a name is no way around that."""
-    wanted, found = pattern.split(":", 2), tool_id.split(":", 2)
-    if len(wanted) < len(found):
-        # Such as `mcp:*` and `*:read_file`, which leave it open who has the tool.
+    """Match source, owner and name separately, so that a colon in a name has no effect."""
+    pattern_parts, id_parts = pattern.split(":", 2), tool_id.split(":", 2)
+    if len(pattern_parts) < len(id_parts):
+        # Patterns such as `mcp:*` and `*:read_file`, which match any owner.
         return _matches(pattern, tool_id)
-    return all(_matches(part, text) for part, text in zip(wanted, found, strict=True))
+    return all(_matches(part, text) for part, text in zip(pattern_parts, id_parts, strict=True))
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Glob matching that only ever goes back to the last `*`: no pattern takes long."""
+    """Match a glob; it backtracks only to the last `*`, so that no pattern is slow."""
     at, here, star, mark = 0, 0, -1, 0
     while here < len(text):
-        # A name may hold a star itself, so the wildcard is looked for first.
+        # A name may contain a literal star, so check for the wildcard first.
         if at < len(pattern) and pattern[at] == "*":
             star, mark = at, here
             at += 1

@@ -1,4 +1,4 @@
-"""References inside one JSON Schema: where they lead, and how often each is made."""
+"""Local references in a JSON Schema: their targets, and how often each is used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def mapped(value: object) -> dict[str, object]:
 
 
 def target_of(root: object, reference: str) -> object:
-    """The schema that a local reference names; None when there is none, or it is elsewhere."""
+    """The target of a local reference; None if it does not exist or is not local."""
     pointer = reference.removeprefix("#")
     is_local = reference.startswith("#") and (not pointer or pointer.startswith("/"))
     if not is_local or len(reference) > _MAX_REFERENCE_CHARACTERS:
@@ -45,12 +45,12 @@ def target_of(root: object, reference: str) -> object:
 
 
 def count_references(root: object) -> Counter[str]:
-    """How often each reference is made anywhere in the schema, as far as a bounded look goes."""
+    """How often the schema uses each reference; only its first parts are counted."""
     uses: Counter[str] = Counter()
-    todo, looks = [root], 0
-    while todo and looks < _MAX_PARTS:
+    todo, visited = [root], 0
+    while todo and visited < _MAX_PARTS:
         part = todo.pop()
-        looks += 1
+        visited += 1
         if isinstance(part, dict):
             node = mapped(cast("object", part))
             reference = node.get("$ref")

@@ -1,4 +1,4 @@
-"""Converts what a tool returned to JSON."""
+"""Converts the return values of tools to JSON."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ if TYPE_CHECKING:
 
 
 _PLAIN_SCALARS: Final = frozenset((str, int, bool, type(None)))
-_MAX_SHOWN_KEY: Final = 60
+_MAX_KEY_CHARACTERS: Final = 60
 _BYTES = (bytes, bytearray, memoryview)
 _TEXT_TYPES = (UUID, PurePath, Decimal)
 _ARRAYS = (list, tuple, set, frozenset)
-_NO_WAY: Final = object()
+_NOT_SCALAR: Final = object()
 
 
 def json_from(value: object) -> JsonValue:
-    """The value as JSON, the same object if it is JSON already; raises NotJsonError by path.
+    """Convert a value to JSON; raises NotJsonError with the path.
 
-    NaN and the infinities become text; bytes, a note of their length; other keys than text, text.
+    A value that is already JSON is returned unchanged. NaN, the infinities and keys become text;
+    bytes become a note with their length.
     """
     if _is_plain(value):
         return cast("JsonValue", value)
-    return _Conversion().of(value, "$")
+    return _Conversion().convert(value, "$")
 
 
 def _is_plain(value: object) -> bool:
-    """Whether every part is exactly of a JSON type; False also where only a closer look tells."""
+    """Whether all parts are plain JSON types; False if that is not obvious."""
     level, seen = [value], set[int]()
     for _ in range(MAX_JSON_DEPTH + 1):
         below: list[object] = []
@@ -50,7 +51,7 @@ def _is_plain(value: object) -> bool:
             kind = type(part)
             if kind in _PLAIN_SCALARS or (kind is float and math.isfinite(cast("float", part))):
                 continue
-            # Met twice, it may be a part of itself.
+            # An object that occurs twice may contain itself.
             if kind not in (dict, list) or id(part) in seen:
                 return False
             seen.add(id(part))
@@ -68,17 +69,17 @@ def _is_plain(value: object) -> bool:
 
 
 class _Conversion:
-    """Walks down one value; knows what it is inside of."""
+    """Converts one value; tracks the containers around the current part."""
 
     def __init__(self) -> None:
         self._inside: set[int] = set()
 
-    def of(self, value: object, path: str) -> JsonValue:
+    def convert(self, value: object, path: str) -> JsonValue:
         scalar = _scalar(value)
-        if scalar is not _NO_WAY:
+        if scalar is not _NOT_SCALAR:
             return cast("JsonValue", scalar)
         if isinstance(value, Enum):
-            return self.of(value.value, path)
+            return self.convert(value.value, path)
         if id(value) in self._inside:
             raise NotJsonError(path, "is a part of itself")
         if len(self._inside) >= MAX_JSON_DEPTH:
@@ -94,30 +95,32 @@ class _Conversion:
             return self._object(cast("Mapping[object, object]", value).items(), path)
         if isinstance(value, _ARRAYS):
             items = cast("Iterable[object]", value)
-            return [self.of(item, f"{path}[{index}]") for index, item in enumerate(items)]
+            return [self.convert(item, f"{path}[{index}]") for index, item in enumerate(items)]
         if _is_pydantic_model(value):
-            return self.of(_dump_model(value, path), path)
+            return self.convert(_dump_model(value, path), path)
         if is_dataclass(value) and not isinstance(value, type):
             members = ((field.name, getattr(value, field.name)) for field in fields(value))
             return self._object(members, path)
-        raise NotJsonError(path, f"is of type {type_name(value)}, which has no form in JSON")
+        raise NotJsonError(path, f"is of type {type_name(value)}, which JSON does not support")
 
     def _object(self, members: Iterable[tuple[object, object]], path: str) -> JsonObject:
         converted: JsonObject = {}
         for key, member in members:
             name = _key_text(key, path)
             if name in converted:
-                raise NotJsonError(path, f"has two keys that are {name[:_MAX_SHOWN_KEY]!r} as text")
-            converted[name] = self.of(member, f"{path}.{name[:_MAX_SHOWN_KEY]}")
+                raise NotJsonError(
+                    path, f"has two keys that are {name[:_MAX_KEY_CHARACTERS]!r} as text"
+                )
+            converted[name] = self.convert(member, f"{path}.{name[:_MAX_KEY_CHARACTERS]}")
         return converted
 
 
 def _scalar(value: object) -> object:
-    """The value as a JSON scalar or a note, or `_NO_WAY`."""
+    """The value as a JSON scalar, or as a note for bytes; else `_NOT_SCALAR`."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):
-        return _NO_WAY
+        return _NOT_SCALAR
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -130,7 +133,7 @@ def _scalar(value: object) -> object:
         return str(value)
     if isinstance(value, _BYTES):
         return {"type": "bytes", "length": memoryview(cast("bytes", value)).nbytes}
-    return _NO_WAY
+    return _NOT_SCALAR
 
 
 def _not_finite(number: float) -> str:
@@ -157,7 +160,7 @@ def _key_text(key: object, path: str) -> str:
 
 
 def _is_pydantic_model(value: object) -> bool:
-    # Who has not imported pydantic has no models.
+    # If pydantic is not imported, there are no models.
     pydantic = cast("Any", sys.modules.get("pydantic"))
     return pydantic is not None and isinstance(value, pydantic.BaseModel)
 
@@ -167,7 +170,7 @@ def _dump_model(model: object, path: str) -> object:
         return cast("Any", model).model_dump(mode="json", by_alias=True)
     except ValueError as error:
         name = type_name(model)
-        raise NotJsonError(path, f"is a {name} that cannot be written as JSON: {error}") from error
+        raise NotJsonError(path, f"is a {name} that cannot be dumped to JSON: {error}") from error
 
 
 _ENVELOPE_KEYS: Final = frozenset({"content", "structuredContent", "details", "isError", "_meta"})
@@ -176,7 +179,7 @@ _MAX_MESSAGE_CHARACTERS: Final = 8_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolResult:
-    """For a tool that says more than a value: text beside structured data, or an error."""
+    """A result with structured data and text, or an error."""
 
     structured: object = None
     text: str | None = None
@@ -184,22 +187,22 @@ class ToolResult:
 
 
 def value_of_result(tool: Tool, returned: object) -> JsonValue:
-    """The value that a caller gets. Raises ToolFailedError for an error result, and for what JSON
-    cannot hold (`invalid_tool_result`).
+    """The JSON value of a tool's return value.
 
-    An MCP tool's result goes through as it is: its callers know the shape from the protocol.
+    Raises ToolFailedError for an error result, and for a value that is not JSON
+    (`invalid_tool_result`). The result of an MCP tool is not unwrapped, because its callers expect
+    the format of the protocol.
     """
     try:
         return _value_of(tool, returned)
     except ToolFailedError:
         raise
     except NotJsonError as error:
-        problem = f"what JSON cannot hold: {error}"
-        raise _invalid(tool, problem) from error
+        raise _invalid_result(tool, f"a value that is not JSON: {error}") from error
     except Exception as error:
-        # What is returned may have methods of its own, and those may do anything.
-        problem = f"what cannot be read: its own code raised {type(error).__name__}"
-        raise _invalid(tool, problem) from error
+        # The methods of the returned object may raise anything.
+        problem = f"a value whose own code raised {type(error).__name__}"
+        raise _invalid_result(tool, problem) from error
 
 
 def _value_of(tool: Tool, returned: object) -> JsonValue:
@@ -214,10 +217,10 @@ def _value_of(tool: Tool, returned: object) -> JsonValue:
     return _from_envelope(tool, value)
 
 
-def _invalid(tool: Tool, problem: str) -> ToolFailedError:
+def _invalid_result(tool: Tool, problem: str) -> ToolFailedError:
     message = (
         f"{tool.name} returned {problem}; "
-        "the tool has to return JSON values, dataclasses or pydantic models"
+        "a tool must return JSON values, dataclasses or pydantic models"
     )
     return ToolFailedError(message, code="invalid_tool_result", tool_id=tool.id)
 
@@ -229,7 +232,7 @@ def _is_envelope(value: JsonObject) -> bool:
     has_parts = all(
         isinstance(part, dict) and isinstance(part.get("type"), str) for part in content
     )
-    # A lone empty list may be data.
+    # An object with only an empty `content` may be data.
     return has_parts and (bool(content) or len(value) > 1)
 
 
@@ -245,7 +248,7 @@ def _from_envelope(tool: Tool, envelope: JsonObject) -> JsonValue:
 def _unwrap(tool: Tool, structured: JsonValue, text: str | None, *, is_error: bool) -> JsonValue:
     if not is_error:
         return text if structured is None else structured
-    message = text or _message_in(structured) or f"{tool.name} reported an error without a message"
+    message = text or _find_message(structured) or f"{tool.name} failed without an error message"
     if len(message) > _MAX_MESSAGE_CHARACTERS:
         message = f"{message[:_MAX_MESSAGE_CHARACTERS]}… ({len(message)} characters)"
     raise ToolFailedError(
@@ -256,19 +259,19 @@ def _unwrap(tool: Tool, structured: JsonValue, text: str | None, *, is_error: bo
     )
 
 
-def _message_in(structured: JsonValue) -> str:
+def _find_message(structured: JsonValue) -> str:
     if isinstance(structured, dict):
         for key in ("message", "error"):
-            found = structured.get(key)
-            if isinstance(found, str) and found:
-                return found
+            message = structured.get(key)
+            if isinstance(message, str) and message:
+                return message
     if structured is None:
         return ""
     return structured if isinstance(structured, str) else encode_json(structured).decode()
 
 
 def part_text(part: JsonObject) -> str:
-    """A part's text; what is not text is named, so that nobody takes it for absent."""
+    """The text of a content part; other parts are described in brackets."""
     match part:
         case {"type": "text", "text": str(text)}:
             return text

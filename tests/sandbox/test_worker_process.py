@@ -1,4 +1,4 @@
-"""Shared data through the public door: what programs find, where it travels, what it allows."""
+"""Shared data: sent to a worker once, read by programs, and limited in size."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Shared data as a worker holds it: whole texts, and own members by key."""
+"""Shared data in a worker."""
 
 import json
 

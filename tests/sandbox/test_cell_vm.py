@@ -1,0 +1,197 @@
+"""Suspending and restoring the VM of a cell, and sealed snapshots."""
+
+import os
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from nacre.errors import SnapshotError
+from nacre.sandbox import (
+    CellState,
+    Completed,
+    Failed,
+    Limits,
+    Sandbox,
+    Waiting,
+)
+from nacre.sandbox.cell_vm import CellVm, Snapshot, seal, unseal
+from tests.contract.requirements import requirement
+from tests.sandbox.cell_results import failure_of
+
+KEY = b"k" * 32
+SNAPSHOT = Snapshot(
+    image="a" * 64,
+    memory_bytes=2 << 20,
+    rejections=((1, 2, 3),),
+    open_requests=(4, 5),
+    pages=os.urandom(500),
+)
+
+
+def test_a_sealed_snapshot_comes_back_whole() -> None:
+    assert unseal(seal(SNAPSHOT, key=KEY), key=KEY, image=SNAPSHOT.image) == SNAPSHOT
+
+
+@pytest.mark.parametrize("cut", [0, 1, 20, 40, 200, 499])
+def test_a_snapshot_that_is_cut_off_is_refused(cut: int) -> None:
+    sealed = seal(SNAPSHOT, key=KEY)
+    with pytest.raises(SnapshotError, match="cut off"):
+        unseal(sealed[:cut], key=KEY, image=SNAPSHOT.image)
+
+
+def test_a_change_of_any_single_byte_is_refused() -> None:
+    sealed = seal(SNAPSHOT, key=KEY)
+    for at in range(len(sealed)):
+        changed = bytearray(sealed)
+        changed[at] ^= 1
+        with pytest.raises(SnapshotError):
+            unseal(bytes(changed), key=KEY, image=SNAPSHOT.image)
+
+
+def test_a_snapshot_made_with_another_key_is_refused() -> None:
+    with pytest.raises(SnapshotError, match="another key"):
+        unseal(seal(SNAPSHOT, key=b"x" * 32), key=KEY, image=SNAPSHOT.image)
+
+
+def test_a_snapshot_of_another_image_is_refused_by_name() -> None:
+    with pytest.raises(
+        SnapshotError, match=r"another sandbox image .aaaaaaaaaaaa., this one is bbbb"
+    ):
+        unseal(seal(SNAPSHOT, key=KEY), key=KEY, image="b" * 64)
+
+
+def test_a_snapshot_of_another_format_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nacre.sandbox.cell_vm._VERSION", 9)
+    sealed = seal(SNAPSHOT, key=KEY)
+    monkeypatch.undo()
+    with pytest.raises(SnapshotError, match="has format 9, this version of nacre reads 1"):
+        unseal(sealed, key=KEY, image=SNAPSHOT.image)
+
+
+@requirement("security:foreign-snapshots-refused")
+async def test_a_cell_whose_snapshot_was_tampered_with_fails_before_it_runs(
+    sandbox: Sandbox,
+) -> None:
+    cell = sandbox.cell("await yield_control(); text('ran'); return 1")
+    assert isinstance(await cell.run(), Waiting)
+    sealed = bytearray(cell.snapshot or b"")
+    sealed[len(sealed) // 2] ^= 1
+    cell._vm._sealed = bytes(sealed)  # pyright: ignore[reportPrivateUsage]
+    result = await cell.resume()
+    assert isinstance(result, Failed)
+    assert (result.code, result.reason, result.output) == ("invalid_input", "snapshot_invalid", ())
+
+
+async def test_a_snapshot_is_a_few_kilobytes_and_resumes_in_another_worker(
+    sandbox: Sandbox,
+) -> None:
+    pool = sandbox._services.home.pool  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+    cell = sandbox.cell("let n = 41; await yield_control(); return n + 1")
+    assert isinstance(await cell.run(), Waiting)
+    assert len(cell.snapshot or b"") < 64 * 1024
+    # Every worker that was there is gone, so the one that resumes it is another.
+    for worker in pool.workers:
+        worker.kill()
+        await worker.death.wait()
+    result = await cell.resume()
+    assert isinstance(result, Completed)
+    assert result.value == 42
+
+
+async def test_an_abort_in_the_moment_of_suspension_ends_the_cell(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = sandbox.cell("await yield_control(); return 1")
+    suspend = CellVm.suspend
+
+    async def suspend_and_abort(vm: CellVm, open_requests: tuple[int, ...]) -> None:
+        await suspend(vm, open_requests)
+        # The leg is about to return; nothing in it can be cancelled any more.
+        tasks.start_soon(cell.abort)
+
+    monkeypatch.setattr(CellVm, "suspend", suspend_and_abort)
+    async with anyio.create_task_group() as tasks:
+        await cell.run()
+    assert (cell.state, cell.snapshot) == (CellState.ABORTED, None)
+
+
+async def test_state_of_every_kind_survives_suspension(sandbox: Sandbox) -> None:
+    code = """
+    class Box { #secret = 5; get() { return this.#secret } }
+    const box = new Box(), map = new Map([[box, 'm']]), gen = (function* () { yield 1; yield 2 })();
+    gen.next();
+    const weak = new WeakMap([[box, 'w']]), bytes = new Uint8Array([1, 2, 3]);
+    let caught;
+    const rejected = Promise.reject(new Error('later'));
+    await yield_control();
+    try { await rejected } catch (error) { caught = error.message }
+    return [box.get(), map.get(box), gen.next().value, weak.get(box), [...bytes], caught]
+    """
+    cell = sandbox.cell(code)
+    assert isinstance(await cell.run(), Waiting)
+    result = await cell.resume()
+    assert isinstance(result, Completed)
+    assert result.value == [5, "m", 2, "w", [1, 2, 3], "later"]
+
+
+@requirement("validation:snapshot-cap", "security:caps")
+async def test_a_snapshot_over_its_limit_fails_with_its_own_code(sandbox: Sandbox) -> None:
+    code = """
+    const noise = crypto.getRandomValues(new Uint8Array(60000));
+    await yield_control(); return noise.length"""
+    result = await failure_of(sandbox, code, Limits(max_snapshot_bytes=16384))
+    assert (result.code, result.reason) == (
+        "snapshot_limit_exceeded",
+        "snapshot_limit_exceeded",
+    )
+    assert "maxSnapshotBytes (16384)" in result.error
+
+
+async def test_a_suspended_program_keeps_its_random_sequence(sandbox: Sandbox) -> None:
+    cell = sandbox.cell(
+        "const a = Math.random(); await yield_control(); return a !== Math.random()"
+    )
+    assert isinstance(await cell.run(), Waiting)
+    result = await cell.resume()
+    assert isinstance(result, Completed)
+    assert result.value is True
+
+
+async def test_restoring_a_large_program_is_not_charged_to_its_budget(sandbox: Sandbox) -> None:
+    code = """
+    const kept = new Uint32Array(10 << 20).map((_, i) => i & 255);
+    await yield_control(); return kept.length"""
+    limits = Limits(timeout_ms=60000, memory_limit_bytes=256 << 20)
+    cell = sandbox.cell(code, limits=limits)
+    assert isinstance(await cell.run(), Waiting)
+    cell._limits = replace(limits, timeout_ms=100)  # pyright: ignore[reportPrivateUsage]
+    result = await cell.resume()
+    assert isinstance(result, Completed), result
+    assert result.value == 10 << 20
+
+
+async def test_a_heap_of_hundreds_of_megabytes_is_suspended_or_refused_never_lost(
+    sandbox: Sandbox,
+) -> None:
+    code = (
+        "const kept = new Uint8Array(600 << 20).fill(7); await yield_control(); return kept.at(-1)"
+    )
+    cell = sandbox.cell(code, limits=Limits(timeout_ms=60000, memory_limit_bytes=1 << 30))
+    result = await cell.run()
+    assert isinstance(result, Waiting), result
+    result = await cell.resume()
+    assert isinstance(result, Completed), result
+    assert result.value == 7
+
+
+async def test_suspending_again_and_again_does_not_grow_the_snapshot(sandbox: Sandbox) -> None:
+    cell = sandbox.cell("for (;;) await yield_control()")
+    result = await cell.run()
+    sizes: list[int] = []
+    for _ in range(100):
+        assert isinstance(result, Waiting)
+        sizes.append(len(cell.snapshot or b""))
+        result = await cell.resume()
+    await cell.abort()
+    assert max(sizes[50:]) <= max(sizes[:50]) + 256

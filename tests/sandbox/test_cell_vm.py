@@ -14,8 +14,9 @@ from nacre.sandbox import (
     Limits,
     Sandbox,
     Waiting,
+    cell_vm,
 )
-from nacre.sandbox.cell_vm import CellVm, Snapshot, seal, unseal
+from nacre.sandbox.cell_vm import CellVm, Snapshot, seal, transfer_limit_seconds, unseal
 from tests.contract.requirements import requirement
 from tests.sandbox.cell_results import failure_of
 
@@ -183,6 +184,36 @@ async def test_a_heap_of_hundreds_of_megabytes_is_suspended_or_refused_never_los
     result = await cell.resume()
     assert isinstance(result, Completed), result
     assert result.value == 7
+
+
+async def test_the_limit_of_a_transfer_grows_with_the_memory_of_the_vm(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def record(size_bytes: int) -> float:
+        sizes.append(size_bytes)
+        return transfer_limit_seconds(size_bytes)
+
+    monkeypatch.setattr(cell_vm, "transfer_limit_seconds", record)
+    # Without the time that is the same for all, a transfer has only what its size gives it.
+    monkeypatch.setattr(cell_vm, "_BASE_LIMIT_SECONDS", 0.0)
+    code = (
+        "const kept = new Uint8Array(50 << 20).fill(7); await yield_control(); return kept.at(-1)"
+    )
+    limits = Limits(timeout_ms=60000, memory_limit_bytes=128 << 20)
+    cell = sandbox.cell(code + "/*" + "x" * (2 << 20) + "*/", limits=limits)
+    assert isinstance(await cell.run(), Waiting)
+    result = await cell.resume()
+    assert isinstance(result, Completed), result
+    started, suspended, restored = sizes
+    assert started > 2 << 20
+    assert suspended == limits.memory_limit_bytes
+    assert 50 << 20 < restored < limits.memory_limit_bytes * 5 / 4
+
+
+def test_a_transfer_of_one_gigabyte_may_take_a_hundred_seconds_more() -> None:
+    assert transfer_limit_seconds(1 << 30) - transfer_limit_seconds(0) >= 100
 
 
 async def test_suspending_again_and_again_does_not_grow_the_snapshot(sandbox: Sandbox) -> None:

@@ -100,10 +100,17 @@ def _seal_of(body: bytes, key: bytes) -> bytes:
 # The engine stops a program at its deadline by itself; a worker that has not by then is stuck.
 _OVERTIME_SECONDS: Final = 0.03
 _MAX_STARTS: Final = 3
-# To take a program, or to write down or restore its memory: 64 MiB of it take a fraction of a
-# second. A worker that needs longer is stuck.
-_PATIENCE_SECONDS: Final = 2.0
-_PATIENCE_SECONDS_PER_BYTE: Final = 1.0 / (64 << 20)
+# A worker that takes longer than this to start a program is stuck. A busy machine is not: starting
+# takes milliseconds, so this leaves room for a load that slows it down a hundred times.
+_BASE_LIMIT_SECONDS: Final = 5.0
+# Sending, suspending or restoring 1 MiB takes up to 11 ms of CPU time. The limit is ten times that,
+# again for a busy machine.
+_LIMIT_SECONDS_PER_MIB: Final = 0.1
+
+
+def transfer_limit_seconds(size_bytes: int) -> float:
+    """How long a worker may take to receive, suspend or restore so many bytes."""
+    return _BASE_LIMIT_SECONDS + _LIMIT_SECONDS_PER_MIB * size_bytes / (1 << 20)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,7 +175,7 @@ class CellVm:
 
     async def start(self, fields: Mapping[str, object], code: bytes) -> None:
         """Get a worker, any worker, and have it start a program; `finish` tells how that ends."""
-        await self._enter(Command.START, fields, code)
+        await self._enter(Command.START, fields, code, size_bytes=len(code))
 
     async def restore(self, fields: Mapping[str, object]) -> None:
         """Put the snapshot back into a worker, any worker."""
@@ -180,17 +187,24 @@ class CellVm:
             "rejections": snapshot.rejections,
             "open": snapshot.open_requests,
         }
-        await self._enter(Command.RESTORE, {**fields, **facts}, snapshot.pages)
+        await self._enter(
+            Command.RESTORE, {**fields, **facts}, snapshot.pages, size_bytes=snapshot.memory_bytes
+        )
         self._sealed = None
 
-    async def _enter(self, command: Command, fields: Mapping[str, object], tail: bytes) -> None:
-        digest = None if self._shared is None else self._shared.digest
+    async def _enter(
+        self, command: Command, fields: Mapping[str, object], tail: bytes, *, size_bytes: int
+    ) -> None:
+        digest = None
+        if self._shared is not None:
+            digest = self._shared.digest
+            size_bytes += self._shared.size
         frame = encode_frame(command, {**fields, "shared": digest}, tail)
         for attempt in range(_MAX_STARTS):
             worker = self._worker = await self._home.pool.acquire(self._owner)
             worker.on_death = self._on_trouble
             try:
-                with anyio.fail_after(self._patience_seconds()):
+                with anyio.fail_after(transfer_limit_seconds(size_bytes)):
                     if self._shared is not None:
                         await worker.share(self._shared)
                     await worker.send(frame)
@@ -262,7 +276,8 @@ class CellVm:
         self._home.pool.unpark(worker)
         fields = {"maxBytes": self._limits.max_snapshot_bytes}
         try:
-            with anyio.fail_after(self._patience_seconds()):
+            # The worker knows how large the VM is, but it may lie: so the most that it can be.
+            with anyio.fail_after(transfer_limit_seconds(self._limits.memory_limit_bytes)):
                 await worker.send(encode_frame(Command.SUSPEND, fields))
                 frame = await worker.event()
         except TimeoutError:
@@ -308,9 +323,6 @@ class CellVm:
     def _want(self) -> None:
         self.is_wanted = True
         self._on_trouble()
-
-    def _patience_seconds(self) -> float:
-        return _PATIENCE_SECONDS + self._limits.memory_limit_bytes * _PATIENCE_SECONDS_PER_BYTE
 
     def _held_worker(self) -> WorkerProcess:
         if self._worker is None:

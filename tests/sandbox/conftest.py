@@ -10,9 +10,9 @@ from nacre.json_types import JsonValue
 from nacre.sandbox import HostRequest, Sandbox, SandboxOptions
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
-    """Two workers, as on a small machine."""
+    """One sandbox for a whole file, with two workers: no test may spoil it for the next."""
     async with Sandbox(SandboxOptions(workers=2)) as sandbox:
         yield sandbox
 

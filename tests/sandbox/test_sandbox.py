@@ -5,6 +5,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,13 @@ from tests.contract.requirements import requirement
 IMAGE = load_image("cell")
 # Longer than any sound sandbox needs on a busy machine.
 PATIENCE_SECONDS = 50
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """A new sandbox for each test: they look at its processes, or close it."""
+    async with Sandbox(SandboxOptions(workers=2)) as sandbox:
+        yield sandbox
 
 
 def worker_pids() -> set[int]:

@@ -284,16 +284,17 @@ async def test_a_worker_that_was_cut_off_in_the_middle_of_the_data_is_replaced()
 # What it allows.
 
 
-async def test_a_request_that_the_data_does_not_allow_costs_the_worker(sandbox: Sandbox) -> None:
+async def test_a_request_that_the_data_does_not_allow_costs_the_worker() -> None:
     shared = catalog("read", methods=("tools.search",))
-    assert await value_of(sandbox, "return await tools.search('x')", shared) == [
-        "tools.search",
-        {"query": "x"},
-    ]
-    result = await run(sandbox, "return await tools.read()", shared)
-    assert isinstance(result, Failed)
-    assert result.reason == "worker_lost"
-    assert "a request that the program cannot make" in result.error
+    async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        assert await value_of(sandbox, "return await tools.search('x')", shared) == [
+            "tools.search",
+            {"query": "x"},
+        ]
+        result = await run(sandbox, "return await tools.read()", shared)
+        assert isinstance(result, Failed)
+        assert result.reason == "worker_lost"
+        assert "a request that the program cannot make" in result.error
 
 
 @pytest.mark.parametrize("shared", [None, catalog("read", methods=("tools.search",))])

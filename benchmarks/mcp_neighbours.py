@@ -15,7 +15,7 @@ from benchmarks.one import Effort
 from benchmarks.report import Figure
 from benchmarks.runtimes import warm_runtime
 from nacre import CodeModeResult, CodeModeRun, Completed, Runtime, Waiting
-from nacre.config.mcp_entry import McpServerConfig
+from nacre.config import McpServerConfig
 from nacre.mcp_client import McpConnections
 
 _PROGRAMS_PER_SERVER: Final = 10

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.report import Figure
-from nacre.config.mcp_entry import McpServerConfig
+from nacre.config import McpServerConfig
 
 NACRE: Final = str(Path(sys.executable).with_name("nacre"))
 _ROOT: Final = Path(__file__).parents[1]

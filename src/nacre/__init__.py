@@ -19,8 +19,7 @@ if TYPE_CHECKING:
         Waiting,
         namespace_tool,
     )
-    from nacre.config.mcp import mcp_servers_from
-    from nacre.config.mcp_entry import McpServerConfig
+    from nacre.config import McpServerConfig, mcp_servers_from
     from nacre.hooks import (
         AfterCompaction,
         AfterToolCall,

@@ -169,7 +169,7 @@ def test_a_model_may_have_others_to_fall_back_on() -> None:
     ("model", "problem"),
     [
         ("gpt-6", '`agents.defaults.model` is "gpt-6"; allowed: <provider>/<model>'),
-        (7, "`agents.defaults.model` is a number; allowed: an object"),
+        (7, '`agents.defaults.model` is a number; allowed: "<provider>/<model>", or'),
         ("locl/big", "`models.providers` has no 'locl'; did you mean 'local'?"),
         ("local/bag", "which `models.providers.local.models` lacks; did you mean 'big'?"),
         ({"fallbacks": ["x"]}, '`agents.defaults.model.fallbacks[0]` is "x"; allowed: <provider>'),

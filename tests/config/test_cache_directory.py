@@ -5,11 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.config.folders import (
-    NotPrivateError,
-    default_cache_directory,
-    private_cache_directory,
-)
+from nacre.config.folders import NotPrivateError, default_cache_directory, private_cache_directory
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="no such modes on Windows")
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from nacre.config.documents import refuse_unopened_servers, shown
+from nacre.config.setting_paths import format_value
+from nacre.config.tools import refuse_unopened_servers
 from nacre.errors import ConfigError
 
 
@@ -19,7 +20,7 @@ from nacre.errors import ConfigError
 def test_a_value_is_shown_in_short_and_without_the_user_of_a_url(
     value: object, expected: str
 ) -> None:
-    assert shown(value) == expected
+    assert format_value(value) == expected
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.config.expansion import Expander
+from nacre.config.references import Expander
 from nacre.errors import ConfigError
 
 ENVIRONMENT = {

@@ -275,7 +275,7 @@ def test_prototype_names_are_names_like_others() -> None:
         ),
         (
             {"command": "x", "idleSeconds": float("nan")},
-            "`mcp.servers.x.idleSeconds` is nan; allowed: numbers from 0.1 to 86400",
+            "`mcp.servers.x.idleSeconds` is NaN; allowed: numbers from 0.1 to 86400",
         ),
         (
             {"command": "x", "startupSeconds": True},
@@ -296,7 +296,9 @@ def test_what_is_wrong_is_refused_by_its_path(entry: object, refusal: str) -> No
 
 
 def test_servers_that_are_no_object_are_refused() -> None:
-    assert refusal_of(["hunter2"]) == "`mcp.servers` is a list; allowed: an object"
+    assert refusal_of(["hunter2"]) == (
+        "`mcp.servers` is a list; allowed: an object of MCP servers by name"
+    )
     assert servers_from(None) == []
 
 

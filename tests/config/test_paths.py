@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.config.json5 import Key
-from nacre.config.setting_paths import MISSING, keys_from, path_from_keys, value_at
+from nacre.config.setting_paths import MISSING, Key, keys_from, path_from_keys, value_at
 from nacre.errors import ConfigError
 
 

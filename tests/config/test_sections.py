@@ -8,7 +8,7 @@ import pytest
 
 from nacre.config.gateway import GatewayConfig
 from nacre.config.plugins import PluginEntry, PluginsConfig
-from nacre.config.queue import QueueConfig
+from nacre.config.sections import QueueConfig
 from nacre.config.system import SystemConfig, read_system
 
 FOLDER = Path("/etc/nacre")
@@ -172,7 +172,7 @@ def test_whole_plugins() -> None:
 @pytest.mark.parametrize(
     ("plugins", "problem"),
     [
-        ({"paths": ["a", 1]}, "`plugins.paths[1]` is 1; allowed: paths"),
+        ({"paths": ["a", 1]}, "`plugins.paths[1]` is a number; allowed: a path"),
         ({"paths": ["${NO}"]}, "`plugins.paths[0]` uses the environment variable NO"),
         ({"entries": {"w": True}}, "`plugins.entries.w` is true; allowed: an object"),
         ({"entries": {"w": {"config": []}}}, "`plugins.entries.w.config` is a list; allowed: an"),

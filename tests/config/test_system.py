@@ -9,20 +9,14 @@ from typing import Any
 
 import pytest
 
-from nacre.config.reading import Setting
-from nacre.config.system import problems_in, read_system, system_config_from
+from nacre.config.system import problems_in, system_config_from
+from nacre.config.validation import Setting, list_settings
 from nacre.errors import ConfigError
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 ENVIRONMENT = {"HOME": "/home/ada"}
 FOLDER = Path("/etc/nacre")
 
-# One of everything that there may be many of.
-ONE_OF_ALL: Mapping[str, Any] = {
-    "models": {"providers": {"own": {"baseUrl": "http://127.0.0.1", "models": [{"id": "m"}]}}},
-    "agents": {"defaults": {"model": {"primary": "own/m"}}, "list": [{"id": "main"}]},
-    "plugins": {"entries": {"weather": {}}},
-}
 DEFAULTS_IN_WORDS = {
     "models.providers.<name>.api": "by its name",
     "models.providers.<name>.models[].name": "its id",
@@ -58,11 +52,11 @@ def test_the_first_fault_is_raised_and_all_are_collected() -> None:
         "`tools.toolSearch` is a number; allowed: true, false and an object",
         '`tools.fs.ask` is true; allowed: "writes", "always", "never"',
         "`mcp.servers.a.command` is a number; allowed: text",
-        "`mcp.servers.b` has neither `command` nor `url`; a server has one of them",
         '`messages.queue.mode` is "later"; allowed: "steer", "followup", "collect"',
         "`messages.queue.cap` is 0; allowed: whole numbers from 1 to 1000",
         "`gateway.port` is 99999; allowed: whole numbers from 0 to 65535",
         '`gateway.maxBodyBytes` is "much"; allowed: whole numbers from 1024 to 1073741824',
+        "`mcp.servers.b` has neither `command` nor `url`; a server has one of them",
     ]
     with pytest.raises(ConfigError, match="timeoutMs"):
         system_config_from(document, environment=ENVIRONMENT, folder=FOLDER)
@@ -126,7 +120,7 @@ def test_servers_may_stand_where_other_clients_have_them_but_not_in_both_places(
     )
     assert [server.name for server in config.mcp_servers] == ["git"]
     assert problems_of({"mcpServers": {"a": server}, "mcp": {"servers": {"b": server}}}) == [
-        "`mcpServers` stands beside `mcp.servers`; keep the servers in one of the two"
+        "`mcpServers` is beside `mcp.servers`; keep the servers in one of the two"
     ]
 
 
@@ -168,9 +162,16 @@ def test_what_has_no_effect_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def settings() -> list[Setting]:
-    found = read_system(ONE_OF_ALL, environment={"HOME": "~"}, folder=FOLDER)
-    assert found.problems == ()
-    return list(found.settings.values())
+    """Those that are on the page: other pages have those of MCP servers and of both modes, and
+    an agent has the settings of `agents.defaults` and `tools`."""
+    found = list_settings({"HOME": "~"})
+    elsewhere = ("mcp.servers.<", "mcpServers.<", "tools.codeMode.", "tools.toolSearch.")
+    return [
+        setting
+        for path, setting in found.items()
+        if not path.startswith((*elsewhere, "agents.<", "agents.list[].tools."))
+        and path.replace("agents.list[]", "agents.defaults") not in {*found} - {path}
+    ]
 
 
 def rows() -> dict[str, tuple[str, str]]:

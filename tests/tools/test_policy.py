@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nacre.config.tools import SOURCE_GROUPS, ToolRules, tool_rules_from, tools_config_from
+from nacre.config.tools import SOURCE_GROUPS, ToolRules, tools_config_from
 from nacre.errors import ConfigError
 from nacre.run_context import RunContext
 from nacre.tools.definition import SOURCES, Tool, ToolCall, ToolSource
@@ -25,6 +25,14 @@ ISSUES = named("list_issues", owner="github")
 QUERY = named("query", owner="db", source="mcp")
 PICK = named("pick_colour", owner="app", source="client")
 ALL = [EXEC, READ, ISSUES, QUERY, PICK]
+
+
+def rules_of(value: object) -> ToolRules:
+    """The rules of `tools.sandbox.tools`, which has nothing but rules."""
+    ((_, rules),) = tools_config_from(
+        {"tools": {"sandbox": {"tools": value}}}, "main"
+    ).sandbox_rules
+    return rules
 
 
 def permitted(rules: ToolRules) -> list[str]:
@@ -183,17 +191,18 @@ def test_a_pattern_of_many_stars_takes_no_longer_than_others() -> None:
 def test_rules_are_read() -> None:
     value = {"allow": ["a"], "deny": ["b"], "alsoAllow": ["c", "c*"]}
     expected = ToolRules(allow=("a",), deny=("b",), also_allow=("c", "c*"))
-    assert tool_rules_from(value, "tools") == expected
-    assert tool_rules_from(None, "tools") == tool_rules_from({"allow": None}, "x") == ToolRules()
+    assert rules_of(value) == expected
+    assert rules_of(None) == rules_of({"allow": None}) == ToolRules()
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
         (5, "`x` is a number; allowed: an object"),
-        ({"allowed": []}, '`x` has the unknown key "allowed"; known: allow, deny, alsoAllow'),
-        ({"allow": "exec"}, '`x.allow` is "exec"; allowed: a list of tool names or patterns'),
-        ({"deny": [3]}, "`x.deny[0]` is 3; allowed: a tool's name"),
+        ({"allowed": []}, '`x` has the unknown key "allowed"; did you mean `allow`?'),
+        ({"x": []}, '`x` has the unknown key "x"; known: allow, deny, alsoAllow'),
+        ({"allow": "exec"}, '`x.allow` is "exec"; allowed: a list of names, ids or owners'),
+        ({"deny": [3]}, "`x.deny[0]` is 3; allowed: names, ids or owners of tools"),
         ({"deny": ["a", ""]}, '`x.deny[1]` is ""; allowed: a tool\'s name'),
         ({"deny": [" exec"]}, '`x.deny[0]` is " exec"; allowed: a tool\'s name'),
         (
@@ -205,8 +214,8 @@ def test_rules_are_read() -> None:
 )
 def test_rules_that_could_never_hold_are_refused_by_path(value: object, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        tool_rules_from(value, "x")
-    assert str(caught.value).startswith(message)
+        rules_of(value)
+    assert str(caught.value).replace("tools.sandbox.tools", "x").startswith(message)
 
 
 def test_every_source_is_a_group() -> None:
@@ -298,7 +307,7 @@ def test_mistakes_in_a_config_are_named_by_path(config: dict[str, object], messa
 def test_a_server_is_ruled_out_when_no_tool_of_it_could_be_permitted(
     rules: dict[str, object], is_possible: bool
 ) -> None:
-    policy = ToolPolicy([("tools", tool_rules_from(rules, "tools"))])
+    policy = ToolPolicy([("tools", rules_of(rules))])
     assert policy.may_permit_server("github") is is_possible
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from nacre.agent.tool_surface import ToolSurface
     from nacre.agent.turn_context import TurnContext
-    from nacre.config.agents import AgentConfig
+    from nacre.config import AgentConfig
     from nacre.json_types import JsonObject
     from nacre.messages import AssistantPart, Message
 

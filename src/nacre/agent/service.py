@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nacre.agent.run import AgentRun
     from nacre.agent.turn_context import ServiceContext
     from nacre.agent.turn_request import TurnRequest
-    from nacre.config.system import SystemConfig
+    from nacre.config import SystemConfig
 
 # For the `agent_end` hooks of turns that closing the service has ended.
 _END_HOOKS_SECONDS: Final = 2.0

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from nacre.agent.session_resolution import ResolvedSession
     from nacre.agent.turn_context import ServiceContext
     from nacre.agent.turn_request import TurnRequest
-    from nacre.config.agents import AgentConfig
-    from nacre.config.queue import QueueConfig, QueueMode
+    from nacre.config import AgentConfig, QueueConfig, QueueMode
 
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from nacre.errors import SessionError
 
 if TYPE_CHECKING:
     from nacre.agent.turn_request import TurnRequest
-    from nacre.config.agents import AgentConfig, AgentsConfig
+    from nacre.config import AgentConfig, AgentsConfig
     from nacre.storage import SessionRecord, Store
 
 

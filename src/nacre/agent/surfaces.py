@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from nacre.agent.tool_surface import SurfaceKind, ToolSurface
     from nacre.agent.turn_context import ExternalWaits
     from nacre.code_mode import Runtime
-    from nacre.config.agents import AgentConfig
+    from nacre.config import AgentConfig
     from nacre.hooks import Hooks
     from nacre.json_types import JsonObject
     from nacre.messages import ToolCallPart

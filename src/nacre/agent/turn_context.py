@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from nacre.agent.session_queue import QueuedTurn, SessionQueue
     from nacre.agent.transcript import FailedTurnWrites
     from nacre.agent.turn_request import TurnRequest
-    from nacre.config.agents import AgentConfig
-    from nacre.config.system import SystemConfig
+    from nacre.config import AgentConfig, SystemConfig
     from nacre.hooks import HookRunner
     from nacre.run_context import AbortSignal
     from nacre.storage import Store

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nacre.agent.surfaces import SurfaceFactory
     from nacre.agent.tool_surface import SurfaceKind, ToolSurface
     from nacre.agent.turn_context import TurnContext
-    from nacre.config.agents import AgentConfig
+    from nacre.config import AgentConfig
     from nacre.json_types import JsonObject
 
 _MAX_REVISIONS: Final = 3

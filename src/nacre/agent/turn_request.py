@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacre.agent.client_tools import ClientTool
-    from nacre.config.queue import QueueMode
+    from nacre.config import QueueMode
     from nacre.messages import Message
     from nacre.telemetry import TraceContext
 

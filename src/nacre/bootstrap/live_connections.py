@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
-    from nacre.config.mcp_entry import McpServerConfig
-    from nacre.config.models import ModelsConfig
+    from nacre.config import McpServerConfig, ModelsConfig
     from nacre.mcp_client.server import McpServer, ServerStatus
 
 logger = logging.getLogger(__name__)

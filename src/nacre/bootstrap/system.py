@@ -18,7 +18,7 @@ from nacre.agent import (
 )
 from nacre.bootstrap.live_connections import LiveMcp, LiveProviders
 from nacre.code_mode import Runtime
-from nacre.config.watcher import changed_sections
+from nacre.config import changed_sections
 from nacre.hooks import HookRunner, Hooks
 from nacre.plugins import PluginHost
 from nacre.run_context import RunContext
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nacre.agent import AgentRun
-    from nacre.config.agents import AgentConfig
-    from nacre.config.core_tools import CoreToolsConfig
-    from nacre.config.system import SystemConfig
+    from nacre.config import AgentConfig, CoreToolsConfig, SystemConfig
     from nacre.storage import Store
     from nacre.tools import MessageSink
 

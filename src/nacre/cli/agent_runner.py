@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nacre.bootstrap import System
     from nacre.cli.live_view import RunView
     from nacre.cli.screen import Screen
-    from nacre.config.system import SystemConfig
+    from nacre.config import SystemConfig
 
 
 def run_with_system(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.cli.output import ExitStatus, error_stream
-from nacre.config.folders import user_folder
+from nacre.config import user_folder
 from nacre.errors import ConfigError, SessionError
 from nacre.private_files import create_private
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -22,7 +23,6 @@ def get_command(
     are shown as ***, references such as ${NAME} as they are.
     """
     from nacre.cli.config_document import (
-        check,
         defaults_at,
         keys_of,
         misplaced_in,
@@ -30,13 +30,13 @@ def get_command(
         read_document,
     )
     from nacre.cli.config_redaction import redact_secrets
-    from nacre.config.setting_paths import MISSING, path_from_keys, value_at
+    from nacre.config import MISSING, list_settings, path_from_keys, value_at
 
     keys, document = keys_of(path), read_document(config)
     misplaced = misplaced_in(document.members, document.file.path)
     value = value_at(redact_secrets(document.members, misplaced=misplaced), keys)
     if value is MISSING:
-        settings = check(document.members, document.file.path).settings
+        settings = list_settings(os.environ)
         value = defaults_at(path_from_keys(keys), settings)
         if value is MISSING:
             raise not_there(path, document, settings)
@@ -82,7 +82,7 @@ def set_command(
 
 
 def _parse_value(value: str) -> JsonValue:
-    from nacre.config.json5 import parse_json5
+    from nacre.config import parse_json5
     from nacre.errors import ConfigError
 
     try:
@@ -96,14 +96,13 @@ def unset_command(path: PathArgument, config: ConfigOption = None) -> int:
 
     Comments and all else in the file stay. If the rest would be wrong without it, it stays, too.
     """
-    from nacre.cli.config_document import change_file, check, keys_of, not_there, read_document
-    from nacre.config.json5 import without_member
-    from nacre.config.setting_paths import MISSING, path_from_keys, value_at
+    from nacre.cli.config_document import change_file, keys_of, not_there, read_document
+    from nacre.config import MISSING, find_setting, value_at, without_member
 
     keys, document = keys_of(path), read_document(config)
     file = document.file.path
     if value_at(document.members, keys) is MISSING:
-        if path_from_keys(keys) not in check(document.members, file).known_paths:
+        if find_setting(keys) is None:
             raise not_there(path, document, ())
         say(f"{path} is not set in {file}; there is nothing to remove")
         return ExitStatus.COMPLETED
@@ -119,7 +118,7 @@ def validate_command(config: ConfigOption = None, is_json: JsonOption = False) -
     """
     from nacre.cli.config_document import check, config_file
     from nacre.cli.output import count_text
-    from nacre.config.config_file import read_config_file
+    from nacre.config import read_config_file
     from nacre.errors import ConfigError
 
     file, warnings = config_file(config), ()
@@ -174,6 +173,18 @@ def show_command(config: ConfigOption = None, is_json: JsonOption = False) -> in
     return printer.problem or ExitStatus.COMPLETED
 
 
+def schema_command() -> int:
+    """Print the JSON Schema of the configuration, for editors.
+
+    Save it to a file and name the file in the key $schema of the configuration.
+    """
+    from nacre.config import config_schema
+
+    printer = Printer()
+    printer.write_json(config_schema(), is_indented=True)
+    return printer.problem or ExitStatus.COMPLETED
+
+
 def path_command(config: ConfigOption = None) -> int:
     """Print the path of the configuration, whether it is there or not."""
     from nacre.cli.config_document import config_file, origin_text
@@ -192,5 +203,6 @@ def config_app() -> typer.Typer:
     app.command("unset")(unset_command)
     app.command("validate")(validate_command)
     app.command("show")(show_command)
+    app.command("schema")(schema_command)
     app.command("path")(path_command)
     return app

@@ -9,28 +9,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, assert_never, cast
 
 from nacre.cli.output import UsageProblem, warn
-from nacre.config.config_file import (
-    VARIABLE,
+from nacre.config import (
+    CONFIG_VARIABLE,
+    MISSING,
     change_config_text,
     find_config_file,
+    is_object,
+    keys_from,
+    list_unused_places,
+    member_path,
+    nearest_key,
+    object_at,
+    parse_json5,
     read_config_file,
+    read_system,
+    value_at,
+    with_member,
 )
-from nacre.config.documents import tool_settings
-from nacre.config.fields import is_object, member_path, object_without_showing
-from nacre.config.json5 import parse_json5, with_member
-from nacre.config.mcp import unused_places
-from nacre.config.setting_paths import MISSING, keys_from, nearest_key, value_at
-from nacre.config.system import read_system
 from nacre.errors import ConfigError, MisplacedValueError, MissingReferenceError
 from nacre.plugins.sources import check_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from nacre.config.agents import AgentsConfig
-    from nacre.config.config_file import ConfigFile
-    from nacre.config.json5 import Key
-    from nacre.config.reading import Setting
+    from nacre.config import ConfigFile, Key, Setting
     from nacre.json_types import JsonObject, JsonValue
 
 
@@ -90,46 +92,14 @@ def _walk(value: object, path: str) -> Iterator[str]:
             yield from _walk(item, f"{path}[{index}]")
 
 
-def surface_warnings(document: Mapping[str, object], agents: AgentsConfig) -> list[str]:
-    """What a person should know; nothing where the settings themselves are at fault."""
-    warnings: list[str] = []
-    unused: dict[str, bool] = {}
-    for agent in agents.by_id.values():
-        is_code_mode = agent.tools.code_mode.enabled
-        try:
-            waiting = _waiting_for_a_switch(document, agent.id)
-        except ConfigError:
-            continue
-        for path in waiting:
-            # What the agents share is used if one of them uses it.
-            unused[path] = unused.get(path, True) and not is_code_mode
-        if is_code_mode and agent.tools.tool_search.enabled:
-            warnings.append(
-                f"`tools.toolSearch` has no effect for the agent {agent.id}: "
-                "`tools.codeMode` is on as well, and goes before it"
-            )
-    for path, is_unused in unused.items():
-        if is_unused:
-            warnings.append(f"`{path}` has no effect: code mode needs `enabled: true` in it")
-    return warnings
-
-
-def _waiting_for_a_switch(document: Mapping[str, object], agent_id: str) -> list[str]:
-    return [
-        path
-        for path, value in tool_settings(document, agent_id, "codeMode")
-        if is_object(value) and value and "enabled" not in value
-    ]
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
     """What was found in a document."""
 
     problems: tuple[ConfigError, ...]
     warnings: tuple[str, ...]
-    settings: Mapping[str, Setting]
-    known_paths: frozenset[str]
+    unused_places: tuple[str, ...]
+    """The paths of values that Nacre does not read."""
 
 
 def check(document: Mapping[str, object], file: Path) -> Checked:
@@ -144,19 +114,17 @@ def check(document: Mapping[str, object], file: Path) -> Checked:
         ),
         warnings=(
             *found.warnings,
-            *surface_warnings(document, found.config.agents),
             *plugins.warnings,
         ),
-        settings=found.settings,
-        known_paths=found.known_paths,
+        unused_places=tuple(list_unused_places(found.document)),
     )
 
 
 def misplaced_in(document: Mapping[str, object], file: Path) -> frozenset[str]:
     """Where something stands in the document that has no business there, or that nobody reads."""
-    problems = check(document, file).problems
-    places = [it.place for it in problems if isinstance(it, MisplacedValueError)]
-    return frozenset((*places, *unused_places(document)))
+    found = check(document, file)
+    places = [it.place for it in found.problems if isinstance(it, MisplacedValueError)]
+    return frozenset((*places, *found.unused_places))
 
 
 def change_file(path: Path, change: Callable[[str], str | None]) -> bool:
@@ -181,7 +149,7 @@ def change_file(path: Path, change: Callable[[str], str | None]) -> bool:
 def _parse_document(text: str, path: Path) -> Mapping[str, object]:
     if not text.strip():
         return {}
-    return object_without_showing(parse_json5(text, path=str(path)), str(path))
+    return object_at(parse_json5(text, path=str(path)), str(path))
 
 
 def _refuse_if_wrong(before: Mapping[str, object], after: Mapping[str, object], path: Path) -> None:
@@ -269,7 +237,7 @@ def _reason(file: ConfigFile) -> str:
         case "option":
             return "named by --config"
         case "environment":
-            return f"named by {VARIABLE}"
+            return f"named by {CONFIG_VARIABLE}"
         case "project":
             return "in the working directory"
         case "user":

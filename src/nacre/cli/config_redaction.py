@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, cast
 
-from nacre.config.fields import is_object, member_path
+from nacre.config import is_object, member_path
 from nacre.telemetry import REDACTED, is_amount, is_secret_key, remove_secrets
 
 if TYPE_CHECKING:

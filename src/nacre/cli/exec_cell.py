@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from nacre.cli.exec_command import ProgramText
     from nacre.code_mode.run import CodeModeRun
-    from nacre.config.code_mode import CodeModeConfig
+    from nacre.config import CodeModeConfig
     from nacre.sandbox.results import Position
     from nacre.tools import Tool
 

@@ -13,7 +13,7 @@ from nacre.errors import NacreError
 from nacre.gateway.access_log import ACCESS_LOG
 
 if TYPE_CHECKING:
-    from nacre.config.config_file import ConfigFile
+    from nacre.config import ConfigFile
     from nacre.gateway.server import Served
 
 

@@ -7,8 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, Final
 
 from nacre.agent.surfaces import planned_surface
-from nacre.config.gateway import TOKEN_VARIABLE
-from nacre.config.models import DEFAULT_MODEL
+from nacre.config import DEFAULT_MODEL, TOKEN_VARIABLE
 
 if TYPE_CHECKING:
     from nacre.gateway.server import Served

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from nacre.cli.output import UsageProblem
-from nacre.config.config_file import (
+from nacre.config import (
     find_config_file,
+    is_object,
+    mcp_servers_from,
+    object_at,
     read_config_file,
     remove_config_member,
+    server_name_from,
     set_config_member,
 )
-from nacre.config.fields import is_object, object_without_showing
-from nacre.config.mcp import mcp_servers_from, server_name_from
 from nacre.errors import ConfigError
 from nacre.mcp_client.client_files import CLIENTS, ClientFolders, servers_of_client, servers_of_file
 from nacre.telemetry import is_secret_key
@@ -25,7 +27,7 @@ from nacre.telemetry import is_secret_key
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from nacre.config.config_file import ConfigFile
+    from nacre.config import ConfigFile
     from nacre.json_types import JsonObject
     from nacre.mcp_client.client_files import Client, ClientServers
 
@@ -92,7 +94,7 @@ def _section_of(
 def _at(members: Mapping[str, object], keys: tuple[str, ...], file: Path) -> Mapping[str, object]:
     here = members
     for count, key in enumerate(keys, 1):
-        here = object_without_showing(here.get(key), f"{file}: {'.'.join(keys[:count])}")
+        here = object_at(here.get(key), f"{file}: {'.'.join(keys[:count])}")
     return here
 
 

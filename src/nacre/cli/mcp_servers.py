@@ -22,8 +22,7 @@ from nacre.cli.output import (
     say,
     warn,
 )
-from nacre.config.documents import object_at
-from nacre.config.mcp import mcp_servers_from, server_name_from
+from nacre.config import mcp_servers_from, object_at, server_name_from
 from nacre.errors import ConfigError, ToolServerError
 from nacre.mcp_client import McpConnections
 from nacre.mcp_client.client_files import servers_of_file
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping, Sequence
     from signal import Signals
 
-    from nacre.config.mcp_entry import McpServerConfig
+    from nacre.config import McpServerConfig
     from nacre.mcp_client import McpServer
 
 

@@ -15,7 +15,7 @@ from nacre.plugins import PluginHost
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator
 
-    from nacre.config.plugins import PluginsConfig
+    from nacre.config import PluginsConfig
     from nacre.plugins import PluginStatus
     from nacre.tools import Tool
 

@@ -101,7 +101,7 @@ def validate_command(
     from pathlib import Path
 
     from nacre.cli.plugin_loading import load_for_inspection
-    from nacre.config.plugins import PluginEntry, PluginsConfig
+    from nacre.config import PluginEntry, PluginsConfig
     from nacre.errors import NacreError
     from nacre.plugins import read_manifest
 
@@ -121,10 +121,9 @@ def validate_command(
 
 def _settings_from(text: str) -> JsonObject:
     """Raises ConfigError."""
-    from nacre.config.fields import object_without_showing
-    from nacre.config.json5 import parse_json5
+    from nacre.config import object_at, parse_json5
 
-    members = object_without_showing(parse_json5(text, path="--settings"), "--settings")
+    members = object_at(parse_json5(text, path="--settings"), "--settings")
     return cast("JsonObject", dict(members))
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import nacre
-from nacre.config.code_mode import Language
-from nacre.config.folders import default_cache_directory
+from nacre.config import Language, default_cache_directory
 from nacre.errors import SandboxError
 from nacre.json_types import JsonObject
 from nacre.sandbox.hardening import Measure

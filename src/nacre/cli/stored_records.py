@@ -18,7 +18,7 @@ from nacre.trajectory import TrajectoryFormatError, import_json_lines
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 
-    from nacre.config.system import SystemConfig
+    from nacre.config import SystemConfig
     from nacre.storage import SessionRecord, Store, StoredEvent
     from nacre.trajectory import TrajectoryEvent
 

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nacre.cli.output import UsageProblem
-from nacre.config.config_file import find_config_file, read_config_file
+from nacre.config import find_config_file, read_config_file
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nacre.config.config_file import ConfigFile
-    from nacre.config.system import SystemConfig
+    from nacre.config import ConfigFile, SystemConfig
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ def read_system_config(named: str | None) -> tuple[ConfigFile, SystemConfig]:
 def _or_embedded(file: ConfigFile, config: SystemConfig) -> SystemConfig:
     if config.document:
         return config
-    from nacre.config.system import system_config_from
+    from nacre.config import system_config_from
 
     folder = file.path.absolute().parent
     return system_config_from(EMBEDDED, environment=os.environ, folder=folder)
@@ -59,7 +58,7 @@ def _read(
     named: str | None, *, may_lack_secrets: bool
 ) -> tuple[ConfigFile, SystemConfig, tuple[ConfigError, ...]]:
     # Not a part of every command, and not cheap to import.
-    from nacre.config.system import is_told_to_runs, read_system
+    from nacre.config import is_told_to_runs, read_system
 
     file = find_config_file(Path(named) if named else None, environment=os.environ)
     try:

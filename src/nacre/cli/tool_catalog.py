@@ -22,8 +22,7 @@ from nacre.cli.output import (
 )
 from nacre.cli.runner import run_abortable
 from nacre.cli.tool_modules import load_tools
-from nacre.config.documents import agent_tools
-from nacre.config.tools import tools_config_from
+from nacre.config import tools_config_from
 from nacre.errors import (
     CatalogError,
     ConfigError,
@@ -52,9 +51,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nacre.cli.mcp_servers import ConfiguredServer, ConfiguredServers
-    from nacre.config.agents import AgentConfig
-    from nacre.config.plugins import PluginsConfig
-    from nacre.config.tool_search import ToolSearchConfig
+    from nacre.config import AgentConfig, PluginsConfig, ToolSearchConfig
     from nacre.errors import ToolError
     from nacre.mcp_client import McpServer
     from nacre.plugins import PluginHost
@@ -75,6 +72,8 @@ class AgentParts:
     plugins: PluginsConfig | None
     problems: dict[str, str]
     """By part, why it is left out."""
+    is_known: bool
+    """Whether the configuration has the agent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +91,7 @@ def read_agent_parts(
 ) -> AgentParts:
     """Of the agent with this id, or of the one that the configuration has as its default."""
     # Not a part of every command, and not cheap to import.
-    from nacre.config.system import read_system
+    from nacre.config import read_system
 
     found = read_system(document, environment=os.environ, folder=folder)
     agents = found.config.agents
@@ -111,6 +110,7 @@ def read_agent_parts(
         agent=None if problems["core"] else agent,
         plugins=None if problems["plugins"] else found.config.plugins,
         problems={part: problem for part, problem in problems.items() if problem},
+        is_known=agent is not None,
     )
 
 
@@ -220,7 +220,7 @@ def configured_tools(
     context = RunContext(agent_id=parts.agent_id)
     try:
         if agent_id is not None:
-            _refuse_unknown_agent(servers.document, agent_id)
+            _refuse_unknown_agent(parts, agent_id)
         tools = tools_config_from(servers.document, context.agent_id)
         _warn_of_uncataloged(own_tools)
     except ConfigError as error:
@@ -237,12 +237,9 @@ def configured_tools(
     )
 
 
-def _refuse_unknown_agent(document: Mapping[str, object], agent_id: str) -> None:
+def _refuse_unknown_agent(parts: AgentParts, agent_id: str) -> None:
     # Under a misspelt one the rules of the agent that was meant would not hold.
-    is_known = agent_id == RunContext().agent_id or any(
-        True for _ in agent_tools(document, agent_id)
-    )
-    if not is_known:
+    if not parts.is_known and agent_id != RunContext().agent_id:
         raise ConfigError("agents", f"has no agent {agent_id!r}, which --agent names")
 
 

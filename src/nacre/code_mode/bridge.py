@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nacre.code_mode.api_files import ApiFiles
     from nacre.code_mode.mcp_servers import McpRequests
     from nacre.code_mode.namespaces import NamespaceRuntime
-    from nacre.config.code_mode import CodeModeConfig
+    from nacre.config import CodeModeConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.sandbox import HostRequest
     from nacre.sandbox.results import PendingRequest

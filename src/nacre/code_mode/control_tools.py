@@ -15,7 +15,7 @@ from nacre.code_mode.language_detection import (
     is_shell,
     starts_with_hash_comment,
 )
-from nacre.config.code_mode import LANGUAGES, CodeModeConfig, Language
+from nacre.config import LANGUAGES, CodeModeConfig, Language
 from nacre.errors import NacreError
 from nacre.ids import CellId
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from nacre.code_mode.namespaces import Namespace
-    from nacre.config.code_mode import Language
+    from nacre.config import Language
     from nacre.tools import Catalog
 
 

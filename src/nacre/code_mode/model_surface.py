@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacre.code_mode.namespaces import Namespace
-    from nacre.config.code_mode import CodeModeConfig
+    from nacre.config import CodeModeConfig
     from nacre.json_types import JsonObject
 
 EXEC_NAME: Final = "exec"

@@ -11,7 +11,7 @@ from nacre.code_mode.control_tools import InvalidInput, parse_exec_input, parse_
 from nacre.code_mode.mcp_servers import McpRequests
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME, verify_payload
 from nacre.code_mode.results import CodeModeResult, DirectResult, Failed
-from nacre.config.code_mode import LANGUAGES
+from nacre.config import LANGUAGES
 from nacre.errors import CatalogError, NamespaceError, ToolError
 from nacre.tools import (
     CallSite,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nacre.code_mode.namespaces import RunNamespaces
     from nacre.code_mode.results import PendingToolCall, Telemetry
     from nacre.code_mode.run_telemetry import RunTelemetry
-    from nacre.config.code_mode import CodeModeConfig, Language
+    from nacre.config import CodeModeConfig, Language
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import AbortController, RunContext
     from nacre.sandbox.results import Reason

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from nacre.config.code_mode import CodeModeConfig, code_mode_config_from
-from nacre.config.tools import ToolsConfig, tools_config_from
+from nacre.config import CodeModeConfig, ToolsConfig, code_mode_config_from, tools_config_from
 from nacre.errors import ConfigError
 from nacre.tools import Tool, is_control_tool
 

@@ -17,7 +17,7 @@ from nacre.code_mode.namespaces import NamespaceRegistry, RunNamespaces
 from nacre.code_mode.run import CodeModeRun
 from nacre.code_mode.run_config import ConfigInput, run_config_from
 from nacre.code_mode.run_telemetry import RunTelemetry
-from nacre.config.documents import refuse_unopened_servers
+from nacre.config import refuse_unopened_servers
 from nacre.errors import ConfigError, RuntimeUnavailableError, ToolDefinitionError
 from nacre.hooks import HookRunner, Hooks
 from nacre.run_context import AbortController, RunContext
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from nacre.code_mode.namespaces import Namespace
     from nacre.code_mode.results import CodeModeResult, DirectResult
     from nacre.code_mode.run_config import RunConfig
-    from nacre.config.code_mode import Language
+    from nacre.config import Language
     from nacre.json_types import JsonObject, JsonValue
     from nacre.trajectory import TrajectoryEvent
 

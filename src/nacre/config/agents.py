@@ -1,37 +1,49 @@
-"""The `agents` contract: each agent's model, budgets and tools, over what all of them share."""
+"""Agents: the model, limits and tools of each, with the shared settings below its own."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from nacre.config.core_tools import CoreToolsConfig
-from nacre.config.tools import ToolsConfig
-from nacre.errors import SessionError
+from nacre.config.folders import user_folder
+from nacre.config.models import DEFAULT_MODEL, check_model
+from nacre.config.references import key_path
+from nacre.config.sections import CompactionConfig, CoreToolsConfig, Section
+from nacre.config.setting_paths import format_value, member_path, nearest_key
+from nacre.config.tools import ToolsConfig, resolve_tools
+from nacre.errors import ConfigError, SessionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
+    from nacre.config.document import (
+        AgentDefaults,
+        AgentsSection,
+        ModelChoice,
+        NamedAgent,
+        ToolsSection,
+    )
+    from nacre.config.models import ModelsConfig
+    from nacre.config.references import Resolver
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CompactionConfig:
-    """When a long session is summed up, and how many of its last turns stay as they are."""
+DEFAULT_AGENT_ID: Final = "main"
 
-    is_enabled: bool = True
-    threshold_share: float = 0.8
-    """Of what the model can read."""
-    keep_turns: int = 4
+_T = TypeVar("_T", bound=Section)
+_NOT_AGENTS: Final = ("defaults", "list")
+_AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_IDS: Final = "1 to 64 letters, digits, dots, hyphens and underscores"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentSettings:
-    """What is asked of the model; None leaves it to the provider."""
+    """The settings of model calls; None for the provider's default."""
 
     temperature: float | None = None
     max_output_tokens: int | None = None
     is_parallel: bool = True
-    """Whether the model may make several calls at once, and they are run at once."""
+    """Whether the model may make several calls at once, which then run concurrently."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,17 +56,22 @@ class AgentConfig:
     """`<provider>/<model>`."""
     fallback_models: tuple[str, ...] = ()
     workspace: Path
-    """May not be there yet."""
+    """It may not exist yet."""
     instructions: str = ""
     max_steps: int = 40
     max_tokens: int = 1_000_000
-    """Of one run, read and written."""
+    """Of one run, input and output."""
     timeout_seconds: float = 3600.0
     settings: AgentSettings = field(default_factory=AgentSettings)
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
     core_tools: CoreToolsConfig = field(default_factory=CoreToolsConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     """Code mode, Tool Search and policy."""
+
+    @classmethod
+    def with_defaults(cls, agent_id: str) -> Self:
+        """The agent of an empty document."""
+        return cls(id=agent_id, name=agent_id, model=DEFAULT_MODEL, workspace=Path())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,3 +93,189 @@ class AgentsConfig:
                 return found
         known = ", ".join(self.ids)
         raise SessionError(f"there is no agent {agent_id!r}; there are: {known}", code="not_found")
+
+
+def resolve_agents(
+    section: AgentsSection, tools: ToolsSection, models: ModelsConfig, resolver: Resolver
+) -> AgentsConfig:
+    """Resolve `agents`, with `tools` below the tools of each agent; problems are noted."""
+    resolve = _AgentResolver(section.defaults, tools, models, resolver)
+    # On its own as well: a problem in the defaults counts even if every agent overrides it.
+    shared = resolve.agent(DEFAULT_AGENT_ID, [])
+    entries = _collect_entries(section, resolver)
+    by_id = {agent_id: resolve.agent(agent_id, layers) for agent_id, layers in entries.items()}
+    config = AgentsConfig(
+        default_id=_choose_default(entries, resolver), by_id=by_id or {shared.id: shared}
+    )
+    _warn_of_modes(config, entries, tools, resolver)
+    return config
+
+
+_Entries = dict[str, "list[tuple[str, NamedAgent]]"]
+"""By id: an agent may be in the list and a member of the section at once."""
+
+
+def _collect_entries(section: AgentsSection, resolver: Resolver) -> _Entries:
+    entries: _Entries = {}
+    ids: dict[str, str] = {}
+    for index, agent in enumerate(section.listed):
+        path = f"agents.list[{index}]"
+        if not agent.id:
+            _note_missing_id(path, resolver)
+        elif agent.id.casefold() in ids:
+            problem = f"is {format_value(agent.id)}, as another agent has it"
+            resolver.note(ConfigError(f"{path}.id", problem))
+        else:
+            ids[agent.id.casefold()] = agent.id
+            entries[agent.id] = [(path, agent)]
+    for name, agent in section.named.items():
+        path = member_path("agents", name)
+        if _is_agent_name(name, path, resolver):
+            agent_id = ids.setdefault(name.casefold(), name)
+            entries.setdefault(agent_id, []).append((path, agent))
+    return entries
+
+
+def _note_missing_id(path: str, resolver: Resolver) -> None:
+    if not resolver.is_replaced(path) and not resolver.has_problem_at(f"{path}.id"):
+        problem = f"is missing; allowed: {_IDS}; settings of all agents are in `agents.defaults`"
+        resolver.note(ConfigError(f"{path}.id", problem))
+
+
+def _is_agent_name(name: str, path: str, resolver: Resolver) -> bool:
+    near = nearest_key(name, _NOT_AGENTS, least_similarity=0.8)
+    if near is not None:
+        problem = f"did you mean `agents.{near}`? An agent of this name can be in `agents.list`"
+    elif not _AGENT_ID.fullmatch(name):
+        problem = f"is no id of an agent; allowed: {_IDS}"
+    else:
+        return True
+    resolver.note(ConfigError(path, problem))
+    return False
+
+
+def _choose_default(entries: _Entries, resolver: Resolver) -> str:
+    chosen = [
+        (agent_id, path)
+        for agent_id, layers in entries.items()
+        for path, agent in layers[-1:]
+        if agent.default
+    ]
+    for _, path in chosen[1:]:
+        problem = f"is true, but {chosen[0][0]} is the default; keep one of the two"
+        resolver.note(ConfigError(f"{path}.default", problem))
+    return chosen[0][0] if chosen else next(iter(entries), DEFAULT_AGENT_ID)
+
+
+def _warn_of_modes(
+    config: AgentsConfig, entries: _Entries, tools: ToolsSection, resolver: Resolver
+) -> None:
+    """Warn of settings of code mode and Tool Search that have no effect."""
+    is_used: dict[str, bool] = {}
+    for agent in config.by_id.values():
+        own = [(f"{path}.tools", layer.tools) for path, layer in entries.get(agent.id, ())]
+        for path, layer in (("tools", tools), *own):
+            given = layer.code_mode.model_fields_set
+            if "code_mode" in layer.model_fields_set and given and "enabled" not in given:
+                # Shared settings are used if one of the agents uses them.
+                place = f"{path}.codeMode"
+                is_used[place] = is_used.get(place, False) or agent.tools.code_mode.enabled
+        if agent.tools.code_mode.enabled and agent.tools.tool_search.enabled:
+            resolver.warn(
+                f"`tools.toolSearch` has no effect for the agent {agent.id}: "
+                "`tools.codeMode` is on as well, and takes precedence"
+            )
+    for place, has_effect in is_used.items():
+        if not has_effect:
+            resolver.warn(f"`{place}` has no effect: code mode needs `enabled: true` in it")
+
+
+class _AgentResolver:
+    def __init__(
+        self,
+        defaults: AgentDefaults,
+        tools: ToolsSection,
+        models: ModelsConfig,
+        resolver: Resolver,
+    ) -> None:
+        self._defaults = defaults
+        self._tools = tools
+        self._models = models
+        self._resolver = resolver
+
+    def agent(self, agent_id: str, own: Sequence[tuple[str, NamedAgent]]) -> AgentConfig:
+        """The settings of an agent; later ones of its own go over earlier ones."""
+        layers: list[tuple[str, AgentDefaults]] = [("agents.defaults", self._defaults), *own]
+        merged, tools = self._defaults, self._tools
+        for _, layer in own:
+            merged = overlay(merged, layer)
+            tools = overlay(tools, layer.tools)
+        model = self._path_of("model", layers), merged.model
+        return AgentConfig(
+            id=agent_id,
+            name=next((layer.name for _, layer in reversed(own) if layer.name), agent_id),
+            model=self._check_models(*model),
+            fallback_models=tuple(merged.model.fallbacks),
+            workspace=self._resolve_workspace(merged.workspace, layers),
+            instructions=self._resolve_instructions(layers),
+            max_steps=merged.max_steps,
+            max_tokens=merged.max_tokens,
+            timeout_seconds=merged.timeout_seconds,
+            settings=AgentSettings(
+                temperature=merged.temperature,
+                max_output_tokens=merged.max_output_tokens,
+                is_parallel=merged.parallel_tool_calls,
+            ),
+            compaction=merged.compaction,
+            core_tools=CoreToolsConfig(fs=tools.fs, exec=tools.exec, web_fetch=tools.web.fetch),
+            tools=resolve_tools(
+                [("tools", self._tools), *((f"{path}.tools", layer.tools) for path, layer in own)],
+                self._resolver.warn,
+            ),
+        )
+
+    def _path_of(self, name: str, layers: Sequence[tuple[str, AgentDefaults]]) -> str:
+        """The path of a setting: of the highest layer that has it."""
+        for path, layer in reversed(layers):
+            if name in layer.model_fields_set:
+                return key_path(layer, name, path)
+        return key_path(self._defaults, name, "agents.defaults")
+
+    def _check_models(self, path: str, choice: ModelChoice) -> str:
+        primary = f"{path}.primary" if choice.is_object else path
+        check_model(choice.primary, primary, self._models, self._resolver)
+        for index, text in enumerate(choice.fallbacks):
+            check_model(text, f"{path}.fallbacks[{index}]", self._models, self._resolver)
+        return choice.primary
+
+    def _resolve_workspace(self, text: str, layers: Sequence[tuple[str, AgentDefaults]]) -> Path:
+        path = self._resolver.path(text, self._path_of("workspace", layers))
+        return path or default_workspace(self._resolver.environment)
+
+    def _resolve_instructions(self, layers: Sequence[tuple[str, AgentDefaults]]) -> str:
+        for path, layer in reversed(layers):
+            used = self._resolver.choose(layer, ("instructions", "instructions_file"), path)
+            if used == "instructions":
+                return layer.instructions
+            if used is not None:
+                return self._resolver.read_file(
+                    layer.instructions_file, key_path(layer, used, path)
+                )
+        return ""
+
+
+def default_workspace(environment: Mapping[str, str]) -> Path:
+    return user_folder("data", environment) / "workspace"
+
+
+def overlay(lower: _T, upper: Section) -> _T:
+    """The lower section with the settings of the upper one over it, key by key.
+
+    Sections are merged, but for a model, which is replaced with its fallbacks.
+    """
+    changes: dict[str, object] = {}
+    for name in upper.model_fields_set & set(type(lower).model_fields):
+        value, below = getattr(upper, name), getattr(lower, name)
+        is_merged = isinstance(value, Section) and name != "model"
+        changes[name] = overlay(below, value) if is_merged else value
+    return lower.model_copy(update=changes)

@@ -1,23 +1,18 @@
-"""The `tools.codeMode` contract: defaults, clamps, boolean shorthand."""
+"""The settings of code mode: defaults, ranges, boolean shorthand."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast, get_args
 
-from nacre.config.contract_values import (
-    NumberLimit,
-    clamp_fields,
-    read_numbers,
-    read_settings,
-    read_switch,
-    refused,
-)
+from nacre.config.setting_paths import format_value, misplaced, unknown_key
+from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection
 
 Language = Literal["javascript", "typescript"]
 Runtime = Literal["quickjs-wasi"]
@@ -28,26 +23,145 @@ LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 _Text = TypeVar("_Text", bound=str)
 
 
-def _number(key: str, default: int, least: int, most: int) -> NumberLimit:
-    return NumberLimit(key=key, default=default, least=least, most=most)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NumberLimit:
+    """A numeric setting: its key in the config file, its default, and its range."""
+
+    key: str
+    default: int
+    least: int
+    most: int
+    description: str
+
+    def clamp(self, number: int) -> int:
+        """The number, or the nearest one that is allowed."""
+        return max(self.least, min(number, self.most))
+
+
+def read_settings(
+    value: object, *, keys: Collection[str], path: str
+) -> bool | Mapping[object, object]:
+    """Read the value at `path`: a boolean (false for None), or an object.
+
+    Raises ConfigError for a wrong type or an unknown key.
+    """
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    if not isinstance(value, Mapping):
+        raise misplaced(path, value, "true, false and an object")
+    settings = cast("Mapping[object, object]", value)
+    for key in settings:
+        if key not in keys:
+            raise unknown_key(path, key, keys)
+    return settings
+
+
+def read_switch(value: object, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise refuse_value(path, value, "true and false")
+    return value
+
+
+def read_numbers(
+    settings: Mapping[object, object], limits: Mapping[str, NumberLimit], *, path: str
+) -> dict[str, int]:
+    """The numeric settings by the name of their field, clamped; defaults for those not there."""
+    return {
+        name: _read_number(settings.get(limit.key, limit.default), limit, f"{path}.{limit.key}")
+        for name, limit in limits.items()
+    }
+
+
+def clamp_fields(config: object, limits: Mapping[str, NumberLimit]) -> None:
+    """Check and clamp the numeric fields of a configuration that is being made."""
+    for name, limit in limits.items():
+        # Frozen, so this is how.
+        object.__setattr__(config, name, _read_number(getattr(config, name), limit, name))
+
+
+def refuse_value(path: str, value: object, allowed: str) -> ConfigError:
+    """The error for a value that is not allowed; shows it."""
+    return ConfigError(path, f"is {format_value(value)}; allowed: {allowed}")
+
+
+def _read_number(value: object, limit: NumberLimit, path: str) -> int:
+    # A boolean is an int to Python; 500.0 is how some writers of JSON spell 500.
+    if isinstance(value, float) and value.is_integer():
+        return limit.clamp(int(value))
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise refuse_value(path, value, f"whole numbers from {limit.least} to {limit.most}")
+    return limit.clamp(value)
 
 
 LIMITS: Final[Mapping[str, NumberLimit]] = MappingProxyType(
     {
-        "timeout_ms": _number("timeoutMs", 10_000, 100, 60_000),
-        "memory_limit_bytes": _number("memoryLimitBytes", 67_108_864, 1_048_576, 1_073_741_824),
-        "max_output_bytes": _number("maxOutputBytes", 65_536, 1_024, 10_485_760),
-        "max_snapshot_bytes": _number("maxSnapshotBytes", 10_485_760, 1_024, 268_435_456),
-        "max_pending_tool_calls": _number("maxPendingToolCalls", 16, 1, 128),
-        "snapshot_ttl_seconds": _number("snapshotTtlSeconds", 900, 1, 86_400),
-        # Clamped to `maxSearchLimit` as well.
-        "search_default_limit": _number("searchDefaultLimit", 8, 1, 50),
-        "max_search_limit": _number("maxSearchLimit", 50, 1, 50),
-        # How much of the `exec` description may list callable names; ours, not the original's.
-        "name_index_bytes": _number("nameIndexBytes", 1_800, 0, 65_536),
+        "timeout_ms": NumberLimit(
+            key="timeoutMs",
+            default=10_000,
+            least=100,
+            most=60_000,
+            description="Time limit of one leg (`exec` or `wait`).",
+        ),
+        "memory_limit_bytes": NumberLimit(
+            key="memoryLimitBytes",
+            default=67_108_864,
+            least=1_048_576,
+            most=1_073_741_824,
+            description="Memory that a program can allocate.",
+        ),
+        "max_output_bytes": NumberLimit(
+            key="maxOutputBytes",
+            default=65_536,
+            least=1_024,
+            most=10_485_760,
+            description="Output and value of a program together.",
+        ),
+        "max_snapshot_bytes": NumberLimit(
+            key="maxSnapshotBytes",
+            default=10_485_760,
+            least=1_024,
+            most=268_435_456,
+            description="Size of a suspended VM, compressed.",
+        ),
+        "max_pending_tool_calls": NumberLimit(
+            key="maxPendingToolCalls",
+            default=16,
+            least=1,
+            most=128,
+            description="Calls that run at once; further calls are queued.",
+        ),
+        "snapshot_ttl_seconds": NumberLimit(
+            key="snapshotTtlSeconds",
+            default=900,
+            least=1,
+            most=86_400,
+            description="How long a suspended cell waits for `wait`.",
+        ),
+        "search_default_limit": NumberLimit(
+            key="searchDefaultLimit",
+            default=8,
+            least=1,
+            most=50,
+            description="Results of a search that gives no limit; at most `maxSearchLimit`.",
+        ),
+        "max_search_limit": NumberLimit(
+            key="maxSearchLimit",
+            default=50,
+            least=1,
+            most=50,
+            description="Maximum number of results of a search.",
+        ),
+        # Not a setting of the original.
+        "name_index_bytes": NumberLimit(
+            key="nameIndexBytes",
+            default=1_800,
+            least=0,
+            most=65_536,
+            description="Bytes of tool names in the description of `exec`.",
+        ),
     }
 )
-"""The numeric fields of `CodeModeConfig` by name: the one place where these numbers stand."""
+"""The numeric fields of `CodeModeConfig` by name: the only place where these numbers are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,7 +232,7 @@ def code_mode_config_from(value: object, *, path: str = "tools.codeMode") -> Cod
 
 def _read_only_value(value: object, allowed: _Text, path: str) -> _Text:
     if value != allowed:
-        raise refused(path, value, f"only {json.dumps(allowed)}")
+        raise refuse_value(path, value, f"only {json.dumps(allowed)}")
     return allowed
 
 
@@ -126,10 +240,10 @@ def _read_languages(value: object, path: str) -> tuple[Language, ...]:
     allowed = 'a list of "javascript", "typescript" or both'
     items = cast("list[object]", value if isinstance(value, (list, tuple)) else [])
     if not items:
-        raise refused(path, cast("object", value), allowed)
+        raise refuse_value(path, cast("object", value), allowed)
     chosen: list[Language] = []
     for index, item in enumerate(items):
         if item not in LANGUAGES:
-            raise refused(f"{path}[{index}]", item, '"javascript" and "typescript"')
+            raise refuse_value(f"{path}[{index}]", item, '"javascript" and "typescript"')
         chosen.append(item)
     return tuple(dict.fromkeys(chosen))

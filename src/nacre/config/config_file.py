@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from nacre.config.fields import object_without_showing
 from nacre.config.folders import user_folder
 from nacre.config.json5 import parse_json5, with_member, without_member
+from nacre.config.setting_paths import object_at
 from nacre.errors import ConfigError
 from nacre.private_files import replace_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from nacre.config.json5 import Key
+    from nacre.config.setting_paths import Key
     from nacre.json_types import JsonValue
 
 Origin = Literal["option", "environment", "project", "user"]
 
-VARIABLE: Final = "NACRE_CONFIG"
+CONFIG_VARIABLE: Final = "NACRE_CONFIG"
 _NAMES: Final = ("nacre.json5", "nacre.json")
 # Far more than people write; a device would never end.
 _MAX_BYTES: Final = 16 * 1024 * 1024
@@ -45,8 +45,8 @@ def find_config_file(
     user. Where there is none, it is the user's that would be made."""
     if named is not None:
         return ConfigFile(path=named, origin="option")
-    if environment.get(VARIABLE):
-        return ConfigFile(path=Path(environment[VARIABLE]), origin="environment")
+    if environment.get(CONFIG_VARIABLE):
+        return ConfigFile(path=Path(environment[CONFIG_VARIABLE]), origin="environment")
     here, home = project or Path.cwd(), user_folder("config", environment)
     places: tuple[tuple[Path, Origin], ...] = ((here, "project"), (home, "user"))
     for folder, origin in places:
@@ -61,11 +61,11 @@ def read_config_file(file: ConfigFile) -> Mapping[str, object]:
     that was named and is not there, that cannot be read, or that is not an object in JSON5."""
     text = _text_of(file.path)
     if text is None and file.origin in ("option", "environment"):
-        by = "--config" if file.origin == "option" else VARIABLE
+        by = "--config" if file.origin == "option" else CONFIG_VARIABLE
         raise ConfigError(str(file.path), f"is not there, but {by} names it")
     if text is None or not text.strip():
         return {}
-    return object_without_showing(parse_json5(text, path=str(file.path)), str(file.path))
+    return object_at(parse_json5(text, path=str(file.path)), str(file.path))
 
 
 def set_config_member(path: Path, keys: Sequence[Key], value: JsonValue) -> None:

@@ -1,25 +1,27 @@
-"""The `gateway` contract: where it listens, who may call it, and how much at once."""
+"""The gateway and its database: addresses, authentication and limits."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal
 
-from nacre.config.section_values import file_path, secret
+from nacre.config.folders import user_folder
+from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from nacre.config.section import Section
+    from nacre.config.document import GatewaySection, StorageSection
+    from nacre.config.references import Resolver
 
 AuthMode = Literal["token", "none"]
 
 TOKEN_VARIABLE: Final = "NACRE_GATEWAY_TOKEN"
 
-_ORIGINS: Final = 'origins such as "https://app.example.org", and "*" for all'
-_ORIGIN = re.compile(r"\*|https?://[A-Za-z0-9.:\[\]-]+")
-_HOST = re.compile(r"[A-Za-z0-9._:%-]+")
+_SQLITE = re.compile(r"sqlite:///(.+)")
+_POSTGRES = re.compile(r"postgres(?:ql)?(://\S+)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,40 +41,33 @@ class GatewayConfig:
     cors_origins: tuple[str, ...] = ()
 
 
-def read_gateway(gateway: Section) -> GatewayConfig:
-    """Read `gateway`; faults are noted."""
-    auth, default = gateway.section("auth"), GatewayConfig()
-    config = GatewayConfig(
-        host=gateway.text(
-            "host", default.host, allowed="an address or a host name", fits=_HOST.fullmatch
-        ),
-        port=gateway.whole("port", default.port, least=0, most=65_535),
-        auth_mode=auth.choice("mode", default.auth_mode, get_args(AuthMode)),
-        token=secret(auth, "token", file_key="tokenFile", variable=TOKEN_VARIABLE),
-        token_file=file_path(auth, "tokenFile"),
-        max_body_bytes=gateway.whole(
-            "maxBodyBytes", default.max_body_bytes, least=1_024, most=1_073_741_824
-        ),
-        max_concurrent_runs=gateway.whole(
-            "maxConcurrentRuns", default.max_concurrent_runs, least=1, most=10_000
-        ),
-        shutdown_seconds=gateway.number(
-            "shutdownSeconds", default.shutdown_seconds, least=0, most=600
-        ),
-        cors_origins=gateway.texts("corsOrigins", allowed=_ORIGINS, fits=_ORIGIN.fullmatch),
-    )
-    if config.auth_mode == "none" and not is_loopback(config.host):
-        auth.refuse(
-            "mode",
-            f'is "none", but `gateway.host` is "{config.host}": without a token only this machine '
-            "may be served (127.0.0.1, ::1 or localhost)",
+def resolve_gateway(section: GatewaySection, resolver: Resolver) -> GatewayConfig:
+    """Resolve `gateway`; problems are noted."""
+    auth = section.auth
+    if auth.mode == "none" and not is_loopback(section.host):
+        resolver.note(
+            ConfigError(
+                "gateway.auth.mode",
+                f'is "none", but `gateway.host` is "{section.host}": without a token only this '
+                "machine may be served (127.0.0.1, ::1 or localhost)",
+            )
         )
-    return config
+    return GatewayConfig(
+        host=section.host,
+        port=section.port,
+        auth_mode=auth.mode,
+        token=resolver.secret(auth, "token", "gateway.auth", variable=TOKEN_VARIABLE),
+        token_file=resolver.path(auth.token_file, "gateway.auth.tokenFile"),
+        max_body_bytes=section.max_body_bytes,
+        max_concurrent_runs=section.max_concurrent_runs,
+        shutdown_seconds=section.shutdown_seconds,
+        cors_origins=tuple(section.cors_origins),
+    )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens there."""
-    # Few need more than the first look.
+    """Whether only this machine can reach a server that listens there."""
+    # So that few have to import `ipaddress`.
     if host in ("127.0.0.1", "localhost", "::1"):
         return True
     from ipaddress import ip_address
@@ -81,3 +76,38 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StorageConfig:
+    """The database of sessions and trajectories."""
+
+    url: str = field(repr=False)
+    """`sqlite:///<absolute path>` or `postgresql://…`, which may hold a password."""
+
+
+def default_storage_url(environment: Mapping[str, str]) -> str:
+    return f"sqlite:///{user_folder('data', environment) / 'nacre.db'}"
+
+
+def resolve_storage(section: StorageSection, resolver: Resolver) -> StorageConfig:
+    """Resolve `storage`; problems are noted, without the URL."""
+    default = StorageConfig(url=default_storage_url(resolver.environment))
+    given = resolver.expand(section.url, "storage.url")
+    if not given:
+        return default
+    if sqlite := _SQLITE.fullmatch(given):
+        name = sqlite[1]
+        return StorageConfig(
+            url=f"sqlite:///{name if name == ':memory:' else resolver.absolute(name)}"
+        )
+    if postgres := _POSTGRES.fullmatch(given):
+        return StorageConfig(url=f"postgresql{postgres[1]}")
+    resolver.note(
+        ConfigError(
+            "storage.url",
+            "is no address of a database that Nacre knows; allowed: "
+            "sqlite:///<path> and postgresql://<user>@<host>/<database>",
+        )
+    )
+    return default

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from nacre.config.fields import member_path, object_without_showing
+from nacre.config.setting_paths import Key, member_path, object_at
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _tokens(text: str, start: int) -> Iterator[_Token]:
 
 def _key(token: str) -> str:
     # In quotes of either kind, or a name, which may have escapes as well.
-    holder = object_without_showing(parse_json5(f"{{{token}: 0}}", path=token), token)
+    holder = object_at(parse_json5(f"{{{token}: 0}}", path=token), token)
     return next(iter(holder))
 
 
@@ -402,9 +402,6 @@ def _indent_of(text: str, root: ContainerSpan) -> str:
     is_on_own_line = bool(members) and begins_line(text, members[0].start)
     return margin_at(text, members[0].start) if is_on_own_line else _DEFAULT_INDENT
 
-
-Key: TypeAlias = str | int
-"""Of a member of an object, or of an item of a list by its place, from 0."""
 
 _Container: TypeAlias = dict[str, object] | list[object]
 

@@ -7,17 +7,17 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from nacre.config.expansion import Expander
-from nacre.config.fields import is_object, member_path, object_without_showing
 from nacre.config.json5 import parse_json5
-from nacre.config.mcp_entry import McpServerConfig, mcp_server_from_entry, unused_keys
+from nacre.config.mcp_entry import McpServerConfig, list_unused_keys, resolve_server
+from nacre.config.references import Expander
+from nacre.config.setting_paths import is_object, member_path, object_at
 from nacre.errors import ConfigError, MissingReferenceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nacre.config.reading import Reading
-    from nacre.config.section import Found, Section
+    from nacre.config.document import Document, McpServerSection
+    from nacre.config.references import Resolver
 
 
 logger = logging.getLogger(__name__)
@@ -44,26 +44,63 @@ def mcp_servers_from(
     workspace: Path | None = None,
     warnings: list[str] | None = None,
 ) -> list[McpServerConfig]:
-    """Read servers by name; raises ConfigError by path for anything wrong, missing variables too.
+    """Read servers by name; raises ConfigError by path, also for missing variables.
 
-    What is not wrong but has no effect is added to `warnings`, or logged if there are none.
-    References of a disabled server are left as they are. Blocks where files have to be read.
+    A warning for each setting that has no effect is added to `warnings`, or logged if it is None.
+    References of a disabled server stay as they are. Blocks: files may be read.
     """
     notes: list[str] = [] if warnings is None else warnings
     expander = Expander(environment=environment, workspace=workspace or Path.cwd())
+    entries, problems = validate_servers(value, path)
     found: dict[str, McpServerConfig] = {}
-    for key, entry in object_without_showing(value, path).items():
+    for key, entry in entries.items():
         entry_path = member_path(path, key)
+        for problem in problems:
+            if problem.path == entry_path or problem.path.startswith(
+                (f"{entry_path}.", f"{entry_path}[")
+            ):
+                raise problem
         name = server_name_from(key, path=entry_path)
         if name in found:
-            raise ConfigError(entry_path, f"would be called {name!r} as another server is")
-        if name != key:
-            notes.append(f"`{entry_path}` is called {name!r}: a name has no spaces and colons")
-        found[name] = mcp_server_from_entry(entry, name, entry_path, expander, notes)
+            raise _duplicate(entry_path, name)
+        found[name] = _resolve_named(key, entry, path, expander, notes)
+    for problem in problems:
+        raise problem
     if warnings is None:
         for note in notes:
             logger.warning("%s", note)
     return list(found.values())
+
+
+def validate_servers(
+    value: object, path: str
+) -> tuple[dict[str, McpServerSection], list[ConfigError]]:
+    """The entries by key, without values that are not allowed; and the problems."""
+    from pydantic import TypeAdapter
+
+    from nacre.config.document import McpServerSection
+    from nacre.config.validation import schema_of, validate_part
+
+    return validate_part(
+        {} if value is None else value,
+        TypeAdapter(dict[str, McpServerSection]),
+        path=path,
+        node=schema_of("mcp", "servers"),
+    )
+
+
+def _resolve_named(
+    key: str, entry: McpServerSection, path: str, expander: Expander, notes: list[str]
+) -> McpServerConfig:
+    entry_path = member_path(path, key)
+    name = server_name_from(key, path=entry_path)
+    if name != key:
+        notes.append(f"`{entry_path}` is called {name!r}: a name has no spaces and colons")
+    return resolve_server(entry, name, entry_path, expander, notes)
+
+
+def _duplicate(path: str, name: str) -> ConfigError:
+    return ConfigError(path, f"would be called {name!r} as another server is")
 
 
 def server_name_from(key: str, *, path: str) -> str:
@@ -89,7 +126,7 @@ def read_mcp_document(text: str, *, path: str) -> Mapping[str, object]:
 
 def servers_in(document: object, *, path: str) -> Mapping[str, object] | None:
     """The servers of a document that has been read; None where it has no place for any."""
-    members = object_without_showing(document, path)
+    members = object_at(document, path)
     # One that is null stays: whoever reads the entries tells what is wrong with it.
     given = [value for value in members.values() if value is not None]
     if all(map(_is_entry, given)) and (given or not members):
@@ -102,7 +139,7 @@ def servers_in(document: object, *, path: str) -> Mapping[str, object] | None:
     if len(found) > 1:
         raise ConfigError(path, f"has servers in {' and in '.join(found)}; keep them in one")
     for name, section in found.items():
-        return object_without_showing(section, f"{path}: {name}")
+        return object_at(section, f"{path}: {name}")
     return None
 
 
@@ -118,60 +155,61 @@ def _is_entry(value: object) -> bool:
     return is_object(value) and any(isinstance(value.get(key), str) for key in keys)
 
 
-_SERVERS: Final = "an object of MCP servers by name"
-
-
-def read_mcp_servers(top: Section) -> tuple[McpServerConfig, ...]:
-    """Read `mcp.servers`, or `mcpServers` as files of other clients have it; faults are noted."""
-    places = (
-        top.section("mcp").find("servers", default={}, allowed=_SERVERS),
-        top.find("mcpServers", default={}, allowed=_SERVERS),
-    )
-    used = [place for place in places if place is not None and place.value != {}]
+def resolve_servers(document: Document, resolver: Resolver) -> tuple[McpServerConfig, ...]:
+    """Resolve `mcp.servers`, or `mcpServers` as in files of other clients; problems are noted."""
+    used = [
+        (path, entries)
+        for path, entries in (
+            ("mcp.servers", document.mcp.servers),
+            ("mcpServers", document.mcp_servers),
+        )
+        if entries
+    ]
     if len(used) > 1:
-        top.refuse("mcpServers", "stands beside `mcp.servers`; keep the servers in one of the two")
-    return tuple(server for place in used[:1] for server in _servers_at(place, top.reading))
+        problem = "is beside `mcp.servers`; keep the servers in one of the two"
+        resolver.note(ConfigError("mcpServers", problem))
+    found: dict[str, McpServerConfig] = {}
+    for path, entries in used[:1]:
+        for key, entry in entries.items():
+            entry_path = member_path(path, key)
+            if resolver.has_problem_at(entry_path):
+                continue
+            # One by one, so that a problem with one does not hide those of the others.
+            for server in resolver.attempt(
+                lambda key=key, entry=entry, path=path: _resolve_entry(key, entry, path, resolver),
+                [],
+            ):
+                if server.name in found:
+                    resolver.note(_duplicate(entry_path, server.name))
+                found.setdefault(server.name, server)
+    return tuple(found.values())
 
 
-def unused_places(document: Mapping[str, object]) -> list[str]:
-    """Where entries of MCP servers have something that is not read: it is no fault, since other
-    clients may, but what it is for is not known."""
-    in_mcp = document.get("mcp")
-    sections = {
-        "mcp.servers": in_mcp.get("servers") if is_object(in_mcp) else None,
-        "mcpServers": document.get("mcpServers"),
-    }
+def _resolve_entry(
+    key: str, entry: McpServerSection, path: str, resolver: Resolver
+) -> list[McpServerConfig]:
+    notes: list[str] = []
+    try:
+        server = _resolve_named(key, entry, path, resolver.expander, notes)
+    except MissingReferenceError as missing:
+        resolver.note(missing)
+        name = server_name_from(key, path=member_path(path, key))
+        # Still there, so that a run that needs it gets the reason.
+        server = McpServerConfig(name=name, transport="stdio", missing=str(missing))
+    for note in notes:
+        resolver.warn(note)
+    return [server]
+
+
+def list_unused_places(document: Document) -> list[str]:
+    """The paths of values in entries of MCP servers that Nacre does not read.
+
+    They are no problem, since other clients may read them, but they may be secrets.
+    """
+    sections = {"mcp.servers": document.mcp.servers, "mcpServers": document.mcp_servers}
     return [
         member_path(member_path(path, name), key)
         for path, servers in sections.items()
-        if is_object(servers)
         for name, entry in servers.items()
-        for key in unused_keys(entry)
+        for key in list_unused_keys(entry)
     ]
-
-
-def _servers_at(place: Found, reading: Reading) -> list[McpServerConfig]:
-    found: dict[str, McpServerConfig] = {}
-    entries = reading.attempt(lambda: object_without_showing(place.value, place.path), {})
-    for key, entry in entries.items():
-        # One by one, so that a fault in one does not hide those of the others.
-        for server in reading.attempt(
-            lambda key=key, entry=entry: _server(key, entry, place.path, reading), []
-        ):
-            if server.name in found:
-                problem = f"would be called {server.name!r} as another server is"
-                reading.note(ConfigError(member_path(place.path, key), problem))
-            found.setdefault(server.name, server)
-    return list(found.values())
-
-
-def _server(key: str, entry: object, path: str, reading: Reading) -> list[McpServerConfig]:
-    try:
-        return mcp_servers_from(
-            {key: entry}, path=path, environment=reading.environment, warnings=reading.warnings
-        )
-    except MissingReferenceError as missing:
-        reading.note(missing)
-        name = server_name_from(key, path=member_path(path, key))
-        # Still there, so that whoever needs it is told why it does not start.
-        return [McpServerConfig(name=name, transport="stdio", missing=str(missing))]

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 from urllib.parse import urlsplit
 
-from nacre.config.expansion import read_secret_text
-from nacre.config.fields import Fields, is_object, member_path
-from nacre.config.setting_paths import nearest_key
+from nacre.config.references import key_path, read_secret_text, section_key
+from nacre.config.setting_paths import is_object, member_path, nearest_key
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from nacre.config.expansion import Expander
+    from nacre.config.document import McpServerSection
+    from nacre.config.references import Expander
 
 
 Transport = Literal["stdio", "http", "sse"]
@@ -88,66 +88,55 @@ _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 _NOT_IN_A_PROCESS = re.compile(r"[\x00\ud800-\udfff]")
 
 
-class EntryValues:
-    """Reads what may hold references; without an expander they stay."""
+class _EntryValues:
+    """Resolves the settings of an entry; without an expander, references stay as they are."""
 
-    def __init__(self, fields: Fields, expander: Expander | None) -> None:
-        self._fields = fields
+    def __init__(self, entry: McpServerSection, path: str, expander: Expander | None) -> None:
+        self._entry = entry
+        self._path = path
         self._expander = expander
         self.looked_up: list[str] = []
-        """What references in the values read so far were replaced by."""
+        """The values of the references that were replaced so far."""
 
     def command(self) -> str:
         command = self.text("command")
         if not command:
-            raise ConfigError(self._fields.path_of("command"), "is empty; name a program")
+            raise ConfigError(f"{self._path}.command", "is empty; name a program")
         return command
 
-    def text(self, key: str) -> str:
-        return self._expand_for_process(self._fields.text(key), self._fields.path_of(key))
+    def text(self, name: str) -> str:
+        path = key_path(self._entry, name, self._path)
+        return self._expand_for_process(getattr(self._entry, name), path)
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        path = self._fields.path_of(key)
+    def args(self) -> tuple[str, ...]:
         return tuple(
-            self._expand_for_process(text, f"{path}[{index}]")
-            for index, text in enumerate(self._fields.texts(key) or ())
+            self._expand_for_process(text, f"{self._path}.args[{index}]")
+            for index, text in enumerate(self._entry.args)
         )
 
     def environment(self) -> dict[str, str]:
-        path = self._fields.path_of("env")
+        path = f"{self._path}.env"
         found = self._variables_of_file()
-        for name, text in self._fields.text_map("env").items():
+        for name, text in self._entry.env.items():
             if not name or "=" in name or _NOT_IN_A_PROCESS.search(name):
-                # Not shown: a value that was put in the wrong place looks like this.
+                # Not shown: a value in the wrong place looks like this.
                 raise ConfigError(path, "has a member whose name is no name of a variable")
             found[name] = self._expand_for_process(text, member_path(path, name))
         return found
 
     def url(self) -> str:
-        key = self._fields.one_of("url", "serverUrl")
-        path = self._fields.path_of(key)
-        url = self._expand(self._fields.text(key), path)
+        name = "server_url" if self._entry.server_url else "url"
+        path = key_path(self._entry, name, self._path)
+        url = self._expand(getattr(self._entry, name), path)
         if self._expander is not None and not is_web_address(url):
             raise ConfigError(path, "is no address of a server; allowed: http:// and https:// URLs")
         return url
 
     def headers(self) -> dict[str, str]:
-        path = self._fields.path_of("headers")
-        found: dict[str, str] = {}
-        for name, text in self._fields.text_map("headers").items():
-            if not _HEADER_NAME.fullmatch(name):
-                # Not shown: a value that was put in the wrong place looks like this.
-                raise ConfigError(path, "has a member whose name is no name of a header")
-            found[name] = self._expand(text, member_path(path, name))
-            if not _HEADER_VALUE.fullmatch(found[name]):
-                raise ConfigError(
-                    member_path(path, name),
-                    "holds what no header can: line ends, control or non-ASCII characters",
-                )
-        return found
+        return resolve_headers(self._entry.headers, f"{self._path}.headers", self._expand)
 
     def _variables_of_file(self) -> dict[str, str]:
-        name, path = self.text("envFile"), self._fields.path_of("envFile")
+        name, path = self.text("env_file"), f"{self._path}.envFile"
         if not name or self._expander is None:
             return {}
         # Few entries have such a file.
@@ -163,7 +152,7 @@ class EntryValues:
         return {key: self._check_for_process(value or "", path) for key, value in values.items()}
 
     def _expand_for_process(self, text: str, path: str) -> str:
-        return self._check_for_process(self._expand(text, path), path)
+        return self._check_for_process(self._expand(text, path=path), path)
 
     def _check_for_process(self, text: str, path: str) -> str:
         if _NOT_IN_A_PROCESS.search(text):
@@ -174,6 +163,26 @@ class EntryValues:
         if self._expander is None:
             return text
         return self._expander.expand(text, path=path, looked_up=self.looked_up)
+
+
+class _Expand(Protocol):
+    def __call__(self, text: str, /, *, path: str) -> str: ...
+
+
+def resolve_headers(headers: Mapping[str, str], path: str, expand: _Expand) -> dict[str, str]:
+    """Replace the references in headers; raises ConfigError for one that cannot be sent."""
+    found: dict[str, str] = {}
+    for name, text in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            # Not shown: a value in the wrong place looks like this.
+            raise ConfigError(path, "has a member whose name is no name of a header")
+        found[name] = expand(text, path=member_path(path, name))
+        if not _HEADER_VALUE.fullmatch(found[name]):
+            raise ConfigError(
+                member_path(path, name),
+                "holds what no header can: line ends, control or non-ASCII characters",
+            )
+    return found
 
 
 def is_web_address(url: str) -> bool:
@@ -187,22 +196,6 @@ def is_web_address(url: str) -> bool:
 
 _LOCAL_KEYS: Final = ("command", "args", "env", "envFile", "cwd")
 _REMOTE_KEYS: Final = ("url", "serverUrl", "headers", "oauth", "auth")
-_COMMON_KEYS: Final = (
-    "type",
-    "transport",
-    "timeoutSeconds",
-    "startupSeconds",
-    "idleSeconds",
-    "maxResultBytes",
-    "allow",
-    "enabledTools",
-    "deny",
-    "disabledTools",
-    "requireApproval",
-    "disabled",
-    "enabled",
-)
-_KNOWN_KEYS: Final = (*_LOCAL_KEYS, *_REMOTE_KEYS, *_COMMON_KEYS)
 _TRANSPORTS: Final[Mapping[str, Transport]] = {
     "stdio": "stdio",
     "local": "stdio",
@@ -213,66 +206,64 @@ _TRANSPORTS: Final[Mapping[str, Transport]] = {
 # Seconds in one client and milliseconds in the next, so it is not ours to guess.
 _HINTS: Final = {"timeout": "write `timeoutSeconds`"}
 
-_DAY_SECONDS: Final = 86_400
-_MAX_RESULT_BYTES: Final = 64 * 1024 * 1024
 _OUR_PROGRAM: Final = "nacre"
 _OUR_MODULES: Final = ("nacre.cli", "nacre.cli.main")
 # What starts a program that its arguments name.
 _RUNNERS: Final = re.compile(r"uvx?|pipx|python[\d.]*w?|py|env|cmd|rye|poetry|hatch|pdm|sudo|nice")
 
 
-def mcp_server_from_entry(
-    value: object, name: str, path: str, expander: Expander, notes: list[str]
+def resolve_server(
+    entry: McpServerSection, name: str, path: str, expander: Expander, notes: list[str]
 ) -> McpServerConfig:
-    """Read the entry of the server `name`; raises ConfigError for anything wrong."""
-    fields = Fields(value, path)
-    transport = _transport_of(fields)
-    _note_keys_without_effect(fields, transport, notes)
-    is_disabled = _is_disabled(fields, notes)
-    values = EntryValues(fields, None if is_disabled else expander)
+    """Resolve the entry of the server `name`; raises ConfigError for a problem."""
+    transport = _choose_transport(entry, path)
+    _note_keys_without_effect(entry, path, transport, notes)
+    is_disabled = _is_disabled(entry, path, notes)
+    values = _EntryValues(entry, path, None if is_disabled else expander)
+    allow = getattr(entry, _choose(entry, path, "allow", "enabled_tools"))
     return McpServerConfig(
         name=name,
         transport=transport,
         command=values.command() if transport == "stdio" else "",
-        args=values.texts("args"),
+        args=values.args(),
         env=values.environment(),
         cwd=values.text("cwd") or None,
         url="" if transport == "stdio" else values.url(),
         headers=values.headers(),
-        timeout_seconds=_seconds(fields, "timeoutSeconds", DEFAULT_TIMEOUT_SECONDS),
-        startup_seconds=_seconds(fields, "startupSeconds", DEFAULT_STARTUP_SECONDS),
-        idle_seconds=_seconds(fields, "idleSeconds", DEFAULT_IDLE_SECONDS),
-        max_result_bytes=_max_result_bytes(fields),
-        allow=fields.texts(fields.one_of("allow", "enabledTools")),
-        deny=fields.texts(fields.one_of("deny", "disabledTools")) or (),
-        require_approval=_patterns_to_approve(fields),
+        timeout_seconds=entry.timeout_seconds,
+        startup_seconds=entry.startup_seconds,
+        idle_seconds=entry.idle_seconds,
+        max_result_bytes=int(entry.max_result_bytes),
+        allow=None if allow is None else tuple(allow),
+        deny=tuple(getattr(entry, _choose(entry, path, "deny", "disabled_tools")) or ()),
+        require_approval=_patterns_to_approve(entry),
         is_disabled=is_disabled,
-        oauth=_wants_oauth(fields, notes),
-        # Last: it holds what reading the others has looked up.
+        oauth=_wants_oauth(entry, path, notes),
+        # Last: by now all references of the entry have been replaced.
         looked_up=tuple(dict.fromkeys(values.looked_up)),
     )
 
 
-def unused_keys(value: object) -> list[str]:
-    """The keys of an entry under which nothing is read."""
-    if not is_object(value):
-        return []
-    fields = Fields(value, "")
-    # Of an object there, only that it is there counts.
-    logins = [key for key in ("oauth", "auth") if is_object(fields.get(key))]
-    return [*fields.others(_KNOWN_KEYS), *logins]
+def _choose(entry: McpServerSection, path: str, *names: str) -> str:
+    """The field that is used, of several for the same setting; the first if none is."""
+    used = [name for name in names if name in entry.model_fields_set]
+    if len(used) > 1:
+        keys = " and ".join(f"`{section_key(entry, name)}`" for name in used[:2])
+        raise ConfigError(path, f"has both {keys}; write one of them")
+    return used[0] if used else names[0]
 
 
 def starts_nacre(value: object) -> bool:
     """Whether an entry starts `nacre mcp`, which would have itself as a server of its own."""
     if not is_object(value):
         return False
-    fields = Fields(value, "")
-    command, args = fields.get("command"), fields.get("args")
+    command, args = value.get("command"), value.get("args")
     listed = cast("list[object]", args) if isinstance(args, (list, tuple)) else []
     words = [word for word in listed if isinstance(word, str)]
-    if not isinstance(command, str):
-        return False
+    return isinstance(command, str) and _is_nacre_mcp(command, words)
+
+
+def _is_nacre_mcp(command: str, words: Sequence[str]) -> bool:
     program = _program_name(command)
     if program == _OUR_PROGRAM:
         return words[:1] == ["mcp"]
@@ -299,77 +290,77 @@ def _program_name(word: str) -> str:
     return PurePath(word.replace("\\", "/")).name.removesuffix(".exe")
 
 
-def _transport_of(fields: Fields) -> Transport:
-    key = fields.one_of("type", "transport")
-    has_command = fields.has("command")
-    has_url = fields.has(fields.one_of("url", "serverUrl"))
+def _choose_transport(entry: McpServerSection, path: str) -> Transport:
+    name = _choose(entry, path, "type", "transport")
+    url = _choose(entry, path, "url", "server_url")
+    has_command, has_url = "command" in entry.model_fields_set, url in entry.model_fields_set
     if has_command == has_url:
         problem = "both `command` and `url`" if has_command else "neither `command` nor `url`"
-        raise ConfigError(fields.path, f"has {problem}; a server has one of them")
-    if not fields.has(key):
-        return "stdio" if has_command else _transport_of_url(fields)
-    named = fields.text(key)
+        raise ConfigError(path, f"has {problem}; a server has one of them")
+    if name not in entry.model_fields_set:
+        return "stdio" if has_command else _transport_of_url(getattr(entry, url))
+    named = getattr(entry, name)
     transport = _TRANSPORTS.get(re.sub(r"[-_ ]", "", named).lower())
     if transport is None:
-        raise ConfigError(fields.path_of(key), f'is {named!r}; allowed: "stdio", "http" and "sse"')
+        raise ConfigError(f"{path}.{name}", f'is {named!r}; allowed: "stdio", "http" and "sse"')
     if (transport == "stdio") != has_command:
         needed = "command" if transport == "stdio" else "url"
-        raise ConfigError(fields.path, f"has the {key} {named!r}, so it needs `{needed}`")
+        raise ConfigError(path, f"has the {name} {named!r}, so it needs `{needed}`")
     return transport
 
 
-def _transport_of_url(fields: Fields) -> Transport:
-    """Clients try one after the other; by custom the older transport lives at `/sse`."""
-    url = fields.text(fields.one_of("url", "serverUrl"))
+def _transport_of_url(url: str) -> Transport:
+    """Clients try one after the other; by custom the older transport is at `/sse`."""
     is_older = url.partition("?")[0].rstrip("/").endswith("/sse")
     return "sse" if is_older else "http"
 
 
-def _note_keys_without_effect(fields: Fields, transport: Transport, notes: list[str]) -> None:
+def _note_keys_without_effect(
+    entry: McpServerSection, path: str, transport: Transport, notes: list[str]
+) -> None:
+    names = {section_key(entry, name): name for name in type(entry).model_fields}
     for key in _REMOTE_KEYS if transport == "stdio" else _LOCAL_KEYS:
-        if fields.has(key):
+        if names[key] in entry.model_fields_set:
             kind = "a command" if transport == "stdio" else "an URL"
-            notes.append(f"`{fields.path_of(key)}` has no effect on a server that is {kind}")
-    for key in fields.others(_KNOWN_KEYS):
-        hint = _HINTS.get(key) or _nearest_key(key)
-        notes.append(f"`{fields.path_of(key)}` is not used by Nacre{hint and f'; {hint}'}")
+            notes.append(f"`{path}.{key}` has no effect on a server that is {kind}")
+    for key in entry.unknown_keys:
+        hint = _HINTS.get(key) or _format_nearest(key, names)
+        notes.append(f"`{member_path(path, key)}` is not used by Nacre{hint and f'; {hint}'}")
 
 
-def _nearest_key(key: str) -> str:
-    near = nearest_key(key, _KNOWN_KEYS, least_similarity=0.8)
+def _format_nearest(key: str, known: Iterable[str]) -> str:
+    near = nearest_key(key, known, least_similarity=0.8)
     return f"did you mean `{near}`?" if near else ""
 
 
-def _is_disabled(fields: Fields, notes: list[str]) -> bool:
-    if starts_nacre(fields.members):
-        notes.append(f"`{fields.path}` starts `nacre mcp` itself, so it is left out")
+def _is_disabled(entry: McpServerSection, path: str, notes: list[str]) -> bool:
+    if entry.command and _is_nacre_mcp(entry.command, entry.args):
+        notes.append(f"`{path}` starts `nacre mcp` itself, so it is left out")
         return True
-    return fields.switch("disabled") is True or fields.switch("enabled") is False
+    return entry.disabled or not entry.enabled
 
 
-def _patterns_to_approve(fields: Fields) -> tuple[str, ...]:
-    value = fields.get("requireApproval")
+def _patterns_to_approve(entry: McpServerSection) -> tuple[str, ...]:
+    value = entry.require_approval
     if isinstance(value, bool):
         return ("*",) if value else ()
-    return fields.texts("requireApproval") or ()
+    return tuple(value)
 
 
-def _wants_oauth(fields: Fields, notes: list[str]) -> bool:
-    """Other clients have an object there, with a client that was registered by hand."""
-    key = fields.one_of("oauth", "auth")
-    value = fields.get(key)
-    if not is_object(value):
-        return fields.switch(key) is True
-    for name in Fields(value, fields.path_of(key)).others(()):
-        path = member_path(fields.path_of(key), name)
-        notes.append(f"`{path}` is not used: Nacre registers itself with the server")
+def _wants_oauth(entry: McpServerSection, path: str, notes: list[str]) -> bool:
+    """In files of other clients an object describes a client that was registered by hand."""
+    name = _choose(entry, path, "oauth", "auth")
+    value: bool | Mapping[str, object] = getattr(entry, name)
+    if isinstance(value, bool):
+        return value
+    for key in value:
+        place = member_path(f"{path}.{name}", key)
+        notes.append(f"`{place}` is not used: Nacre registers itself with the server")
     return True
 
 
-def _seconds(fields: Fields, key: str, default: float) -> float:
-    return fields.number(key, default=default, least=0.1, most=_DAY_SECONDS)
-
-
-def _max_result_bytes(fields: Fields) -> int:
-    most, default = _MAX_RESULT_BYTES, DEFAULT_MAX_RESULT_BYTES
-    return int(fields.number("maxResultBytes", default=default, least=1024, most=most))
+def list_unused_keys(entry: McpServerSection) -> list[str]:
+    """The keys of an entry whose values Nacre does not read."""
+    # Of an object there, only that it is there counts.
+    logins = [name for name in ("oauth", "auth") if isinstance(getattr(entry, name), dict)]
+    return [*entry.unknown_keys, *logins]

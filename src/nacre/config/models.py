@@ -1,4 +1,4 @@
-"""The `models` contract: providers, how each is reached, and what is known of its models."""
+"""Model providers: how each is reached, its models, and which model an agent may name."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from nacre.config.documents import shown
-from nacre.config.fields import Fields
-from nacre.config.mcp_entry import EntryValues, is_web_address
-from nacre.config.section import Found, Section
-from nacre.config.section_values import expanded_text, secret
-from nacre.errors import ConfigError
+from nacre.config.mcp_entry import is_web_address, resolve_headers
+from nacre.config.setting_paths import format_value, member_path, nearest_key
+from nacre.errors import ConfigError, MissingReferenceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from nacre.config.document import ModelsSection, ProviderSection
+    from nacre.config.references import Resolver
 
 ProviderApi = Literal[
     "openai-responses", "openai-completions", "anthropic-messages", "google-generative-ai", "demo"
@@ -38,13 +38,13 @@ _APIS_BY_NAME: Final[Mapping[str, ProviderApi]] = {
     "google": "google-generative-ai",
     "demo": "demo",
 }
+_MODEL = re.compile(r"([^\s/]+)/(\S+)")
 _PROVIDER_NAME = re.compile(r"[^\s/]{1,64}")
-_MAX_TOKENS: Final = 100_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
-    """What is known of one model."""
+    """One model of a provider."""
 
     id: str
     name: str
@@ -54,7 +54,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProviderConfig:
-    """How one provider is reached. It holds secrets, and never shows them."""
+    """One provider. It holds secrets, which its `repr` does not show."""
 
     name: str
     api: ProviderApi
@@ -67,101 +67,136 @@ class ProviderConfig:
     models: Mapping[str, ModelConfig] = field(default_factory=dict[str, ModelConfig])
     """By id; empty where any model of the provider may be asked for."""
     missing: str = ""
-    """A variable or file that is named and not there; without it the provider cannot be asked."""
+    """The message about a missing variable or file; without it the provider cannot be used."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelsConfig:
-    """All providers by name: those of the configuration, and those that need no entry."""
+    """All providers by name: those of the document, and those that need no entry."""
 
     providers: Mapping[str, ProviderConfig]
 
 
-def read_models(models: Section) -> ModelsConfig:
-    """Read `models`; faults are noted."""
-    entries = models.named("providers")
-    for name in _APIS_BY_NAME:
-        if name not in entries:
-            place = Found(value=None, path=f"models.providers.{name}")
-            entries[name] = Section(models.reading, [place], pattern="models.providers.<name>")
-    return ModelsConfig(providers={name: _provider(name, entry) for name, entry in entries.items()})
+def resolve_models(section: ModelsSection, resolver: Resolver) -> ModelsConfig:
+    """Resolve `models`; problems are noted."""
+    from nacre.config.document import ProviderSection
+
+    known = {name: ProviderSection() for name in _APIS_BY_NAME if name not in section.providers}
+    entries = {**section.providers, **known}
+    return ModelsConfig(
+        providers={
+            name: _resolve_provider(name, entry, resolver) for name, entry in entries.items()
+        }
+    )
 
 
-def _provider(name: str, entry: Section) -> ProviderConfig:
+def _resolve_provider(name: str, entry: ProviderSection, resolver: Resolver) -> ProviderConfig:
+    path = member_path("models.providers", name)
+    has_fault = resolver.has_problem_at(path)
     if not _PROVIDER_NAME.fullmatch(name):
         problem = "is no name of a provider; allowed: 1 to 64 characters, no spaces and slashes"
-        entry.reading.note(ConfigError(entry.path, problem))
-    base_url = _base_url(entry)
-    api = _api(name, entry, has_url=bool(base_url))
-    # The key of one's account there is not for whoever else speaks the same language.
+        resolver.note(ConfigError(path, problem))
+    if name not in _APIS_BY_NAME and entry.api is None and not entry.base_url and not has_fault:
+        known = ", ".join(_APIS_BY_NAME)
+        problem = f"needs `baseUrl`, or `api`: only {known} are known by their names"
+        resolver.note(ConfigError(path, problem))
+    base_url = _resolve_url(entry.base_url, f"{path}.baseUrl", resolver)
+    api: ProviderApi = entry.api or _APIS_BY_NAME.get(name, "openai-completions")
+    # The key of your account there is not for another server with the same API.
     is_own = not base_url or name in _APIS_BY_NAME
-    variable = API_KEY_VARIABLES[api] if is_own else ""
     provider = ProviderConfig(
         name=name,
         api=api,
         base_url=base_url,
-        api_key=secret(entry, "apiKey", file_key="apiKeyFile", variable=variable),
-        headers=_headers(entry),
-        timeout_seconds=entry.number("timeoutSeconds", 600.0, least=1, most=86_400),
-        max_retries=entry.whole("maxRetries", 4, least=0, most=20),
-        models=_models(entry),
+        api_key=resolver.secret(
+            entry, "api_key", path, variable=API_KEY_VARIABLES[api] if is_own else ""
+        ),
+        headers=resolver.attempt(
+            lambda: resolve_headers(entry.headers, f"{path}.headers", resolver.expander.expand), {}
+        ),
+        timeout_seconds=entry.timeout_seconds,
+        max_retries=entry.max_retries,
+        models=_resolve_models(entry, path, resolver),
     )
-    # Last: by now all that the entry names has been looked for.
-    return replace(provider, missing=entry.reading.missing_below(entry.path))
+    # Last: all references of the entry have been resolved by now.
+    return replace(provider, missing=resolver.missing_below(path))
 
 
-def _api(name: str, entry: Section, *, has_url: bool) -> ProviderApi:
-    default: ProviderApi = _APIS_BY_NAME.get(name, "openai-completions")
-    api = entry.choice("api", default, PROVIDER_APIS)
-    if name not in _APIS_BY_NAME and not entry.has("api") and not entry.has("baseUrl"):
-        known = ", ".join(_APIS_BY_NAME)
-        entry.reading.note(
-            ConfigError(
-                entry.path,
-                f"needs `baseUrl`, or `api`: only {known} are known by their names",
-            )
-        )
-    return api
-
-
-def _base_url(entry: Section) -> str:
-    allowed = "an http:// or https:// URL"
-    url = expanded_text(entry, "baseUrl", allowed=allowed)
+def _resolve_url(text: str, path: str, resolver: Resolver) -> str:
+    url = resolver.expand(text, path)
     if url and not is_web_address(url):
-        entry.refuse("baseUrl", f"is no address of a provider; allowed: {allowed}")
+        problem = "is no address of a provider; allowed: an http:// or https:// URL"
+        resolver.note(ConfigError(path, problem))
         return ""
     return url.rstrip("/")
 
 
-def _headers(entry: Section) -> Mapping[str, str]:
-    found = entry.find("headers", default={}, allowed="an object of texts")
-    if found is None:
-        return {}
-    fields = Fields({"headers": found.value}, entry.path)
-    values = EntryValues(fields, entry.reading.expander)
-    return entry.reading.attempt(values.headers, {})
-
-
-def _models(entry: Section) -> Mapping[str, ModelConfig]:
+def _resolve_models(
+    entry: ProviderSection, path: str, resolver: Resolver
+) -> Mapping[str, ModelConfig]:
     found: dict[str, ModelConfig] = {}
-    for item in entry.listed("models", allowed="a list of models; without it, any may be used"):
-        model = _model(item)
+    for index, model in enumerate(entry.models):
+        place = f"{path}.models[{index}]"
         if model.id in found:
-            item.refuse("id", f"is {shown(model.id)}, as another model has it")
-        if model.id:
-            found[model.id] = model
+            problem = f"is {format_value(model.id)}, as another model has it"
+            resolver.note(ConfigError(f"{place}.id", problem))
+        elif model.id:
+            found[model.id] = ModelConfig(
+                id=model.id,
+                name=model.name or model.id,
+                context_tokens=model.context_window,
+                max_output_tokens=model.max_tokens,
+            )
+        elif not resolver.is_replaced(place) and not resolver.has_problem_at(f"{place}.id"):
+            problem = "is missing; write the id by which the provider knows the model"
+            resolver.note(ConfigError(f"{place}.id", problem))
     return found
 
 
-def _model(item: Section) -> ModelConfig:
-    model_id = item.text("id", allowed="the id by which the provider knows the model")
-    if not item.has("id"):
-        item.refuse("id", "is missing; write the id by which the provider knows the model")
-    return ModelConfig(
-        id=model_id,
-        name=item.text("name", model_id),
-        context_tokens=item.whole(
-            "contextWindow", DEFAULT_CONTEXT_TOKENS, least=1_000, most=_MAX_TOKENS
-        ),
-        max_output_tokens=item.whole("maxTokens", None, least=1, most=_MAX_TOKENS),
-    )
+def check_model(text: str, path: str, models: ModelsConfig, resolver: Resolver) -> None:
+    """Note a problem at `path` if no provider has this model. It is `<provider>/<model>`."""
+    named = _MODEL.fullmatch(text)
+    provider = None if named is None else models.providers.get(named[1])
+    if named is None:
+        allowed = '<provider>/<model>, such as "openai/gpt-6"'
+        resolver.note(ConfigError(path, f"is {format_value(text)}; allowed: {allowed}"))
+    elif provider is None and resolver.has_problem_at(member_path("models.providers", named[1])):
+        # Reported already.
+        return
+    elif provider is None:
+        problem = f"is {format_value(text)}, but `models.providers` has no {named[1]!r}"
+        resolver.note(ConfigError(path, f"{problem}; {_hint(named[1], models.providers)}"))
+    else:
+        _check_model_of(provider, named[2], path, resolver)
+        _check_key(provider, path, resolver)
+
+
+def _check_model_of(provider: ProviderConfig, model_id: str, path: str, resolver: Resolver) -> None:
+    if provider.models and model_id not in provider.models:
+        place = f"{_place_of(provider)}.models"
+        problem = f"names {format_value(model_id)}, which `{place}` lacks"
+        resolver.note(ConfigError(path, f"{problem}; {_hint(model_id, provider.models)}"))
+
+
+def _check_key(provider: ProviderConfig, path: str, resolver: Resolver) -> None:
+    """A server that is not the provider's own may need no key."""
+    variable, place = API_KEY_VARIABLES[provider.api], _place_of(provider)
+    if provider.api_key or provider.base_url or provider.headers or not variable:
+        return
+    # A key that cannot be read is reported already.
+    if not resolver.has_problem_at(place):
+        problem = (
+            f"names a model of {provider.name}, which has no API key; set {variable}, or write "
+            f"`{place}.apiKey` or `{place}.apiKeyFile`"
+        )
+        resolver.note(MissingReferenceError(path, problem))
+
+
+def _place_of(provider: ProviderConfig) -> str:
+    return member_path("models.providers", provider.name)
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    names = tuple(known)
+    near = nearest_key(name, names)
+    return f"did you mean {near!r}?" if near else f"there are: {', '.join(names)}"

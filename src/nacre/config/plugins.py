@@ -1,25 +1,22 @@
-"""The `plugins` contract: where plugins come from, which may load, and what each is told."""
+"""Plugins: their directories, which of them are loaded, and the settings of each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING
 
-from nacre.config.fields import member_path, object_without_showing
-from nacre.config.section_values import expanded, path_from
+from nacre.config.setting_paths import member_path
 from nacre.errors import ConfigError
 from nacre.json_types import NotJsonError, encode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from nacre.config.reading import Reading
-    from nacre.config.section import Section
+    from nacre.config.document import PluginsSection
+    from nacre.config.references import Resolver
     from nacre.json_types import JsonObject, JsonValue
-
-_IDS: Final = "ids of plugins; `*` stands for any text"
 
 
 def _no_config() -> JsonObject:
@@ -62,66 +59,62 @@ class PluginsConfig:
         return ""
 
 
-def read_plugins(plugins: Section) -> PluginsConfig:
-    """Read `plugins`; faults are noted."""
-    default = PluginsConfig()
-    # The second is how the original writes it.
-    names = (*_paths(plugins), *_paths(plugins.section("load")))
-    entries = plugins.named("entries")
+def resolve_plugins(section: PluginsSection, resolver: Resolver) -> PluginsConfig:
+    """Resolve `plugins`; problems are noted."""
+    paths = (
+        *_resolve_paths(section.paths, "plugins.paths", resolver),
+        # The key of OpenClaw.
+        *_resolve_paths(section.load.paths, "plugins.load.paths", resolver),
+    )
     return PluginsConfig(
-        is_enabled=plugins.switch("enabled", default.is_enabled),
-        paths=tuple(dict.fromkeys(names)),
-        uses_entry_points=plugins.switch("entryPoints", default.uses_entry_points),
-        allow=plugins.texts("allow", default.allow, allowed=_IDS),
-        deny=plugins.texts("deny", allowed=_IDS),
-        entries={name: _entry(entry) for name, entry in entries.items()},
+        is_enabled=section.enabled,
+        paths=tuple(dict.fromkeys(paths)),
+        uses_entry_points=section.entry_points,
+        allow=tuple(section.allow),
+        deny=tuple(section.deny),
+        entries={
+            name: PluginEntry(
+                is_enabled=entry.enabled,
+                config=_resolve_config(entry.config, f"{_entry_path(name)}.config", resolver),
+            )
+            for name, entry in section.entries.items()
+        },
     )
 
 
-def _paths(section: Section) -> list[Path]:
-    reading, where = section.reading, section.path_of("paths")
-    paths: list[Path] = []
-    for index, name in enumerate(section.texts("paths", allowed="paths")):
-        text = expanded(name, reading, path=f"{where}[{index}]")
-        if text:
-            paths.append(path_from(text, reading))
-    return paths
+def _entry_path(name: str) -> str:
+    return member_path("plugins.entries", name)
 
 
-def _entry(entry: Section) -> PluginEntry:
-    found = entry.find("config", default={}, allowed="an object, as the plugin has it")
-    config: JsonObject = {}
-    if found is not None:
-        config = entry.reading.attempt(
-            lambda: _config(found.value, found.path, entry.reading), config
-        )
-    return PluginEntry(is_enabled=entry.switch("enabled", True), config=config)
+def _resolve_paths(names: Sequence[str], where: str, resolver: Resolver) -> list[Path]:
+    paths = [resolver.path(name, f"{where}[{index}]") for index, name in enumerate(names)]
+    return [path for path in paths if path is not None]
 
 
-def _config(value: object, path: str, reading: Reading) -> JsonObject:
-    members = object_without_showing(value, path)
+def _resolve_config(members: JsonObject, path: str, resolver: Resolver) -> JsonObject:
     try:
         encode_json(members)
     except NotJsonError as problem:
-        raise ConfigError(path, f"is not JSON: {problem}") from None
+        resolver.note(ConfigError(path, f"is not JSON: {problem}"))
+        return {}
     return {
-        key: _expand_references(cast("JsonValue", member), member_path(path, key), reading)
+        key: _expand_references(member, member_path(path, key), resolver)
         for key, member in members.items()
     }
 
 
-def _expand_references(value: JsonValue, path: str, reading: Reading) -> JsonValue:
+def _expand_references(value: JsonValue, path: str, resolver: Resolver) -> JsonValue:
     # No deeper than JSON that could be written.
     match value:
         case str():
-            return expanded(value, reading, path=path)
+            return resolver.expand(value, path)
         case list():
             return [
-                _expand_references(item, f"{path}[{at}]", reading) for at, item in enumerate(value)
+                _expand_references(item, f"{path}[{at}]", resolver) for at, item in enumerate(value)
             ]
         case dict():
             return {
-                key: _expand_references(member, member_path(path, key), reading)
+                key: _expand_references(member, member_path(path, key), resolver)
                 for key, member in value.items()
             }
         case _:

@@ -1,24 +1,24 @@
-"""Paths of settings such as `agents.list[0].tools`, and errors for unknown keys."""
+"""Paths such as `agents.list[0].tools`, and values, kinds and unknown keys in error messages."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard, cast
 
-from nacre.config.documents import shown
-from nacre.config.fields import is_object, member_path
 from nacre.errors import ConfigError, MisplacedValueError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from nacre.config.json5 import Key
-
+Key: TypeAlias = str | int
+"""The key of a member of an object, or the index of an item of a list."""
 
 MISSING: Final = object()
-"""What stands where nothing does; null may stand somewhere."""
+"""The value of a member that does not exist; null is a value."""
 
+_PLAIN_KEY = re.compile(r"[A-Za-z_$][\w$-]*", re.ASCII)
 _STEP = re.compile(
     r"""\.(?P<name>[^.\[\]"]+)|\[(?P<place>\d{1,9})\]|\[(?P<text>"(?:[^"\\]|\\.)*")\]"""
 )
@@ -26,7 +26,7 @@ _HOW: Final = 'write it like gateway.port, agents.list[0].model or models.provid
 
 
 def keys_from(path: str) -> tuple[Key, ...]:
-    """The keys on the way; raises ConfigError for what is no path."""
+    """The keys of a path; raises ConfigError if it is not one."""
     text = path if path.startswith("[") else f".{path}"
     keys: list[Key] = []
     place = 0
@@ -48,7 +48,7 @@ def path_from_keys(keys: Sequence[Key]) -> str:
 
 
 def value_at(document: object, keys: Sequence[Key]) -> object:
-    """What stands there, or MISSING."""
+    """The value at these keys, or MISSING."""
     here = document
     for key in keys:
         if isinstance(key, str):
@@ -70,6 +70,71 @@ def _parse_step(step: re.Match[str], path: str) -> Key:
         return str(json.loads(step["text"]))
     except ValueError:
         raise ConfigError(path, f"is no path of a setting; {_HOW}") from None
+
+
+# Whatever setting an address with a password was written to by mistake.
+_USER_IN_URL = re.compile(r"://[^\s\"]{1,2048}@")
+_MAX_SHOWN: Final = 60
+
+
+def format_value(value: object) -> str:
+    """A value in a message: its JSON, truncated, without the user of a URL."""
+    try:
+        text = _USER_IN_URL.sub("://***@", json.dumps(value, ensure_ascii=False))
+    except (TypeError, ValueError, RecursionError):
+        text = f"of type {type(value).__name__}"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+
+
+def object_at(value: object, path: str) -> Mapping[str, object]:
+    """The object at `path`, empty for null; raises ConfigError for anything else."""
+    if value is None:
+        return {}
+    if not is_object(value):
+        raise misplaced(path, value, "an object")
+    return value
+
+
+def is_object(value: object) -> TypeGuard[Mapping[str, object]]:
+    """Whether a value is an object as JSON has them."""
+    if not isinstance(value, Mapping):
+        return False
+    return all(isinstance(key, str) for key in cast("Mapping[object, object]", value))
+
+
+def misplaced(path: str, value: object, allowed: str) -> MisplacedValueError:
+    """The error for a value where only an object, or a list of objects, can be."""
+    return MisplacedValueError(path, _refusal(value, allowed), place=path)
+
+
+def _refusal(value: object, allowed: str) -> str:
+    return f"is {describe_kind(value)}; allowed: {allowed}"
+
+
+def describe_kind(value: object) -> str:
+    """The kind of a value, for a message that must not show it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text" if value else "an empty text"
+        case list() | tuple():
+            return "a list"
+        case Mapping():
+            return "an object"
+        case _:
+            return f"of type {type(value).__name__}"
+
+
+def member_path(path: str, key: str) -> str:
+    """`a.b`, or `a["odd key"]`."""
+    if _PLAIN_KEY.fullmatch(key):
+        return f"{path}.{key}" if path else key
+    return f"{path}[{json.dumps(key)}]"
 
 
 # What `difflib` takes for near by itself.
@@ -100,4 +165,6 @@ def unknown_key(path: str, key: object, known: Iterable[str]) -> MisplacedValueE
     if not path:
         problem = f"is no section of a configuration; {hint}"
         return MisplacedValueError(str(key)[:_MAX_CHARACTERS], problem, place=place)
-    return MisplacedValueError(path, f"has the unknown key {shown(key)}; {hint}", place=place)
+    return MisplacedValueError(
+        path, f"has the unknown key {format_value(key)}; {hint}", place=place
+    )

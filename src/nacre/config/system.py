@@ -7,15 +7,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from nacre.config.agents_reader import read_agents
-from nacre.config.gateway import read_gateway
-from nacre.config.mcp import read_mcp_servers
-from nacre.config.models import read_models
-from nacre.config.plugins import read_plugins
-from nacre.config.queue import read_queue
-from nacre.config.reading import Reading
-from nacre.config.section import Found, Section
-from nacre.config.storage import read_storage
+from nacre.config.agents import resolve_agents
+from nacre.config.gateway import resolve_gateway, resolve_storage
+from nacre.config.mcp import resolve_servers
+from nacre.config.models import resolve_models
+from nacre.config.plugins import resolve_plugins
+from nacre.config.references import Resolver
+from nacre.config.validation import validate_document
 from nacre.errors import MissingReferenceError
 
 if TYPE_CHECKING:
@@ -23,13 +21,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nacre.config.agents import AgentsConfig
-    from nacre.config.gateway import GatewayConfig
+    from nacre.config.document import Document
+    from nacre.config.gateway import GatewayConfig, StorageConfig
     from nacre.config.mcp_entry import McpServerConfig
     from nacre.config.models import ModelsConfig
     from nacre.config.plugins import PluginsConfig
-    from nacre.config.queue import QueueConfig
-    from nacre.config.reading import Setting
-    from nacre.config.storage import StorageConfig
+    from nacre.config.sections import QueueConfig
     from nacre.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -56,8 +53,7 @@ class SystemConfig:
     """Everything that the gateway is built from."""
 
     document: Mapping[str, object] = field(repr=False)
-    """As it was read: references are still references. `tools` and the agents' `tools` are read
-    from it where they are used."""
+    """As it was read, for namespaces, which read their own part of it; references stay."""
     models: ModelsConfig
     agents: AgentsConfig
     mcp_servers: tuple[McpServerConfig, ...]
@@ -69,15 +65,12 @@ class SystemConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SystemReading:
-    """A document as it was read: with problems, `config` has defaults in the place of faults."""
+    """The result of reading a document. With problems, `config` has defaults in their places."""
 
     config: SystemConfig
+    document: Document
     problems: tuple[ConfigError, ...]
     warnings: tuple[str, ...]
-    settings: Mapping[str, Setting]
-    """Every setting that such a document may have, by its path."""
-    known_paths: frozenset[str]
-    """Every setting and section of this document, whether it stands there or could."""
 
 
 def system_config_from(
@@ -118,26 +111,23 @@ def problems_in(
 def read_system(
     document: Mapping[str, object], *, environment: Mapping[str, str], folder: Path
 ) -> SystemReading:
-    """Read all of the document, whatever is wrong with it."""
-    reading = Reading(environment=environment, folder=folder)
-    top = Section(reading, [Found(value=document, path="")], pattern="")
-    top.text("$schema", allowed="text, for editors")
-    models = read_models(top.section("models"))
+    """Read the whole document and collect all problems."""
+    whole, problems = validate_document(document)
+    resolver = Resolver(environment=environment, folder=folder, problems=problems)
+    models = resolve_models(whole.models, resolver)
     config = SystemConfig(
         document=document,
         models=models,
-        agents=read_agents(top, tools=top.section("tools"), models=models, document=document),
-        mcp_servers=read_mcp_servers(top),
-        plugins=read_plugins(top.section("plugins")),
-        queue=read_queue(top.section("messages")),
-        gateway=read_gateway(top.section("gateway")),
-        storage=read_storage(top.section("storage")),
+        agents=resolve_agents(whole.agents, whole.tools, models, resolver),
+        mcp_servers=resolve_servers(whole, resolver),
+        plugins=resolve_plugins(whole.plugins, resolver),
+        queue=whole.messages.queue,
+        gateway=resolve_gateway(whole.gateway, resolver),
+        storage=resolve_storage(whole.storage, resolver),
     )
-    reading.note_unknown_keys()
     return SystemReading(
         config=config,
-        problems=tuple(reading.problems),
-        warnings=tuple(reading.warnings),
-        settings=reading.settings,
-        known_paths=reading.known_paths,
+        document=whole,
+        problems=resolver.problems,
+        warnings=tuple(resolver.warnings),
     )

@@ -1,4 +1,4 @@
-"""The `tools.toolSearch` contract: defaults, clamps, boolean shorthand."""
+"""The settings of Tool Search: defaults, ranges, boolean shorthand."""
 
 from __future__ import annotations
 
@@ -6,37 +6,51 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from nacre.config.contract_values import (
+from nacre.config.code_mode import (
     NumberLimit,
     clamp_fields,
     read_numbers,
     read_settings,
     read_switch,
-    refused,
+    refuse_value,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Mode = Literal["code", "tools"]
+ToolSearchMode = Literal["code", "tools"]
 
-MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+MODES: Final[tuple[ToolSearchMode, ...]] = get_args(ToolSearchMode)
 
 LIMITS: Final[Mapping[str, NumberLimit]] = MappingProxyType(
     {
         "code_timeout_ms": NumberLimit(
-            key="codeTimeoutMs", default=10_000, least=1_000, most=60_000
+            key="codeTimeoutMs",
+            default=10_000,
+            least=1_000,
+            most=60_000,
+            description="Time limit of a program.",
         ),
-        # Clamped to `maxSearchLimit` as well.
-        "search_default_limit": NumberLimit(key="searchDefaultLimit", default=8, least=1, most=50),
-        "max_search_limit": NumberLimit(key="maxSearchLimit", default=20, least=1, most=50),
+        "search_default_limit": NumberLimit(
+            key="searchDefaultLimit",
+            default=8,
+            least=1,
+            most=50,
+            description="Results of a search that gives no limit; at most `maxSearchLimit`.",
+        ),
+        "max_search_limit": NumberLimit(
+            key="maxSearchLimit",
+            default=20,
+            least=1,
+            most=50,
+            description="Maximum number of results of a search.",
+        ),
     }
 )
-"""The numeric fields of `ToolSearchConfig` by name: the one place where these numbers stand."""
+"""The numeric fields of `ToolSearchConfig` by name: the only place where these numbers are."""
 
 KEYS: Final = ("enabled", "mode", *(limit.key for limit in LIMITS.values()))
-"""Every key that the config file may hold. An object switches Tool Search on; `enabled: false` is
-how its other settings stay written down meanwhile."""
+"""Every key of the object. An object turns Tool Search on, unless it has `enabled: false`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +61,7 @@ class ToolSearchConfig:
     """
 
     enabled: bool = False
-    mode: Mode = "code"
+    mode: ToolSearchMode = "code"
     code_timeout_ms: int = LIMITS["code_timeout_ms"].default
     search_default_limit: int = LIMITS["search_default_limit"].default
     max_search_limit: int = LIMITS["max_search_limit"].default
@@ -77,7 +91,7 @@ def tool_search_config_from(value: object, *, path: str = "tools.toolSearch") ->
     )
 
 
-def _read_mode(value: object, path: str) -> Mode:
+def _read_mode(value: object, path: str) -> ToolSearchMode:
     if value not in MODES:
-        raise refused(path, value, '"code" and "tools"')
+        raise refuse_value(path, value, '"code" and "tools"')
     return value

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from unicodedata import normalize
 
-from nacre.config.code_mode import CodeModeConfig, code_mode_config_from
-from nacre.config.documents import agent_tools, object_at, shown
-from nacre.config.fields import member_path
-from nacre.config.tool_search import ToolSearchConfig, tool_search_config_from
-from nacre.errors import ConfigError, MisplacedValueError
+from nacre.config.code_mode import LIMITS as CODE_MODE_LIMITS
+from nacre.config.code_mode import CodeModeConfig
+from nacre.config.setting_paths import format_value, member_path, object_at
+from nacre.config.tool_search import LIMITS as TOOL_SEARCH_LIMITS
+from nacre.config.tool_search import ToolSearchConfig
+from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from nacre.config.code_mode import NumberLimit
+    from nacre.config.document import RulesSection, ToolsSection
+    from nacre.config.sections import Section
+
+logger = logging.getLogger(__name__)
+
+# Also where something else is in the place of agents, whose rules would be lost.
+_OF_TOOLS = re.compile(
+    r"tools\b.*|agents|agents\.list(\[\d+\])?|agents\..*\btools\b.*|agents\.[^.]+"
+)
 
 CORE_GROUPS: Final = MappingProxyType(
     {
@@ -27,8 +41,6 @@ CORE_GROUPS: Final = MappingProxyType(
 """The groups of core tools, with the names of their tools."""
 SOURCE_GROUPS: Final = ("group:openclaw", "group:mcp", "group:client")
 """The groups of all tools from one source."""
-
-_RULE_KEYS: Final = ("allow", "deny", "alsoAllow")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,98 +76,114 @@ class ToolsConfig:
 
 
 def tools_config_from(document: Mapping[str, object], agent_id: str) -> ToolsConfig:
-    """Read `tools`, and over it, key by key, the agent's own `tools`; raises ConfigError.
+    """The settings of one agent in a document, of which only tools are checked.
 
-    An agent is an entry of `agents.list` by its `id`, or a member of `agents` by its name.
+    An agent is an entry of `agents.list` by its `id`, or a member of `agents` by its name. Raises
+    ConfigError for the first problem, and logs a warning for each number that is clamped.
     """
+    # Only whole documents need pydantic.
+    from nacre.config.validation import validate_document
+
+    whole, problems = validate_document(
+        {key: document[key] for key in ("tools", "agents") if document.get(key) is not None}
+    )
+    for problem in problems:
+        if _OF_TOOLS.fullmatch(problem.path):
+            raise problem
+    wanted, warnings = agent_id.casefold(), list[str]()
     layers = [
-        ("tools", object_at(document.get("tools"), "tools")),
-        *agent_tools(document, agent_id),
+        ("tools", whole.tools),
+        *(
+            (f"agents.list[{index}].tools", agent.tools)
+            for index, agent in enumerate(whole.agents.listed)
+            if agent.id.casefold() == wanted
+        ),
+        *(
+            (f"{member_path('agents', name)}.tools", agent.tools)
+            for name, agent in whole.agents.named.items()
+            if name.casefold() == wanted
+        ),
     ]
-    code_mode: dict[str, object] = {}
-    tool_search: dict[str, object] = {"enabled": False}
-    rules: list[tuple[str, ToolRules]] = []
-    sandbox_rules: list[tuple[str, ToolRules]] = []
-    for path, settings in layers:
-        code_mode.update(
-            _read_layer(settings.get("codeMode"), f"{path}.codeMode", code_mode_config_from, {})
-        )
-        tool_search.update(
-            _read_layer(
-                settings.get("toolSearch"),
-                f"{path}.toolSearch",
-                tool_search_config_from,
-                {"enabled": True},
-            )
-        )
-        for key in settings:
-            _refuse_if_misspelt(key, path)
-        rules.append((path, _rules_in(settings, path)))
-        sandbox = f"{path}.sandbox"
-        in_sandbox = object_at(settings.get("sandbox"), sandbox).get("tools")
-        sandbox_rules.append((f"{sandbox}.tools", tool_rules_from(in_sandbox, f"{sandbox}.tools")))
-    return ToolsConfig(
-        code_mode=code_mode_config_from(code_mode),
-        tool_search=tool_search_config_from(tool_search),
-        rules=tuple(rules),
-        sandbox_rules=tuple(sandbox_rules),
+    config = resolve_tools(layers, warnings.append)
+    for warning in warnings:
+        logger.warning("%s", warning)
+    return config
+
+
+def resolve_tools(
+    layers: Sequence[tuple[str, ToolsSection]], warn: Callable[[str], None]
+) -> ToolsConfig:
+    """Merge the `tools` sections of an agent, the lowest first, given with their paths.
+
+    `warn` is called for each number that is not used as it is written.
+    """
+    code_mode = [
+        (f"{path}.codeMode", layer.code_mode) for path, layer in layers if _has(layer, "code_mode")
+    ]
+    tool_search = [
+        (f"{path}.toolSearch", layer.tool_search)
+        for path, layer in layers
+        if _has(layer, "tool_search")
+    ]
+    merged: dict[str, Any] = {}
+    for _, settings in code_mode:
+        merged.update(_given(settings))
+    merged_search: dict[str, Any] = {}
+    for _, settings in tool_search:
+        merged_search.update(_given(settings))
+    config = ToolsConfig(
+        code_mode=CodeModeConfig(**merged),
+        tool_search=ToolSearchConfig(**merged_search),
+        rules=tuple((path, _rules(layer)) for path, layer in layers),
+        sandbox_rules=tuple(
+            (f"{path}.sandbox.tools", _rules(layer.sandbox.tools)) for path, layer in layers
+        ),
     )
+    _warn_of_clamps(code_mode, CODE_MODE_LIMITS, config.code_mode.max_search_limit, warn)
+    _warn_of_clamps(tool_search, TOOL_SEARCH_LIMITS, config.tool_search.max_search_limit, warn)
+    return config
 
 
-def _read_layer(
-    value: object, path: str, read: Callable[..., object], implied: Mapping[str, object]
-) -> dict[str, object]:
-    """The settings of one place. A boolean only turns the mode on or off."""
-    # Read for its own path, so that an error names the place of the setting.
-    read(value, path=path)
-    if value is None:
-        return {}
-    if isinstance(value, bool):
-        return {"enabled": value}
-    return {**implied, **cast("Mapping[str, object]", value)}
+def _has(section: Section, name: str) -> bool:
+    return name in section.model_fields_set
 
 
-def tool_rules_from(value: object, path: str) -> ToolRules:
-    """Read `{"allow": [...], "deny": [...], "alsoAllow": [...]}`; raises ConfigError."""
-    settings = object_at(value, path)
-    for key in settings:
-        if key not in _RULE_KEYS:
-            known = ", ".join(_RULE_KEYS)
-            raise MisplacedValueError(
-                path,
-                f"has the unknown key {shown(key)}; known: {known}",
-                place=member_path(path, str(key)),
-            )
-    return _rules_in(settings, path)
+def _given(section: Section) -> dict[str, Any]:
+    """The settings that the document has."""
+    return {name: getattr(section, name) for name in section.model_fields_set}
 
 
-def _rules_in(settings: Mapping[str, object], path: str) -> ToolRules:
+def _rules(section: RulesSection) -> ToolRules:
     return ToolRules(
-        allow=_patterns_in(settings.get("allow"), f"{path}.allow"),
-        deny=_patterns_in(settings.get("deny"), f"{path}.deny") or (),
-        also_allow=_patterns_in(settings.get("alsoAllow"), f"{path}.alsoAllow") or (),
+        allow=None if section.allow is None else tuple(section.allow),
+        deny=tuple(section.deny),
+        also_allow=tuple(section.also_allow),
     )
 
 
-def _patterns_in(value: object, path: str) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if not isinstance(value, (list, tuple)):
-        raise ConfigError(path, f"is {shown(value)}; allowed: a list of tool names or patterns")
-    patterns: list[str] = []
-    for index, item in enumerate(cast("Sequence[object]", value)):
-        problem = _problem_with_pattern(item)
-        if problem:
-            raise ConfigError(f"{path}[{index}]", f"is {shown(item)}; {problem}")
-        patterns.append(cast("str", item))
-    return tuple(patterns)
+def _warn_of_clamps(
+    layers: Sequence[tuple[str, Section]],
+    limits: Mapping[str, NumberLimit],
+    max_search_limit: int,
+    warn: Callable[[str], None],
+) -> None:
+    for path, section in layers:
+        for name, number in _given(section).items():
+            if name not in limits:
+                continue
+            limit, reason = limits[name], ""
+            used = limit.clamp(number)
+            if name == "search_default_limit" and used > max_search_limit:
+                used, reason = max_search_limit, " (`maxSearchLimit`)"
+            if used != number:
+                warn(f"`{path}.{limit.key}` is {format_value(number)}; {used} is used{reason}")
 
 
-def _problem_with_pattern(item: object) -> str:
+def problem_with_pattern(pattern: str) -> str:
     """Why the pattern could never match a tool; empty if it could."""
-    if not isinstance(item, str) or not item or any(mark.isspace() for mark in item):
+    if not pattern or any(mark.isspace() for mark in pattern):
         return "allowed: a tool's name, id or owner, without spaces; `*` and `?` are wildcards"
-    folded = fold_tool_name(item)
+    folded = fold_tool_name(pattern)
     is_glob = "*" in folded or "?" in folded
     groups = (*SOURCE_GROUPS, *CORE_GROUPS)
     if folded.startswith("group:") and not is_glob and folded not in groups:
@@ -170,19 +198,13 @@ def fold_tool_name(text: str) -> str:
     )
 
 
-def _refuse_if_misspelt(key: object, path: str) -> None:
-    """A misspelt `deny` would permit everything, so similar keys are errors."""
-    plain = str(key).replace("_", "").replace("-", "").casefold()
-    # Few keys get past this, and `difflib` takes long to import.
-    if key in _RULE_KEYS or plain[:1] not in ("a", "d"):
-        return
-    from difflib import get_close_matches
-
-    near = get_close_matches(plain, [known.casefold() for known in _RULE_KEYS], n=1, cutoff=0.75)
-    if near:
-        meant = next(known for known in _RULE_KEYS if known.casefold() == near[0])
-        raise MisplacedValueError(
-            path,
-            f"has the unknown key {shown(key)}; did you mean `{meant}`?",
-            place=member_path(path, str(key)),
-        )
+def refuse_unopened_servers(document: Mapping[str, object]) -> None:
+    """Raise ConfigError if a document that is given to the library names MCP servers."""
+    in_mcp = object_at(document.get("mcp"), "mcp").get("servers")
+    for path, servers in (("mcp.servers", in_mcp), ("mcpServers", document.get("mcpServers"))):
+        if servers:
+            raise ConfigError(
+                path,
+                "names MCP servers, and the library opens none by itself; open them with "
+                "`McpConnections` and pass `mcp=connections.servers()`, or `mcp=()` to do without",
+            )

@@ -12,7 +12,7 @@ import anyio
 from anyio import to_thread
 
 from nacre.config.config_file import read_config_file
-from nacre.config.core_tools import CoreToolsConfig
+from nacre.config.sections import CoreToolsConfig
 from nacre.config.system import SECTIONS, system_config_from
 from nacre.config.tools import ToolsConfig
 from nacre.errors import ConfigError, NacreError

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Match
 
-from nacre.config.setting_paths import nearest_key
+from nacre.config import nearest_key
 from nacre.errors import (
     ApprovalError,
     ConfigError,

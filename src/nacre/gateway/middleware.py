@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
 
-from nacre.config.gateway import is_loopback
+from nacre.config import is_loopback
 from nacre.gateway.access_log import ACCESS_LOG
 from nacre.gateway.errors import ApiError, error_response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from nacre.config.gateway import GatewayConfig
+    from nacre.config import GatewayConfig
     from nacre.gateway.metrics import Metrics
     from nacre.gateway.state import GatewayState
 

@@ -18,9 +18,7 @@ import anyio
 import anyio.to_thread
 
 from nacre.bootstrap import open_system
-from nacre.config.folders import user_folder
-from nacre.config.gateway import TOKEN_VARIABLE, is_loopback
-from nacre.config.watcher import ConfigChange, ConfigWatcher
+from nacre.config import TOKEN_VARIABLE, ConfigChange, ConfigWatcher, is_loopback, user_folder
 from nacre.errors import ConfigError, NacreError
 from nacre.private_files import read_private, write_private
 
@@ -29,9 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nacre.bootstrap import System
-    from nacre.config.config_file import ConfigFile
-    from nacre.config.gateway import GatewayConfig
-    from nacre.config.system import SystemConfig
+    from nacre.config import ConfigFile, GatewayConfig, SystemConfig
     from nacre.gateway.state import GatewayState
 
 

@@ -11,11 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, assert_never, cast, get_args
 
-from nacre.config.fields import Fields, is_object, object_without_showing, refused
-from nacre.config.folders import home_folder
-from nacre.config.json5 import parse_json5
-from nacre.config.mcp import servers_in
-from nacre.config.mcp_entry import starts_nacre
+from nacre.config import (
+    Fields,
+    home_folder,
+    is_object,
+    object_at,
+    parse_json5,
+    reject_value,
+    servers_in,
+    starts_nacre,
+)
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -245,13 +250,13 @@ def _codex_servers(text: str, file: Path) -> Mapping[str, object]:
         raise ConfigError(str(file), f"is not TOML: {error}") from None
     except RecursionError:
         raise ConfigError(str(file), "is nested too deep to be a configuration") from None
-    return object_without_showing(document.get("mcp_servers"), f"{file}: mcp_servers")
+    return object_at(document.get("mcp_servers"), f"{file}: mcp_servers")
 
 
 def _as_entry(value: object, path: str) -> JsonObject:
     # From a parser of JSON, so what is inside is JSON.
     if not isinstance(value, dict):
-        raise refused(path, value, "an object")
+        raise reject_value(path, value, "an object")
     return cast("JsonObject", value)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from contextlib import AbstractAsyncContextManager
 
-    from nacre.config.mcp_entry import McpServerConfig
+    from nacre.config import McpServerConfig
     from nacre.json_types import JsonObject
     from nacre.mcp_client.handshake import ServerFacts
     from nacre.mcp_client.peer import Peer

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from nacre.config.mcp_entry import McpServerConfig
+    from nacre.config import McpServerConfig
     from nacre.mcp_client.upstream import UpstreamRequests
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mcp.client._transport import TransportStreams
 
-    from nacre.config.mcp_entry import McpServerConfig
+    from nacre.config import McpServerConfig
 
 _CONNECT_SECONDS: Final = 30.0
 # Calls have their own timeouts, and a stream of notices may be silent for long.

@@ -22,7 +22,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, BaseModel, ValidationError
 
-from nacre.config.folders import user_folder
+from nacre.config import user_folder
 from nacre.json_types import JsonObject, NotJsonError, decode_json, encode_json
 from nacre.private_files import read_private, write_private
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import httpx2
     from anyio.abc import SocketStream
 
-    from nacre.config.mcp_entry import McpServerConfig
+    from nacre.config import McpServerConfig
 
 
 HOST: Final = "127.0.0.1"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions, DispatchContext
     from mcp.shared.transport_context import TransportContext
 
-    from nacre.config.mcp_entry import McpServerConfig
+    from nacre.config import McpServerConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_client.handshake import ServerFacts
     from nacre.mcp_client.process import OutputTail

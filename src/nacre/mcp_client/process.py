@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
-    from nacre.config.mcp_entry import McpServerConfig
+    from nacre.config import McpServerConfig
 
 
 _MAX_LINES: Final = 20

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from nacre.config.mcp_entry import McpServerConfig
+    from nacre.config import McpServerConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_client.handshake import ServerFacts
     from nacre.mcp_client.upstream import UpstreamRequests

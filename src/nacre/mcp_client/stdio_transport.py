@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-    from nacre.config.mcp_entry import McpServerConfig
+    from nacre.config import McpServerConfig
     from nacre.mcp_client.process import OutputTail
 
     _Incoming: TypeAlias = MemoryObjectSendStream[SessionMessage | Exception]

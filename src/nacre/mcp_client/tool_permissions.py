@@ -12,7 +12,7 @@ from nacre.tools import OPERATION_MARK, possible_guest_names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from nacre.config.mcp_entry import McpServerConfig
+    from nacre.config import McpServerConfig
 
 
 class ToolPatterns:

@@ -15,7 +15,7 @@ from nacre.tools import OPERATION_MARK, Execute, Tool, ToolCall
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from nacre.config.mcp_entry import McpServerConfig
+    from nacre.config import McpServerConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_client.handshake import ServerFacts
 

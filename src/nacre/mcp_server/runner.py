@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from nacre.code_mode.run_config import ConfigInput
-    from nacre.config.mcp_entry import McpServerConfig
+    from nacre.config import McpServerConfig
     from nacre.mcp_client.upstream import UpstreamRequests
     from nacre.tools import Tool, ToolServer
 

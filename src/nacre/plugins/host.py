@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Generator
 
     from nacre.code_mode.namespaces import NamespaceRegistry
-    from nacre.config.plugins import PluginEntry, PluginsConfig
+    from nacre.config import PluginEntry, PluginsConfig
     from nacre.hooks import Hooks
     from nacre.json_types import JsonObject
     from nacre.tools import Tool

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 from unicodedata import category
 
-from nacre.config.fields import Fields, member_path
-from nacre.config.json5 import parse_json5
-from nacre.config.setting_paths import unknown_key
+from nacre.config import Fields, member_path, parse_json5, unknown_key
 from nacre.errors import ConfigError, PluginError
 
 if TYPE_CHECKING:

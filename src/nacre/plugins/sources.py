@@ -8,13 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from nacre.config.fields import member_path
-from nacre.config.setting_paths import nearest_key
+from nacre.config import member_path, nearest_key
 from nacre.errors import ConfigError, MissingReferenceError, PluginError
 from nacre.plugins.manifest import MANIFEST_NAME, PluginManifest, read_manifest
 
 if TYPE_CHECKING:
-    from nacre.config.plugins import PluginsConfig
+    from nacre.config import PluginsConfig
 
 
 ENTRY_POINT_GROUP: Final = "nacre.plugins"

@@ -14,7 +14,7 @@ from nacre.providers.http_client import ResponseRefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nacre.config.models import ProviderConfig
+    from nacre.config import ProviderConfig
     from nacre.providers.provider_secrets import ProviderSecrets
 
 _RETRYABLE_STATUSES: Final = (408, 409, 429)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from nacre.config.fields import member_path
-from nacre.config.models import API_KEY_VARIABLES
+from nacre.config import API_KEY_VARIABLES, member_path
 from nacre.errors import MissingReferenceError
 from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:
-    from nacre.config.models import ProviderConfig
+    from nacre.config import ProviderConfig
     from nacre.json_types import JsonValue
 
 

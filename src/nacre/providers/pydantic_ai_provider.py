@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
     from pydantic_ai.models import Model, StreamedResponse
 
-    from nacre.config.models import ProviderApi, ProviderConfig
+    from nacre.config import ProviderApi, ProviderConfig
     from nacre.providers.base import ModelEvent, ModelRequest, ModelSettings
 
 

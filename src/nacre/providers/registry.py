@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.backoff import RetryPolicy
-from nacre.config.models import DEFAULT_CONTEXT_TOKENS, DEFAULT_MODEL
-from nacre.config.setting_paths import nearest_key
+from nacre.config import DEFAULT_CONTEXT_TOKENS, DEFAULT_MODEL, nearest_key
 from nacre.errors import ConfigError, ProviderError
 from nacre.foreign_calls import call_in_thread
 from nacre.providers.provider_secrets import get_api_key
@@ -18,7 +17,7 @@ from nacre.providers.remote_provider import RemoteProvider
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nacre.config.models import ModelsConfig, ProviderConfig
+    from nacre.config import ModelsConfig, ProviderConfig
     from nacre.providers.base import Provider
     from nacre.providers.pydantic_ai_provider import PydanticAiBackend, PydanticAiModel
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pydantic_ai.models import Model
 
-    from nacre.config.models import ProviderConfig
+    from nacre.config import ProviderConfig
 
     ModelMaker: TypeAlias = Callable[[str], Model[Any]]
 

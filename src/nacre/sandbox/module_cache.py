@@ -33,11 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from nacre.config.folders import (
-    NotPrivateError,
-    check_private,
-    private_cache_directory,
-)
+from nacre.config import NotPrivateError, check_private, private_cache_directory
 from nacre.errors import RuntimeUnavailableError
 
 if sys.platform != "win32":

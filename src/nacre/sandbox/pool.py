@@ -28,7 +28,7 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskGroup
 
-from nacre.config.code_mode import LIMITS
+from nacre.config import LIMITS
 from nacre.errors import ModuleNotLoadableError, RuntimeUnavailableError, SandboxError
 from nacre.sandbox.hardening import SeccompUnavailableError, compile_filter, filter_cache_key
 from nacre.sandbox.image import Image, ImageKind, load_image

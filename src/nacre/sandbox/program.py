@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import anyio
 
-from nacre.config.code_mode import LANGUAGES, Language
+from nacre.config import LANGUAGES, Language
 from nacre.errors import (
     ImageError,
     RuntimeUnavailableError,

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
 
-from nacre.config.code_mode import LIMITS
+from nacre.config import LIMITS
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nacre.config.code_mode import CodeModeConfig
+    from nacre.config import CodeModeConfig
     from nacre.ids import CellId
     from nacre.json_types import JsonObject, JsonValue
 

@@ -11,7 +11,7 @@ from typing import Final, Self, cast
 import anyio
 from anyio.abc import TaskGroup
 
-from nacre.config.code_mode import Language
+from nacre.config import Language
 from nacre.errors import ConfigError, RuntimeUnavailableError, SandboxError
 from nacre.sandbox.cell import Cell, CellServices
 from nacre.sandbox.cell_vm import SandboxRuntime

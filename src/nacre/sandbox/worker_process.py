@@ -20,7 +20,7 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
-from nacre.config.code_mode import LIMITS
+from nacre.config import LIMITS
 from nacre.errors import (
     ModuleNotLoadableError,
     RuntimeUnavailableError,

@@ -15,7 +15,7 @@ from nacre.errors import ToolDeniedError, ToolServerError, UnknownToolError
 from nacre.tool_search.model_surface import InvalidInput
 
 if TYPE_CHECKING:
-    from nacre.config.tool_search import ToolSearchConfig
+    from nacre.config import ToolSearchConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.tool_search.live_catalog import LiveCatalog
     from nacre.tools import CallSite, CatalogCounters, CatalogEntry, Tool, ToolExecutor

@@ -13,7 +13,7 @@ from nacre.tools import DefinitionFormat, Tool, format_definition, format_tool, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from nacre.config.tool_search import Mode, ToolSearchConfig
+    from nacre.config import ToolSearchConfig, ToolSearchMode
     from nacre.json_types import JsonObject, JsonValue
 
 
@@ -22,7 +22,7 @@ SEARCH_NAME: Final = "tool_search"
 DESCRIBE_NAME: Final = "tool_describe"
 CALL_NAME: Final = "tool_call"
 
-CONTROLS_BY_MODE: Final[Mapping[Mode, tuple[str, ...]]] = MappingProxyType(
+CONTROLS_BY_MODE: Final[Mapping[ToolSearchMode, tuple[str, ...]]] = MappingProxyType(
     {"code": (CODE_NAME,), "tools": (SEARCH_NAME, DESCRIBE_NAME, CALL_NAME)}
 )
 
@@ -188,7 +188,7 @@ def is_tool_search_active(
 
 
 def searchable_surface(
-    tools: Sequence[Tool], *, mode: Mode, server_names: Sequence[str]
+    tools: Sequence[Tool], *, mode: ToolSearchMode, server_names: Sequence[str]
 ) -> ModelSurface:
     """Raises CatalogError when a tool that has to be shown is named like one of the controls."""
     usable = [tool for tool in tools if not is_control_tool(tool)]
@@ -206,7 +206,7 @@ def direct_surface(tools: Sequence[Tool]) -> ModelSurface:
     return ModelSurface(mode="direct", direct_tools=tuple(tools), cataloged=())
 
 
-def _refuse_equal_names(direct: Sequence[Tool], mode: Mode) -> None:
+def _refuse_equal_names(direct: Sequence[Tool], mode: ToolSearchMode) -> None:
     taken = dict.fromkeys(CONTROLS_BY_MODE[mode], "Tool Search")
     for tool in direct:
         if tool.name in taken:

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import anyio
 
-from nacre.config.documents import refuse_unopened_servers
-from nacre.config.tool_search import ToolSearchConfig, tool_search_config_from
-from nacre.config.tools import ToolsConfig, tools_config_from
+from nacre.config import (
+    ToolsConfig,
+    ToolSearchConfig,
+    refuse_unopened_servers,
+    tool_search_config_from,
+    tools_config_from,
+)
 from nacre.errors import ConfigError, RuntimeUnavailableError
 from nacre.hooks import HookRunner, Hooks
 from nacre.run_context import AbortController, RunContext

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from nacre.config.tools import CORE_GROUPS, fold_tool_name
+from nacre.config import CORE_GROUPS, fold_tool_name
 from nacre.tools.definition import CORE_OWNER, SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from nacre.config.tools import ToolRules, ToolsConfig
+    from nacre.config import ToolRules, ToolsConfig
     from nacre.run_context import RunContext
     from nacre.tools.definition import Tool, ToolSource
 

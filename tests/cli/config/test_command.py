@@ -37,7 +37,7 @@ def test_exec_does_not_import_what_only_the_gateway_needs() -> None:
     program = (
         "import sys; from nacre.cli.main import main; main(['exec', '-e', 'return 1']);"
         "print([name for name in sys.modules if name.startswith('nacre.config.') and "
-        "name.split('.')[-1] in ('system', 'reading', 'section', 'models', 'watching')])"
+        "name.split('.')[-1] not in ('code_mode', 'folders', 'setting_paths', 'tool_search', 'tools')])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -250,7 +250,7 @@ def test_tool_search_behind_code_mode_is_warned_of(surroundings: Surroundings) -
     _, _, err = surroundings.nacre("config", "set", "tools.toolSearch", "true")
     assert (
         "nacre: `tools.toolSearch` has no effect for the agent main: `tools.codeMode` is on as "
-        "well, and goes before it\n"
+        "well, and takes precedence\n"
     ) in err
 
 
@@ -303,10 +303,10 @@ def test_validate_prints_every_problem(surroundings: Surroundings) -> None:
     status, out, err = surroundings.nacre("config", "validate")
     assert status == 1
     assert out.splitlines() == [
-        "`tools.codeMode` is a number; allowed: true, false and an object",
-        "`gateway.port` is -1; allowed: whole numbers from 0 to 65535",
         '`tools.allow[0]` is "a b"; allowed: a tool\'s name, id or owner, without spaces; '
         "`*` and `?` are wildcards",
+        "`tools.codeMode` is a number; allowed: true, false and an object",
+        "`gateway.port` is -1; allowed: whole numbers from 0 to 65535",
     ]
     assert err == f"{surroundings.config}: 3 problems\n"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from nacre.config.core_tools import FsToolsConfig
+from nacre.config.sections import FsToolsConfig
 from nacre.run_context import AbortController, RunContext
 from nacre.tools import Tool, ToolCall
 from nacre.tools.core.file_tools import file_tools

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.config.core_tools import CoreToolsConfig, ExecToolConfig, FsToolsConfig, WebFetchConfig
+from nacre.config.sections import CoreToolsConfig, ExecToolConfig, FsToolsConfig, WebFetchConfig
 from nacre.errors import ToolInputError
 from nacre.json_types import JsonObject
 from nacre.run_context import RunContext

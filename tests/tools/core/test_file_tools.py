@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nacre.config.core_tools import FsToolsConfig
+from nacre.config.sections import FsToolsConfig
 from nacre.tools.core.file_access import read_lines
 from nacre.tools.core.workspace import Workspace
 from tests.tools.core.file_calls import Files

@@ -9,7 +9,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from nacre.config.core_tools import ExecToolConfig
+from nacre.config.sections import ExecToolConfig
 from nacre.tools.core.shell_process import ShellProblem, kill_all_commands
 from nacre.tools.core.shell_tools import Processes, shell_tools
 from nacre.tools.core.workspace import FileProblem

@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from nacre.config.core_tools import WebFetchConfig
+from nacre.config.sections import WebFetchConfig
 from nacre.tools.core.web_hosts import WebProblem
 from nacre.tools.core.web_tools import in_own_loop, web_tools
 from tests.tools.core.loopback_site import Site, loopback_site

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 from pydantic import ConfigDict, Field, JsonValue
 
 from nacre.agent import AgentRun, ClientTool, RunFinish, TurnRequest
-from nacre.config.queue import QueueMode
+from nacre.config import QueueMode
 from nacre.gateway.schemas.approvals import PendingApproval, open_approval_answer
 from nacre.gateway.schemas.base import Answer, Asked, JsonMap, OpaqueMap
 from nacre.gateway.schemas.sessions import UsageInfo, parts_from, usage_answer

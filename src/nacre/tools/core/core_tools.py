@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from nacre.config.core_tools import CoreToolsConfig
+    from nacre.config import CoreToolsConfig
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
     from nacre.tools.definition import ToolCall

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from nacre.config.core_tools import FsToolsConfig
+    from nacre.config import FsToolsConfig
     from nacre.json_types import JsonObject
     from nacre.tools.definition import ToolCall
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from nacre.config.core_tools import ExecToolConfig
+    from nacre.config import ExecToolConfig
     from nacre.json_types import JsonObject
     from nacre.tools.definition import ToolCall
 

@@ -21,7 +21,7 @@ from nacre.tools.definition import Tool
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from nacre.config.core_tools import WebFetchConfig
+    from nacre.config import WebFetchConfig
     from nacre.json_types import JsonObject
     from nacre.tools.core.web_fetcher import Fetched, Fetcher
     from nacre.tools.core.web_hosts import Resolve

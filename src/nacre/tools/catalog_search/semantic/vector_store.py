@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from nacre.config.folders import NotPrivateError, private_cache_directory
+from nacre.config import NotPrivateError, private_cache_directory
 from nacre.private_files import create_private
 
 if TYPE_CHECKING:

@@ -37,9 +37,9 @@ class Web(Calls):
     def __init__(self, *allow: str, timeout_seconds: float = 10, max_bytes: int = 10_000) -> None:
         self.addresses = ["127.0.0.1"]
         self.loops: set[asyncio.AbstractEventLoop] = set()
-        config = WebFetchConfig(
-            is_enabled=True, allow=allow, timeout_seconds=timeout_seconds, max_bytes=max_bytes
-        )
+        config = WebFetchConfig(is_enabled=True, allow=allow, max_bytes=max_bytes)
+        # Shorter than a document may say.
+        config = config.model_copy(update={"timeout_seconds": timeout_seconds})
         super().__init__(web_tools(config, resolve=self._resolve))
 
     async def fetch(self, url: str, **given: object) -> Any:

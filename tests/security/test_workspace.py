@@ -133,7 +133,7 @@ async def test_a_tree_that_is_too_deep_does_not_keep_the_rest_from_being_searche
     (files.root / "z.txt").write_text("needle", encoding="utf-8")
     found = await files.call("search", query="needle")
     assert [match["path"] for match in found["matches"]] == ["z.txt"]
-    assert "1 folders may not be read, or are in more than 100 others" in found["incomplete"]
+    assert "1 folders are not readable or are nested in more than 100 others" in found["incomplete"]
 
 
 def make_deep_tree(place: Path, *, depth: int) -> None:

@@ -101,7 +101,7 @@ class AgentTools:
             agent.core_tools,
             workspace=agent.workspace,
             messages=self._messages,
-            in_place_of=last.core if last else None,
+            replaces=last.core if last else None,
         )
         self._core_tools[key] = _AgentCoreTools(
             workspace=agent.workspace, config=agent.core_tools, core=core

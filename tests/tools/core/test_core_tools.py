@@ -84,7 +84,7 @@ async def test_a_message_goes_to_the_channel_of_the_session() -> None:
 
 async def test_without_a_channel_whoever_follows_the_run_sees_it() -> None:
     calls = Calls([message_tool(None)])
-    assert await calls.call("message", text="half way") == {"sentTo": "whoever follows the run"}
+    assert await calls.call("message", text="half way") == {"sentTo": "the readers of the run"}
     assert calls.updates == [{"message": "half way"}]
 
 

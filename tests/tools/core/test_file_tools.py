@@ -60,7 +60,7 @@ async def test_a_file_of_ten_gigabytes_costs_no_more_than_a_small_one(files: Fil
         file.truncate(10 * 1024**3)
     found = await files.call("read", path="sparse.txt", lines=1)
     assert (found["text"], found["fileBytes"]) == ("first\n", 10 * 1024**3)
-    assert "is further than 67108864 bytes in; use search" in await files.problem(
+    assert "is more than 67108864 bytes from the start; use search" in await files.problem(
         "read", path="sparse.txt", firstLine=3
     )
 
@@ -78,7 +78,7 @@ async def test_text_in_another_encoding_is_shown_with_a_note(files: Files) -> No
     (files.root / "latin.txt").write_bytes("déjà".encode("latin-1"))
     found = await files.call("read", path="latin.txt")
     assert found["text"] == "d\ufffdj\ufffd"
-    assert "not all UTF-8" in found["note"]
+    assert "not valid UTF-8" in found["note"]
 
 
 async def test_lines_beyond_the_end_are_said_to_be_missing(files: Files) -> None:
@@ -96,9 +96,9 @@ def test_a_line_far_behind_many_empty_ones_is_found_by_pieces(files: Files) -> N
 
     with Workspace(files.root).locate("empty.txt") as place:
         found = read_lines(
-            place, first_line=1_000_001, most_lines=1, most_bytes=100, is_over=is_over
+            place, first_line=1_000_001, max_lines=1, max_bytes=100, is_cancelled=is_over
         )
-    assert (found.text, found.is_cut, len(reads) < 1_000) == ("here\n", True, True)
+    assert (found.text, found.is_truncated, len(reads) < 1_000) == ("here\n", True, True)
 
 
 async def test_a_file_is_written_with_its_folders(files: Files) -> None:
@@ -133,7 +133,7 @@ async def test_a_workspace_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 async def test_a_folder_is_not_overwritten(files: Files) -> None:
     (files.root / "folder").mkdir()
     problem = await files.problem("write", path="folder", content="x")
-    assert problem == "folder is a folder, so no file can be there"
+    assert problem == "folder is a folder, not a file"
 
 
 async def test_exact_text_is_replaced(files: Files) -> None:
@@ -151,7 +151,7 @@ async def test_line_ends_of_windows_stay(files: Files) -> None:
 async def test_text_that_is_there_twice_is_replaced_only_if_all_are_meant(files: Files) -> None:
     (files.root / "twice.txt").write_text("x = 1\nx = 1\n", encoding="utf-8")
     problem = await files.problem("edit", path="twice.txt", oldText="x = 1", newText="x = 2")
-    assert "is in twice.txt 2 times; add lines around it" in problem
+    assert "occurs 2 times in twice.txt; add surrounding lines" in problem
     result = await files.call(
         "edit", path="twice.txt", oldText="x = 1", newText="x = 2", replaceAll=True
     )
@@ -161,10 +161,10 @@ async def test_text_that_is_there_twice_is_replaced_only_if_all_are_meant(files:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("threee", "3", "oldText is not in notes.txt; the nearest is line 3: three"),
-        ("zzz", "3", "oldText is not in notes.txt; read it first"),
+        ("threee", "3", "oldText does not occur in notes.txt; the most similar line is 3: three"),
+        ("zzz", "3", "oldText does not occur in notes.txt; read the file first"),
         ("", "3", "oldText is empty; write the file instead"),
-        ("one", "one", "are the same; nothing to do"),
+        ("one", "one", "are the same"),
     ],
 )
 async def test_an_edit_that_cannot_be_made_changes_nothing_and_says_why(
@@ -196,7 +196,7 @@ async def test_an_edit_does_not_undo_what_another_program_wrote_meanwhile(
 
     monkeypatch.setattr(os, "fsync", write_and_sync)
     problem = await files.problem("edit", path="notes.txt", oldText="two", newText="2")
-    assert problem == "notes.txt was changed meanwhile; read it again"
+    assert problem == "notes.txt was changed in the meantime; read it again"
     assert notes.read_text(encoding="utf-8").endswith("four\n")
     assert os.listdir(files.root) == ["notes.txt"]
 
@@ -223,7 +223,7 @@ async def test_the_nearest_line_is_looked_for_within_bounds(
     lines = [f"{'ab' * 100}{number:013b}" for number in range(5_000)]
     (files.root / "alike.txt").write_text("\n".join(lines), encoding="utf-8")
     problem = await files.problem("edit", path="alike.txt", oldText="ba" * 80 + "z", newText="c")
-    assert "the nearest is line" in problem
+    assert "the most similar line is" in problem
     assert len(comparisons) <= 21
 
 

@@ -101,7 +101,7 @@ async def test_a_command_runs_in_a_folder_of_the_workspace_and_in_no_other(shell
     assert result["output"] == f"{shell.root}/sub\n"
     with pytest.raises(FileProblem, match="outside of the workspace"):
         await shell.run("pwd", folder="..")
-    with pytest.raises(FileProblem, match="missing is not there"):
+    with pytest.raises(FileProblem, match="missing does not exist"):
         await shell.run("pwd", folder="missing")
 
 
@@ -110,8 +110,8 @@ async def test_a_command_runs_in_a_folder_of_the_workspace_and_in_no_other(shell
     [
         ({}, "either command or argv"),
         ({"command": "true", "argv": ["true"]}, "either command or argv"),
-        ({"argv": ["no-such-program"]}, "there is no program 'no-such-program' here"),
-        ({"argv": ["/etc/passwd"]}, "'/etc/passwd' may not be run: permission denied"),
+        ({"argv": ["no-such-program"]}, "the program 'no-such-program' does not exist"),
+        ({"argv": ["/etc/passwd"]}, "'/etc/passwd' cannot be run: permission denied"),
         ({"command": "echo a\0b"}, "cannot be started: embedded null byte"),
         ({"command": "true " + "x" * 200_000}, "cannot be started: Argument list too long"),
         ({"argv": ["true", *["x" * 60_000] * 20]}, "argv has more than 1000000 characters"),
@@ -182,7 +182,7 @@ async def test_a_command_that_takes_too_long_is_ended_and_its_output_kept(shell:
         "output": "ready\n",
         "outputBytes": 6,
         "timedOut": True,
-        "note": "it was ended after 2 s",
+        "note": "the command was ended after 2 s",
     }
     await until(is_gone(shell.root / "child"))
     await until(is_gone(shell.root / "parent"))

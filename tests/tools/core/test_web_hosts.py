@@ -91,4 +91,4 @@ def test_only_the_public_ones_of_several_addresses_are_used() -> None:
 
 def test_of_many_patterns_the_first_are_told() -> None:
     hosts = AllowedHosts([f"host{number}.net" for number in range(20)])
-    assert hosts.shown.endswith("host7.net and 12 more")
+    assert hosts.summary.endswith("host7.net and 12 more")

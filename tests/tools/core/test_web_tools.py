@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from nacre.config.sections import WebFetchConfig
 from nacre.tools.core.web_hosts import WebProblem
-from nacre.tools.core.web_tools import in_own_loop, web_tools
+from nacre.tools.core.web_tools import run_in_own_loop, web_tools
 from tests.tools.core.loopback_site import Site, loopback_site
 from tests.tools.core.tool_calls import Calls
 
@@ -115,18 +115,18 @@ async def test_the_server_is_told_the_host_that_was_named(site: Site) -> None:
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
-        ("ftp://127.0.0.1/", "'ftp://127.0.0.1/' is no web address, such as https://example.org/"),
-        ("file:///etc/passwd", "is no web address"),
-        ("/etc/passwd", "is no web address"),
-        ("http://", "is no web address"),
-        ("http://./", "is no web address"),
-        ("http://127.0.0.1:99999/", "is no web address"),
-        ("http://127.0.0.1:0/", "is no web address"),
-        ("http://me:secret@127.0.0.1/", "a URL with a user name or a password in it"),
-        ("http://127.0.0.1\\@evil.net/", "a URL with a user name or a password in it"),
-        ("http://\0/", "is no URL"),
-        ("http://①②⑦.0.0.1/", "is no URL"),
-        ("http://127.0.0.1/" + "x" * 10_000, "is no URL: it has 10017 characters"),
+        ("ftp://127.0.0.1/", "'ftp://127.0.0.1/' is not a web address like https://example.org/"),
+        ("file:///etc/passwd", "is not a web address"),
+        ("/etc/passwd", "is not a web address"),
+        ("http://", "is not a web address"),
+        ("http://./", "is not a web address"),
+        ("http://127.0.0.1:99999/", "is not a web address"),
+        ("http://127.0.0.1:0/", "is not a web address"),
+        ("http://me:secret@127.0.0.1/", "the URL contains a user name or a password"),
+        ("http://127.0.0.1\\@evil.net/", "the URL contains a user name or a password"),
+        ("http://\0/", "is not a URL"),
+        ("http://①②⑦.0.0.1/", "is not a URL"),
+        ("http://127.0.0.1/" + "x" * 10_000, "is not a URL: it has 10017 characters"),
         ("http://evil.net/", "evil.net is not an allowed host; allowed: 127.0.0.1, *.example"),
         ("http://127.0.0.1.evil.net/", "is not an allowed host"),
         ("http://nowhere.example/", "there is no host nowhere.example: no such name"),
@@ -157,7 +157,7 @@ async def test_redirects_are_followed(site: Site) -> None:
         ("http://evil.net/", "evil.net is not an allowed host"),
         ("//evil.net/", "evil.net is not an allowed host"),
         ("http://inner.example/", "127.0.0.1, which is not a public address"),
-        ("file:///etc/passwd", "is no web address"),
+        ("file:///etc/passwd", "is not a web address"),
         ("http://a:b@127.0.0.1/", "a user name or a password"),
         ("/a", "leads through more than 10 redirects"),
     ],
@@ -244,14 +244,14 @@ async def test_of_a_long_text_as_much_is_told_as_was_asked_for(site: Site) -> No
     [
         (b"\x89PNG", ["Content-Type: image/png"], "is image/png, not text"),
         (b"\x7fELF\0", [], "is binary data, not text"),
-        (b"x", [PLAIN, "Content-Encoding: br"], "is packed as 'br', which was not asked for"),
-        (b"no gzip", [PLAIN, "Content-Encoding: gzip"], "broke off: Error -3"),
+        (b"x", [PLAIN, "Content-Encoding: br"], "has the unsupported encoding 'br'"),
+        (b"no gzip", [PLAIN, "Content-Encoding: gzip"], "cannot be read: Error -3"),
         (
             gzip.compress(b"x", mtime=0)[:-9],
             [PLAIN, "Content-Encoding: gzip"],
-            "the packed page has no end",
+            "the compressed page is incomplete",
         ),
-        (b"x", [PLAIN, "Content-Length: 100"], "broke off: peer closed connection"),
+        (b"x", [PLAIN, "Content-Length: 100"], "cannot be read: peer closed connection"),
     ],
 )
 async def test_what_is_no_text_or_broken_is_named(
@@ -263,7 +263,7 @@ async def test_what_is_no_text_or_broken_is_named(
 
 async def test_what_is_no_http_gives_no_answer(site: Site) -> None:
     site.pages["/odd"] = b"SSH-2.0-OpenSSH\r\n\r\n"
-    assert "gave no answer" in await Web("127.0.0.1").problem(site.url("/odd"))
+    assert "sent no valid response" in await Web("127.0.0.1").problem(site.url("/odd"))
 
 
 async def test_a_host_where_nobody_listens_cannot_be_reached(site: Site) -> None:
@@ -376,9 +376,9 @@ async def test_what_it_returns_and_raises_comes_back(threads: anyio.CapacityLimi
     async def fault() -> None:
         raise LookupError("not there")
 
-    assert await in_own_loop(thread, threads=threads) != threading.get_ident()
+    assert await run_in_own_loop(thread, threads=threads) != threading.get_ident()
     with pytest.raises(LookupError, match="not there"):
-        await in_own_loop(fault, threads=threads)
+        await run_in_own_loop(fault, threads=threads)
 
 
 async def test_it_is_cancelled_with_whoever_waits_for_it(threads: anyio.CapacityLimiter) -> None:
@@ -393,9 +393,9 @@ async def test_it_is_cancelled_with_whoever_waits_for_it(threads: anyio.Capacity
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lambda: in_own_loop(endless, threads=threads))
+            tasks.start_soon(lambda: run_in_own_loop(endless, threads=threads))
             await anyio.to_thread.run_sync(is_running.wait)
             tasks.cancel_scope.cancel()
         await anyio.to_thread.run_sync(was_cancelled.wait)
         # And its thread is free again.
-        await in_own_loop(anyio.lowlevel.checkpoint, threads=threads)
+        await run_in_own_loop(anyio.lowlevel.checkpoint, threads=threads)

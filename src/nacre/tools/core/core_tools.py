@@ -1,4 +1,4 @@
-"""The core tools of one agent and the lifetime of the processes they start."""
+"""The core tools of one agent, and the lifetime of the processes that they start."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MAX_CHARACTERS: Final = 20_000
 
 
 class MessageSink(Protocol):
-    """Brings a text to the channel of a session."""
+    """Sends messages to the channel of a session."""
 
     async def send(self, text: str, context: RunContext, /) -> None:
-        """Returns when the text is on its way; what it raises becomes the tool's error."""
+        """Send a text; an exception becomes the error of the tool."""
         ...
 
 
@@ -35,21 +35,21 @@ class MessageProblem(Exception):
 
 
 def message_tool(sink: MessageSink | None) -> Tool:
-    """Without a sink, whoever follows the run is shown the text as progress of the call."""
+    """The tool `message`; without a sink, messages are progress updates of the call."""
 
     async def execute(given: dict[str, Any], call: ToolCall) -> JsonObject:
         text: str = given["text"]
         if not text.strip():
-            raise MessageProblem("text is empty; say what the message is")
+            raise MessageProblem("text is empty")
         if sink is None:
             call.update({"message": text})
-            return {"sentTo": "whoever follows the run"}
+            return {"sentTo": "the readers of the run"}
         await sink.send(text, call.context)
         return {"sentTo": call.context.channel or "the session"}
 
     return Tool(
         name="message",
-        description="Send a message to the user now, while you go on working.",
+        description="Send a message to the user now, while you continue to work.",
         parameters=_INPUT,
         execute=execute,
     )
@@ -62,7 +62,7 @@ _INPUT: Final[JsonObject] = {
             "type": "string",
             "minLength": 1,
             "maxLength": _MAX_CHARACTERS,
-            "description": "What to say, as Markdown",
+            "description": "The message, as Markdown",
         },
     },
     "required": ["text"],
@@ -71,8 +71,7 @@ _INPUT: Final[JsonObject] = {
 
 
 class CoreTools:
-    """The tools that the configuration switches on. Nothing is started before a tool is called, so
-    there is nothing to enter; leaving ends what was started."""
+    """The enabled core tools. Exiting the `async with` block ends all processes they started."""
 
     def __init__(
         self,
@@ -80,11 +79,10 @@ class CoreTools:
         *,
         workspace: Path,
         messages: MessageSink | None = None,
-        in_place_of: CoreTools | None = None,
+        replaces: CoreTools | None = None,
     ) -> None:
-        """Commands in the background of those `in_place_of` which these are made go on, and the
-        tool `process` of either finds them."""
-        self._processes = Processes() if in_place_of is None else in_place_of._processes
+        """With `replaces`, both share their background commands, which continue to run."""
+        self._processes = Processes() if replaces is None else replaces._processes
         self.tools: tuple[Tool, ...] = (
             *file_tools(config.fs, workspace),
             *shell_tools(config.exec, workspace, self._processes),
@@ -93,7 +91,7 @@ class CoreTools:
         )
 
     async def end_background_commands(self, reason: str) -> None:
-        """Those that run are ended, and for this reason no more are started."""
+        """End all background commands; new ones are refused with this reason."""
         await self._processes.end_background(reason)
 
     async def __aenter__(self) -> CoreTools:

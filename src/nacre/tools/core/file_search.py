@@ -1,7 +1,7 @@
-"""Searches the text of files: literal text or a regular expression, within a time limit.
+"""Searches files for literal text or a regular expression, within a time limit.
 
-An engine that goes back, or writes repetitions out, can be kept busy for ever by a short pattern,
-and most of them hold Python's lock meanwhile. So it is the engine that checks inputs of tools.
+A short pattern can occupy a backtracking engine forever, usually while it holds the GIL. So this
+uses the linear-time engine of the JSON Schema validator.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import TYPE_CHECKING, Final
 
-from nacre.tools.core.workspace import MAX_DEPTH, OPEN_FILE, OPEN_FOLDER, FileProblem, shown_name
+from nacre.tools.core.workspace import MAX_DEPTH, OPEN_FILE, OPEN_FOLDER, FileProblem, display_name
 from nacre.tools.input_checks.pattern_size import states_of
 
 if TYPE_CHECKING:
@@ -24,52 +24,52 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
     from nacre.json_types import JsonObject
-    from nacre.tools.core.workspace import Place
+    from nacre.tools.core.workspace import ResolvedPath
 
 
-# What people did not write.
+# Directories with generated or downloaded files.
 _SKIPPED_FOLDERS: Final = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FoundFile:
-    """A name that is no folder's; what it is has to be looked at when it is opened."""
+class FileEntry:
+    """A directory entry that is not a directory; its type is checked when it is opened."""
 
     path: str
-    """From the workspace, as it may be shown."""
+    """The path relative to the workspace, for messages."""
     name: str
     folder: int
-    """A descriptor, open until the next file is asked for."""
+    """The descriptor of its directory, open until the next file is requested."""
 
 
 @dataclass(kw_only=True, slots=True)
-class FolderWalk:
-    """One way through a tree, by folders: first the files of one, then the folders in it."""
+class DirectoryWalk:
+    """A walk through a directory tree: the files of a directory first, then its directories."""
 
     prefix: str
-    """What stands before the paths."""
+    """The prefix of the paths."""
     at_each_folder: Callable[[], None]
-    """May end the walk by raising: there may be folders without end, and no file in them."""
+    """Called for each directory; may raise to end the walk."""
     unread_folders: int = 0
-    """Folders that could not be opened, or are too deep."""
+    """The number of directories that cannot be opened or are nested too deeply."""
     _open: list[int] = field(default_factory=list[int])
 
-    def files(self, top: int) -> Generator[FoundFile]:
-        """All files below the folder, whose descriptor is closed at the end."""
+    def files(self, top: int) -> Generator[FileEntry]:
+        """All files below the directory, whose descriptor is closed at the end."""
         self._open = [top]
-        ahead = [self._list_folder(top, self.prefix)]
+        pending = [self._list_folder(top, self.prefix)]
         try:
-            yield from ahead[-1].files
-            while ahead:
-                here = ahead[-1]
+            yield from pending[-1].files
+            while pending:
+                here = pending[-1]
                 name = next(here.folders, None)
                 if name is None:
-                    ahead.pop()
+                    pending.pop()
                     os.close(self._open.pop())
                     continue
                 entered = self._enter(here, name)
                 if entered is not None:
-                    ahead.append(entered)
+                    pending.append(entered)
                     yield from entered.files
         finally:
             while self._open:
@@ -81,7 +81,7 @@ class FolderWalk:
             self.unread_folders += 1
             return None
         try:
-            # Not followed, should it be a link by now; nor waited for, should it be a pipe.
+            # It may have been replaced by a link or a pipe; the flags refuse both.
             folder = os.open(name, OPEN_FOLDER, dir_fd=self._open[-1])
         except OSError:
             self.unread_folders += 1
@@ -103,7 +103,7 @@ class FolderWalk:
             prefix=prefix,
             folders=iter(sorted(set(folders) - _SKIPPED_FOLDERS)),
             files=(
-                FoundFile(path=shown_name(f"{prefix}{name}"), name=name, folder=folder)
+                FileEntry(path=display_name(f"{prefix}{name}"), name=name, folder=folder)
                 for name in sorted(files)
             ),
         )
@@ -111,38 +111,38 @@ class FolderWalk:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _FolderContent:
-    """What is in one folder."""
+    """The content of one directory."""
 
     prefix: str
     folders: Iterator[str]
-    files: Iterator[FoundFile]
+    files: Iterator[FileEntry]
 
 
 _MAX_STATES: Final = 400
 _MAX_COMPILED_BYTES: Final = 1 << 18
-# One step takes some 30 ns at worst, and nobody else can run during one line.
-_MAX_STEPS_OF_A_LINE: Final = 1_000_000
+# One step takes up to about 30 ns, and no other thread can run while a line is matched.
+_MAX_STEPS_PER_LINE: Final = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinePattern:
-    """A pattern that is ready."""
+    """A compiled regular expression for lines."""
 
-    most_characters: int
-    """How long a line may be, so that it does not take long."""
+    max_characters: int
+    """The length of a line that can still be matched quickly."""
     _validator: jsonschema_rs.Validator
 
     @classmethod
     def compile(cls, pattern: str, *, is_case_ignored: bool) -> LinePattern:
-        """Raises FileProblem for what is none, or too large."""
+        """Compile a pattern; raises FileProblem if it is invalid or too large."""
         states = states_of(pattern)
         if states > _MAX_STATES:
             raise FileProblem(
-                f"query is a regular expression of about {states} parts, repetitions written out; "
-                f"at most {_MAX_STATES} can be searched for"
+                f"query is a regular expression with about {states} parts, including repetitions; "
+                f"the limit is {_MAX_STATES}"
             )
         return cls(
-            most_characters=_MAX_STEPS_OF_A_LINE // states,
+            max_characters=_MAX_STEPS_PER_LINE // states,
             _validator=_validator_of(f"(?i:{pattern})" if is_case_ignored else pattern),
         )
 
@@ -162,8 +162,8 @@ def _validator_of(pattern: str) -> jsonschema_rs.Validator:
         )
     except ValueError as error:
         raise FileProblem(
-            "query is not a regular expression that can be searched for: it is broken or too "
-            "large, or looks around or back (`(?=`, `\\1`), which is not possible here"
+            "query is not a supported regular expression: it is invalid or too large, or it uses "
+            "look-around (`(?=`) or back references (`\\1`)"
         ) from error
 
 
@@ -172,111 +172,113 @@ _MAX_FILES: Final = 50_000
 _MAX_SECONDS: Final = 20.0
 _MAX_LINE_CHARACTERS: Final = 300
 _MAX_QUERY_CHARACTERS: Final = 1_000
-_LOOK_BYTES: Final = 8_192
-# Between two looks at the clock.
-_LINES_AT_ONCE: Final = 1_000
+_PEEK_BYTES: Final = 8_192
+# The number of lines between two checks of the deadline.
+_LINES_PER_CHECK: Final = 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchQuery:
-    """What is looked for, and where."""
+    """The text or pattern to search for, and the files to search."""
 
     text: str
     is_regex: bool = False
     is_case_ignored: bool = False
     glob: str = "*"
-    """Of the file's name, or of its path from where the search begins if it has a `/`."""
-    most: int = 50
+    """Matched with the name of the file, or with its path if the glob contains a `/`."""
+    limit: int = 50
 
 
 @dataclass(kw_only=True, slots=True)
-class SearchFound:
-    """Lines, and how far the search came."""
+class SearchResult:
+    """The matching lines, and which files were searched."""
 
     matches: list[JsonObject] = field(default_factory=list["JsonObject"])
     file_count: int = 0
     skipped_count: int = 0
-    """Files that are binary, too large, or may not be read."""
+    """The number of files that are binary, too large or not readable."""
     end: str = ""
-    """Why there may be more; empty if it has seen everything."""
+    """Why the result is incomplete; empty if it is complete."""
 
 
-class _OverError(Exception):
-    """The search ends before it has seen everything; the message says why."""
+class _SearchStopped(Exception):
+    """The search ends early; the message says why."""
 
 
-def search_files(place: Place, query: SearchQuery, *, is_over: Callable[[], bool]) -> SearchFound:
-    """All lines that fit, in the order of their paths; raises FileProblem."""
+def search_files(
+    target: ResolvedPath, query: SearchQuery, *, is_cancelled: Callable[[], bool]
+) -> SearchResult:
+    """All matching lines in the order of their paths; raises FileProblem."""
     if max(len(query.text), len(query.glob)) > _MAX_QUERY_CHARACTERS:
-        raise FileProblem(f"query and glob may have {_MAX_QUERY_CHARACTERS} characters")
-    search = _Search(query, is_over)
+        raise FileProblem(f"query and glob may have at most {_MAX_QUERY_CHARACTERS} characters")
+    search = _Search(query, is_cancelled)
     try:
-        with _files_in(place, search) as files:
-            search.look_through(files)
-    except _OverError as over:
-        search.found.end = str(over)
-    return search.found
+        with _files_in(target, search) as files:
+            search.search(files)
+    except _SearchStopped as over:
+        search.result.end = str(over)
+    return search.result
 
 
 class _Search:
-    """One search, until its time is over."""
+    """One search with its deadline."""
 
-    def __init__(self, query: SearchQuery, is_over: Callable[[], bool]) -> None:
-        self.found = SearchFound()
+    def __init__(self, query: SearchQuery, is_cancelled: Callable[[], bool]) -> None:
+        self.result = SearchResult()
         self._query = query
-        self._is_over = is_over
+        self._is_cancelled = is_cancelled
         self._deadline = time.monotonic() + _MAX_SECONDS
-        self._fits, self._most_characters = _matcher(query)
-        # Not by `fnmatch` itself, which keeps tens of thousands of patterns for ever.
-        self._is_named_so = re.compile(translate(query.glob)).match
+        self._matches, self._max_characters = _matcher(query)
+        # Not `fnmatch.fnmatch`, which caches patterns.
+        self._matches_name = re.compile(translate(query.glob)).match
 
-    def look_through(self, files: Iterator[FoundFile]) -> None:
-        """Raises _OverError."""
+    def search(self, files: Iterator[FileEntry]) -> None:
+        """Search all files; raises _SearchStopped."""
         for file in files:
-            self.look_at_clock()
-            if self.found.file_count >= _MAX_FILES:
-                raise _OverError(
-                    f"there are more than {_MAX_FILES} files; search in a folder of it"
+            self.check_deadline()
+            if self.result.file_count >= _MAX_FILES:
+                raise _SearchStopped(
+                    f"there are more than {_MAX_FILES} files; search in a subfolder"
                 )
-            if not self._is_named_so(file.path if "/" in self._query.glob else file.name):
+            if not self._matches_name(file.path if "/" in self._query.glob else file.name):
                 continue
             text = _text_of(file)
             if text is None:
-                self.found.skipped_count += 1
+                self.result.skipped_count += 1
                 continue
-            self.found.file_count += 1
-            # Most files do not have it at all; lines matter to expressions.
-            if self._query.is_regex or self._fits(text):
+            self.result.file_count += 1
+            # Most files do not contain the text at all. A regular expression needs single lines.
+            if self._query.is_regex or self._matches(text):
                 self._add_matches(file.path, text)
 
     def _add_matches(self, path: str, text: str) -> None:
         for number, line in enumerate(text.splitlines(), start=1):
-            if number % _LINES_AT_ONCE == 0:
-                self.look_at_clock()
-            if len(line) > self._most_characters:
-                self.found.end = (
-                    f"lines of more than {self._most_characters} characters were left out, such as "
+            if number % _LINES_PER_CHECK == 0:
+                self.check_deadline()
+            if len(line) > self._max_characters:
+                self.result.end = (
+                    f"lines with more than {self._max_characters} characters were skipped, such as "
                     f"line {number} of {path}; search for text without isRegex"
                 )
-            elif self._fits(line):
-                if len(self.found.matches) == self._query.most:
-                    raise _OverError(f"there are more than {self._query.most} matches")
-                shown = line.strip()[:_MAX_LINE_CHARACTERS]
-                self.found.matches.append({"path": path, "line": number, "text": shown})
+            elif self._matches(line):
+                if len(self.result.matches) == self._query.limit:
+                    raise _SearchStopped(f"there are more than {self._query.limit} matches")
+                excerpt = line.strip()[:_MAX_LINE_CHARACTERS]
+                self.result.matches.append({"path": path, "line": number, "text": excerpt})
 
-    def look_at_clock(self) -> None:
-        """Raises _OverError when the time is over."""
-        if self._is_over() or time.monotonic() > self._deadline:
-            raise _OverError(f"it took longer than {_MAX_SECONDS:g} seconds")
+    def check_deadline(self) -> None:
+        """Raise _SearchStopped after the deadline or an abort."""
+        if self._is_cancelled() or time.monotonic() > self._deadline:
+            raise _SearchStopped(f"it took longer than {_MAX_SECONDS:g} seconds")
 
 
 def _matcher(query: SearchQuery) -> tuple[Callable[[str], bool], float]:
-    """What says whether a line fits, and how long a line it may be asked about."""
+    """A function that matches a line, and the maximum length of a line."""
     if not query.text:
-        raise FileProblem("query is empty; say what to look for")
+        raise FileProblem("query is empty")
     if query.is_regex:
         pattern = LinePattern.compile(query.text, is_case_ignored=query.is_case_ignored)
-        return pattern.is_in, pattern.most_characters
+        return pattern.is_in, pattern.max_characters
     if query.is_case_ignored:
         wanted = query.text.casefold()
         return lambda line: wanted in line.casefold(), float("inf")
@@ -284,28 +286,28 @@ def _matcher(query: SearchQuery) -> tuple[Callable[[str], bool], float]:
 
 
 @contextmanager
-def _files_in(place: Place, search: _Search) -> Generator[Iterator[FoundFile]]:
-    """Every file of the place, which may be one itself."""
-    status = place.status()
+def _files_in(target: ResolvedPath, search: _Search) -> Generator[Iterator[FileEntry]]:
+    """All files below the target, or the target itself if it is a file."""
+    status = target.status()
     if status is not None and stat.S_ISREG(status.st_mode):
-        yield iter([FoundFile(path=place.shown, name=place.name, folder=place.folder)])
+        yield iter([FileEntry(path=target.path, name=target.name, folder=target.folder)])
         return
-    prefix = "" if place.shown == "." else f"{place.shown}/"
-    walk = FolderWalk(prefix=prefix, at_each_folder=search.look_at_clock)
-    files = walk.files(place.open_folder())
+    prefix = "" if target.path == "." else f"{target.path}/"
+    walk = DirectoryWalk(prefix=prefix, at_each_folder=search.check_deadline)
+    files = walk.files(target.open_folder())
     try:
         yield files
     finally:
         files.close()
         if walk.unread_folders:
-            search.found.end = (
-                f"{walk.unread_folders} folders may not be read, or are in more than {MAX_DEPTH} "
-                "others; search in a folder further down"
+            search.result.end = (
+                f"{walk.unread_folders} folders are not readable or are nested in more than "
+                f"{MAX_DEPTH} others; search in a deeper folder"
             )
 
 
-def _text_of(file: FoundFile) -> str | None:
-    """None for what is not to be searched."""
+def _text_of(file: FileEntry) -> str | None:
+    """The text of a file; None if it is not searchable."""
     try:
         descriptor = os.open(file.name, OPEN_FILE, dir_fd=file.folder)
     except OSError:
@@ -315,6 +317,6 @@ def _text_of(file: FoundFile) -> str | None:
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
             return None
         data = opened.read(_MAX_FILE_BYTES)
-    if b"\0" in data[:_LOOK_BYTES]:
+    if b"\0" in data[:_PEEK_BYTES]:
         return None
     return data.decode(errors="replace")

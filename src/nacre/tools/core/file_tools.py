@@ -10,11 +10,11 @@ import anyio
 from nacre.foreign_calls import call_in_thread
 from nacre.tools.core.file_access import (
     list_folder,
-    one_writer,
+    read_file,
     read_lines,
-    read_whole,
     replace_text,
     write_file,
+    write_lock,
 )
 from nacre.tools.core.file_search import SearchQuery, search_files
 from nacre.tools.core.workspace import FileProblem, Workspace
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MAX_LINES: Final = 2_000
 _MAX_ENTRIES: Final = 1_000
 _MAX_MATCHES: Final = 500
-# Others need threads and open files as well; a search may have one of them for 20 seconds.
+# A limit on threads and open files; a search may take 20 seconds.
 _MAX_CONCURRENT_CALLS: Final = 8
 _MAX_EDITED_BYTES: Final = 4 * 1024 * 1024
 
@@ -42,7 +42,7 @@ _READS: Final = "it reads files of the workspace"
 
 
 def file_tools(config: FsToolsConfig, root: Path) -> list[Tool]:
-    """The tools of one workspace; none where they are switched off."""
+    """The file tools of one workspace; none if they are disabled."""
     if not config.is_enabled:
         return []
     files = _Files(Workspace(root), config.max_read_bytes)
@@ -50,16 +50,16 @@ def file_tools(config: FsToolsConfig, root: Path) -> list[Tool]:
     reads = _READS if config.ask == "always" else ""
     writes = "" if config.ask == "never" else _WRITES
     return [
-        _tool("read", files.read, _READ_INPUT, reads, threads),
-        _tool("write", files.write, _WRITE_INPUT, writes, threads),
-        _tool("edit", files.edit, _EDIT_INPUT, writes, threads),
-        _tool("list", files.list, _LIST_INPUT, reads, threads),
-        _tool("search", files.search, _SEARCH_INPUT, reads, threads),
+        _make_tool("read", files.read, _READ_INPUT, reads, threads),
+        _make_tool("write", files.write, _WRITE_INPUT, writes, threads),
+        _make_tool("edit", files.edit, _EDIT_INPUT, writes, threads),
+        _make_tool("list", files.list, _LIST_INPUT, reads, threads),
+        _make_tool("search", files.search, _SEARCH_INPUT, reads, threads),
     ]
 
 
 class _Files:
-    """What the tools do. Blocks: each runs in a thread, and looks up whether it is still wanted."""
+    """The functions of the tools. They block, so each call runs in a thread."""
 
     def __init__(self, workspace: Workspace, max_read_bytes: int) -> None:
         self._workspace = workspace
@@ -67,83 +67,83 @@ class _Files:
 
     def read(self, given: dict[str, Any], call: ToolCall) -> JsonObject:
         """Read lines of a text file."""
-        with self._workspace.locate(given["path"]) as place:
-            found = read_lines(
-                place,
+        with self._workspace.locate(given["path"]) as target:
+            result = read_lines(
+                target,
                 first_line=given.get("firstLine", 1),
-                most_lines=given.get("lines", _MAX_LINES),
-                most_bytes=self._max_read_bytes,
-                is_over=_is_over(call),
+                max_lines=given.get("lines", _MAX_LINES),
+                max_bytes=self._max_read_bytes,
+                is_cancelled=_is_cancelled(call),
             )
-        shown: JsonObject = {
-            "path": place.shown,
-            "text": found.text,
-            "firstLine": found.first_line,
-            "lines": found.line_count,
-            "fileBytes": found.file_bytes,
+        response: JsonObject = {
+            "path": target.path,
+            "text": result.text,
+            "firstLine": result.first_line,
+            "lines": result.line_count,
+            "fileBytes": result.file_bytes,
         }
-        if found.is_cut:
-            shown["nextLine"] = found.first_line + found.line_count
-        if not found.is_exact:
-            shown["note"] = "the file is not all UTF-8; U+FFFD stands for what is not"
-        return shown
+        if result.is_truncated:
+            response["nextLine"] = result.first_line + result.line_count
+        if not result.is_exact:
+            response["note"] = "the file is not valid UTF-8; invalid bytes are shown as U+FFFD"
+        return response
 
     def write(self, given: dict[str, Any], _call: ToolCall) -> JsonObject:
-        """Write a whole file; its folders are made. What was there is replaced."""
+        """Write a whole file; creates its directories and replaces an existing file."""
         data = _encode(given["content"])
-        where = self._workspace.locate(given["path"], is_made=True)
-        with where as place, one_writer(place):
-            is_new = write_file(place, data)
-        return {"path": place.shown, "bytes": len(data), "created": is_new}
+        location = self._workspace.locate(given["path"], create_parents=True)
+        with location as target, write_lock(target):
+            is_new = write_file(target, data)
+        return {"path": target.path, "bytes": len(data), "created": is_new}
 
     def edit(self, given: dict[str, Any], _call: ToolCall) -> JsonObject:
         """Replace exact text in a file."""
-        with self._workspace.locate(given["path"]) as place, one_writer(place):
-            text, version = read_whole(place, most_bytes=_MAX_EDITED_BYTES)
+        with self._workspace.locate(given["path"]) as target, write_lock(target):
+            text, version = read_file(target, max_bytes=_MAX_EDITED_BYTES)
             change = replace_text(
                 text,
-                path=place.shown,
+                path=target.path,
                 old=given["oldText"],
                 new=given["newText"],
-                is_everywhere=given.get("replaceAll", False),
+                replace_all=given.get("replaceAll", False),
             )
-            write_file(place, _encode(change.text), expected=version)
-        return {"path": place.shown, "replacements": change.count, "line": change.first_line}
+            write_file(target, _encode(change.text), expected=version)
+        return {"path": target.path, "replacements": change.count, "line": change.first_line}
 
     def list(self, given: dict[str, Any], _call: ToolCall) -> JsonObject:
-        """List a folder by name."""
-        with self._workspace.locate(given.get("path", ".")) as place:
-            most = given.get("limit", 200)
-            found = list_folder(place, after=given.get("after", ""), most=most)
-        shown: JsonObject = {
-            "path": place.shown,
-            "entries": [entry.to_json() for entry in found.entries],
-            "total": found.total,
+        """List a directory by name."""
+        with self._workspace.locate(given.get("path", ".")) as target:
+            limit = given.get("limit", 200)
+            result = list_folder(target, after=given.get("after", ""), limit=limit)
+        response: JsonObject = {
+            "path": target.path,
+            "entries": [entry.to_json() for entry in result.entries],
+            "total": result.total,
         }
-        if found.is_cut:
-            shown["after"] = found.entries[-1].name
-        return shown
+        if result.is_truncated:
+            response["after"] = result.entries[-1].name
+        return response
 
     def search(self, given: dict[str, Any], call: ToolCall) -> JsonObject:
-        """Find lines in the files of a folder."""
+        """Find lines in the files of a directory."""
         query = SearchQuery(
             text=given["query"],
             is_regex=given.get("isRegex", False),
             is_case_ignored=given.get("ignoreCase", False),
             glob=given.get("glob", "*"),
-            most=given.get("limit", 50),
+            limit=given.get("limit", 50),
         )
-        with self._workspace.locate(given.get("path", ".")) as place:
-            found = search_files(place, query, is_over=_is_over(call))
-        shown: JsonObject = {
-            "matches": [*found.matches],
-            "filesSearched": found.file_count,
-            "filesSkipped": found.skipped_count,
+        with self._workspace.locate(given.get("path", ".")) as target:
+            result = search_files(target, query, is_cancelled=_is_cancelled(call))
+        response: JsonObject = {
+            "matches": [*result.matches],
+            "filesSearched": result.file_count,
+            "filesSkipped": result.skipped_count,
         }
-        return {**shown, "incomplete": found.end} if found.end else shown
+        return {**response, "incomplete": result.end} if result.end else response
 
 
-def _tool(
+def _make_tool(
     name: str,
     work: Callable[[dict[str, Any], ToolCall], JsonObject],
     parameters: JsonObject,
@@ -162,7 +162,7 @@ def _tool(
     )
 
 
-def _is_over(call: ToolCall) -> Callable[[], bool]:
+def _is_cancelled(call: ToolCall) -> Callable[[], bool]:
     return lambda: call.abort.is_aborted
 
 
@@ -170,7 +170,7 @@ def _encode(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise FileProblem("content holds half a character, which is no text") from error
+        raise FileProblem("content contains an unpaired surrogate, which is not text") from error
 
 
 def _input(required: list[str], **properties: JsonObject) -> JsonObject:
@@ -182,50 +182,50 @@ def _input(required: list[str], **properties: JsonObject) -> JsonObject:
     }
 
 
-def _whole(description: str, *, most: int, least: int = 1) -> JsonObject:
-    return {"type": "integer", "minimum": least, "maximum": most, "description": description}
+def _integer(description: str, *, maximum: int) -> JsonObject:
+    return {"type": "integer", "minimum": 1, "maximum": maximum, "description": description}
 
 
 _DESCRIPTIONS: Final = {
-    "read": "Read a text file of the workspace, by lines; `nextLine` says where to go on.",
-    "write": "Write a whole file of the workspace; folders are made, what was there is replaced.",
-    "edit": "Replace exact text in a file of the workspace; oldText has to be in it once.",
-    "list": "List a folder of the workspace; `after` says where to go on.",
-    "search": "Find lines in files of the workspace: literal text, or a regular expression.",
+    "read": "Read lines of a text file in the workspace; `nextLine` is where to continue.",
+    "write": "Write a whole file in the workspace; creates folders, replaces an existing file.",
+    "edit": "Replace exact text in a file of the workspace; oldText must occur exactly once.",
+    "list": "List a folder of the workspace; `after` is where to continue.",
+    "search": "Find lines in files of the workspace by literal text or regular expression.",
 }
 _READ_INPUT: Final = _input(
     ["path"],
     path=_PATH,
-    firstLine=_whole("Where to begin; default 1", most=1_000_000_000),
-    lines=_whole(f"How many lines; default {_MAX_LINES}", most=_MAX_LINES),
+    firstLine=_integer("The first line; default 1", maximum=1_000_000_000),
+    lines=_integer(f"How many lines; default {_MAX_LINES}", maximum=_MAX_LINES),
 )
 _WRITE_INPUT: Final = _input(
     ["path", "content"],
     path=_PATH,
-    content={"type": "string", "description": "All of the file", "maxLength": 8_388_608},
+    content={"type": "string", "description": "The whole file", "maxLength": 8_388_608},
 )
 _EDIT_INPUT: Final = _input(
     ["path", "oldText", "newText"],
     path=_PATH,
-    oldText={"type": "string", "description": "As it stands in the file, spaces and all"},
-    newText={"type": "string", "description": "What is to stand there instead"},
-    replaceAll={"type": "boolean", "description": "Replace it everywhere; default false"},
+    oldText={"type": "string", "description": "The exact text in the file, including spaces"},
+    newText={"type": "string", "description": "The replacement"},
+    replaceAll={"type": "boolean", "description": "Replace all occurrences; default false"},
 )
 _LIST_INPUT: Final = _input(
     [],
     path=_PATH,
-    after={"type": "string", "description": "The last name of the page before"},
-    limit=_whole("How many; default 200", most=_MAX_ENTRIES),
+    after={"type": "string", "description": "The last name of the previous page"},
+    limit=_integer("How many entries; default 200", maximum=_MAX_ENTRIES),
 )
 _SEARCH_INPUT: Final = _input(
     ["query"],
-    query={"type": "string", "description": "What a line has to hold"},
+    query={"type": "string", "description": "The text or regular expression to find in a line"},
     path=_PATH,
     isRegex={
         "type": "boolean",
         "description": "Whether query is a regular expression; no look-around, no back references",
     },
-    ignoreCase={"type": "boolean", "description": "Whether case does not matter"},
-    glob={"type": "string", "description": "Only files named so, such as *.py or src/*.py"},
-    limit=_whole("How many matches; default 50", most=_MAX_MATCHES),
+    ignoreCase={"type": "boolean", "description": "Whether to ignore case"},
+    glob={"type": "string", "description": "Only matching files, such as *.py or src/*.py"},
+    limit=_integer("How many matches; default 50", maximum=_MAX_MATCHES),
 )

@@ -1,7 +1,7 @@
-"""One shell command as a process group: output, exit status, and killing its children.
+"""One shell command as a process group: its output, its exit status and its children.
 
-It is watched by callbacks of the event loop, not by a task: a command in the background outlives
-the call that started it, and no task group is there that could hold such a task.
+It uses callbacks of the event loop and no task, because a background command outlives the call that
+started it and so has no task group.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ _MAX_TRAIL_BYTES: Final = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutputPart:
-    """Output from one position on."""
+    """Output from a position on."""
 
     text: str
-    """With a line that says so where bytes were left out."""
+    """Omitted bytes are marked by a line."""
     left_out_bytes: int
     next_position: int
 
 
 class CommandOutput:
-    """Bytes as they come, within a bound."""
+    """The first and the last bytes of an output, within a limit."""
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.total_bytes = 0
         self._head = bytearray()
         self._tail = bytearray()
-        self._most_head = most_bytes // 2
-        self._most_tail = most_bytes - self._most_head
+        self._max_head = max_bytes // 2
+        self._max_tail = max_bytes - self._max_head
 
     def add(self, data: bytes) -> None:
-        """Keep what there is room for; of the middle nothing stays."""
+        """Append data; beyond the limit, the middle is dropped."""
         self.total_bytes += len(data)
-        room = self._most_head - len(self._head)
+        room = self._max_head - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
-        # Cut now and then, not at every write: a cut moves all that stays.
-        if len(self._tail) > 2 * self._most_tail:
-            del self._tail[: -self._most_tail]
+        # Not at every write, because it moves the remaining bytes.
+        if len(self._tail) > 2 * self._max_tail:
+            del self._tail[: -self._max_tail]
 
     @property
     def is_full(self) -> bool:
-        """Whether something had to be left out."""
-        return self.total_bytes > self._most_head + self._most_tail
+        """Whether bytes were dropped."""
+        return self.total_bytes > self._max_head + self._max_tail
 
     def part(self, position: int = 0, *, is_final: bool) -> OutputPart:
-        """Output from a position on; a character that is not all there yet waits until it is."""
+        """The output from a position on, without an incomplete character at the end."""
         position = min(position, self.total_bytes)
-        tail = self._tail[-self._most_tail :]
+        tail = self._tail[-self._max_tail :]
         tail_start = self.total_bytes - len(tail)
         if position >= tail_start:
             text, used = _decode(tail[position - tail_start :], is_final=is_final)
@@ -84,14 +84,14 @@ class CommandOutput:
 
 
 def _decode(data: bytearray, *, is_final: bool) -> tuple[str, int]:
-    """The text, and how many bytes it stands for; what is no UTF-8 becomes U+FFFD."""
+    """The text and its number of bytes; invalid UTF-8 becomes U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(bytes(data), is_final)
     return text, len(data) - len(decoder.getstate()[0])
 
 
 def _trail_bytes(data: bytearray) -> int:
-    """How many bytes at the start belong to a character that began before."""
+    """The number of bytes at the start that belong to an earlier character."""
     count = 0
     while count < min(_MAX_TRAIL_BYTES, len(data)) and data[count] & 0xC0 == 0x80:
         count += 1
@@ -99,9 +99,9 @@ def _trail_bytes(data: bytearray) -> int:
 
 
 _CHUNK_BYTES: Final = 65_536
-# What nobody will see is still read, or the command would stand still; but not at full speed.
+# Dropped output must be read too, or the command would block; but not at full speed.
 _FLOOD_PAUSE_SECONDS: Final = 0.001
-# A pipe holds at most a mebibyte; what comes after that, a child writes that has not ended.
+# A pipe contains at most 1 MiB; anything after that comes from a child that is still running.
 _MAX_LAST_CHUNKS: Final = 16
 _KILL_SECONDS: Final = 2.0
 _POLL_SECONDS: Final = 0.01
@@ -111,9 +111,9 @@ _live_groups: Final[set[int]] = set()
 
 
 def kill_all_commands() -> None:
-    """Kill every command that runs, with its children, at once and without waiting.
+    """Kill all running commands and their children without waiting.
 
-    For whoever must end now, such as at a second signal.
+    For a process that must exit now, such as after a second signal.
     """
     for group in tuple(_live_groups):
         with suppress(ProcessLookupError, PermissionError):
@@ -121,32 +121,32 @@ def kill_all_commands() -> None:
 
 
 class ShellProblem(Exception):
-    """A command cannot be run, or a process not be found; the message is for the model."""
+    """A command failed to start, or there is no such process; the message is for the model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Command:
-    """What is run, and where."""
+    """A command with its working directory and environment."""
 
     argv: Sequence[str]
     folder: str
     environment: Mapping[str, str]
-    most_output_bytes: int
+    max_output_bytes: int
 
 
 class ShellProcess(asyncio.SubprocessProtocol):
-    """A command that was started. When it ends, its children are ended as well."""
+    """A running or ended command. When it ends, its children are killed."""
 
     def __init__(self, command: Command, *, reading_end: int) -> None:
         self.command_line = _shorten(" ".join(command.argv))
-        self.output = CommandOutput(command.most_output_bytes)
+        self.output = CommandOutput(command.max_output_bytes)
         self.exited = anyio.Event()
         self.started = time.monotonic()
         self.exit_status: int | None = None
-        """As `subprocess` has it: a signal is negative. None while it runs."""
+        """Negative for a signal, as in `subprocess`; None while it runs."""
         self.left_children = False
-        """Whether children were still there when it ended by itself."""
-        self._news = anyio.Event()
+        """Whether it ended by itself and left running children."""
+        self._has_news = anyio.Event()
         self._transport: asyncio.SubprocessTransport | None = None
         self._reading_end = reading_end
         self._resumption: asyncio.TimerHandle | None = None
@@ -154,12 +154,12 @@ class ShellProcess(asyncio.SubprocessProtocol):
 
     @classmethod
     async def start(cls, command: Command) -> ShellProcess:
-        """Raises ShellProblem for what cannot be started. Its input is empty."""
+        """Start a command with empty input; raises ShellProblem."""
         reading_end, writing_end = os.pipe()
         os.set_blocking(reading_end, False)
         process = cls(command, reading_end=reading_end)
         try:
-            # Shielded: what has been started has to be known, or nobody could end it.
+            # Shielded, because a process that is started but not registered could not be ended.
             with anyio.CancelScope(shield=True):
                 await asyncio.get_running_loop().subprocess_exec(
                     lambda: process,
@@ -187,27 +187,27 @@ class ShellProcess(asyncio.SubprocessProtocol):
 
     @property
     def signal_name(self) -> str:
-        """The signal that ended it; empty if none did."""
+        """The signal that ended it, or an empty string."""
         if self.exit_status is None or self.exit_status >= 0:
             return ""
         with suppress(ValueError):
             return signal.Signals(-self.exit_status).name
         return f"signal {-self.exit_status}"
 
-    async def wait_for_news(self) -> None:
-        """Return when it writes more, or ends; at once if it has ended."""
-        if self._news.is_set():
-            self._news = anyio.Event()
+    async def wait_for_output(self) -> None:
+        """Wait until it writes output or ends."""
+        if self._has_news.is_set():
+            self._has_news = anyio.Event()
         if self.is_running:
-            await self._news.wait()
+            await self._has_news.wait()
 
     async def end(self, *, grace_seconds: float) -> None:
-        """End it and its children: asked first, then killed; nothing happens if it has ended.
+        """End it and its children with SIGTERM, and with SIGKILL after `grace_seconds`.
 
-        Not interrupted by a cancellation: it takes a moment longer than the grace at most.
+        Shielded from cancellation; it takes little longer than the grace period.
         """
         if not self.is_running:
-            # Its number may be somebody else's by now.
+            # Its process id may have been reused.
             return
         self._is_being_ended = True
         with anyio.CancelScope(shield=True):
@@ -222,7 +222,7 @@ class ShellProcess(asyncio.SubprocessProtocol):
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # The loop may be another implementation than asyncio's own, so the type is not checked.
+        # Other event loops than asyncio's have other transport types, so there is no check.
         self._transport = transport  # pyright: ignore[reportAttributeAccessIssue]
         assert self._transport is not None
         _live_groups.add(self._transport.get_pid())
@@ -234,12 +234,12 @@ class ShellProcess(asyncio.SubprocessProtocol):
             self.left_children = self._signal(signal.SIGKILL)
             self._close()
         self.exited.set()
-        self._news.set()
+        self._has_news.set()
 
     def _read_ready(self) -> None:
         if not self._read_chunk():
             return
-        self._news.set()
+        self._has_news.set()
         if self.output.is_full:
             loop = asyncio.get_running_loop()
             loop.remove_reader(self._reading_end)
@@ -253,7 +253,7 @@ class ShellProcess(asyncio.SubprocessProtocol):
             asyncio.get_running_loop().add_reader(self._reading_end, self._read_ready)
 
     def _read_chunk(self) -> bool:
-        """Whether something was there."""
+        """Read available output; return whether there was any."""
         if self._reading_end < 0:
             return False
         try:
@@ -288,13 +288,13 @@ class ShellProcess(asyncio.SubprocessProtocol):
 
     async def _wait_for_all(self) -> None:
         await self.exited.wait()
-        # Nothing tells when the last of a group has ended. That nobody can write any more is a
-        # sign: where nobody collects the dead, they stay in the group for ever.
+        # There is no event for the end of the last process of a group. A closed pipe is a sign
+        # too: in containers without an init process, zombies stay in the group forever.
         while self._reading_end >= 0 and self._signal(0):  # noqa: ASYNC110
             await anyio.sleep(_POLL_SECONDS)
 
     def _signal(self, number: int) -> bool:
-        """Whether there was anybody to signal."""
+        """Send a signal to the group; return whether the group exists."""
         assert self._transport is not None
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._transport.get_pid(), number)
@@ -307,11 +307,11 @@ def _why_not_started(command: Command, error: OSError | ValueError) -> str:
     if isinstance(error, OSError) and error.filename == command.folder:
         return f"the command cannot be run in {command.folder}: {error.strerror}"
     if isinstance(error, FileNotFoundError):
-        return f"there is no program {program!r} here"
+        return f"the program {program!r} does not exist"
     if isinstance(error, PermissionError):
-        return f"{program!r} may not be run: permission denied"
-    said = error.strerror if isinstance(error, OSError) else None
-    return f"the command cannot be started: {said or error}"
+        return f"{program!r} cannot be run: permission denied"
+    message = error.strerror if isinstance(error, OSError) else None
+    return f"the command cannot be started: {message or error}"
 
 
 def _shorten(text: str) -> str:

@@ -1,6 +1,6 @@
-"""Fetches web pages with checked redirects and bounded bodies.
+"""Fetches web pages with checked redirects and limited bodies.
 
-Takes long to import, so it is imported by whoever fetches the first page.
+It is slow to import, so it is imported when the first page is fetched.
 """
 
 from __future__ import annotations
@@ -25,49 +25,49 @@ if TYPE_CHECKING:
 
 
 _GZIP: Final = zlib.MAX_WBITS | 16
-# Behind the end of one, another one may begin.
+# A gzip body may consist of several members.
 _GZIP_START: Final = b"\x1f"
-_PIECE_BYTES: Final = 65_536
+_CHUNK_BYTES: Final = 65_536
 
 
-class Unpacking:
-    """What a body was packed with, or nothing."""
+class Decoder:
+    """Decodes the content encoding of a body: gzip or none."""
 
     def __init__(self, *, is_gzip: bool) -> None:
         self._is_gzip = is_gzip
         self._inflater = zlib.decompressobj(_GZIP)
-        self._is_begun = False
+        self._has_started = False
 
     @classmethod
-    def for_encoding(cls, encoding: str) -> Unpacking:
-        """As `Content-Encoding` names it; raises WebProblem for one that was not asked for."""
+    def for_encoding(cls, encoding: str) -> Decoder:
+        """The decoder for a `Content-Encoding`; raises WebProblem if it is not supported."""
         match encoding.strip().lower():
             case "" | "identity":
                 return cls(is_gzip=False)
             case "gzip" | "x-gzip":
                 return cls(is_gzip=True)
             case other:
-                raise WebProblem(f"the page is packed as {other[:60]!r}, which was not asked for")
+                raise WebProblem(f"the page has the unsupported encoding {other[:60]!r}")
 
-    def pieces(self, chunk: bytes) -> Iterator[bytes]:
-        """What the chunk stands for; none of the pieces is large. Raises `zlib.error`."""
+    def decode(self, chunk: bytes) -> Iterator[bytes]:
+        """The decoded data in small parts; raises `zlib.error`."""
         if not self._is_gzip:
             yield chunk
             return
         while chunk:
             if self._inflater.eof:
                 if chunk[:1] != _GZIP_START:
-                    # Filling, which some servers send.
+                    # Padding, which some servers send.
                     return
                 self._inflater = zlib.decompressobj(_GZIP)
-            self._is_begun = True
-            yield self._inflater.decompress(chunk, _PIECE_BYTES)
+            self._has_started = True
+            yield self._inflater.decompress(chunk, _CHUNK_BYTES)
             chunk = self._inflater.unconsumed_tail or self._inflater.unused_data
 
     def finish(self) -> None:
-        """Raises `zlib.error` if the end is missing."""
-        if self._is_begun and not self._inflater.eof:
-            raise zlib.error("the packed page has no end")
+        """Raise `zlib.error` if the body is incomplete."""
+        if self._has_started and not self._inflater.eof:
+            raise zlib.error("the compressed page is incomplete")
 
 
 _MAX_REDIRECTS: Final = 10
@@ -79,53 +79,53 @@ _MAX_PORT: Final = 65_535
 _HEADERS: Final = {
     "user-agent": "nacre",
     "accept": "text/html, text/*;q=0.9, application/json;q=0.9, */*;q=0.5",
-    # One that can be undone within a bound.
+    # The only encoding that can be decoded with a limit.
     "accept-encoding": "gzip",
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fetched:
-    """A page as it came."""
+class Page:
+    """A fetched page."""
 
     url: str
-    """Where it was in the end."""
+    """The URL after redirects."""
     status: int
     content_type: ContentType
     data: bytes
-    is_cut: bool
+    is_truncated: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fetcher:
-    """Fetches pages of hosts that are allowed."""
+    """Fetches pages of allowed hosts."""
 
     hosts: AllowedHosts
-    most_bytes: int
+    max_bytes: int
     resolve: Resolve
     tls: ssl.SSLContext
 
-    async def fetch(self, url: str) -> Fetched:
-        """Raises WebProblem for what may not or cannot be fetched."""
+    async def fetch(self, url: str) -> Page:
+        """Fetch a page; raises WebProblem."""
         async with httpx2.AsyncClient(
             verify=self.tls,
-            # A proxy would connect to an address that nobody looked at.
+            # A proxy would connect to an address that was not checked.
             trust_env=False,
-            # There is a limit for all of it, around this; but of several addresses one may be dead.
+            # The caller limits the total time; one of several addresses may be unreachable.
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
             headers=_HEADERS,
         ) as client:
-            there = _parse_url(url)
+            current = _parse_url(url)
             for _ in range(_MAX_REDIRECTS + 1):
-                found = await self._step(client, there)
-                if isinstance(found, Fetched):
-                    return found
-                there = found
+                outcome = await self._fetch_once(client, current)
+                if isinstance(outcome, Page):
+                    return outcome
+                current = outcome
         raise WebProblem(f"{_shorten(url)} leads through more than {_MAX_REDIRECTS} redirects")
 
-    async def _step(self, client: httpx2.AsyncClient, url: httpx2.URL) -> Fetched | httpx2.URL:
-        """The page, or where it is instead."""
-        response = await self._answer(client, url)
+    async def _fetch_once(self, client: httpx2.AsyncClient, url: httpx2.URL) -> Page | httpx2.URL:
+        """The page, or the URL of the redirect."""
+        response = await self._send(client, url)
         try:
             location = response.headers.get("location")
             if response.status_code in _REDIRECTS and location:
@@ -133,25 +133,25 @@ class Fetcher:
             content_type = ContentType.parse(response.headers.get("content-type", ""))
             if not content_type.is_text:
                 raise WebProblem(f"{_shorten(url)} is {content_type.media_type}, not text")
-            data, is_cut = await self._body(response, url)
+            data, is_truncated = await self._read_body(response, url)
         finally:
             await response.aclose()
         if content_type.is_contradicted_by(data):
             raise WebProblem(f"{_shorten(url)} is binary data, not text")
-        return Fetched(
+        return Page(
             url=str(url),
             status=response.status_code,
             content_type=content_type,
             data=data,
-            is_cut=is_cut,
+            is_truncated=is_truncated,
         )
 
-    async def _answer(self, client: httpx2.AsyncClient, url: httpx2.URL) -> httpx2.Response:
+    async def _send(self, client: httpx2.AsyncClient, url: httpx2.URL) -> httpx2.Response:
         host = _host_of(url)
         self.hosts.refuse_host(host)
         problem = ""
         for address in self.hosts.reachable(host, await self._addresses(host, url)):
-            # They are kept by address, and another host may have the same one.
+            # Cookies are stored by address, and another host may have the same address.
             client.cookies.clear()
             request = client.build_request(
                 "GET",
@@ -165,7 +165,7 @@ class Fetcher:
                 problem = _describe_error(error)
             except httpx2.HTTPError as error:
                 raise WebProblem(
-                    f"{_shorten(url)} gave no answer: {_describe_error(error)}"
+                    f"{_shorten(url)} sent no valid response: {_describe_error(error)}"
                 ) from error
         raise WebProblem(f"{_shorten(host)} cannot be reached: {problem}")
 
@@ -176,47 +176,47 @@ class Fetcher:
         except (OSError, UnicodeError) as error:
             raise WebProblem(f"there is no host {_shorten(host)}: {error}") from error
 
-    async def _body(self, response: httpx2.Response, url: httpx2.URL) -> tuple[bytes, bool]:
-        """As much as is allowed, and whether there is more."""
-        unpacking = Unpacking.for_encoding(response.headers.get("content-encoding", ""))
-        data, packed_bytes = bytearray(), 0
+    async def _read_body(self, response: httpx2.Response, url: httpx2.URL) -> tuple[bytes, bool]:
+        """The body up to the limit, and whether it is truncated."""
+        decoder = Decoder.for_encoding(response.headers.get("content-encoding", ""))
+        data, raw_bytes = bytearray(), 0
         try:
             async with aclosing(response.aiter_raw()) as chunks:
                 async for chunk in chunks:
-                    packed_bytes += len(chunk)
-                    for piece in unpacking.pieces(chunk):
+                    raw_bytes += len(chunk)
+                    for piece in decoder.decode(chunk):
                         data += piece
-                        if len(data) > self.most_bytes:
-                            return bytes(data[: self.most_bytes]), True
+                        if len(data) > self.max_bytes:
+                            return bytes(data[: self.max_bytes]), True
                         await anyio.lowlevel.checkpoint()
-                    if packed_bytes > self.most_bytes:
-                        # It is packed so that it only grows, or has no end.
+                    if raw_bytes > self.max_bytes:
+                        # The compressed body is larger than its content, or endless.
                         return bytes(data), True
-            unpacking.finish()
+            decoder.finish()
         except (httpx2.HTTPError, zlib.error) as error:
-            raise WebProblem(f"{_shorten(url)} broke off: {_describe_error(error)}") from error
+            raise WebProblem(f"{_shorten(url)} cannot be read: {_describe_error(error)}") from error
         return bytes(data), False
 
 
 @cache
 def tls_context() -> ssl.SSLContext:
-    """Whom to trust. Blocks: it is read from files, once."""
+    """The TLS context with the system's certificates. Blocks at the first call."""
     return httpx2.create_ssl_context()
 
 
 def _parse_url(url: str, *, base: httpx2.URL | None = None) -> httpx2.URL:
-    """Raises WebProblem for anything but a web address without a password."""
+    """Parse an http(s) URL without credentials; raises WebProblem."""
     try:
         if len(url) > _MAX_URL_CHARACTERS:
             raise httpx2.InvalidURL(f"it has {len(url)} characters")
         parsed = httpx2.URL(url) if base is None else base.join(url)
     except (httpx2.InvalidURL, ValueError) as error:
-        raise WebProblem(f"{_shorten(url)!r} is no URL: {error}") from error
+        raise WebProblem(f"{_shorten(url)!r} is not a URL: {error}") from error
     is_port = parsed.port is None or 0 < parsed.port <= _MAX_PORT
     if parsed.scheme not in ("http", "https") or not _host_of(parsed) or not is_port:
-        raise WebProblem(f"{_shorten(url)!r} is no web address, such as https://example.org/page")
+        raise WebProblem(f"{_shorten(url)!r} is not a web address like https://example.org/page")
     if parsed.userinfo:
-        raise WebProblem("a URL with a user name or a password in it is not fetched")
+        raise WebProblem("the URL contains a user name or a password, which is not allowed")
     return parsed
 
 
@@ -229,5 +229,5 @@ def _describe_error(error: Exception) -> str:
 
 
 def _shorten(text: object) -> str:
-    told = str(text)
-    return told if len(told) <= _MAX_SHOWN_CHARACTERS else f"{told[:_MAX_SHOWN_CHARACTERS]}…"
+    full = str(text)
+    return full if len(full) <= _MAX_SHOWN_CHARACTERS else f"{full[:_MAX_SHOWN_CHARACTERS]}…"

@@ -1,7 +1,7 @@
-"""Decides which hosts and addresses may be fetched from.
+"""Decides which hosts and addresses `web_fetch` may connect to.
 
-A name says little about where it leads: its owner may point it at this machine, or at the network
-behind it. So the address is looked at that is really connected to.
+The owner of a host name can point it at this machine or the local network. So the check covers the
+address of the connection, too.
 """
 
 from __future__ import annotations
@@ -17,30 +17,29 @@ if TYPE_CHECKING:
 
 
 class Resolve(Protocol):
-    """The addresses of a host; raises OSError when it has none."""
+    """Resolves a host to its addresses; raises OSError."""
 
     async def __call__(self, host: str, port: int, /) -> list[str]: ...
 
 
 async def system_resolve(host: str, port: int, /) -> list[str]:
-    """As the system knows it."""
+    """Resolve a host with the resolver of the system."""
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in found]
 
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# IPv4 addresses within IPv6 ones, where a gateway translates.
+# IPv4 addresses in IPv6 form, which a NAT64 gateway translates.
 _TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
-# Where machines in a cloud get their credentials, besides the addresses of a link: of AWS, Google,
-# Alibaba, Oracle and Azure.
+# Metadata services of AWS, Google, Alibaba, Oracle and Azure, in addition to link-local addresses.
 _CLOUD_ADDRESSES: Final = frozenset(
     map(
         ipaddress.ip_address,
         ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192", "168.63.129.16"),
     )
 )
-_MAX_SHOWN: Final = 8
+_MAX_SHOWN_HOSTS: Final = 8
 
 
 class WebProblem(Exception):
@@ -48,37 +47,37 @@ class WebProblem(Exception):
 
 
 class AllowedHosts:
-    """The hosts of the configuration: names, `*.example.org` for all below one, `*` for all."""
+    """The allowed hosts: names, `*.example.org` for all subdomains, `*` for all hosts."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         plain = [pattern.lower().strip("[]") for pattern in patterns]
         self._names = frozenset(pattern for pattern in plain if not pattern.startswith("*"))
         self._endings = tuple(pattern[1:] for pattern in plain if pattern.startswith("*."))
         self._is_any = "*" in plain
-        self.shown = ", ".join(patterns[:_MAX_SHOWN])
-        """For the model."""
-        if len(patterns) > _MAX_SHOWN:
-            self.shown += f" and {len(patterns) - _MAX_SHOWN} more"
+        self.summary = ", ".join(patterns[:_MAX_SHOWN_HOSTS])
+        """The patterns, for the model."""
+        if len(patterns) > _MAX_SHOWN_HOSTS:
+            self.summary += f" and {len(patterns) - _MAX_SHOWN_HOSTS} more"
 
     def refuse_host(self, host: str) -> None:
-        """Raises WebProblem for a host that no pattern fits."""
+        """Raise WebProblem if no pattern matches the host."""
         if not (self._is_any or host in self._names or host.endswith(self._endings)):
-            raise WebProblem(f"{host} is not an allowed host; allowed: {self.shown}")
+            raise WebProblem(f"{host} is not an allowed host; allowed: {self.summary}")
 
     def reachable(self, host: str, addresses: Sequence[str]) -> list[str]:
-        """The addresses of the host that may be connected to; raises WebProblem if none may.
+        """The allowed addresses of the host; raises WebProblem if there is none.
 
-        Addresses within a network only for a host that is named itself, not by a pattern. Those
-        where clouds keep their secrets only if the address is what is named.
+        Private addresses are allowed only if the configuration contains the full host name.
+        Addresses of cloud metadata services are allowed only if it contains the address itself.
         """
-        fitting = [each for each in addresses if self._may_reach(host, each)]
-        if not fitting:
-            found = ", ".join(addresses[:3]) or "nothing"
+        allowed = [each for each in addresses if self._may_reach(host, each)]
+        if not allowed:
+            resolved = ", ".join(addresses[:3]) or "nothing"
             raise WebProblem(
-                f"{host} leads to {found}, which is not a public address; "
-                "such a host has to be allowed by its full name"
+                f"{host} resolves to {resolved}, which is not a public address; "
+                "such a host must be allowed by its full name"
             )
-        return fitting
+        return allowed
 
     def _may_reach(self, host: str, text: str) -> bool:
         address = _innermost(ipaddress.ip_address(text))
@@ -86,11 +85,11 @@ class AllowedHosts:
             return True
         if host not in self._names or address.is_multicast or address.is_unspecified:
             return False
-        return not _is_of_cloud(address) or _is_address(host)
+        return not _is_metadata_service(address) or _is_address(host)
 
 
 def _innermost(address: _Address) -> _Address:
-    """The IPv4 address that an IPv6 one stands for."""
+    """The IPv4 address that is embedded in an IPv6 address, if any."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _TRANSLATED:
@@ -101,13 +100,13 @@ def _innermost(address: _Address) -> _Address:
 
 def _is_public(address: _Address) -> bool:
     if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
-        # Given up long ago, and taken for public ever since; some networks still use them.
+        # Deprecated and reported as global, but some networks still use them.
         return False
-    is_special = address.is_multicast or address.is_reserved or _is_of_cloud(address)
+    is_special = address.is_multicast or address.is_reserved or _is_metadata_service(address)
     return address.is_global and not is_special
 
 
-def _is_of_cloud(address: _Address) -> bool:
+def _is_metadata_service(address: _Address) -> bool:
     return address.is_link_local or address in _CLOUD_ADDRESSES
 
 

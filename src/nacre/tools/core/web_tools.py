@@ -1,7 +1,7 @@
 """The tool `web_fetch`: reads a web page as text.
 
-A server chooses what it sends, and some of it takes long to read in one piece: thousands of
-headers, interim answers without end. There, nobody else waits for it.
+Pages are fetched in an event loop of their own, because a server can send data that blocks a loop
+for long, such as thousands of headers or endless interim responses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from nacre.config import WebFetchConfig
     from nacre.json_types import JsonObject
-    from nacre.tools.core.web_fetcher import Fetched, Fetcher
+    from nacre.tools.core.web_fetcher import Fetcher, Page
     from nacre.tools.core.web_hosts import Resolve
     from nacre.tools.definition import ToolCall
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 
-async def in_own_loop(
+async def run_in_own_loop(
     work: Callable[[], Awaitable[_Result]], *, threads: anyio.CapacityLimiter
 ) -> _Result:
-    """What the work returns or raises; when this is cancelled, so is the work."""
-    running = _Running(work)
+    """Run the work in a new event loop in a thread; cancellation is passed on to it."""
+    worker = _Worker(work)
     try:
-        return await call_in_thread(running.run, limiter=threads)
+        return await call_in_thread(worker.run, limiter=threads)
     finally:
-        running.stop()
+        worker.stop()
 
 
-class _Running(Generic[_Result]):
-    """The work, and the one thing that two threads do with it: one runs it, one may stop it."""
+class _Worker(Generic[_Result]):
+    """Runs the work in one thread; another thread may stop it."""
 
     def __init__(self, work: Callable[[], Awaitable[_Result]]) -> None:
         self._work = work
@@ -56,7 +56,7 @@ class _Running(Generic[_Result]):
     def stop(self) -> None:
         self._is_stopped = True
         if self._stopper is not None:
-            # If its loop is closed by now, it has ended.
+            # RuntimeError means that the loop is closed, so the work has ended.
             with suppress(RuntimeError):
                 self._stopper()
 
@@ -64,24 +64,24 @@ class _Running(Generic[_Result]):
         loop = asyncio.get_running_loop()
         with anyio.CancelScope() as scope:
             self._stopper = lambda: loop.call_soon_threadsafe(scope.cancel)
-            # Looked at after the stopper is there, so that one of the two sides sees the other.
+            # Checked after the stopper is set, so that a concurrent `stop` is not missed.
             if self._is_stopped:
                 scope.cancel()
             return await self._work()
-        raise TimeoutError("nobody waits for it any more")
+        raise TimeoutError("the work was cancelled")
 
 
 _MAX_CONCURRENT_FETCHES: Final = 32
 _DEFAULT_CHARACTERS: Final = 50_000
 _MAX_CHARACTERS: Final = 2_000_000
-# Nobody can ask for more of a text, and decoding takes up to a second for three million bytes.
+# Enough for the maximum of characters. Decoding takes up to a second for three million bytes.
 _MAX_TEXT_BYTES: Final = 4 * _MAX_CHARACTERS
-# Pages that were made to take long take a second or two for each million.
+# A malicious page takes a second or two per million bytes.
 _MAX_HTML_BYTES: Final = 4_000_000
 
 
 def web_tools(config: WebFetchConfig, *, resolve: Resolve = system_resolve) -> list[Tool]:
-    """The tool; none where it is switched off, or no host is allowed."""
+    """The web tool; none if it is disabled or no host is allowed."""
     if not config.is_enabled or not config.allow:
         return []
     hosts = AllowedHosts(config.allow)
@@ -91,46 +91,46 @@ def web_tools(config: WebFetchConfig, *, resolve: Resolve = system_resolve) -> l
     def fetcher() -> Fetcher:
         from nacre.tools.core.web_fetcher import Fetcher, tls_context
 
-        return Fetcher(hosts=hosts, most_bytes=config.max_bytes, resolve=resolve, tls=tls_context())
+        return Fetcher(hosts=hosts, max_bytes=config.max_bytes, resolve=resolve, tls=tls_context())
 
     async def execute(given: dict[str, Any], _call: ToolCall) -> JsonObject:
         try:
             with anyio.fail_after(config.timeout_seconds):
                 opened = await call_in_thread(fetcher, limiter=threads)
-                fetched = await in_own_loop(partial(opened.fetch, given["url"]), threads=threads)
+                page = await run_in_own_loop(partial(opened.fetch, given["url"]), threads=threads)
         except TimeoutError as error:
             raise WebProblem(f"the page took longer than {config.timeout_seconds:g} s") from error
-        most = given.get("maxCharacters", _DEFAULT_CHARACTERS)
-        return await call_in_thread(partial(_result, fetched, most), limiter=threads)
+        limit = given.get("maxCharacters", _DEFAULT_CHARACTERS)
+        return await call_in_thread(partial(_make_result, page, limit), limiter=threads)
 
     return [
         Tool(
             name="web_fetch",
-            description=f"Read a web page as text. Allowed hosts: {hosts.shown}.",
+            description=f"Read a web page as text. Allowed hosts: {hosts.summary}.",
             parameters=_INPUT,
             execute=execute,
-            needs_approval="it reads a page of the web" if config.ask == "always" else "",
+            needs_approval="it reads a web page" if config.ask == "always" else "",
         )
     ]
 
 
-def _result(fetched: Fetched, most_characters: int) -> JsonObject:
-    is_html = fetched.content_type.is_html
-    data = fetched.data[: _MAX_HTML_BYTES if is_html else _MAX_TEXT_BYTES]
-    text = decode_text(data, fetched.content_type)
+def _make_result(page: Page, max_characters: int) -> JsonObject:
+    is_html = page.content_type.is_html
+    data = page.data[: _MAX_HTML_BYTES if is_html else _MAX_TEXT_BYTES]
+    text = decode_text(data, page.content_type)
     result: JsonObject = {
-        "url": fetched.url,
-        "status": fetched.status,
-        "contentType": fetched.content_type.media_type,
+        "url": page.url,
+        "status": page.status,
+        "contentType": page.content_type.media_type,
     }
     if is_html:
-        page = page_text(text, url=fetched.url)
-        result["title"], text = page.title, page.text
-    result["text"] = text[:most_characters]
+        content = page_text(text, url=page.url)
+        result["title"], text = content.title, content.text
+    result["text"] = text[:max_characters]
     missing: list[str] = []
-    if fetched.is_cut or len(data) < len(fetched.data):
+    if page.is_truncated or len(data) < len(page.data):
         missing.append(f"only the first {len(data)} bytes of the page were read")
-    if len(text) > most_characters:
+    if len(text) > max_characters:
         missing.append(f"the text has {len(text)} characters; set maxCharacters to see more of it")
     if missing:
         result["incomplete"] = "; ".join(missing)
@@ -140,12 +140,12 @@ def _result(fetched: Fetched, most_characters: int) -> JsonObject:
 _INPUT: Final[JsonObject] = {
     "type": "object",
     "properties": {
-        "url": {"type": "string", "description": "Such as https://example.org/page"},
+        "url": {"type": "string", "description": "A URL such as https://example.org/page"},
         "maxCharacters": {
             "type": "integer",
             "minimum": 1,
             "maximum": _MAX_CHARACTERS,
-            "description": f"How much of the text; default {_DEFAULT_CHARACTERS}",
+            "description": f"The maximum length of the text; default {_DEFAULT_CHARACTERS}",
         },
     },
     "required": ["url"],

@@ -1,8 +1,8 @@
-"""Resolves paths inside a workspace directory without leaving it.
+"""Resolves paths inside a workspace directory, and refuses those that lead outside of it.
 
-A model names the path, and what it runs may swap folders for links at any moment. So no path is
-checked first and used later: each part is opened in the folder that is already open, links are
-followed by hand, and `..` goes back the way that was come.
+The model chooses the path, and its commands may replace directories by links at any time. So a path
+is not checked first and used later. Each part is opened relative to the directory that is already
+open, links are followed manually, and `..` returns to the previous directory.
 """
 
 from __future__ import annotations
@@ -24,52 +24,52 @@ if TYPE_CHECKING:
 _MAX_LINKS: Final = 40
 _MAX_PATH_CHARACTERS: Final = 4_096
 MAX_DEPTH: Final = 100
-"""Of a folder. All folders on the way to it are open at once, and a process may open so many."""
+"""The maximum nesting of directories; all directories of a path are open at the same time."""
 OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# A named pipe would keep whoever opens it waiting.
+# Non-blocking, because opening a named pipe would block.
 OPEN_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class FileProblem(Exception):
-    """Something cannot be done with a path; the message is for the model, and names the path."""
+    """A file operation failed; the message is for the model and contains the path."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """A name in a folder that is open: nobody can move it elsewhere. `.` is the folder itself."""
+class ResolvedPath:
+    """A name in an open directory, which cannot be moved; `.` is the directory itself."""
 
     folder: int
-    """A descriptor; closed when the place is left."""
+    """The descriptor of the directory; closed at the end of `Workspace.locate`."""
     name: str
-    shown: str
-    """The path from the workspace, links followed."""
+    path: str
+    """The path relative to the workspace, with links resolved."""
 
     def status(self) -> os.stat_result | None:
-        """None if nothing is there; a link is not followed."""
+        """The status without following a link; None if there is nothing."""
         with suppress(FileNotFoundError):
             return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         return None
 
     def open_file(self) -> int:
-        """A descriptor of the plain file; raises FileProblem for anything else."""
-        with problems_of(self.shown):
+        """Open the regular file; raises FileProblem."""
+        with convert_os_errors(self.path):
             descriptor = os.open(self.name, OPEN_FILE, dir_fd=self.folder)
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISREG(mode):
             return descriptor
         os.close(descriptor)
         hint = "; list it" if stat.S_ISDIR(mode) else ""
-        raise FileProblem(f"{self.shown} is {kind_of(mode)}, not a file{hint}")
+        raise FileProblem(f"{self.path} is {describe_kind(mode)}, not a file{hint}")
 
     def open_folder(self) -> int:
-        """A descriptor of the folder; raises FileProblem for anything else."""
-        with problems_of(self.shown):
+        """Open the directory; raises FileProblem."""
+        with convert_os_errors(self.path):
             return os.open(self.name, OPEN_FOLDER, dir_fd=self.folder)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileVersion:
-    """What tells a file from what it is after somebody wrote to it, or put another one there."""
+    """Identifies the state of a file, to detect that it was changed or replaced."""
 
     number: int
     size: int
@@ -83,37 +83,37 @@ class FileVersion:
 
 
 class Workspace:
-    """The root, and the way to what is in it. Blocks: to be used in a thread."""
+    """A workspace directory. Its methods block, so call them in a thread."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     @cached_property
     def root(self) -> str:
-        """Links followed. Made where it is missing, when it is first needed."""
-        with problems_of("the workspace"):
+        """The real path of the directory; creates it if it is missing."""
+        with convert_os_errors("the workspace"):
             os.makedirs(self._root, exist_ok=True)
         return os.path.realpath(self._root)
 
     @contextmanager
-    def locate(self, path: str, *, is_made: bool = False) -> Generator[Place]:
-        """Where a path leads; raises FileProblem if it leads out of the workspace, or nowhere.
+    def locate(self, path: str, *, create_parents: bool = False) -> Generator[ResolvedPath]:
+        """Resolve a path; raises FileProblem if it leads outside of the workspace.
 
-        What it names need not be there, but its folder has to; `is_made` makes missing ones.
+        The file need not exist, but its directory must, unless `create_parents` is set.
         """
         steps = _Steps(self.root, path)
         try:
-            yield steps.walk(self._parts_of(path), is_made=is_made)
+            yield steps.walk(self._parts_of(path), create_parents=create_parents)
         finally:
             steps.close()
 
     def _parts_of(self, path: str) -> list[str]:
         if not _is_path(path):
             raise FileProblem(
-                f"path is {path[:60]!r}; it has to be a path in the workspace, such as src/main.py"
+                f"path is {path[:60]!r}; it must be a path in the workspace, such as src/main.py"
             )
         if path == "~" or path.startswith("~/"):
-            raise FileProblem(f"{path} is in a home folder; name a path in the workspace")
+            raise FileProblem(f"{path} is in a home directory; use a path in the workspace")
         if not os.path.isabs(path):
             return path.split("/")
         if path == self.root or path.startswith(f"{self.root.rstrip('/')}/"):
@@ -122,16 +122,16 @@ class Workspace:
 
 
 class _Steps:
-    """One walk from the root: the folders on the way, open, and their names."""
+    """Resolves one path from the root; holds the open directories on the way."""
 
     def __init__(self, root: str, path: str) -> None:
         self._path = path
         self._names: list[str] = []
         self._links_left = _MAX_LINKS
-        with problems_of("the workspace"):
+        with convert_os_errors("the workspace"):
             self._folders = [os.open(root, OPEN_FOLDER)]
 
-    def walk(self, parts: list[str], *, is_made: bool) -> Place:
+    def walk(self, parts: list[str], *, create_parents: bool) -> ResolvedPath:
         ahead = deque(_meaningful(parts))
         while ahead:
             part = ahead.popleft()
@@ -142,7 +142,7 @@ class _Steps:
             if target is not None:
                 ahead.extendleft(reversed(_meaningful(target.split("/"))))
             elif ahead:
-                self._enter(part, is_made=is_made)
+                self._enter(part, create_parents=create_parents)
             else:
                 return self._place(part)
         return self._place(".")
@@ -151,9 +151,9 @@ class _Steps:
         while self._folders:
             os.close(self._folders.pop())
 
-    def _place(self, name: str) -> Place:
-        shown = "/".join(self._names if name == "." else [*self._names, name])
-        return Place(folder=self._folders[-1], name=name, shown=shown_name(shown) or ".")
+    def _place(self, name: str) -> ResolvedPath:
+        path = "/".join(self._names if name == "." else [*self._names, name])
+        return ResolvedPath(folder=self._folders[-1], name=name, path=display_name(path) or ".")
 
     def _go_back(self) -> None:
         if len(self._folders) == 1:
@@ -161,17 +161,17 @@ class _Steps:
         os.close(self._folders.pop())
         self._names.pop()
 
-    def _enter(self, name: str, *, is_made: bool) -> None:
+    def _enter(self, name: str, *, create_parents: bool) -> None:
         here = self._folders[-1]
         if len(self._folders) > MAX_DEPTH:
             raise FileProblem(f"{self._path[:60]}… goes through more than {MAX_DEPTH} folders")
-        with problems_of(self._path):
+        with convert_os_errors(self._path):
             try:
                 folder = os.open(name, OPEN_FOLDER, dir_fd=here)
             except FileNotFoundError:
-                if not is_made:
+                if not create_parents:
                     raise
-                # Somebody else may have made it meanwhile, which is as good.
+                # Another process may have created it in the meantime.
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=here)
                 folder = os.open(name, OPEN_FOLDER, dir_fd=here)
@@ -179,13 +179,13 @@ class _Steps:
         self._names.append(name)
 
     def _link_target(self, name: str) -> str | None:
-        """Where a link leads; None for what is no link, or not there."""
+        """The target of a link; None if it is not a link or does not exist."""
         try:
             target = os.readlink(name, dir_fd=self._folders[-1])
         except OSError as error:
             if error.errno in (errno.EINVAL, errno.ENOENT):
                 return None
-            with problems_of(self._path):
+            with convert_os_errors(self._path):
                 raise
         self._links_left -= 1
         if self._links_left < 0:
@@ -195,14 +195,14 @@ class _Steps:
         return target
 
 
-def shown_name(name: str) -> str:
-    """A name or path as text: what is no UTF-8 in it is told by its bytes, `\\xff`."""
-    # Most are, and a folder may have a million.
+def display_name(name: str) -> str:
+    """A name or path as valid text; invalid UTF-8 becomes escapes such as `\\xff`."""
+    # A fast path, because a directory may have a million names.
     return name if name.isascii() else os.fsencode(name).decode(errors="backslashreplace")
 
 
-def kind_of(mode: int) -> str:
-    """What stands at a path, in words."""
+def describe_kind(mode: int) -> str:
+    """The kind of a file, for messages."""
     if stat.S_ISREG(mode):
         return "a file"
     if stat.S_ISDIR(mode):
@@ -217,19 +217,19 @@ def kind_of(mode: int) -> str:
 
 
 @contextmanager
-def problems_of(path: str) -> Generator[None]:
-    """What the system says about a path, in words that help."""
+def convert_os_errors(path: str) -> Generator[None]:
+    """Convert OSError in the block to FileProblem."""
     try:
         yield
     except FileNotFoundError as error:
-        raise FileProblem(f"{path} is not there") from error
+        raise FileProblem(f"{path} does not exist") from error
     except NotADirectoryError as error:
         raise FileProblem(f"a part of {path} is not a folder") from error
     except PermissionError as error:
-        raise FileProblem(f"{path} may not be used: permission denied") from error
+        raise FileProblem(f"{path}: permission denied") from error
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise FileProblem(f"{path} was changed into a link meanwhile") from error
+            raise FileProblem(f"{path} was replaced by a link in the meantime") from error
         if error.errno == errno.ENXIO:
             raise FileProblem(f"{path} is a named pipe or a socket, not a file") from error
         raise FileProblem(f"{path} cannot be used: {error.strerror or error}") from error
@@ -237,7 +237,7 @@ def problems_of(path: str) -> Generator[None]:
 
 def _is_path(path: str) -> bool:
     try:
-        # Half a character would stand for a byte, and what is shown would not be what is opened.
+        # An unpaired surrogate stands for a byte, so messages would show another path.
         path.encode()
     except UnicodeEncodeError:
         return False
@@ -250,5 +250,5 @@ def _meaningful(parts: list[str]) -> list[str]:
 
 def _outside(path: str) -> FileProblem:
     return FileProblem(
-        f"{path} is outside of the workspace; name a path in it, such as src/main.py"
+        f"{path} is outside of the workspace; use a path inside it, such as src/main.py"
     )

@@ -9,7 +9,7 @@ import psutil
 
 from nacre.config.mcp_entry import McpServerConfig
 from nacre.json_types import JsonObject, JsonValue
-from nacre.mcp_client import McpServer
+from nacre.mcp_client import McpServer, UpstreamRefusal
 from nacre.run_context import AbortSignal, RunContext
 from nacre.tools.definition import Tool, ToolCall
 
@@ -97,3 +97,29 @@ def text_of(result: JsonObject) -> str:
             return text
         case _:
             raise AssertionError(result)
+
+
+class Person:
+    """Answers elicitations; may take long, or refuse."""
+
+    def __init__(self, *, seconds: float = 0, refusal: str = "") -> None:
+        self._seconds = seconds
+        self._refusal = refusal
+        self.asked: list[tuple[str, JsonObject]] = []
+
+    @property
+    def capabilities(self) -> JsonObject:
+        return {"elicitation": {"form": {}}, "roots": {}, "somethingElse": {}}
+
+    async def elicit(self, server: str, params: JsonObject) -> JsonObject:
+        self.asked.append((server, params))
+        await anyio.sleep(self._seconds)
+        if self._refusal:
+            raise UpstreamRefusal(self._refusal)
+        return {"action": "accept", "content": {"half": "\ud800"}}
+
+    async def sample(self, server: str, params: JsonObject) -> JsonObject:
+        raise AssertionError("not announced, so never asked")
+
+    async def roots(self, server: str, params: JsonObject) -> JsonObject:
+        raise RuntimeError("the inside of this must not reach a server")

@@ -1,10 +1,7 @@
-"""One supervised connection, against a server that fails in every way."""
+"""One connection, to a server that fails in many ways."""
 
-import json
+import asyncio
 import os
-import sys
-import time
-from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -12,8 +9,6 @@ import pytest
 
 from nacre.config.mcp_entry import McpServerConfig
 from nacre.errors import ToolFailedError, ToolServerError
-from nacre.mcp_client import McpConnections, process
-from nacre.mcp_client.process import kill_all_groups
 from tests.mcp_client.conftest import Opening
 from tests.mcp_client.peers import (
     PATIENCE_SECONDS,
@@ -21,7 +16,6 @@ from tests.mcp_client.peers import (
     call,
     call_tool,
     ended,
-    is_alive,
     raw,
     text_of,
     tool_of,
@@ -98,34 +92,11 @@ async def test_a_server_that_fails_again_and_again_is_left_alone_for_a_while(
     assert server.status().restarts == 1
 
 
-async def test_a_command_that_does_not_exist_is_named(opening: Opening) -> None:
-    server = await opening.one(raw(command="no-such-command"))
-    with pytest.raises(ToolServerError, match="there is no command 'no-such-command'"):
-        await server.tools()
-    assert server.status().state == "failed"
-
-
-async def test_a_directory_that_does_not_exist_is_named(opening: Opening) -> None:
-    server = await opening.one(raw(cwd="/no/such/directory"))
-    with pytest.raises(ToolServerError, match="there is no directory /no/such/directory"):
-        await server.tools()
-
-
 async def test_a_server_that_hangs_at_its_start_is_given_up(opening: Opening) -> None:
     server = await opening.one(raw("silent", startup_seconds=0.5))
     with pytest.raises(ToolServerError, match=r"did not start within 0\.5 seconds"):
         await server.tools()
     assert server.status().pid is None
-
-
-async def test_a_hanging_server_holds_up_nobody_else(opening: Opening) -> None:
-    connections = await opening.all(raw("silent", startup_seconds=60), raw())
-    hanging, sound = connections.servers()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(hanging.tools)
-        assert text_of(await call(sound, "echo")) == "{}"
-        assert hanging.status().state == "starting"
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_caller_that_gives_up_does_not_stop_the_start_for_others(opening: Opening) -> None:
@@ -171,12 +142,17 @@ async def test_a_server_that_is_not_used_is_stopped_and_starts_again(opening: Op
 
 @pytest.mark.parametrize("turns", range(4))
 async def test_a_call_at_the_very_moment_that_a_server_is_stopped_is_made_all_the_same(
-    opening: Opening, turns: int
+    # First, so that the clock is put back last: closing has deadlines by it.
+    monkeypatch: pytest.MonkeyPatch,
+    opening: Opening,
+    turns: int,
 ) -> None:
-    server = await opening.one(raw(idle_seconds=0.2))
+    server = await opening.one(raw(idle_seconds=500))
     echo = await tool_of(server, "echo")
     # Its time is over, and then others have some turns: from none to enough to stop it.
-    time.sleep(0.3)  # noqa: ASYNC251
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now() + 1000)
     for _ in range(turns):
         await anyio.lowlevel.checkpoint()
     assert text_of(await call_tool(echo, {})) == "{}"
@@ -186,67 +162,6 @@ async def test_a_server_is_not_idle_while_a_call_is_open(opening: Opening) -> No
     server = await opening.one(raw(idle_seconds=0.05, timeout_seconds=0.5))
     with pytest.raises(ToolServerError, match="did not answer"):
         await call(server, "hold")
-
-
-async def test_the_environment_is_what_is_configured_and_little_else(
-    opening: Opening, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "not for servers")
-    server = await opening.one(raw(env={"TOKEN": "for-this-server"}, cwd=str(tmp_path)))
-    found = json.loads(text_of(await call(server, "environment")))
-    assert found["env"]["TOKEN"] == "for-this-server"
-    assert "OPENAI_API_KEY" not in found["env"]
-    assert found["cwd"] == str(tmp_path)
-
-
-async def test_a_flood_on_standard_error_blocks_nothing_and_leaves_its_end(
-    opening: Opening,
-) -> None:
-    server = await opening.one(raw(env={"TOKEN": "correct-horse"}))
-    assert text_of(await call(server, "flood_errors", lines=20_000)) == "done"
-    with pytest.raises(ToolServerError):
-        await call(server, "exit", status=0)
-    output = server.status().last_output
-    assert output[-2:] == ("the secret is [redacted]", "about to go")
-    assert len(output) == 20
-    assert sum(map(len, output)) < 10_000
-
-
-async def test_what_a_server_prints_between_messages_is_kept_apart(opening: Opening) -> None:
-    server = await opening.one(raw())
-    assert text_of(await call(server, "chatter")) == "done"
-    assert server.status().last_output == (
-        "stdout: Listening on standard input!",
-        'stdout: [1, 2, {"not": "a message"}]',
-    )
-
-
-async def test_a_stubborn_server_and_its_children_are_gone_after_the_end(
-    opening: Opening,
-) -> None:
-    connections = await opening.all(raw("stubborn"), raw(name="other"))
-    stubborn, other = connections.servers()
-    children = [int(text_of(await call(server, "family"))) for server in (stubborn, other)]
-    pids = [server.status().pid or 0 for server in (stubborn, other)]
-    with anyio.fail_after(PATIENCE_SECONDS):
-        await connections.aclose()
-    assert not [pid for pid in pids if is_alive(pid)]
-    # They were killed; nobody waits until the system has cleared them away.
-    await ended(*children)
-    assert [status.state for status in connections.status()] == ["closed", "closed"]
-
-
-async def test_a_server_that_never_spoke_is_not_given_time_to_finish(
-    opening: Opening, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for grace in ("_EXIT_SECONDS", "_TERM_SECONDS"):
-        monkeypatch.setattr(process, grace, 600.0)
-    server = await opening.one(raw("silent", startup_seconds=0.5))
-    with (
-        anyio.fail_after(PATIENCE_SECONDS),
-        pytest.raises(ToolServerError, match="did not start within"),
-    ):
-        await server.tools()
 
 
 async def test_a_closed_connection_says_so(opening: Opening) -> None:
@@ -260,54 +175,6 @@ async def test_a_closed_connection_says_so(opening: Opening) -> None:
         await server.tools()
     with pytest.raises(RuntimeError, match="is not open"):
         connections.servers("another session")
-
-
-async def test_closing_fails_the_calls_that_are_open(opening: Opening) -> None:
-    connections = await opening.all(raw())
-    (server,) = connections.servers()
-    hold = await tool_of(server, "hold")
-    problems: list[str] = []
-
-    async def wait_for_it() -> None:
-        with pytest.raises(ToolServerError) as caught:
-            await call_tool(hold, {})
-        problems.append(caught.value.message)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(wait_for_it)
-        await call(server, "echo")
-        await connections.aclose()
-    assert "was closed" in problems[0]
-
-
-async def test_servers_are_stopped_when_the_block_fails() -> None:
-    pids: list[int] = []
-    with pytest.raises(ZeroDivisionError):
-        async with McpConnections([raw()]) as connections:
-            (server,) = connections.servers()
-            await server.tools()
-            pids.append(server.status().pid or 0)
-            raise ZeroDivisionError
-    assert not is_alive(pids[0])
-
-
-async def test_servers_are_stopped_when_their_user_is_cancelled() -> None:
-    pids: list[int] = []
-    async with anyio.create_task_group() as tasks, McpConnections([raw()]) as connections:
-        (server,) = connections.servers()
-        await server.tools()
-        pids.append(server.status().pid or 0)
-        tasks.cancel_scope.cancel()
-        await anyio.sleep_forever()
-    assert not is_alive(pids[0])
-
-
-def test_importing_the_client_does_not_import_the_sdk() -> None:
-    import subprocess
-
-    code = "import sys, nacre.mcp_client; print('mcp' in sys.modules, 'pydantic' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "False False\n"
 
 
 async def test_a_server_that_lacks_a_secret_says_which(opening: Opening) -> None:
@@ -352,23 +219,3 @@ async def test_arguments_that_were_looked_up_are_not_in_errors_lists_and_status(
     with pytest.raises(ToolServerError, match=r"no licence for \[redacted\]"):
         await shaking.tools()
     assert secret not in repr([server.status(), listing.status(), shaking.status()])
-
-
-async def test_the_reason_of_a_failed_handshake_is_what_the_server_said(opening: Opening) -> None:
-    old = await opening.one(raw("old"))
-    with pytest.raises(ToolServerError) as failure:
-        await old.tools()
-    assert "speaks version '1999-01-01' of MCP" in str(failure.value)
-    assert "just a warning" not in str(failure.value)
-    refusing = await opening.one(raw(args=(str(RAW_SERVER), "refusing", "initialize")))
-    with pytest.raises(ToolServerError, match="refused the connection: no licence"):
-        await refusing.tools()
-
-
-async def test_all_servers_and_their_children_can_be_killed_at_once(opening: Opening) -> None:
-    connections = await opening.all(raw("stubborn", name="a"), raw("stubborn", name="b"))
-    servers = connections.servers()
-    children = [int(text_of(await call(server, "family"))) for server in servers]
-    pids = [server.status().pid for server in servers]
-    kill_all_groups()
-    await ended(*children, *pids)

@@ -1,6 +1,20 @@
-"""The last lines of a process."""
+"""The processes of stdio servers: their last output, and how they are stopped."""
 
-from nacre.mcp_client.process import OutputTail
+import anyio
+import pytest
+
+from nacre.errors import ToolServerError
+from nacre.mcp_client import process
+from nacre.mcp_client.process import OutputTail, kill_all_groups
+from tests.mcp_client.conftest import Opening
+from tests.mcp_client.peers import (
+    PATIENCE_SECONDS,
+    call,
+    ended,
+    is_alive,
+    raw,
+    text_of,
+)
 
 
 def test_only_the_last_lines_are_kept() -> None:
@@ -29,3 +43,40 @@ def test_secrets_are_taken_out() -> None:
     tail = OutputTail(lambda line: line.replace("hunter2", "[redacted]"))
     tail.add(b"password hunter2\n")
     assert tail.lines == ("password [redacted]",)
+
+
+async def test_a_stubborn_server_and_its_children_are_gone_after_the_end(
+    opening: Opening,
+) -> None:
+    connections = await opening.all(raw("stubborn"), raw(name="other"))
+    stubborn, other = connections.servers()
+    children = [int(text_of(await call(server, "family"))) for server in (stubborn, other)]
+    pids = [server.status().pid or 0 for server in (stubborn, other)]
+    with anyio.fail_after(PATIENCE_SECONDS):
+        await connections.aclose()
+    assert not [pid for pid in pids if is_alive(pid)]
+    # They were killed; nobody waits until the system has cleared them away.
+    await ended(*children)
+    assert [status.state for status in connections.status()] == ["closed", "closed"]
+
+
+async def test_a_server_that_never_spoke_is_not_given_time_to_finish(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for grace in ("_EXIT_SECONDS", "_TERM_SECONDS"):
+        monkeypatch.setattr(process, grace, 600.0)
+    server = await opening.one(raw("silent", startup_seconds=0.5))
+    with (
+        anyio.fail_after(PATIENCE_SECONDS),
+        pytest.raises(ToolServerError, match="did not start within"),
+    ):
+        await server.tools()
+
+
+async def test_all_servers_and_their_children_can_be_killed_at_once(opening: Opening) -> None:
+    connections = await opening.all(raw("stubborn", name="a"), raw("stubborn", name="b"))
+    servers = connections.servers()
+    children = [int(text_of(await call(server, "family"))) for server in servers]
+    pids = [server.status().pid for server in servers]
+    kill_all_groups()
+    await ended(*children, *pids)

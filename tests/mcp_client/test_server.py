@@ -1,4 +1,4 @@
-"""The tools of a server: listed once, listed again when they change, broken ones mended."""
+"""The tools of a server: listed once, updated when they change, repaired when broken."""
 
 import pytest
 
@@ -105,35 +105,3 @@ async def test_a_pattern_that_matches_no_tool_is_told(opening: Opening) -> None:
         "`deny` has 'mcp:plain:isError', which matches no tool of this server; "
         "`requireApproval` has 'gone*', which matches no tool of this server"
     )
-
-
-async def test_disabled_servers_are_left_out_and_shown_in_the_status(opening: Opening) -> None:
-    connections = await opening.all(raw(is_disabled=True), raw(name="other"))
-    assert [server.name for server in connections.servers()] == ["other"]
-    assert [(found.name, found.state) for found in connections.status()] == [
-        ("other", "idle"),
-        ("plain", "closed"),
-    ]
-
-
-async def test_sessions_have_connections_of_their_own_and_runs_share_them(
-    opening: Opening,
-) -> None:
-    connections = await opening.all(raw())
-    (first,), (second,) = connections.servers("one"), connections.servers("two")
-    await call(first, "echo")
-    await call(second, "echo")
-    assert first.status().pid != second.status().pid
-    assert connections.servers("one") == [first]
-    assert [found.session_id for found in connections.status()] == ["two", "one"]
-
-
-async def test_old_sessions_without_running_servers_are_forgotten(opening: Opening) -> None:
-    connections = await opening.all(raw())
-    (running,) = connections.servers("running")
-    await running.tools()
-    for number in range(400):
-        connections.servers(f"session {number}")
-    # The 256 newest, and the one that is in use.
-    assert len(connections.status()) == 257
-    assert connections.servers("running") == [running]

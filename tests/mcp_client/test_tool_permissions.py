@@ -1,4 +1,4 @@
-"""Patterns of a server's configuration."""
+"""Allow and deny patterns of a server's configuration."""
 
 import anyio
 import pytest

@@ -1,4 +1,4 @@
-"""Calls of tools: the native result, errors, progress, and what hostile servers answer."""
+"""Tool calls: native results, errors, progress, and hostile responses."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Counting the parts of a message before it is read."""
+"""The limit on the parts of one message."""
 
 import pytest
 

@@ -10,35 +10,9 @@ from nacre.json_types import JsonObject
 from nacre.mcp_client import UpstreamRefusal
 from nacre.mcp_client.upstream import UpstreamGate
 from tests.mcp_client.conftest import Opening
-from tests.mcp_client.peers import call, raw, text_of
+from tests.mcp_client.peers import Person, call, raw, text_of
 
 QUESTION: JsonObject = {"message": "sure?", "requestedSchema": {"type": "object"}}
-
-
-class Person:
-    """Answers elicitations; may take long, or refuse."""
-
-    def __init__(self, *, seconds: float = 0, refusal: str = "") -> None:
-        self._seconds = seconds
-        self._refusal = refusal
-        self.asked: list[tuple[str, JsonObject]] = []
-
-    @property
-    def capabilities(self) -> JsonObject:
-        return {"elicitation": {"form": {}}, "roots": {}, "somethingElse": {}}
-
-    async def elicit(self, server: str, params: JsonObject) -> JsonObject:
-        self.asked.append((server, params))
-        await anyio.sleep(self._seconds)
-        if self._refusal:
-            raise UpstreamRefusal(self._refusal)
-        return {"action": "accept", "content": {"half": "\ud800"}}
-
-    async def sample(self, server: str, params: JsonObject) -> JsonObject:
-        raise AssertionError("not announced, so never asked")
-
-    async def roots(self, server: str, params: JsonObject) -> JsonObject:
-        raise RuntimeError("the inside of this must not reach a server")
 
 
 async def answer_to(opening: Opening, person: Person | None, method: str) -> JsonObject:
@@ -126,14 +100,6 @@ async def test_the_time_that_a_person_takes_is_not_the_servers(opening: Opening)
     server = await opening.one(raw(timeout_seconds=1), upstream=Person(seconds=1.5))
     result = await call(server, "ask", method="elicitation/create", params=QUESTION)
     assert json.loads(text_of(result))["action"] == "accept"
-
-
-async def test_a_modern_server_is_understood_when_it_refuses_the_handshake(
-    opening: Opening,
-) -> None:
-    server = await opening.one(raw("modern"), upstream=Person())
-    assert text_of(await call(server, "echo", a=1)) == '{"a": 1}'
-    assert server.status().version == "modern 2"
 
 
 async def test_a_modern_server_asks_by_its_result(opening: Opening) -> None:

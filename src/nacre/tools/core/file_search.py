@@ -16,7 +16,7 @@ from fnmatch import translate
 from typing import TYPE_CHECKING, Final
 
 from nacre.tools.core.workspace import MAX_DEPTH, OPEN_FILE, OPEN_FOLDER, FileProblem, display_name
-from nacre.tools.input_checks.pattern_size import states_of
+from nacre.tools.input_checks.limits import count_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -135,7 +135,7 @@ class LinePattern:
     @classmethod
     def compile(cls, pattern: str, *, is_case_ignored: bool) -> LinePattern:
         """Compile a pattern; raises FileProblem if it is invalid or too large."""
-        states = states_of(pattern)
+        states = count_states(pattern)
         if states > _MAX_STATES:
             raise FileProblem(
                 f"query is a regular expression with about {states} parts, including repetitions; "

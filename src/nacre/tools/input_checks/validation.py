@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from nacre.errors import ToolFailedError, ToolInputError
 from nacre.json_types import decode_json, encode_json
-from nacre.tools.input_checks.check_cost import MAX_PARTS, CheckCost
+from nacre.tools.input_checks.limits import MAX_INPUT_VALUES, SchemaLimits
 from nacre.tools.input_checks.problems import (
     MASK,
     InputProblem,
@@ -49,7 +49,7 @@ _ONLY_FIRST: Final = InputProblem(path="$", text="may have more problems; it is 
 class _CompiledSchema:
     schema: JsonObject
     validator: jsonschema_rs.Validator
-    cost: CheckCost
+    limits: SchemaLimits
 
 
 class InputValidators:
@@ -93,14 +93,14 @@ def _compile(tool: Tool) -> _CompiledSchema | str:
     """The compiled schema, or what is wrong with it."""
     # A copy: what is checked stays what was compiled, whatever the owner does with its dict.
     schema = cast("JsonObject", decode_json(encode_json(dict(tool.parameters))))
-    cost = CheckCost(schema)
-    if problem := cost.problem():
-        return problem
-    attempts = min(_MAX_PATTERNS_LEFT_OUT, 1 + _MAX_PARTS_COMPILED // cost.schema_parts)
+    limits = SchemaLimits(schema)
+    if limits.problem:
+        return limits.problem
+    attempts = min(_MAX_PATTERNS_LEFT_OUT, 1 + _MAX_PARTS_COMPILED // limits.part_count)
     for _ in range(attempts):
         validator = _validator_for(schema)
         if not isinstance(validator, Exception):
-            return _CompiledSchema(schema=schema, validator=validator, cost=cost)
+            return _CompiledSchema(schema=schema, validator=validator, limits=limits)
         if not _leave_out_pattern(tool, schema, validator):
             where = shown_path(validator.instance_path)
             what = validator.message.replace(MASK, "its value")
@@ -143,8 +143,8 @@ def _leave_out_pattern(
 
 
 def _refuse_if_costly(tool: Tool, compiled: _CompiledSchema, given: JsonObject) -> None:
-    match compiled.cost.verdict(given):
-        case "cheap":
+    match compiled.limits.verdict(given):
+        case "ok":
             return
         case "input_too_large":
             raise _too_large(tool)
@@ -160,9 +160,9 @@ def _explain(tool: Tool, compiled: _CompiledSchema, given: JsonObject) -> ToolIn
 def _problems_with(compiled: _CompiledSchema, given: JsonObject) -> Iterator[InputProblem]:
     """As many as can be found without long work; where they cannot, it says so."""
     schema = compiled.schema
-    if compiled.cost.can_list_errors(given):
+    if compiled.limits.can_list_errors(given):
         yield from problems_in(compiled.validator.iter_errors(given), given=given, schema=schema)
-    elif compiled.cost.can_find_first_error(given):
+    elif compiled.limits.can_find_first_error(given):
         yield from top_level_problems(given, schema)
         yield from problems_in(_first_error(compiled, given), given=given, schema=schema)
         yield _ONLY_FIRST
@@ -190,7 +190,7 @@ def _not_an_object(tool: Tool, given: object) -> ToolInputError:
 def _too_large(tool: Tool) -> ToolInputError:
     text = (
         f"the input is too large to be checked against the schema of {tool.name}; pass it in parts "
-        f"(at most {MAX_PARTS:,} values, fewer where the schema asks for much work)"
+        f"(at most {MAX_INPUT_VALUES:,} values, fewer where the schema asks for much work)"
     )
     return ToolInputError(text, tool_id=tool.id)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nacre.config.code_mode import LIMITS
 from nacre.config.system import problems_in, system_config_from
 from nacre.config.validation import Setting, list_settings
 from nacre.errors import ConfigError
@@ -156,6 +157,45 @@ def test_what_has_no_effect_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         system_config_from(document, environment=ENVIRONMENT, folder=FOLDER)
     assert "`mcp.servers.git.headers` has no effect" in caplog.text
+
+
+CLAMPED: Mapping[str, Any] = {
+    "tools": {
+        "codeMode": {"enabled": True, "timeoutMs": 5, "maxOutputBytes": 2048},
+        "toolSearch": {"enabled": False, "maxSearchLimit": 99},
+    },
+    "agents": {
+        "list": [{"id": "a", "tools": {"codeMode": {"maxSearchLimit": 0}}}],
+        "b": {"tools": {"codeMode": {"searchDefaultLimit": 40, "maxSearchLimit": 30}}},
+    },
+}
+CLAMPS = [
+    "`tools.codeMode.timeoutMs` is 5; 100 is used",
+    "`tools.toolSearch.maxSearchLimit` is 99; 50 is used",
+    "`agents.list[0].tools.codeMode.maxSearchLimit` is 0; 1 is used",
+    "`agents.b.tools.codeMode.searchDefaultLimit` is 40; 30 is used (`maxSearchLimit`)",
+]
+
+
+def test_every_number_that_is_clamped_is_named_once_with_what_is_used(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        config = system_config_from(CLAMPED, environment=ENVIRONMENT, folder=FOLDER)
+    assert sorted(caplog.messages) == sorted(CLAMPS)
+    a, b = (config.agents.agent(name).tools.code_mode for name in "ab")
+    assert (a.timeout_ms, a.max_output_bytes, a.max_search_limit) == (100, 2048, 1)
+    assert (b.timeout_ms, b.search_default_limit) == (100, 30)
+
+
+def test_numbers_at_their_limits_are_not_warned_of() -> None:
+    settings = {limit.key: limit.most for limit in LIMITS.values()}
+    found = read_system(
+        {"tools": {"codeMode": {"enabled": True, **settings}}},
+        environment=ENVIRONMENT,
+        folder=FOLDER,
+    )
+    assert (found.problems, found.warnings) == ((), ())
 
 
 # What the page says.

@@ -123,6 +123,16 @@ async def test_a_broken_file_changes_nothing_and_is_told_once(
     ]
 
 
+async def test_a_number_that_is_clamped_is_logged(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.write("{tools: {codeMode: {enabled: true, timeoutMs: 5}}}")
+    await watched.look_twice()
+    (change,) = watched.changes
+    assert change.new.agents.agent("main").tools.code_mode.timeout_ms == 100
+    assert caplog.messages == ["`tools.codeMode.timeoutMs` is 5; 100 is used"]
+
+
 async def test_a_secret_that_is_missing_freezes_nothing(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -23,6 +23,7 @@ from nacre.config.models import (
 from nacre.config.plugins import PluginsConfig
 from nacre.config.sections import (
     HIDDEN,
+    TAKES_NULL,
     WHOLE,
     CompactionConfig,
     ExecToolConfig,
@@ -130,8 +131,9 @@ class ModelsSection(Section):
 
 
 class ContractSection(Section):
-    """Settings with a published contract: null is no setting, and numbers are clamped."""
+    """Settings with a published contract: null is not allowed, and numbers are clamped."""
 
+    model_config = ConfigDict(json_schema_extra={TAKES_NULL: False})
     null_is_missing: ClassVar[bool] = False
 
 

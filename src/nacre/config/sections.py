@@ -10,6 +10,8 @@ ALLOWED: Final = "x-allowed"
 """In a schema: the values that are allowed, in words. Errors and descriptions show it."""
 HIDDEN: Final = "x-hidden"
 """In a schema: the value may be or hold a secret, so errors do not show it."""
+TAKES_NULL: Final = "x-takes-null"
+"""In a schema: whether members of the object may be null."""
 
 
 def allowed(text: str, **extra: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from nacre.config.agents import default_workspace
 from nacre.config.document import Document
 from nacre.config.gateway import default_storage_url
-from nacre.config.sections import ALLOWED, HIDDEN
+from nacre.config.sections import ALLOWED, HIDDEN, TAKES_NULL
 from nacre.config.setting_paths import (
     describe_kind,
     format_value,
@@ -77,7 +77,7 @@ def validate_part(
 def _copy(value: object) -> object:
     """Plain objects and lists, which can be changed."""
     if isinstance(value, Mapping):
-        return {k: _copy(v) for k, v in cast("Mapping[object, object]", value).items()}
+        return {str(k): _copy(v) for k, v in cast("Mapping[object, object]", value).items()}
     if isinstance(value, (list, tuple)):
         return [_copy(item) for item in cast("Sequence[object]", value)]
     return value
@@ -113,10 +113,7 @@ def _without(value: Any, keys: Sequence[Key], node: _Node) -> Any:
 
 def _describe(error: ErrorDetails, path: str, node: _Node) -> ConfigError:
     *before, last = error["loc"] or ("",)
-    if last == "[key]":
-        *before, last = before
-    is_unknown = error["type"] in ("extra_forbidden", "invalid_key") or "[key]" in error["loc"]
-    if is_unknown:
+    if error["type"] == "extra_forbidden":
         parent, where = _find_node(node, before), _join(path, before)
         return unknown_key(where, last, parent.get("properties", ()) if parent else ())
     where, value = _join(path, error["loc"]), error["input"]
@@ -124,6 +121,8 @@ def _describe(error: ErrorDetails, path: str, node: _Node) -> ConfigError:
     if error["type"] == "problem":
         return ConfigError(where, f"is {format_value(value)}; {error['msg']}")
     words = format_allowed(found)
+    if error["type"] == "string_unicode" and found.get("type") == "object":
+        return ConfigError(where, "has a key with half a character, which is no text")
     if _holds_objects(found):
         return misplaced(where, value, words)
     shown = describe_kind(value) if found.get(HIDDEN) else format_value(value)
@@ -188,11 +187,13 @@ def _format_items(node: _Node) -> str:
 
 def config_schema() -> JsonObject:
     """The JSON Schema of a document, for editors."""
-    whole = cast("_Node", _copy(_schema()))
+    schema = cast("_Node", _copy(_schema()))
+    sections = {name: _publish_section(node) for name, node in schema.pop("$defs").items()}
     return {
         "$schema": _DIALECT,
         "title": "The configuration of Nacre",
-        **cast("JsonObject", _publish(whole)),
+        **_publish_section(schema),
+        "$defs": dict(sorted(sections.items())),
     }
 
 
@@ -210,43 +211,51 @@ def schema_of(*keys: str) -> _Node:
     return node
 
 
-def _publish(node: Any, *, is_member: bool = False) -> Any:
+def _publish_section(section: _Node) -> _Node:
+    """An object of the document: each of its members may be null, which counts as missing."""
+    takes_null = section.pop(TAKES_NULL, True)
+    members = {
+        key: _allow_null(_publish(node)) if takes_null else _publish(node)
+        for key, node in section["properties"].items()
+    }
+    about = {key: section[key] for key in ("type", "required") if key in section}
+    others = section.get("additionalProperties", False)
+    return {
+        **about,
+        "properties": members,
+        "additionalProperties": _allow_null(_publish(others)) if others else others,
+    }
+
+
+def _publish(node: Any) -> Any:
+    """The schema of one setting, without the keywords of our own."""
     if isinstance(node, list):
         return [_publish(item) for item in cast("list[object]", node)]
     if not isinstance(node, dict):
         return node
     known = cast("_Node", node)
-    words = known.pop(ALLOWED, "")
-    known.pop(HIDDEN, None)
-    if "$ref" in known or "properties" in known:
-        # The settings in it have defaults of their own.
-        known.pop("default", None)
-    if isinstance(known.get("title"), str):
-        del known["title"]
+    dropped = [ALLOWED, HIDDEN, "title", *(["default"] if "$ref" in known else [])]
     found: _Node = {
-        key: (
-            {name: _publish(member, is_member=True) for name, member in value.items()}
-            if key == "properties"
-            else {name: _publish(member) for name, member in value.items()}
-            if key == "$defs"
-            else value
-            if key in ("default", "enum", "required")
-            else _publish(value)
-        )
+        # A default is a value, not a schema.
+        key: value if key in ("default", "enum") else _publish(value)
         for key, value in known.items()
+        if key not in dropped
     }
-    if words and is_member:
-        found["description"] = f"{found.get('description', '')} Allowed: {words}.".strip()
-    return _allow_null(found) if is_member else found
+    if ALLOWED in known and "description" in known:
+        found["description"] = f"{known['description']} Allowed: {known[ALLOWED]}."
+    return found
 
 
-def _allow_null(node: _Node) -> _Node:
-    """A member that is null counts as one that is not there."""
+def _allow_null(node: Any) -> Any:
     null = {"type": "null"}
-    if "anyOf" in node:
-        return node if null in node["anyOf"] else {**node, "anyOf": [*node["anyOf"], null]}
-    about = {key: node[key] for key in ("description", "default", "writeOnly") if key in node}
-    rest = {key: value for key, value in node.items() if key not in about}
+    if not isinstance(node, dict):
+        return node
+    known = cast("_Node", node)
+    if "anyOf" in known:
+        is_there = null in known["anyOf"]
+        return known if is_there else {**known, "anyOf": [*known["anyOf"], null]}
+    about = {key: known[key] for key in ("description", "default", "writeOnly") if key in known}
+    rest = {key: value for key, value in known.items() if key not in about}
     return {**about, "anyOf": [rest, null]}
 
 

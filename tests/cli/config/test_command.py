@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nacre.cli.config_commands import config_app
+from nacre.config import config_schema
 from tests.cli.mcp.setup import Surroundings
 from tests.plugins.plugin_folders import plugin_folder
 
@@ -311,6 +312,26 @@ def test_validate_prints_every_problem(surroundings: Surroundings) -> None:
     assert err == f"{surroundings.config}: 3 problems\n"
 
 
+def test_validate_names_every_number_that_is_clamped(surroundings: Surroundings) -> None:
+    surroundings.config.write_text(
+        "{tools: {codeMode: {enabled: true, timeoutMs: 5}},"
+        " agents: {list: [{id: 'a', tools: {codeMode: {maxSearchLimit: 999}}}]}}",
+        encoding="utf-8",
+    )
+    warnings = [
+        "`tools.codeMode.timeoutMs` is 5; 100 is used",
+        "`agents.list[0].tools.codeMode.maxSearchLimit` is 999; 50 is used",
+    ]
+    status, out, err = surroundings.nacre("config", "validate")
+    assert (status, out) == (0, "")
+    assert err.splitlines() == [
+        *(f"nacre: {warning}" for warning in warnings),
+        f"{surroundings.config}: sound",
+    ]
+    status, out, _ = surroundings.nacre("config", "validate", "--json")
+    assert (status, json.loads(out)["warnings"]) == (0, warnings)
+
+
 def test_settings_of_plugins_are_checked_by_their_manifests(
     surroundings: Surroundings, tmp_path: Path
 ) -> None:
@@ -343,6 +364,12 @@ def test_settings_of_plugins_are_checked_by_their_manifests(
     status, _, err = surroundings.nacre("config", "set", "plugins.entries.weather.config.nope", "1")
     assert (status, "nothing was written" in err) == (2, True)
     assert surroundings.nacre("config", "set", "gateway.port", "1")[0] == 0
+
+
+def test_schema_prints_the_schema_of_the_configuration(surroundings: Surroundings) -> None:
+    status, out, err = surroundings.nacre("config", "schema")
+    assert (status, err) == (0, "")
+    assert json.loads(out) == config_schema()
 
 
 def test_validate_for_programs(surroundings: Surroundings) -> None:

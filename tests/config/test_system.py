@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nacre.config.code_mode import LIMITS
-from nacre.config.system import problems_in, system_config_from
+from nacre.config.system import problems_in, read_system, system_config_from
 from nacre.config.validation import Setting, list_settings
 from nacre.errors import ConfigError
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Also where something else is in the place of agents, whose rules would be lost.
-_OF_TOOLS = re.compile(
-    r"tools\b.*|agents|agents\.list(\[\d+\])?|agents\..*\btools\b.*|agents\.[^.]+"
+_TOOLS = re.compile(
+    r"(agents[.\[].+\.)?tools(\.(allow|deny|alsoAllow|sandbox|codeMode|toolSearch)\b.*)?", re.DOTALL
 )
+_AGENTS = re.compile(r"agents(\.list(\[\d+\])?|[.\[][^.]+)?", re.DOTALL)
 
 CORE_GROUPS: Final = MappingProxyType(
     {
@@ -88,7 +88,7 @@ def tools_config_from(document: Mapping[str, object], agent_id: str) -> ToolsCon
         {key: document[key] for key in ("tools", "agents") if document.get(key) is not None}
     )
     for problem in problems:
-        if _OF_TOOLS.fullmatch(problem.path):
+        if _concerns_tools(problem):
             raise problem
     wanted, warnings = agent_id.casefold(), list[str]()
     layers = [
@@ -108,6 +108,14 @@ def tools_config_from(document: Mapping[str, object], agent_id: str) -> ToolsCon
     for warning in warnings:
         logger.warning("%s", warning)
     return config
+
+
+def _concerns_tools(problem: ConfigError) -> bool:
+    """Whether rules or settings of a mode are at fault, or would be lost with their agent."""
+    is_misplaced = getattr(problem, "place", "") == problem.path
+    return bool(
+        _TOOLS.fullmatch(problem.path) or (is_misplaced and _AGENTS.fullmatch(problem.path))
+    )
 
 
 def resolve_tools(

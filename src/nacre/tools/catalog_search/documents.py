@@ -1,6 +1,6 @@
 """Catalog entries as weighted documents for ranking.
 
-So that a document, once made, serves every catalog that has this text.
+A document depends only on the texts of its entry, so all catalogs with the entry can use it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from nacre.tools.catalog import CatalogEntry
 
 
-# Who provides a tool may write without end; what it is for stands at the beginning.
+# Descriptions may be very long; the purpose of a tool is at the beginning.
 _MAX_FIELD_CHARACTERS: Final = 4_000
 _MAX_SCHEMA_NODES: Final = 400
 _MAX_CHOICES: Final = 20
 _MIN_SUMMARY_CHARACTERS: Final = 20
-# After a full stop and a space, or the signs of Chinese and Japanese.
+# A full stop and a space, or the punctuation of Chinese and Japanese.
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|[\u3002\uff01\uff1f\n]")
 
 
@@ -47,7 +47,7 @@ def texts_of(entry: CatalogEntry) -> dict[FieldName, str]:
 
 
 class _SchemaTexts:
-    """The names of the properties, descriptions and choices, wherever they stand in a schema."""
+    """The property names, descriptions and enum values anywhere in a schema."""
 
     def __init__(self, schema: JsonObject) -> None:
         self.names: list[str] = []
@@ -76,9 +76,9 @@ class _SchemaTexts:
             some = list(islice(properties.items(), _MAX_SCHEMA_NODES))
             self.names.extend(name for name, _ in some)
             self._open.extend(part for _, part in some)
-        for place in ("items", "anyOf", "oneOf", "allOf"):
-            if place in node:
-                self._open.append(node[place])
+        for key in ("items", "anyOf", "oneOf", "allOf"):
+            if key in node:
+                self._open.append(node[key])
 
 
 FieldName = Literal[
@@ -95,15 +95,16 @@ FieldName = Literal[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Field:
-    """How much a field's terms count, and how much is taken away when it is longer than usual."""
+    """The weight of the terms in a field, and the penalty if it is longer than usual."""
 
     weight: float
     length_penalty: float
     usual_length: float
 
 
-# Lengths are compared with fixed ones, not with the catalog's own averages: see above. The figures
-# are plain ones from a wide plateau of `benchmarks/search_quality.py`.
+# Lengths are compared with constants instead of averages over the catalog, so that a document does
+# not depend on the catalog. The values are round ones; `benchmarks/search_quality.py` hardly
+# changes around them.
 FIELDS: Final[Mapping[FieldName, Field]] = {
     "name": Field(weight=5.0, length_penalty=0.7, usual_length=2),
     "label": Field(weight=3.0, length_penalty=0.5, usual_length=3),
@@ -114,18 +115,18 @@ FIELDS: Final[Mapping[FieldName, Field]] = {
     "choice": Field(weight=0.3, length_penalty=0.2, usual_length=4),
     "owner": Field(weight=0.9, length_penalty=0.3, usual_length=2),
 }
-# A long text has many words by chance, in whichever fields.
+# A long text contains many words by chance.
 _LENGTH_PENALTY: Final = 0.2
 _USUAL_LENGTH: Final = 30
-# How soon a repeated term adds no more.
+# How quickly the weight of a repeated term saturates.
 _SATURATION: Final = 1.3
-# Words side by side mean something here; elsewhere they are lists.
+# Adjacent words are related only in these fields; the others are lists.
 _PROSE: Final[tuple[FieldName, ...]] = ("name", "label", "summary", "description")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """The terms of a text with what each counts, and its prose as terms; None between fields."""
+    """The weights of the terms, and the terms of the prose fields, separated by None."""
 
     weights: Mapping[str, float]
     prose: tuple[str | None, ...]
@@ -148,14 +149,14 @@ def document_of(texts: Mapping[FieldName, str]) -> Document:
 
 
 def shares_by_field(texts: Mapping[FieldName, str], term: str) -> dict[FieldName, float]:
-    """Which fields a term's weight comes from; the shares add up to 1."""
-    found: dict[FieldName, float] = {}
+    """The share of each field in the weight of a term; the shares add up to 1."""
+    parts: dict[FieldName, float] = {}
     for name, field in FIELDS.items():
         terms, length = terms_and_length_of(texts.get(name, ""))
         if count := terms.count(term):
-            found[name] = count * _weight_of_each(field, length)
-    total = sum(found.values())
-    return {name: part / total for name, part in found.items()}
+            parts[name] = count * _weight_of_each(field, length)
+    total = sum(parts.values())
+    return {name: part / total for name, part in parts.items()}
 
 
 def _weight_of_each(field: Field, length: int) -> float:

@@ -1,4 +1,4 @@
-"""Why an entry was found: what its score is made of."""
+"""Explains search results: the parts of each score."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _WORD = re.compile(r"\w+")
 
 EXACT_SCORE: Final = 1_000.0
-"""What just this id or name adds: more than any words."""
+"""The score of an exact id or name, higher than any score of words."""
 
 PartKind = Literal[
     "exact",
@@ -38,13 +38,14 @@ PartKind = Literal[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScorePart:
-    """One reason for a score: a word in a field, or what the words do together.
+    """One part of a score: a word in a field, or a combination of words.
 
-    `exact`: just this id or name. `pairs`: words side by side as in the query. `coverage`: how much
-    of the query is in it. `related`: words that the best results have in common. `answered`: taken
-    away for words that results before it have. `meaning`: what it is about, in whichever words.
-    `own_words`: it was ahead before related and answered words were counted, and stays there.
-    `catalog_order`: of several with just this name, the first in the catalog leads.
+    `exact`: the query is the id or name. `pairs`: words that are adjacent, as in the query.
+    `coverage`: the share of the query that it contains. `related`: words that the best results have
+    in common. `answered`: a reduction for words that earlier results contain. `meaning`: the
+    similarity of the embeddings. `own_words`: it was first before related and answered words were
+    counted, and stays first. `catalog_order`: of several entries with this name, the first in the
+    catalog comes first.
     """
 
     kind: PartKind
@@ -52,22 +53,22 @@ class ScorePart:
     term: str | None = None
     field: FieldName | None = None
     stands_for: str | None = None
-    """The word of the query, where the term is another one: a synonym, or a guess at a spelling."""
+    """The word of the query, if the term is a synonym or a spelling correction of it."""
 
     def to_json(self) -> JsonObject:
-        shown: JsonObject = {"kind": self.kind, "weight": round(self.weight, 3)}
+        part: JsonObject = {"kind": self.kind, "weight": round(self.weight, 3)}
         if self.term is not None:
-            shown["term"] = self.term
+            part["term"] = self.term
         if self.field is not None:
-            shown["field"] = self.field
+            part["field"] = self.field
         if self.stands_for is not None:
-            shown["standsFor"] = self.stands_for
-        return shown
+            part["standsFor"] = self.stands_for
+        return part
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """An entry with its score; the parts add up to it, the heaviest first."""
+    """An entry with its score and the parts that add up to it, largest first."""
 
     entry: CatalogEntry
     score: float
@@ -89,9 +90,9 @@ def explain_entry(
     stood_for: Mapping[str, str],
     exact_score: float,
 ) -> Explanation:
-    """For an entry that was found by its words, its meaning, its very name, or several of them.
+    """Explain an entry that was found by its words, its meaning, or its exact name.
 
-    `stood_for` has the word of the query by each term that it does not have itself.
+    `stood_for` maps terms that are not in the query to the word of the query.
     """
     parts = [ScorePart(kind="exact", weight=exact_score)]
     if found is not None:
@@ -104,21 +105,22 @@ def explain_entry(
             ScorePart(kind="related", weight=candidate.related),
             ScorePart(kind="answered", weight=-candidate.answered),
         ]
-    told = _heaviest_first(parts)
-    return Explanation(entry=entry, score=sum(part.weight for part in told), parts=told)
+    sorted_parts = _sort_parts(parts)
+    score = sum(part.weight for part in sorted_parts)
+    return Explanation(entry=entry, score=score, parts=sorted_parts)
 
 
-def in_order(best_first: Iterable[Explanation]) -> list[Explanation]:
-    """The same with scores that go down: what else the order goes by becomes a part of them."""
-    told: list[Explanation] = []
+def make_scores_descend(best_first: Iterable[Explanation]) -> list[Explanation]:
+    """Raise scores where needed, so that they descend; the difference becomes a part."""
+    worst_first: list[Explanation] = []
     for each in reversed(list(best_first)):
-        is_behind = bool(told) and each.score < told[-1].score
-        told.append(_raise_score(each, told[-1].score) if is_behind else each)
-    return told[::-1]
+        is_lower = bool(worst_first) and each.score < worst_first[-1].score
+        worst_first.append(_raise_score(each, worst_first[-1].score) if is_lower else each)
+    return worst_first[::-1]
 
 
 def words_by_term(query: str) -> dict[str, str]:
-    """The words as the query has them, by what a search makes of each."""
+    """The words of the query by their terms."""
     words: dict[str, str] = {}
     for word in _WORD.findall(query):
         for term in terms_of(word):
@@ -129,11 +131,11 @@ def words_by_term(query: str) -> dict[str, str]:
 def _raise_score(explanation: Explanation, score: float) -> Explanation:
     is_exact = any(part.kind == "exact" for part in explanation.parts)
     kind: PartKind = "catalog_order" if is_exact else "own_words"
-    place = ScorePart(kind=kind, weight=score - explanation.score)
-    return replace(explanation, score=score, parts=_heaviest_first((*explanation.parts, place)))
+    raised = ScorePart(kind=kind, weight=score - explanation.score)
+    return replace(explanation, score=score, parts=_sort_parts((*explanation.parts, raised)))
 
 
-def _heaviest_first(parts: Iterable[ScorePart]) -> tuple[ScorePart, ...]:
+def _sort_parts(parts: Iterable[ScorePart]) -> tuple[ScorePart, ...]:
     return tuple(sorted((part for part in parts if part.weight), key=lambda part: -part.weight))
 
 

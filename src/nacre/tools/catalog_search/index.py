@@ -14,7 +14,7 @@ from nacre.tools.catalog_search.explanation import (
     EXACT_SCORE,
     Explanation,
     explain_entry,
-    in_order,
+    make_scores_descend,
     words_by_term,
 )
 from nacre.tools.catalog_search.inverted_index import Layer
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 
 GUEST_SOURCES: Final[tuple[ToolSource, ...]] = ("openclaw", "client")
-"""What programs see as `ALL_TOOLS` and search with `tools.search`; MCP tools are behind `MCP`."""
+"""The sources of `ALL_TOOLS` and `tools.search` in programs; MCP tools are under `MCP`."""
 
 _MAX_QUERY_CHARACTERS: Final = 2_000
 _MAX_RANKINGS: Final = 8
-# Beyond this share of changed entries a whole new index is as cheap, and searched faster.
+# With more changed entries, a new index is as cheap to build and faster to search.
 _MAX_CHANGED_SHARE: Final = 0.25
 
 _Key: TypeAlias = "tuple[str, bytes]"
 
 
 class _IndexedTexts:
-    """The texts of some entries: as documents, by all that an entry says, by id and name."""
+    """The indexed texts of entries: documents, texts for embedding, and slots by id and name."""
 
     def __init__(self, entries: Sequence[CatalogEntry], keys: Sequence[_Key]) -> None:
         self.slots = {key: slot for slot, key in enumerate(keys)}
@@ -57,7 +57,7 @@ class _IndexedTexts:
 
 
 class _RankedTexts:
-    """What all catalogs with the same texts share. It outlives runs, so it holds no tool."""
+    """The ranking that catalogs with the same texts share. It outlives runs and holds no tools."""
 
     def __init__(self, *parts: tuple[_IndexedTexts, Sequence[int]]) -> None:
         self._parts = parts
@@ -73,17 +73,17 @@ class _RankedTexts:
         )
 
     def positions_of(self, id_or_name: str) -> list[int]:
-        """Of the entries with just this id or name, in the order of the catalog."""
+        """The positions of the entries with exactly this id or name, in order."""
         folded = id_or_name.casefold()
-        found = [
+        matching = [
             positions[slot]
             for texts, positions in self._parts
             for slot in texts.slots_by_id_and_name.get(folded, ())
         ]
-        return sorted(position for position in found if position != GONE)
+        return sorted(position for position in matching if position != GONE)
 
 
-# Threads may build indexes: each step on it is one that other threads see whole.
+# Several threads may build indexes, so each access must be a single atomic operation.
 _ranked_texts: OrderedDict[tuple[str, tuple[ToolSource, ...]], _RankedTexts] = OrderedDict()
 
 
@@ -96,28 +96,28 @@ class CatalogIndex:
 
     @property
     def knows_meanings(self) -> bool:
-        """Whether a search takes some milliseconds, since it asks for more than words."""
+        """Whether a search uses embeddings, which takes a few milliseconds."""
         return self._texts.meanings.is_known
 
     def wait_for_meanings(self, timeout_seconds: float) -> bool:
-        """Whether what is made in the background is made, at last or after so long."""
+        """Wait until the embeddings are computed; return False after the timeout."""
         return self._texts.meanings.wait(timeout_seconds)
 
     def search(self, query: str, limit: int) -> list[CatalogEntry]:
-        """The entries that fit best, best first; an entry with just this id or name leads.
+        """The best entries, best first; an entry with exactly this id or name comes first.
 
-        By their words; where the extra `semantic` is installed and ready, by their meaning as well.
+        The search uses words and, if the extra `semantic` is installed and ready, embeddings.
         """
         exact, best = self._search_all(query, limit)
         return self._entries_at((*exact, *(each.position for each in best)), limit)
 
     def search_words(self, query: str, limit: int) -> list[CatalogEntry]:
-        """The same by words alone: never more than a millisecond or two."""
+        """Search by words only, which takes at most a millisecond or two."""
         exact, best = self._search_by_words(query, limit)
         return self._entries_at((*exact, *(each.position for each in best)), limit)
 
     def explain(self, query: str, limit: int) -> list[Explanation]:
-        """The entries that a search finds, each with what its score is made of."""
+        """The result of a search, with the parts of each score."""
         exact, best = self._search_all(query, limit)
         by_position = {each.position: each for each in best}
         positions = list(dict.fromkeys((*exact, *by_position)))[:limit]
@@ -125,7 +125,7 @@ class CatalogIndex:
         terms, words = terms_of(wanted), words_by_term(wanted)
         query_weights = ranking.query_weights(terms)
         stood_for = {it: words.get(term, term) for it, term in ranking.stood_for(terms).items()}
-        return in_order(
+        return make_scores_descend(
             explain_entry(
                 self._entries[position],
                 by_position.get(position),
@@ -156,9 +156,9 @@ class CatalogIndex:
 
 
 def index_of(catalog: Catalog, *, sources: tuple[ToolSource, ...] = GUEST_SOURCES) -> CatalogIndex:
-    """The index of the catalog's entries from these sources.
+    """The index of the entries from these sources.
 
-    A tool whose texts no catalog had lately takes about 0.15 ms; it may be called in a thread.
+    Indexing takes about 0.15 ms for each tool that is not cached. It may be called in a thread.
     """
     index = cached_index(catalog, sources=sources)
     if index is not None:
@@ -172,7 +172,7 @@ def index_of(catalog: Catalog, *, sources: tuple[ToolSource, ...] = GUEST_SOURCE
 def cached_index(
     catalog: Catalog, *, sources: tuple[ToolSource, ...] = GUEST_SOURCES
 ) -> CatalogIndex | None:
-    """The same where it costs nothing, else None."""
+    """The cached index, or None."""
     texts = _ranked_texts.get((catalog.search_digest, sources))
     if texts is None:
         return None
@@ -186,7 +186,7 @@ def _trim_query(query: str) -> str:
 
 def _cache_texts(catalog: Catalog, sources: tuple[ToolSource, ...], texts: _RankedTexts) -> None:
     key = (catalog.search_digest, sources)
-    # Taken out and put in again, it is the one used last.
+    # Reinserted, so that it is the most recently used.
     _ranked_texts.pop(key, None)
     _ranked_texts[key] = texts
     while len(_ranked_texts) > _MAX_RANKINGS:
@@ -195,11 +195,11 @@ def _cache_texts(catalog: Catalog, sources: tuple[ToolSource, ...], texts: _Rank
 
 def _rank_entries(entries: Sequence[CatalogEntry], sources: tuple[ToolSource, ...]) -> _RankedTexts:
     keys = [_key_of(entry) for entry in entries]
-    known = _most_alike(keys, sources)
+    known = _find_similar(keys, sources)
     if known is None:
         return _RankedTexts((_IndexedTexts(entries, keys), range(len(entries))))
     base, slots = known
-    # The base without what is gone, and what is new beside it.
+    # The base without the removed entries, and a second part with the new ones.
     kept = [GONE] * len(base.layer.documents)
     new: list[int] = []
     for position, slot in enumerate(slots):
@@ -211,10 +211,10 @@ def _rank_entries(entries: Sequence[CatalogEntry], sources: tuple[ToolSource, ..
     return _RankedTexts((base, kept), (added, new))
 
 
-def _most_alike(
+def _find_similar(
     keys: Sequence[_Key], sources: tuple[ToolSource, ...]
 ) -> tuple[_IndexedTexts, list[int | None]] | None:
-    """The index of another catalog that has most of these texts, if any has, and where in it."""
+    """A cached index with most of these texts and the slot of each text in it, if any."""
     bases = {id(it.base): it.base for (_, of), it in list(_ranked_texts.items()) if of == sources}
     best: tuple[_IndexedTexts, list[int | None]] | None = None
     least_changed = _MAX_CHANGED_SHARE * len(keys)
@@ -231,14 +231,14 @@ def _key_of(entry: CatalogEntry) -> _Key:
     return entry.id, tool_digest(entry.tool)
 
 
-# Of one run: more would only wait for each other's processor.
+# Per run. The searches compete for the CPU, so more threads would not help.
 _MAX_SEARCH_THREADS: Final = 2
-# Building takes about 0.1 ms per tool: more than these would hold up the event loop.
+# Building takes about 0.1 ms per tool; with more tools it would block the event loop.
 _MAX_TOOLS_ON_LOOP: Final = 50
 
 
 class RunIndex:
-    """Built once; runs with equal catalogs share the work."""
+    """The index of a run, built at the first use; runs with equal catalogs share it."""
 
     def __init__(
         self, catalog: Catalog, *, sources: tuple[ToolSource, ...] = GUEST_SOURCES
@@ -247,7 +247,7 @@ class RunIndex:
         self._sources = sources
         self._index: CatalogIndex | None = None
         self._building = anyio.Lock()
-        # Their own, for tools may hold all threads that everybody shares.
+        # Separate threads, because tools may occupy all shared threads.
         self._threads = anyio.CapacityLimiter(_MAX_SEARCH_THREADS)
 
     async def get(self) -> CatalogIndex:
@@ -257,7 +257,7 @@ class RunIndex:
         return self._index
 
     async def search(self, query: str, limit: int) -> list[CatalogEntry]:
-        """The entries that fit best, best first, without holding up the event loop."""
+        """The best entries, best first; does not block the event loop."""
         index = await self.get()
         if not index.knows_meanings:
             return index.search(query, limit)

@@ -1,4 +1,4 @@
-"""An immutable inverted index: postings, BM25F scores, and guesses at unknown terms."""
+"""An immutable inverted index: postings, BM25F scores, and guesses for unknown terms."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 _MIN_CHARACTERS: Final = 4
-_MIN_HALF: Final = 3
+_MIN_HALF_CHARACTERS: Final = 3
 _MAX_CONTINUATIONS: Final = 4
 _MAX_CORRECTIONS: Final = 3
-# How much a guess counts beside a term that is meant for sure.
+# The weight of a guess, relative to a known term.
 _CONTINUATION_WEIGHT: Final = 0.6
 _CORRECTION_WEIGHT: Final = 0.6
 _HALVES_WEIGHT: Final = 0.4
 
 
 class SortedTerms:
-    """Terms, arranged for guesses."""
+    """Terms, indexed for prefix and typo lookups."""
 
     def __init__(self, terms: Iterable[str]) -> None:
         self._sorted = sorted(terms)
-        # Few mistype the first letter, and a typing error changes the length by one at most.
+        # Typos in the first letter are rare, and a typo changes the length by at most one.
         self._by_start_and_length: dict[tuple[str, int], list[str]] = {}
         for term in self._sorted:
             self._by_start_and_length.setdefault((term[0], len(term)), []).append(term)
@@ -48,14 +48,15 @@ class SortedTerms:
 
 
 class Vocabulary:
-    """The terms of an index: those of its layers that `is_known` says are still in use."""
+    """The terms of all layers for which `is_known` is true."""
 
     def __init__(self, layers: Sequence[SortedTerms], is_known: Callable[[str], bool]) -> None:
         self._layers = layers
         self._is_known = is_known
 
     def guesses(self, term: str) -> dict[str, float]:
-        """Terms that it may stand for and how much each counts; the best reading of it only."""
+        """Guesses for an unknown term with their weights: completions, else typo corrections,
+        else two known words."""
         if len(term) < _MIN_CHARACTERS:
             return {}
         if continuations := self._continuations(term):
@@ -77,7 +78,7 @@ class Vocabulary:
         return sorted(known, key=lambda each: (len(each), each))[:limit]
 
     def _halves(self, term: str) -> tuple[str, ...]:
-        for middle in range(len(term) - _MIN_HALF, _MIN_HALF - 1, -1):
+        for middle in range(len(term) - _MIN_HALF_CHARACTERS, _MIN_HALF_CHARACTERS - 1, -1):
             halves = (term[:middle], term[middle:])
             if all(map(self._is_known, halves)):
                 return halves
@@ -85,7 +86,7 @@ class Vocabulary:
 
 
 def _is_one_edit_away(one: str, other: str) -> bool:
-    """Whether one letter was changed, added or left out, or two neighbours change places."""
+    """Whether one letter is replaced, inserted or deleted, or two adjacent ones are swapped."""
     if len(one) > len(other):
         one, other = other, one
     start = 0
@@ -101,19 +102,19 @@ def _is_one_edit_away(one: str, other: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Posting:
-    """The documents that have a term, by their place in the layer, and what it counts in each.
+    """The documents with a term, by their slot in the layer, and its weight in each.
 
-    Lists, since they share their numbers with the documents and are read faster than arrays.
+    Lists share their numbers with the documents and are faster to read than arrays.
     """
 
     slots: list[int]
     weights: list[float]
     greatest: float
-    """No document counts it for more."""
+    """The maximum of the weights."""
 
 
 class Layer:
-    """The documents of an index, or those that an index has beyond an older one."""
+    """The documents of an index, or those that were added to an older index."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self.documents = documents
@@ -136,19 +137,19 @@ class Layer:
         return self._postings.get(term)
 
     def count(self, term: str) -> int:
-        """How many documents have it."""
+        """The number of documents with the term."""
         posting = self._postings.get(term)
         return 0 if posting is None else len(posting.slots)
 
 
 GONE: Final = -1
-"""The position of a document that its layer has and the catalog has no more."""
+"""The position of a document that is in its layer but no longer in the catalog."""
 
-# Sums in another order differ in their last digits.
+# Tolerance for sums in a different order.
 _ROUNDING: Final = 1 + 1e-9
-# Below so many entries of lists, reading them all is the quickest way.
+# With fewer postings, reading all of them is fastest.
 _FEW_ENTRIES: Final = 1_000
-# To look into a document takes so many times as long as to read the next entry of a list.
+# The cost of a lookup in a document, relative to reading the next posting.
 _LOOK_COST: Final = 4
 
 _Term: TypeAlias = "tuple[str, Posting, float]"
@@ -162,11 +163,12 @@ def scores_of_best(
     *,
     positions: Sequence[int] | None,
 ) -> dict[int, float]:
-    """By slot, with the so many best documents among them, whose scores are whole.
+    """Scores by slot; the `count` best documents are among them, with complete scores.
 
-    `common` terms count in documents that the terms before them found. `positions` says what is
-    gone; None where nothing is. The terms that tell most come first and have the shortest lists:
-    mostly it is clear who can still be among the best before the long ones are read.
+    `common` terms count only in documents that earlier terms selected. `positions` marks removed
+    documents; None if there are none. Terms with the largest weights come first and have the
+    shortest lists. So it is usually clear which documents can be among the best before the long
+    lists are read.
     """
     terms = [
         (term, posting, weight)
@@ -192,7 +194,7 @@ def scores_of_best(
 
 
 def _sums_from_each(numbers: Iterable[float]) -> list[float]:
-    """For each the sum of it and of those after it."""
+    """The suffix sums of the numbers."""
     return list(accumulate(reversed(list(numbers))))[::-1]
 
 
@@ -205,7 +207,7 @@ def _drop_gone(scores: dict[int, float], positions: Sequence[int] | None) -> dic
 def _least_of_some(
     scores: Mapping[int, float], layer: Layer, terms: Sequence[_Term], count: int
 ) -> float:
-    """What the last of the so many best has at least in the end: that of any so many serves."""
+    """A lower bound of the final score of the last of the `count` best documents."""
     some = heapq.nlargest(count, scores, key=scores.__getitem__)
     whole = {slot: scores[slot] for slot in some}
     for term in terms:
@@ -220,7 +222,7 @@ def _complete_scores(
     to_come: Sequence[float],
     least: float,
 ) -> dict[int, float]:
-    """Those that can still reach `least`; nobody else can."""
+    """Complete the scores of the documents that can still reach `least`; drop the others."""
     for term, most in zip(terms, to_come, strict=True):
         if len(term[1].slots) * _LOOK_COST > len(scores):
             missing = least - most * _ROUNDING

@@ -1,6 +1,6 @@
-"""Ranks documents for a query: BM25F finds the likeliest, then a closer look orders them.
+"""Ranks documents for a query: BM25F selects candidates, then they are reranked.
 
-Knows terms and positions only, so that one ranking serves every catalog with the same texts.
+It uses terms and positions only, so that all catalogs with the same texts share one ranking.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
     from nacre.tools.catalog_search.inverted_index import Layer
 
-# A query may be a long text; the terms that say most are enough, and bound what it costs.
+# A query may be a long text; the most informative terms are enough, and limit the cost.
 _MAX_QUERY_TERMS: Final = 96
-# Guesses are for a word or two; a text full of unknown words is not worth them.
+# Guesses help for a word or two, not for a text full of unknown words.
 _MAX_GUESSED_TERMS: Final = 3
-# How much more a term counts that the query repeats: so much of the logarithm of how often.
+# The extra weight of a repeated term, times the logarithm of its count in the query.
 _REPETITION: Final = 0.75
-# How much a word counts that means about the same as one of the query.
+# The weight of a synonym of a word in the query.
 _SYNONYM: Final = 0.4
-# What so many documents have tells little, and takes longest; of words that the query does not
-# have, fewer are too many.
+# A term in so many documents has little information and is the slowest to process. The limit for
+# terms that are not in the query itself is lower.
 _COMMON_SHARE: Final = 0.1
 _MIN_COMMON: Final = 500
 _SHARE_OF_OTHERS: Final = 0.2
-# More would cost more and change the first places hardly ever.
-_CLOSELY_LOOKED_AT: Final = 24
+# Reranking more candidates would hardly ever change the first results.
+_MAX_RERANKED: Final = 24
 
 
 class Ranking:
     """Layers of documents, with the position of each document in the catalog.
 
-    What is in two layers ranks just as it would in one.
+    The ranking does not depend on how documents are distributed over layers.
     """
 
     def __init__(self, *layers: tuple[Layer, Sequence[int]]) -> None:
@@ -56,24 +56,24 @@ class Ranking:
         self._rarities: dict[str, float] = {}
 
     def best(self, terms: Sequence[str], limit: int) -> list[Candidate]:
-        """The documents that fit best, best first; equal ones in the order of the catalog."""
+        """The best documents, best first; equal ones in the order of the catalog."""
         weights = self.query_weights(terms)
-        # All that are looked at closely, so that a smaller limit only shortens the list.
-        likeliest = self._likeliest(weights, set(terms), max(limit, _CLOSELY_LOOKED_AT))
-        close = rerank(likeliest[:_CLOSELY_LOOKED_AT], terms, weights, self, places=limit)
-        return [*close, *likeliest[_CLOSELY_LOOKED_AT:]][:limit]
+        # All candidates for reranking, so that a smaller limit only shortens the list.
+        candidates = self._candidates(weights, set(terms), max(limit, _MAX_RERANKED))
+        reranked = rerank(candidates[:_MAX_RERANKED], terms, weights, self, places=limit)
+        return [*reranked, *candidates[_MAX_RERANKED:]][:limit]
 
     @property
     def greatest_rarity(self) -> float:
-        """Of a term that one document alone has."""
+        """The rarity of a term that occurs in one document."""
         return self._rarity_of(1)
 
     def rarity(self, term: str) -> float:
-        """How much a term tells; 0 for one that no document has."""
+        """The inverse document frequency of a term; 0 if no document contains it."""
         known = self._rarities.get(term)
         if known is None:
             known = self._rarity_of(self._count(term))
-            # Only terms of documents are kept, and those have an end.
+            # Only terms of documents are cached, so the cache is bounded.
             if known:
                 self._rarities[term] = known
         return known
@@ -87,9 +87,9 @@ class Ranking:
         return sum(layer.count(term) for layer, _ in self._layers) - self._gone[term]
 
     def query_weights(self, terms: Sequence[str]) -> dict[str, float]:
-        """The terms, or what they may stand for, with how much each counts; what tells most first.
+        """The weights of the terms, their synonyms and guesses, largest first.
 
-        How much a term tells is part of it.
+        They include the rarity of each term.
         """
         times = Counter(terms)
         rarities = {term: self.rarity(term) for term in times}
@@ -105,7 +105,7 @@ class Ranking:
         return dict(heaviest[:_MAX_QUERY_TERMS])
 
     def stood_for(self, terms: Sequence[str]) -> dict[str, str]:
-        """By terms that count though the query does not have them: the term that it has instead."""
+        """The term of the query for each synonym and guess."""
         rarities = {term: self.rarity(term) for term in terms}
         unknown = [term for term, rarity in rarities.items() if not rarity]
         found: dict[str, str] = {}
@@ -115,11 +115,12 @@ class Ranking:
         return found
 
     def _synonyms(self, rarities: Mapping[str, float]) -> Iterator[tuple[str, str, float]]:
-        """No more than what the query's own word counts: that is the one that is meant."""
+        """Each term with a synonym and its weight."""
         for term, rarity in rarities.items():
             for synonym in synonyms_of(term):
-                if tells := self.rarity(synonym):
-                    yield term, synonym, _SYNONYM * min(tells, rarity or tells)
+                # A synonym counts no more than the word in the query.
+                if own_rarity := self.rarity(synonym):
+                    yield term, synonym, _SYNONYM * min(own_rarity, rarity or own_rarity)
 
     def _guesses(self, unknown: Sequence[str]) -> Iterator[tuple[str, str, float]]:
         if not unknown:
@@ -130,7 +131,7 @@ class Ranking:
                 yield term, guess, weight * self.rarity(guess)
 
     def _common(self, weights: Mapping[str, float], terms: Set[str]) -> Set[str]:
-        """Terms that are not worth finding documents for; they still count in those found."""
+        """Terms that select no documents, but count in the selected ones."""
         own = weights.keys() & terms or weights.keys()
         most = max(self._document_count * _COMMON_SHARE, _MIN_COMMON)
         most_of_others = most * _SHARE_OF_OTHERS
@@ -144,7 +145,7 @@ class Ranking:
     def _is_known(self, term: str) -> bool:
         return self._count(term) > 0
 
-    def _likeliest(
+    def _candidates(
         self, weights: Mapping[str, float], terms: Set[str], limit: int
     ) -> list[Candidate]:
         common = self._common(weights, terms)
@@ -164,7 +165,7 @@ class Ranking:
 def _best_of(
     scores: Mapping[int, float], positions: Sequence[int], limit: int
 ) -> list[tuple[int, float]]:
-    # The scores alone compare fast; of those that reach the last place, the order matters.
+    # Comparing scores alone is fast; only the results at the limit need the full order.
     if not scores:
         return []
     last = heapq.nlargest(limit, scores.values())[-1]

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from nacre.tools.catalog_search.documents import Document
 
 
-# Two words side by side, in the query as in the text.
+# The gain for two words that are adjacent in both the query and the text.
 _PAIR: Final = 0.15
-# Once in the name and once in what it does; more often is not more.
+# Once in the name and once in the description; further repetitions add nothing.
 _MAX_SAME_PAIRS: Final = 2
-# A document with all words of the query gains so much of its score.
+# The gain of a document with all words of the query, as a share of its score.
 _COVERAGE: Final = 0.6
-# The first few say in which other words the same is said.
+# Pseudo-relevance feedback: the first few results provide related terms.
 _EXAMPLES: Final = 5
 _RELATED_TERMS: Final = 30
 _RELATED: Final = 0.25
-# A query may ask for several things: words that better places answer count a little less.
+# A query may ask for several things, so words that better results contain count a little less.
 _ANSWERED: Final = 0.1
 _PLACES_SPREAD: Final = 12
 
@@ -32,21 +32,21 @@ _Pair: TypeAlias = "tuple[str | None, str | None]"
 
 
 class TermStatistics(Protocol):
-    """What is known of the terms of all documents."""
+    """Statistics on the terms of all documents."""
 
     def rarity(self, term: str) -> float:
-        """How much a term tells."""
+        """The inverse document frequency of a term."""
         ...
 
     @property
     def greatest_rarity(self) -> float:
-        """Of a term that one document alone has."""
+        """The rarity of a term that occurs in one document."""
         ...
 
 
 @dataclass(kw_only=True, slots=True)
 class Candidate:
-    """A document that may fit, and what its score is made of."""
+    """A document with the parts of its score."""
 
     position: int
     document: Document
@@ -69,11 +69,10 @@ def rerank(
     *,
     places: int,
 ) -> list[Candidate]:
-    """The candidates, best first; of equal ones, those first that are first in the catalog.
+    """Sort the candidates, best first; equal ones in the order of the catalog.
 
-    So many places are final; what follows them is not in order.
-
-    What related words add never moves the document that the query's own words found best.
+    Only the first `places` are in their final order. Related words never replace the first result
+    that the words of the query found.
     """
     if not candidates:
         return []
@@ -128,31 +127,31 @@ def _add_related(
 def _related_terms(
     examples: Sequence[Candidate], weights: Mapping[str, float], statistics: TermStatistics
 ) -> list[tuple[str, float]]:
-    """Terms that tell most of the examples and are not in the query, with how much each counts."""
+    """The most typical terms of the examples that are not in the query, with their weights."""
     total = sum(example.score for example in examples)
-    telling: dict[str, float] = {}
+    typical: dict[str, float] = {}
     for example in examples:
         share = example.score / total
         for term, weight in example.document.weights.items():
             if term not in weights:
-                telling[term] = telling.get(term, 0.0) + weight * share
-    rarities = {term: statistics.rarity(term) for term in telling}
-    # A term of one document alone says nothing about the others.
+                typical[term] = typical.get(term, 0.0) + weight * share
+    rarities = {term: statistics.rarity(term) for term in typical}
+    # A term that occurs in one document only is of no use for the others.
     greatest = statistics.greatest_rarity
     shared = [
-        (-tells * rarities[term], term)
-        for term, tells in telling.items()
+        (-weight * rarities[term], term)
+        for term, weight in typical.items()
         if rarities[term] < greatest
     ]
     heaviest = sorted(shared)[:_RELATED_TERMS]
     most = -heaviest[0][0] if heaviest else 0.0
-    return [(term, _RELATED * -tells / most * rarities[term]) for tells, term in heaviest]
+    return [(term, _RELATED * -weight / most * rarities[term]) for weight, term in heaviest]
 
 
 def _spread(
     best_first: list[Candidate], weights: Mapping[str, float], places: int
 ) -> list[Candidate]:
-    """The same with the first places shared out among what the query asks for."""
+    """Diversify the first results, so that they cover different words of the query."""
     left = [(each, _term_gains(each, weights)) for each in best_first[:_PLACES_SPREAD]]
     most: dict[str, float] = {}
     for _, words in left:
@@ -175,12 +174,15 @@ def _spread(
 def _place_of_next(
     left: Sequence[tuple[Candidate, Mapping[str, float]]], less: Mapping[str, float]
 ) -> int:
-    """Where the best stands when answered words count less; `left` is in order without that."""
+    """The index of the best candidate when answered words count less.
+
+    `left` is sorted by the scores without that reduction.
+    """
     best_place = 0
     best_rank = (0.0, 0)
     for place, (candidate, words) in enumerate(left):
         candidate.answered = 0.0
-        # Nothing is added, so nobody further down can become better than the best so far.
+        # Scores only decrease, so no later candidate can be better than the best so far.
         if -candidate.score > best_rank[0]:
             break
         candidate.answered = sum(gain * less[term] for term, gain in words.items())

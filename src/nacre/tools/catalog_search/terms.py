@@ -1,8 +1,7 @@
-"""Splits texts and queries into stemmed terms, and knows their synonyms.
+"""Splits texts and queries into stemmed terms, and finds synonyms.
 
-Scripts that write no spaces between words become pairs of characters.
-
-Names of products and makers are not among them: catalogs come and go.
+Text in scripts without spaces between words is split into pairs of characters. The synonyms contain
+no names of products or companies.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 _MAX_TERM_CHARACTERS: Final = 40
 _MAX_KNOWN_WORDS: Final = 50_000
 
-# A small closed class of words that say nothing about what a tool does.
+# Words that say nothing about the purpose of a tool.
 _STOP_WORD_LIST: Final = """
 a about above after again all also am an and any are as at be because been before being between
 both but by can could did do does doing during each either else ever few for from further had has
@@ -33,13 +32,13 @@ without would yes you your yours
 """
 _STOP_WORDS: Final = frozenset(_STOP_WORD_LIST.split())
 
-# What the stemmer leaves of words that one root makes: translator and translate, analysis and
-# analyze. Where several fit, the first counts.
+# Endings that the stemmer leaves on words with the same root: translator and translate, analysis
+# and analyze. The first matching ending is removed.
 _ENDINGS: Final = (
     *("ysi", "yst", "yz", "ist", "iti", "ment", "or", "er", "ion", "ic", "al"),
     *("ant", "ent", "anc", "enc", "ifi", "ativ", "at"),
 )
-_MIN_ROOT: Final = 4
+_MIN_ROOT_CHARACTERS: Final = 4
 
 _WORD: Final = re.compile(r"[A-Za-z0-9\u0080-\U0010ffff]+")
 _SHORT_FORM: Final = re.compile(r"['\u2019](?:s|t|d|m|ll|re|ve)\b", re.IGNORECASE)
@@ -56,19 +55,19 @@ class _Stemmer(Protocol):
     def stemWord(self, word: str) -> str: ...
 
 
-# The terms of a word, and how many words it is.
+# A cache: the terms of a word, and the number of words in it.
 _known_words: dict[str, tuple[tuple[str, ...], int]] = {}
-# A stemmer keeps the word that it works on, and an index may be built in a thread.
+# Stemmers have state and are not thread-safe, and an index may be built in a thread.
 _of_thread = threading.local()
 
 
 def terms_of(text: str) -> list[str]:
-    """The terms of a text in their order, repeated as they are."""
+    """The terms of a text, in order and with repetitions."""
     return terms_and_length_of(text)[0]
 
 
 def terms_and_length_of(text: str) -> tuple[list[str], int]:
-    """Also how many words these are: `readFile` has three terms, and is as long as `read_file`."""
+    """The terms and the number of words: `readFile` has three terms, but two words."""
     terms: list[str] = []
     length = 0
     for word in _WORD.findall(_plain(text)):
@@ -79,7 +78,7 @@ def terms_and_length_of(text: str) -> tuple[list[str], int]:
 
 
 def _plain(text: str) -> str:
-    """Without accents, and without what apostrophes add to words."""
+    """Remove accents and endings such as `'s`."""
     if not text.isascii():
         decomposed = unicodedata.normalize("NFKD", text)
         text = unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed))
@@ -90,7 +89,7 @@ def _learn_word(word: str) -> tuple[tuple[str, ...], int]:
     is_ascii = word.isascii()
     terms = tuple(_terms_of_ascii(word) if is_ascii else _terms_of_any_script(word))
     known = terms, _length_of_ascii(terms) if is_ascii else len(terms)
-    # Hostile texts have no end of words, and long ones.
+    # The cache is limited, because texts may contain any number of words of any length.
     if len(word) <= _MAX_TERM_CHARACTERS:
         if len(_known_words) >= _MAX_KNOWN_WORDS:
             _known_words.clear()
@@ -99,7 +98,7 @@ def _learn_word(word: str) -> tuple[tuple[str, ...], int]:
 
 
 def _length_of_ascii(terms: tuple[str, ...]) -> int:
-    # Of several terms the last is the whole word, which its parts have said already.
+    # With several terms, the last one is the whole word, so it is not counted.
     return max(len(terms) - 1, 1) if terms else 0
 
 
@@ -107,7 +106,7 @@ def _terms_of_ascii(word: str) -> Iterator[str]:
     parts = _PART.findall(word)
     if len(parts) > 1:
         yield from (term for part in parts if len(part) > 1 for term in _stem(part))
-    # Whole as well: who looks for `github` means `GitHub`, and `s3` is more than `s` and `3`.
+    # The whole word too: `github` should find `GitHub`, and `s3` is more than `s` and `3`.
     yield from _stem(word)
 
 
@@ -124,7 +123,7 @@ def _terms_of_any_script(word: str) -> Iterator[str]:
 
 
 def _stem(word: str) -> tuple[str, ...]:
-    """The word's root, or nothing for a stop word and for no word."""
+    """The root of the word; empty for a stop word."""
     folded = word.casefold()[:_MAX_TERM_CHARACTERS]
     if not folded or folded in _STOP_WORDS:
         return ()
@@ -133,7 +132,7 @@ def _stem(word: str) -> tuple[str, ...]:
 
 def _root(stem: str) -> str:
     for ending in _ENDINGS:
-        if stem.endswith(ending) and len(stem) - len(ending) >= _MIN_ROOT:
+        if stem.endswith(ending) and len(stem) - len(ending) >= _MIN_ROOT_CHARACTERS:
             root = stem.removesuffix(ending)
             return f"{root}y" if ending[0] == "y" else root
     return stem
@@ -142,7 +141,7 @@ def _root(stem: str) -> str:
 def _stemmer() -> _Stemmer:
     stemmer: _Stemmer | None = getattr(_of_thread, "stemmer", None)
     if stemmer is None:
-        # One module of the many that `snowballstemmer` would import, and only for a search.
+        # Only this module, because `snowballstemmer` itself imports many, and only for a search.
         from snowballstemmer.english_stemmer import (  # pyright: ignore[reportMissingTypeStubs]
             EnglishStemmer,
         )
@@ -151,7 +150,7 @@ def _stemmer() -> _Stemmer:
     return stemmer
 
 
-# One group per line; a word may stand in several, and means all of them.
+# One group of synonyms per line; a word may be in several groups.
 _WHAT_TOOLS_DO: Final = """
 begin start launch
 calculate compute
@@ -284,18 +283,18 @@ wiki encyclopedia
 
 
 def synonyms_of(term: str) -> tuple[str, ...]:
-    """The terms that stand in a group with this one, in the order of the groups."""
+    """The synonyms of a term, in the order of the groups."""
     return _synonyms().get(term, ())
 
 
 @cache
 def _synonyms() -> Mapping[str, tuple[str, ...]]:
-    """Made at the first search: it needs the stemmer."""
-    found: dict[str, dict[str, None]] = {}
+    # Computed at the first search, because it needs the stemmer.
+    groups: dict[str, dict[str, None]] = {}
     for line in f"{_WHAT_TOOLS_DO}{_WHAT_TOOLS_HANDLE}{_SHORT_FORMS}".split("\n"):
         group = terms_of(line)
         for term in group:
-            found.setdefault(term, {}).update(dict.fromkeys(group))
+            groups.setdefault(term, {}).update(dict.fromkeys(group))
     return {
-        term: tuple(other for other in others if other != term) for term, others in found.items()
+        term: tuple(other for other in others if other != term) for term, others in groups.items()
     }

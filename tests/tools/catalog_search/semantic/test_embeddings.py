@@ -132,7 +132,7 @@ def test_a_model_that_fails_leaves_search_to_words(
 
     monkeypatch.setattr(fake_model, "vector", failing)
     assert not meanings_of("a calendar").is_known
-    assert "search goes without fake: it failed" in caplog.text
+    assert "search does not use fake: it failed" in caplog.text
 
 
 def test_work_for_a_catalog_that_was_dropped_ends_early(
@@ -202,7 +202,7 @@ def test_work_that_fails_is_reported_and_the_rest_goes_on(
     background.add(failing())
     background.add(other())
     assert is_done.wait(SECONDS)
-    assert [record.getMessage() for record in caplog.records] == ["work in the background failed"]
+    assert [record.getMessage() for record in caplog.records] == ["background work failed"]
 
 
 def test_an_end_drops_what_is_open_after_its_step() -> None:

@@ -141,7 +141,7 @@ def test_a_model_that_does_not_load_is_reported_and_left_out(
     monkeypatch.setattr(text_models, "WordModel", BrokenModel)
     assert installed_models() == []
     assert [record.getMessage() for record in caplog.records] == [
-        "search goes without BrokenModel: it cannot be loaded"
+        "search does not use BrokenModel: it cannot be loaded"
     ] * 2
 
 

@@ -118,7 +118,7 @@ def test_where_nothing_can_be_kept_memory_serves(
     store = VectorStore(file / "below")
     store.add(MODEL, {"a": VECTOR})
     assert list(store.get(MODEL, ["a"])) == ["a"]
-    assert "are not kept on disk" in caplog.text
+    assert "are not stored on disk" in caplog.text
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such modes on Windows")
@@ -145,7 +145,7 @@ def test_a_file_that_goes_bad_in_use_is_given_up(
         assert store.get(MODEL, ["a"]) == {}
     store.add(MODEL, {"a": VECTOR})
     assert list(store.get(MODEL, ["a"])) == ["a"]
-    assert "are not kept on disk any more" in caplog.text
+    assert "are no longer stored on disk" in caplog.text
 
 
 def test_several_processes_write_at_once(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""Finds tools by what words mean, where the extra `semantic` is installed; downloads nothing."""
+"""Search by meaning with embeddings, if the extra `semantic` is installed; downloads nothing."""
 
 from nacre.tools.catalog_search.semantic.embeddings import Meanings, meaning_text
 from nacre.tools.catalog_search.semantic.fusion import WORD_CANDIDATES, Fused, fuse

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# More would make the end of the process wait for a step, on a machine that is busy.
+# With a higher value, the exit of the process could wait long for a step on a busy machine.
 _NICENESS: Final = 5
-# Many times what a step takes, however busy the machine.
+# Far longer than a step takes, even on a busy machine.
 _END_SECONDS: Final = 10.0
 
 
 class BackgroundThread:
-    """Work is an iterator; a step of each in turn, so that nobody waits for the longest."""
+    """Runs work in the background: iterators, one step of each in turn."""
 
     def __init__(self, name: str, *, patience_seconds: float) -> None:
-        """It starts after so long: a process that is over sooner has loaded nothing in vain."""
+        """The thread starts its work after a delay, so that a short process loads nothing."""
         self._name = name
         self._patience_seconds = patience_seconds
         self._added: queue.SimpleQueue[Iterator[object] | None] = queue.SimpleQueue()
@@ -51,24 +51,24 @@ class BackgroundThread:
     def add(self, work: Iterator[object]) -> None:
         self._added.put(work)
         with self._guard:
-            # A forked child has the object and not the thread.
+            # A forked child has the object but not the thread.
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
                 atexit.register(self.end)
 
     def start_now(self) -> None:
-        """Somebody waits for the work."""
+        """Start without the delay."""
         self._hurry.set()
 
     def end(self) -> None:
-        """Stop after the step that is being done; what is open is dropped."""
+        """Stop after the current step; drop the remaining work."""
         self._ending.set()
         self._hurry.set()
         self._added.put(None)
-        # Foreign code that runs while the interpreter is taken apart would abort the process.
+        # Native code that runs during the shutdown of the interpreter would abort the process.
         if self._thread is not None and self._thread.is_alive():
-            # Who presses Ctrl-C again is no quicker out, and need not see where it was.
+            # A second Ctrl-C must not print a traceback here.
             with suppress(KeyboardInterrupt):
                 self._thread.join(_END_SECONDS)
 
@@ -92,52 +92,55 @@ def _is_unfinished(work: Iterator[object]) -> bool:
     except StopIteration:
         return False
     except Exception:
-        # At the top of a thread: one piece of work must not end the others.
-        logger.exception("work in the background failed")
+        # A failure of one work must not stop the others.
+        logger.exception("background work failed")
         return False
     return True
 
 
 def give_way() -> None:
-    """From now on this thread goes after all others.
+    """Lower the priority of this thread.
 
-    Not while it loads libraries: the end of the process would have to wait for a slow load.
+    Call it after libraries are loaded, because the exit of the process waits for a load.
     """
     if sys.platform == "linux":
-        # There, a thread has a priority of its own.
+        # On Linux, each thread has its own priority.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
 
-# More would keep whoever searches waiting: each is read by itself.
+# A limit, because each sentence is embedded separately.
 _MAX_SENTENCES: Final = 8
-# What to do and with what; one word is a greeting, a number or a short form with a full stop.
+# A single word is a greeting, a number or an abbreviation with a full stop.
 _MIN_WORDS: Final = 2
 _END: Final = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|\n+")
 
 
 def sentences_of(query: str) -> list[str]:
-    """At least one; a short one is part of the next. The last is all that is left."""
-    found: list[str] = []
+    """Split a query into sentences, at least one.
+
+    Short sentences are merged with the next one. The last sentence has all remaining text.
+    """
+    sentences: list[str] = []
     open_words: list[str] = []
     for part in _END.split(query):
         open_words += part.split()
-        if len(open_words) >= _MIN_WORDS and len(found) < _MAX_SENTENCES - 1:
-            found.append(" ".join(open_words))
+        if len(open_words) >= _MIN_WORDS and len(sentences) < _MAX_SENTENCES - 1:
+            sentences.append(" ".join(open_words))
             open_words = []
     rest = " ".join(open_words)
-    if len(open_words) >= _MIN_WORDS or not found:
-        return [*found, rest]
-    return [*found[:-1], f"{found[-1]} {rest}".rstrip()]
+    if len(open_words) >= _MIN_WORDS or not sentences:
+        return [*sentences, rest]
+    return [*sentences[:-1], f"{sentences[-1]} {rest}".rstrip()]
 
 
 _MAX_DESCRIPTION_CHARACTERS: Final = 1_000
 _MAX_NAME_CHARACTERS: Final = 200
 _MAX_PARAMETERS: Final = 20
 _MAX_QUERY_CHARACTERS: Final = 1_000
-_TEXTS_KEPT_AT_ONCE: Final = 64
-# `createIssue` and `create_issue` as words.
+_TEXTS_PER_WRITE: Final = 64
+# Splits `createIssue` and `create_issue` into words.
 _WORD_BORDER: Final = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-# Up to here the alphabets are Latin.
+# The end of the Latin alphabets in Unicode.
 _LAST_LATIN: Final = "\u024f"
 
 
@@ -146,53 +149,53 @@ _thread: Final = BackgroundThread("nacre-semantic-search", patience_seconds=0.3)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Embedded:
-    """All texts by one model, a row for each."""
+    """The vectors of all texts by one model, one row per text."""
 
     model: TextModel
     rows: Vector
 
     def likeness(self, sentences: Sequence[str]) -> Likeness:
-        """A model counts for less where it read less."""
+        """The similarity to a query; if the model read only a part of it, the weight is lower."""
         vectors, share = self.model.query_vectors(sentences)
         return Likeness(weight=self.model.weight * share, cosines=vectors @ self.rows.T)
 
 
 class Meanings:
-    """What the texts mean, by every model that is installed. Never changes once it is settled."""
+    """The embeddings of all texts by each installed model, computed in the background."""
 
     def __init__(self, texts: Mapping[int, str]) -> None:
-        """Of the texts by position; every position has one."""
+        """`texts` are by position, without gaps."""
         self._embedded: tuple[Embedded, ...] = ()
         self._settled = threading.Event()
         if not texts or is_switched_off():
             self._settled.set()
         else:
-            # Whoever has dropped the catalog wants no vectors of it.
-            in_order = [texts[position] for position in range(len(texts))]
-            _thread.add(_settling(weakref.ref(self), in_order))
+            # A weak reference, so that work for a dropped catalog stops.
+            ordered = [texts[position] for position in range(len(texts))]
+            _thread.add(_compute(weakref.ref(self), ordered))
 
     @property
     def embedded(self) -> tuple[Embedded, ...]:
-        """By each model, the best first; none before they are made."""
+        """The embeddings by each model, best model first; empty until they are computed."""
         return self._embedded
 
     @property
     def is_known(self) -> bool:
-        """Whether a query has likenesses: they are made, and there is a model to make them."""
+        """Whether there are embeddings to compare a query with."""
         return bool(self._embedded)
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Whether the work in the background is over, at last or after so long."""
+        """Wait until the embeddings are computed; return False after the timeout."""
         _thread.start_now()
         return self._settled.wait(timeout_seconds)
 
     def likenesses(self, query: str) -> list[Likeness]:
-        """To each text, by each model; none before they are made. Takes some milliseconds."""
-        asked = _as_words(query[:_MAX_QUERY_CHARACTERS])
-        # The models read Latin letters; of others they know some signs and no words.
-        if not self._embedded or not _is_mostly_latin(asked):
+        """The similarities of a query to all texts, by model. Takes a few milliseconds."""
+        words = _split_words(query[:_MAX_QUERY_CHARACTERS])
+        # The models support Latin scripts only.
+        if not self._embedded or not _is_mostly_latin(words):
             return []
-        sentences = sentences_of(asked)
+        sentences = sentences_of(words)
         return [it.likeness(sentences) for it in self._embedded]
 
     def settle(self, embedded: Sequence[tuple[TextModel, Vector]]) -> None:
@@ -201,7 +204,7 @@ class Meanings:
 
 
 def meaning_text(entry: CatalogEntry) -> str:
-    """What is embedded of an entry; cheap, for it is made of every entry of an index."""
+    """The text of an entry that is embedded; cheap, because every entry needs one."""
     properties = entry.tool.parameters.get("properties")
     names = list(properties)[:_MAX_PARAMETERS] if isinstance(properties, dict) else []
     takes = ", ".join(name[:_MAX_NAME_CHARACTERS] for name in names)
@@ -212,7 +215,7 @@ def meaning_text(entry: CatalogEntry) -> str:
 
 @cache
 def _models() -> list[TextModel]:
-    """Loaded by the thread that makes vectors, when it first has some to make."""
+    """The installed models, loaded by the background thread at the first use."""
     models = installed_models()
     give_way()
     return models
@@ -223,27 +226,27 @@ def _store() -> VectorStore:
     return VectorStore()
 
 
-def _settling(meanings: weakref.ref[Meanings], texts: Sequence[str]) -> Generator[None]:
+def _compute(meanings: weakref.ref[Meanings], texts: Sequence[str]) -> Generator[None]:
     embedded: list[tuple[TextModel, Vector]] = []
     try:
         yield
-        asked = [_as_words(text) for text in texts]
+        split_texts = [_split_words(text) for text in texts]
         for model in _models():
             try:
-                vectors = yield from _vectors(model, asked, meanings)
-                embedded.append((model, _rows([vectors[text] for text in asked])))
+                vectors = yield from _vectors(model, split_texts, meanings)
+                embedded.append((model, _stack([vectors[text] for text in split_texts])))
             except _UnwantedError:
                 return
             except Exception:
-                # Whatever it stumbled over, the other models and search by words go on.
-                logger.warning("search goes without %s: it failed", model.name, exc_info=True)
+                # The other models and the word search still work.
+                logger.warning("search does not use %s: it failed", model.name, exc_info=True)
     finally:
         if (still_wanted := meanings()) is not None:
             still_wanted.settle(embedded)
 
 
 class _UnwantedError(Exception):
-    """Nobody is left who would use the vectors."""
+    """The vectors are no longer needed."""
 
 
 def _vectors(
@@ -252,10 +255,10 @@ def _vectors(
     vectors = _store().get(model, texts)
     missing = [text for text in dict.fromkeys(texts) if text not in vectors]
     yield
-    for start in range(0, len(missing), _TEXTS_KEPT_AT_ONCE):
+    for start in range(0, len(missing), _TEXTS_PER_WRITE):
         made: dict[str, Vector] = {}
-        for text in missing[start : start + _TEXTS_KEPT_AT_ONCE]:
-            # As precise as those from disk: a text has one vector, whoever made it.
+        for text in missing[start : start + _TEXTS_PER_WRITE]:
+            # The precision of stored vectors, so that a text always has the same vector.
             made[text] = model.vector(text).astype("float16").astype("float32")
             yield
             if wanted_by() is None:
@@ -267,13 +270,13 @@ def _vectors(
     return vectors
 
 
-def _rows(vectors: Sequence[Vector]) -> Vector:
+def _stack(vectors: Sequence[Vector]) -> Vector:
     import numpy as np
 
     return np.stack(vectors)
 
 
-def _as_words(text: str) -> str:
+def _split_words(text: str) -> str:
     return _WORD_BORDER.sub(" ", text)
 
 

@@ -1,4 +1,4 @@
-"""What words found and what meanings found, as one order."""
+"""Combines the results of word search and embedding search into one ranking."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from nacre.tools.catalog_search.semantic.text_models import Vector
 
 WORD_CANDIDATES: Final = 200
-"""So many of what words found take part; beyond them meaning alone decides."""
+"""The number of results of the word search that are combined."""
 
-# Plain figures from a wide plateau of `benchmarks/search_quality.py`.
-# What is less alike than this is hardly meant, so it is not stretched to a whole point.
+# Round values; `benchmarks/search_quality.py` hardly changes around them.
+# If the best similarity is lower than this, it is not scaled up to 1.
 _MIN_BEST: Final = 0.35
-# What has no word of the query must be so alike to be shown at all. More would cost the second of
-# two things that a query asks for.
+# The minimum similarity of a result without any word of the query. With a higher value, queries for
+# two things would lose the second one.
 _MIN_ALONE: Final = 0.2
-# The same where no text has a word of the query, which may then be letters that mean nothing.
+# The same if no text contains a word of the query, because the query may be meaningless.
 _MIN_WITHOUT_WORDS: Final = 0.3
-# The best score of words, where they found nothing.
+# Stands for the best score of words if the word search found nothing.
 _NO_WORDS: Final = 10.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Likeness:
-    """How alike each text is to the query, by one model, and how much that counts."""
+    """The similarity of each text to the query by one model, and the weight of the model."""
 
     weight: float
     cosines: Vector
@@ -39,13 +39,13 @@ class Likeness:
 
     @property
     def to_nearest(self) -> Vector:
-        """For each text, to the sentence that it is most alike."""
+        """For each text, the similarity to the most similar sentence."""
         return self.cosines.max(axis=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fused:
-    """A position in the catalog: what words say for it, if they found it, and what meaning adds."""
+    """A combined result: its position in the catalog, and its scores by words and by meaning."""
 
     position: int
     candidate: Candidate | None
@@ -59,10 +59,10 @@ class Fused:
 def fuse(
     candidates: Sequence[Candidate], likenesses: Sequence[Likeness], limit: int
 ) -> list[Fused]:
-    """The best of both, best first; of equal ones, those first that are first in the catalog.
+    """The best combined results, best first; equal ones in the order of the catalog.
 
-    The best score of words counts as one whole, and so does the most alike text of a model that
-    has the weight 1. Squares, since likeness means something only near the top.
+    The best score of words counts as 1, and so does the most similar text of a model with weight 1.
+    Similarities are squared, because they are meaningful only near the top.
     """
     import numpy as np
 
@@ -83,20 +83,20 @@ def fuse(
 
 
 def _is_alike(likenesses: Sequence[Likeness], *, has_words: bool) -> NDArray[np.bool_]:
-    """For each text whether it is shown though it has no word of the query."""
+    """Whether each text is a result even without any word of the query."""
     import numpy as np
 
     if not has_words:
-        # The best model alone: to the others, letters in any order are like something.
+        # The best model only: for the others, even random letters are similar to some text.
         return likenesses[0].to_nearest >= _MIN_WITHOUT_WORDS
     return np.max([each.to_nearest for each in likenesses], axis=0) >= _MIN_ALONE
 
 
 def _meaning(likeness: Likeness) -> Vector:
-    """Half by all sentences together, half by the one that fits best.
+    """The score by meaning: half by all sentences together, half by the best sentence.
 
-    One vector of a task that asks for three things is like none of the three tools. But a sentence
-    by itself may lack what the others say it is about.
+    One vector for a task with three steps is similar to none of the three tools. But a sentence
+    alone may lack context.
     """
     cosines = likeness.cosines.clip(min=0)
     together = _stretch(cosines.mean(axis=0, keepdims=True))[0]
@@ -105,5 +105,5 @@ def _meaning(likeness: Likeness) -> Vector:
 
 
 def _stretch(cosines: Vector) -> Vector:
-    """Squares of each row, of which the greatest is 1, or less where nothing is much alike."""
+    """Scale each row so that its maximum is 1, or less if nothing is similar, and square it."""
     return (cosines / cosines.max(axis=1, keepdims=True).clip(min=_MIN_BEST)) ** 2

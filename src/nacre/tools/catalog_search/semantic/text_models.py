@@ -1,9 +1,7 @@
-"""The models that turn texts into vectors, and how they are loaded.
+"""The embedding models, and how they are loaded.
 
-The `onnx` package would be 30 MB for this.
-
-Texts go through it one by one: the scale of 8-bit numbers depends on all that is computed together,
-and a text must have one vector, whatever was embedded beside it.
+The ONNX graph is built here, because the `onnx` package has 30 MB. Texts are embedded one by one:
+the scale of 8-bit numbers depends on the whole batch, and the vector of a text must not.
 """
 
 from __future__ import annotations
@@ -24,30 +22,30 @@ if TYPE_CHECKING:
 
 
 Vector: TypeAlias = "NDArray[np.float32]"
-"""One or more dimensions: also a matrix is one."""
+"""A vector or a matrix."""
 
 
 class Encoding(Protocol):
-    """A text as the numbers of its tokens."""
+    """The token ids of a text."""
 
     @property
     def ids(self) -> list[int]: ...
 
 
 class Tokenizer(Protocol):
-    """Cuts a text into tokens."""
+    """Splits a text into tokens."""
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> Encoding: ...
 
 
 class Session(Protocol):
-    """A model of ONNX Runtime; may be run in several threads."""
+    """A model of ONNX Runtime; thread-safe."""
 
     def run(self, outputs: None, inputs: Mapping[str, Vector]) -> list[Vector]: ...
 
 
 def installed_file(package: str, name: str) -> Path:
-    """A file of a package, which is not imported. Raises ImportError where there is none."""
+    """A file of a package, without importing it; raises ImportError if there is none."""
     spec = find_spec(package)
     for folder in (spec and spec.submodule_search_locations) or ():
         file = Path(folder, name)
@@ -70,7 +68,7 @@ def load_tokenizer(content: bytes, *, max_tokens: int) -> Tokenizer:
 def session_of(model: bytes) -> Session:
     library = _library("onnxruntime")
     options = library.SessionOptions()
-    # One thread, that of the caller: nothing is left running, and a niced thread stays nice.
+    # In the thread of the caller, so that its priority applies and no threads are left.
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     session = library.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -86,21 +84,21 @@ CONTRIB: Final = "com.microsoft"
 
 _IR_VERSION: Final = 9
 _OPSETS: Final = {"": 17, CONTRIB: 1}
-# Numbers of the element types in the format, by NumPy's names.
+# The numbers of the element types in the ONNX format, by NumPy name.
 _ELEMENT_TYPES: Final = {"float32": 1, "int8": 3}
 _FLOAT_ATTRIBUTE: Final = 1
 _INT_ATTRIBUTE: Final = 2
 
 
 class OnnxGraph:
-    """A graph under construction: constants, and nodes in the order in which they run."""
+    """Builds a graph: constants, and nodes in execution order."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._count = 0
 
     def constant(self, values: NDArray[Any]) -> str:
-        """The name of a constant with these values."""
+        """Add a constant and return its name."""
         name = self._new_name()
         dimensions = b"".join(_number(1, size) for size in values.shape)
         element_type = _number(2, _ELEMENT_TYPES[values.dtype.name])
@@ -117,7 +115,7 @@ class OnnxGraph:
         domain: str = "",
         **attributes: float,
     ) -> list[str]:
-        """The names of what the operator gives; an empty input is one that is left out."""
+        """Add a node and return the names of its outputs; an empty input name means none."""
         names = [self._new_name() for _ in range(outputs)]
         parts = [*(_text(1, each) for each in inputs), *(_text(2, each) for each in names)]
         parts += [_text(4, operator)]
@@ -126,7 +124,7 @@ class OnnxGraph:
         return names
 
     def to_bytes(self, *, given: str, result: str, width: int) -> bytes:
-        """The model; what is given and what comes out has the shape (1, any, width)."""
+        """The serialized model; its input and output have the shape (1, any, width)."""
         ends = _field(11, _value(given, width)) + _field(12, _value(result, width))
         graph = b"".join(self._parts) + _text(2, "nacre") + ends
         opsets = (_text(1, domain) + _number(2, number) for domain, number in _OPSETS.items())
@@ -180,21 +178,21 @@ _LAYERS: Final = 6
 _HEADS: Final = 12
 _WIDTH: Final = 384
 _MAX_TOKENS: Final = 128
-# Who searches waits for these: the time grows with their number, about 0.12 ms each.
+# A search waits for the tokens of the query, about 0.12 ms each.
 _MAX_QUERY_TOKENS: Final = 128
-# So much of a text is cut into tokens, to know how much of it was read.
+# The part of a text that is tokenized, to know which share of it the model reads.
 _MAX_COUNTED_TOKENS: Final = 1_024
 _MIN_TOKENS: Final = 8
 _EPSILON: Final = 1e-12
-# What the graph is given.
+# The input of the graph.
 _TOKENS: Final = "tokens"
-# Seven bits and a sign less one: older processors add two products in 16 bits, which must not
-# overflow, or equal texts would differ between machines.
+# Less than 8 bits, because older processors add two products in 16 bits. An overflow would give
+# different vectors on different machines.
 _GREATEST_WEIGHT: Final = 63
 
 
 class SentenceModel:
-    """Raises ImportError, OSError or ValueError where it cannot be had."""
+    """Load the model; raises ImportError, OSError or ValueError if it is not available."""
 
     def __init__(self) -> None:
         self.name = "all-MiniLM-L6-v2 int8 1"
@@ -212,13 +210,13 @@ class SentenceModel:
         self._session = session_of(_encoder(weights))
 
     def vector(self, text: str) -> Vector:
-        return self._vector_of(_cut(self._tokenizer.encode(text).ids, _MAX_TOKENS))
+        return self._vector_of(_truncate(self._tokenizer.encode(text).ids, _MAX_TOKENS))
 
     def query_vectors(self, sentences: Sequence[str]) -> tuple[Vector, float]:
         import numpy as np
 
         tokens = [self._tokenizer.encode(sentence).ids for sentence in sentences]
-        read = list(_first(tokens, _MAX_QUERY_TOKENS))
+        read = list(_limit_tokens(tokens, _MAX_QUERY_TOKENS))
         share = sum(map(len, read)) / sum(map(len, tokens))
         return np.stack([self._vector_of(ids) for ids in read]), share
 
@@ -233,21 +231,21 @@ class SentenceModel:
         return mean / np.linalg.norm(mean)
 
 
-def _first(sentences: Sequence[list[int]], most: int) -> Iterator[list[int]]:
-    """So many tokens of them; what is left for the last may be too little to mean anything."""
+def _limit_tokens(sentences: Sequence[list[int]], limit: int) -> Iterator[list[int]]:
+    """Limit the total number of tokens; a short rest of the last text is dropped."""
     for ids in sentences:
-        if len(ids) <= most or most >= _MIN_TOKENS:
-            yield _cut(ids, most)
-        most = max(0, most - len(ids))
+        if len(ids) <= limit or limit >= _MIN_TOKENS:
+            yield _truncate(ids, limit)
+        limit = max(0, limit - len(ids))
 
 
-def _cut(ids: list[int], most: int) -> list[int]:
-    # The last one says that the text is over.
-    return ids if len(ids) <= most else [*ids[: most - 1], ids[-1]]
+def _truncate(ids: list[int], limit: int) -> list[int]:
+    # The last token marks the end of the text.
+    return ids if len(ids) <= limit else [*ids[: limit - 1], ids[-1]]
 
 
 def _encoder(weights: Mapping[str, Vector]) -> bytes:
-    """The layers of the transformer, from embedded tokens on."""
+    """The layers of the transformer, after the token embedding."""
     graph = OnnxGraph()
     now = _TOKENS
     for number in range(_LAYERS):
@@ -256,7 +254,7 @@ def _encoder(weights: Mapping[str, Vector]) -> bytes:
 
 
 class _Layer:
-    """One layer: attention, then two matrices; each with what went in added and normalised."""
+    """One layer: attention and a feed-forward network, each with residual and normalization."""
 
     def __init__(self, graph: OnnxGraph, weights: Mapping[str, Vector], prefix: str) -> None:
         self._graph = graph
@@ -264,7 +262,7 @@ class _Layer:
         self._prefix = prefix
 
     def add(self, given: str) -> str:
-        """The name of what comes out."""
+        """Add the layer and return the name of its output."""
         attended = self._times(self._attention(given), "attention.output.dense")
         middle = self._add_normalization(attended, given, "attention.output.LayerNorm")
         wide = self._times(middle, "intermediate.dense")
@@ -298,7 +296,7 @@ class _Layer:
         return self._graph.node(operator, inputs, domain=CONTRIB, epsilon=_EPSILON)[0]
 
     def _quantize(self, matrix: Vector) -> tuple[str, str]:
-        """Of a matrix with a row for each output: its transpose in 8 bits, and a scale for each."""
+        """The transpose of a matrix in 8 bits, and a scale for each output."""
         import numpy as np
 
         scale = np.maximum(np.abs(matrix).max(axis=1), _EPSILON) / _GREATEST_WEIGHT
@@ -316,7 +314,7 @@ _MAX_WORD_TOKENS: Final = 512
 
 
 class WordModel:
-    """Raises ImportError, OSError or ValueError where it cannot be had."""
+    """Load the model; raises ImportError, OSError or ValueError if it is not available."""
 
     def __init__(self) -> None:
         self.name = "wordllama l2_supercat_256 1"
@@ -344,25 +342,25 @@ class WordModel:
 logger = logging.getLogger(__name__)
 
 SWITCH: Final = "NACRE_SEMANTIC_SEARCH"
-"""Set to `off`, it keeps search to words even where models are installed."""
+"""Set it to `off` to search by words only, even if models are installed."""
 
 
 class TextModel(Protocol):
-    """Gives texts that mean alike vectors that are alike; may be used in several threads."""
+    """Embeds texts: similar meanings have similar vectors. Thread-safe."""
 
     name: str
-    """Another name where the same text has another vector."""
+    """The name; it changes when the vectors change."""
     weight: float
-    """How much it counts beside the best score of words, which is 1."""
+    """The weight, relative to the best score of words, which is 1."""
     size: int
-    """The numbers in a vector."""
+    """The length of a vector."""
 
     def vector(self, text: str) -> Vector:
-        """Of length 1; of length 0 where the model knows nothing of the text."""
+        """The normalized vector of a text; zeros if the model knows none of its words."""
         ...
 
     def query_vectors(self, sentences: Sequence[str]) -> tuple[Vector, float]:
-        """A row for each sentence that can be read in time; and which share of all was read."""
+        """One row per sentence within the time limit, and the share of the text that was read."""
         ...
 
 
@@ -371,16 +369,16 @@ def is_switched_off() -> bool:
 
 
 def installed_models() -> list[TextModel]:
-    """Those that can be used here; takes up to a second, and none is no error."""
+    """The available models; may be empty. Takes up to a second."""
     models: list[TextModel] = []
     for kind in (SentenceModel, WordModel):
         try:
             models.append(kind())
         except ImportError as missing:
-            logger.debug("search goes without %s: %s", kind.__name__, missing)
+            logger.debug("search does not use %s: %s", kind.__name__, missing)
         except Exception:
-            # Whatever is wrong with a model's files, search by words goes on.
+            # If the files of a model are damaged, the word search still works.
             logger.warning(
-                "search goes without %s: it cannot be loaded", kind.__name__, exc_info=True
+                "search does not use %s: it cannot be loaded", kind.__name__, exc_info=True
             )
     return models

@@ -1,8 +1,7 @@
-"""Vectors on disk, by model and text: an unchanged text is never embedded twice on a machine.
+"""A cache of vectors on disk, by model and text.
 
-SQLite keeps several processes and half-finished writes apart. Whatever is wrong with the file, the
-worst is that vectors are made again: a broken one is replaced, and where none can be kept, memory
-serves this process.
+SQLite handles concurrent processes and interrupted writes. If the file is damaged, it is replaced
+and the vectors are computed again. If it cannot be used, a database in memory replaces it.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ logger = logging.getLogger(__name__)
 _FILE_NAME: Final = "vectors-1.sqlite"
 _MEMORY: Final = ":memory:"
 _BUSY_SECONDS: Final = 5.0
-# About 60 MB; what was not used for longest goes first.
+# About 60 MB; the least recently used vectors are removed first.
 MAX_VECTORS: Final = 60_000
-_SECONDS_OF_A_DAY: Final = 86_400
-# SQLite takes so many values in one statement, in every version.
+_SECONDS_PER_DAY: Final = 86_400
+# The number of values in one statement that all versions of SQLite support.
 _MAX_VALUES: Final = 900
 _KEY_BYTES: Final = 16
 _LENGTH_TOLERANCE: Final = 0.01
@@ -43,7 +42,7 @@ _SCHEMA: Final = (
 
 
 class VectorStore:
-    """Used by one thread. No method raises: what cannot be kept is not kept."""
+    """The cache, for use in one thread. Its methods do not raise."""
 
     def __init__(self, directory: Path | None = None, *, max_vectors: int = MAX_VECTORS) -> None:
         self._directory = directory
@@ -51,7 +50,7 @@ class VectorStore:
         self._opened: sqlite3.Connection | None = None
 
     def get(self, model: TextModel, texts: Iterable[str]) -> dict[str, Vector]:
-        """The vectors that are there, and are what vectors of this model can be."""
+        """The valid vectors of these texts in the cache."""
         by_key = {_key(model, text): text for text in texts}
         keys = list(by_key)
         found: dict[str, Vector] = {}
@@ -68,7 +67,7 @@ class VectorStore:
         self._write("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
     def tidy(self) -> None:
-        """Forget what was not used for longest, where there is too much."""
+        """Remove the least recently used vectors beyond the limit."""
         self._write(
             "DELETE FROM vectors WHERE key IN (SELECT key FROM vectors ORDER BY used_day, key"
             " LIMIT max(0, (SELECT count(*) FROM vectors) - ?))",
@@ -77,7 +76,7 @@ class VectorStore:
 
     def close(self) -> None:
         if self._opened is not None:
-            # In a forked child it belongs to a thread that is not there.
+            # In a forked child, the connection belongs to a thread that does not exist.
             with suppress(sqlite3.ProgrammingError):
                 self._opened.close()
             self._opened = None
@@ -115,18 +114,18 @@ class VectorStore:
             file = private_cache_directory(self._directory) / _FILE_NAME
             return _open_file(file)
         except (OSError, RuntimeError, NotPrivateError, sqlite3.Error) as error:
-            logger.warning("vectors for search are not kept on disk: %s", error)
+            logger.warning("vectors for search are not stored on disk: %s", error)
             return None
 
     def _give_up(self, error: sqlite3.Error) -> None:
-        """Go on without the file, which another process may be holding, or the disk be full."""
-        logger.warning("vectors for search are not kept on disk any more: %s", error)
+        """Continue without the file, for example if it is locked or the disk is full."""
+        logger.warning("vectors for search are no longer stored on disk: %s", error)
         self.close()
         self._opened = _open(_MEMORY)
 
 
 def _open_file(file: Path) -> sqlite3.Connection:
-    # Before SQLite makes it for all to read.
+    # Created first, because SQLite would make it readable for everybody.
     create_private(file)
     try:
         return _open(str(file))
@@ -140,8 +139,8 @@ def _open_file(file: Path) -> sqlite3.Connection:
         return _open_file(file)
 
 
-def _open(place: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(place, timeout=_BUSY_SECONDS)
+def _open(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS)
     try:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(_SCHEMA)
@@ -169,9 +168,9 @@ def _decode(content: bytes, size: int) -> Vector | None:
         return None
     vector = np.frombuffer(content, "<f2").astype(np.float32)
     length = float(np.linalg.norm(vector))
-    # Zeros are the vector of a text of which the model knows nothing.
+    # Zeros are valid: the vector of a text without known words.
     return vector if not length or abs(length - 1) < _LENGTH_TOLERANCE else None
 
 
 def _today() -> int:
-    return int(time.time()) // _SECONDS_OF_A_DAY
+    return int(time.time()) // _SECONDS_PER_DAY

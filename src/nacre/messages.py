@@ -1,4 +1,4 @@
-"""Messages of a session, in one form for all providers."""
+"""Messages of a session and tools for models, in one form for all providers."""
 
 from __future__ import annotations
 
@@ -127,6 +127,26 @@ class ToolMessage:
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolSpec:
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentPayload:
+    """The tool names and the size of a request to a provider, read from its final body."""
+
+    tool_names: tuple[str, ...]
+    tool_bytes: int
+    """The size of the tool definitions in the provider's format."""
+    payload_bytes: int
+    """The size of the whole body."""
 
 
 def user_message(text: str) -> UserMessage:

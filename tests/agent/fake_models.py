@@ -7,14 +7,8 @@ import anyio
 
 from nacre.errors import ConfigError
 from nacre.json_types import JsonObject, encode_json
-from nacre.messages import AssistantMessage, TextPart, ToolCallPart, Usage
-from nacre.providers.base import (
-    Answered,
-    ModelEvent,
-    ModelRequest,
-    SentPayload,
-    TextDelta,
-)
+from nacre.messages import AssistantMessage, SentPayload, TextPart, ToolCallPart, Usage
+from nacre.providers.base import Answered, ModelEvent, ModelRequest, TextDelta
 
 Reply = AssistantMessage | Exception | Callable[[ModelRequest], Awaitable[AssistantMessage]]
 

@@ -8,7 +8,7 @@ from typing import Final
 import anyio
 
 from nacre.config.models import ModelConfig, ModelsConfig, ProviderApi, ProviderConfig
-from nacre.messages import AssistantMessage, Message, user_message
+from nacre.messages import AssistantMessage, Message, ToolSpec, user_message
 from nacre.providers.base import (
     Answered,
     ModelEvent,
@@ -16,7 +16,6 @@ from nacre.providers.base import (
     ModelSettings,
     PayloadCheck,
     Provider,
-    ToolSpec,
 )
 from nacre.providers.registry import Providers
 from nacre.testing.script import Script

@@ -12,19 +12,13 @@ from nacre.json_types import JsonObject
 from nacre.messages import (
     AssistantMessage,
     Message,
+    SentPayload,
     SystemMessage,
     ToolMessage,
+    ToolSpec,
     user_message,
 )
-from nacre.providers.base import (
-    Answered,
-    ModelEvent,
-    ModelRequest,
-    SentPayload,
-    TextDelta,
-    ToolCallDelta,
-    ToolSpec,
-)
+from nacre.providers.base import Answered, ModelEvent, ModelRequest, TextDelta, ToolCallDelta
 from nacre.providers.demo import DEMO_NOTE, DemoProvider
 
 

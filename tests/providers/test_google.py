@@ -11,13 +11,12 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from nacre.config.models import ModelsConfig, ProviderConfig
 from nacre.errors import CodeModePayloadError, ProviderError
 from nacre.json_types import JsonObject, JsonValue, decode_json, encode_json
-from nacre.messages import ThinkingPart, ToolMessage, Usage, user_message
+from nacre.messages import SentPayload, ThinkingPart, ToolMessage, Usage, user_message
 from nacre.providers.base import (
     Answered,
     ModelEvent,
     ModelRequest,
     Retrying,
-    SentPayload,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,

@@ -5,7 +5,7 @@ import pytest
 from nacre.config.models import ProviderApi
 from nacre.errors import CodeModePayloadError, ProviderError
 from nacre.json_types import JsonObject, encode_json
-from nacre.providers.base import SentPayload
+from nacre.messages import SentPayload
 from nacre.providers.payload import Exchange, UnreadableToolsError, current_exchange, sent_payload
 from nacre.testing import Fail, Say
 from tests.providers.asking import SCRIPTED_APIS, WEATHER, scripted

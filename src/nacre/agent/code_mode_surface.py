@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from nacre.agent.turn_context import ExternalWaits
     from nacre.code_mode import CellInfo, CodeModeResult, CodeModeRun
     from nacre.json_types import JsonObject
-    from nacre.messages import ToolCallPart
-    from nacre.providers import SentPayload, ToolSpec
+    from nacre.messages import SentPayload, ToolCallPart, ToolSpec
     from nacre.trajectory import TrajectoryRecorder
 
 # A suspended cell is touched well before it would expire, for as long as somebody may answer.

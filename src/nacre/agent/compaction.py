@@ -13,12 +13,13 @@ from nacre.messages import (
     AssistantMessage,
     ImagePart,
     Message,
+    SentPayload,
     SystemMessage,
     ToolMessage,
     UserMessage,
     user_message,
 )
-from nacre.providers import Answered, ModelRequest, Provider, SentPayload
+from nacre.providers import Answered, ModelRequest, Provider
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

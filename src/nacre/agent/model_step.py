@@ -10,7 +10,7 @@ from nacre.agent.turn_spans import chat_span, note_answer
 from nacre.errors import ProviderError, ToolPayloadError
 from nacre.hooks import LlmInput, LlmOutput
 from nacre.json_types import replace_surrogates
-from nacre.messages import AssistantMessage, TextPart, ThinkingPart, ToolCallPart
+from nacre.messages import AssistantMessage, SentPayload, TextPart, ThinkingPart, ToolCallPart
 from nacre.providers import (
     Answered,
     ModelEvent,
@@ -18,7 +18,6 @@ from nacre.providers import (
     ModelSettings,
     Provider,
     Retrying,
-    SentPayload,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,

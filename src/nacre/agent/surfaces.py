@@ -22,7 +22,7 @@ from nacre.code_mode import DirectResult
 from nacre.code_mode.run_config import RunConfig
 from nacre.errors import ToolError, ToolServerError
 from nacre.hooks import HookRunner
-from nacre.providers import SentPayload, ToolSpec
+from nacre.messages import SentPayload, ToolSpec
 from nacre.run_context import AbortController
 from nacre.tool_search import start_run
 from nacre.tools import (

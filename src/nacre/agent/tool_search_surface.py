@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from nacre.agent.tool_surface import SurfaceKind
     from nacre.json_types import JsonObject
-    from nacre.messages import ToolCallPart
-    from nacre.providers import SentPayload, ToolSpec
+    from nacre.messages import SentPayload, ToolCallPart, ToolSpec
     from nacre.tool_search import ToolSearchRun
     from nacre.trajectory import TrajectoryEvent, TrajectoryRecorder
 

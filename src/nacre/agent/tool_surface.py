@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 
 from nacre.errors import ToolPayloadError
 from nacre.json_types import NotJsonError, decode_json, encode_json
-from nacre.providers import SentPayload, ToolSpec
+from nacre.messages import SentPayload, ToolSpec
 from nacre.tools import Tool, part_text
 
 if TYPE_CHECKING:

@@ -10,11 +10,9 @@ from nacre.providers.base import (
     ModelSettings,
     Provider,
     Retrying,
-    SentPayload,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
-    ToolSpec,
 )
 
 if TYPE_CHECKING:
@@ -29,11 +27,9 @@ __all__ = [
     "Provider",
     "Providers",
     "Retrying",
-    "SentPayload",
     "TextDelta",
     "ThinkingDelta",
     "ToolCallDelta",
-    "ToolSpec",
     "get_api_key",
 ]
 

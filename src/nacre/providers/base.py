@@ -6,20 +6,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from nacre.messages import SentPayload
+
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from nacre.json_types import JsonObject
-    from nacre.messages import AssistantMessage, Message
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolSpec:
-    """The definition of a tool for the model."""
-
-    name: str
-    description: str
-    parameters: JsonObject
+    from nacre.messages import AssistantMessage, Message, ToolSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,17 +24,6 @@ class ModelSettings:
     stop: tuple[str, ...] = ()
     is_parallel: bool | None = None
     """Whether the model may make several calls at once."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SentPayload:
-    """The tools and the size of a request body, taken from the bytes that are sent."""
-
-    tool_names: tuple[str, ...]
-    tool_bytes: int
-    """The size of the tool definitions."""
-    payload_bytes: int
-    """The size of the whole body."""
 
 
 PayloadCheck: TypeAlias = Callable[[SentPayload], None]

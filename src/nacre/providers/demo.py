@@ -15,20 +15,21 @@ import anyio.lowlevel
 from nacre.json_types import NotJsonError, decode_json, encode_json
 from nacre.messages import (
     AssistantMessage,
+    SentPayload,
     TextPart,
     ToolCallPart,
     ToolMessage,
     Usage,
     UserMessage,
 )
-from nacre.providers.base import Answered, SentPayload, TextDelta, ToolCallDelta
+from nacre.providers.base import Answered, TextDelta, ToolCallDelta
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.messages import Message
-    from nacre.providers.base import ModelEvent, ModelRequest, ToolSpec
+    from nacre.messages import Message, ToolSpec
+    from nacre.providers.base import ModelEvent, ModelRequest
 
 DEMO_NOTE: Final = (
     "(I am Nacre's built-in demonstration model, not a real one. For a real one, set "

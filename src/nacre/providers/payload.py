@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.errors import ProviderError
 from nacre.json_types import JsonValue, NotJsonError, decode_json, encode_json
-from nacre.providers.base import SentPayload
+from nacre.messages import SentPayload
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

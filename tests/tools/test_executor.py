@@ -342,12 +342,13 @@ async def test_a_control_call_has_hooks_and_a_record_but_rules_of_its_own() -> N
     subject = CallSubject(tool_id="code_mode:exec", tool_name="exec", kind="code_mode_exec")
     performed: list[JsonObject] = []
 
-    async def perform(given: JsonObject) -> JsonValue:
+    async def perform(given: JsonObject) -> tuple[JsonObject, JsonValue]:
         performed.append(given)
-        return "done"
+        return given, "done"
 
     # Policy speaks of tools: one that denies everything does not deny `exec`.
     work = Work(deny=("*",), before=ChangeInput({"code": "2"}))
-    await work.executor.control(subject, {"code": "1"}, site=SITE, perform=perform)
+    value = await work.executor.control(subject, {"code": "1"}, site=SITE, perform=perform)
     assert performed == [{"code": "2"}]
+    assert (value, work.node.result) == ({"code": "2"}, "done")
     assert (work.node.tool_id, work.node.outcome) == ("code_mode:exec", "completed")

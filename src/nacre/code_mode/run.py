@@ -207,19 +207,19 @@ class CodeModeRun:
         if not self._config.enabled:
             return self._fail("code mode is off (`tools.codeMode.enabled`)", "invalid_input")
         site = self._site(call_id)
-        results: list[CodeModeResult] = []
 
-        async def recorded(permitted: JsonObject) -> JsonValue:
-            results.append(await self._perform(perform, permitted, site.call_id))
-            return results[0].to_json()
+        async def perform_permitted(permitted: JsonObject) -> tuple[CodeModeResult, JsonValue]:
+            result = await self._perform(perform, permitted, site.call_id)
+            return result, result.to_json()
 
         try:
-            await self._executor.control(subject, given, site=site, perform=recorded)
+            return await self._executor.control(
+                subject, given, site=site, perform=perform_permitted
+            )
         except ToolError as error:
             return self._fail(
                 error.message, "aborted" if error.code == "aborted" else "call_denied"
             )
-        return results[0]
 
     async def _perform(
         self,

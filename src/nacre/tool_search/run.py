@@ -148,19 +148,17 @@ class ToolSearchRun:
             kind="tool_search",
             input_kind="javascript" if name == CODE_NAME else None,
         )
-        results: list[ToolSearchResult] = []
 
-        async def recorded(permitted: JsonObject) -> JsonValue:
-            results.append(await self._perform(name, permitted, site))
+        async def perform(permitted: JsonObject) -> tuple[ToolSearchResult, JsonValue]:
+            result = await self._perform(name, permitted, site)
             await self._tools.catalog.listing().measure()
-            # With the counts, so that the record of a session answers what was shown and used.
-            return {**results[0].to_json(), "telemetry": self.telemetry().to_json()}
+            # The record has the counts, too: it tells which tools the model saw and used.
+            return result, {**result.to_json(), "telemetry": self.telemetry().to_json()}
 
         try:
-            await self._tools.executor.control(subject, given, site=site, perform=recorded)
+            return await self._tools.executor.control(subject, given, site=site, perform=perform)
         except ToolError as error:
             return _tool_failure(error)
-        return results[0]
 
     async def _perform(self, name: str, given: JsonObject, site: CallSite) -> ToolSearchResult:
         try:

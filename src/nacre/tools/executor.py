@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar, cast
 
 from nacre.errors import (
     ToolAbortedError,
@@ -78,7 +78,9 @@ class _Identity(TypedDict):
     context: RunContext
 
 
-_Perform: TypeAlias = Callable[[JsonObject], Awaitable[JsonValue]]
+_ValueT = TypeVar("_ValueT")
+# Returns the value for the caller, and the JSON that hooks and the record see.
+_Perform: TypeAlias = Callable[[JsonObject], Awaitable[tuple[_ValueT, JsonValue]]]
 
 
 class ToolExecutor:
@@ -94,21 +96,22 @@ class ToolExecutor:
         recorder: TrajectoryRecorder,
         validators: InputValidators,
     ) -> None:
-        self._context = context
-        self._policy = policy
+        self.context = context
+        self.policy = policy
+        self.recorder = recorder
         self._hooks = hooks
         self._approvals = approvals
-        self._recorder = recorder
         self._validators = validators
 
     async def call(self, tool: Tool, given: object, *, site: CallSite) -> JsonValue:
         """Call a tool and return its value as JSON; raises ToolError."""
         call = self._tool_call(site)
 
-        async def perform(checked: JsonObject) -> JsonValue:
-            return value_of_result(tool, await _execute_tool(tool, checked, call))
+        async def perform(checked: JsonObject) -> tuple[None, JsonValue]:
+            return None, value_of_result(tool, await _execute_tool(tool, checked, call))
 
-        return await self._call_tool(tool, given, site, perform)
+        _, value = await self._call_tool(tool, given, site, perform)
+        return value
 
     async def call_directly(self, tool: Tool, given: object, *, site: CallSite) -> object:
         """Call a tool for the model itself; a direct-only tool may return any object.
@@ -116,33 +119,39 @@ class ToolExecutor:
         The abort signal cancels the call, because there is no cell that would do it.
         """
         call = self._tool_call(site)
-        kept: list[object] = []
+        is_direct_only = tool.catalog_mode == "direct-only"
 
-        async def perform(checked: JsonObject) -> JsonValue:
+        async def perform(checked: JsonObject) -> tuple[object, JsonValue]:
             with site.abort.cancelling():
-                kept.append(await _execute_tool(tool, checked, call))
-            if not kept:
-                raise ToolAbortedError(site.abort.reason, tool_id=tool.id)
-            if tool.catalog_mode == "direct-only":
-                return {"type": type(kept[0]).__name__}
-            return value_of_result(tool, kept[0])
+                returned = await _execute_tool(tool, checked, call)
+                if is_direct_only:
+                    return returned, {"type": type(returned).__name__}
+                return None, value_of_result(tool, returned)
+            raise ToolAbortedError(site.abort.reason, tool_id=tool.id)
 
-        value = await self._call_tool(tool, given, site, perform)
-        return kept[0] if tool.catalog_mode == "direct-only" else value
+        returned, value = await self._call_tool(tool, given, site, perform)
+        return returned if is_direct_only else value
 
     async def control(
-        self, subject: CallSubject, given: JsonObject, *, site: CallSite, perform: _Perform
-    ) -> None:
-        """A call of a control tool (`exec`, `wait`): hooks, approvals and the record hold for it.
+        self,
+        subject: CallSubject,
+        given: JsonObject,
+        *,
+        site: CallSite,
+        perform: _Perform[_ValueT],
+    ) -> _ValueT:
+        """Call a control tool, such as `exec`, with hooks, approvals and a record.
 
-        Its input rules are its own, policy speaks of the tools behind it, and hooks may observe its
-        result but not change it: the nested results in it went through them already.
+        `perform` returns the value of the call and its JSON for hooks and the record. A control
+        tool checks its own input, and policy applies to the tools behind it. Hooks can observe the
+        result but not change it: they have already seen the results of the nested calls.
         """
-        await self._run_guarded(subject, given, site, _accept_input, perform)
+        value, _ = await self._run_guarded(subject, given, site, _accept_input, perform)
+        return value
 
     async def _call_tool(
-        self, tool: Tool, given: object, site: CallSite, perform: _Perform
-    ) -> JsonValue:
+        self, tool: Tool, given: object, site: CallSite, perform: _Perform[_ValueT]
+    ) -> tuple[_ValueT, JsonValue]:
         subject = CallSubject(
             tool_id=tool.id,
             tool_name=tool.name,
@@ -154,7 +163,7 @@ class ToolExecutor:
         def check(changed: JsonObject) -> JsonObject:
             return self._validators.check(tool, changed)
 
-        refusal = self._policy.refusal(tool)
+        refusal = self.policy.refusal(tool)
         return await self._run_guarded(subject, given, site, check, perform, refusal=refusal)
 
     async def _run_guarded(
@@ -163,10 +172,10 @@ class ToolExecutor:
         given: object,
         site: CallSite,
         check: Callable[[JsonObject], JsonObject],
-        perform: _Perform,
+        perform: _Perform[_ValueT],
         *,
         refusal: str | None = None,
-    ) -> JsonValue:
+    ) -> tuple[_ValueT, JsonValue]:
         started = time.monotonic()
         self._record("call.started", site, _started_data(subject, given))
         checked: JsonObject = {}
@@ -181,7 +190,7 @@ class ToolExecutor:
                     # A hook or a person changed it; the trajectory contains the actual input.
                     self._record("call.changed", site, {"input": checked})
                 _refuse_if_aborted(subject, site)
-                result = await perform(checked)
+                value, result = await perform(checked)
             except ToolError as error:
                 current.fail(error.code)
                 await self._finish_failed(subject, checked, site, _ms_since(started), error)
@@ -191,13 +200,16 @@ class ToolExecutor:
                 reason = site.abort.reason or "the call was cancelled"
                 self._note_failure(site, _ms_since(started), reason, "aborted")
                 raise
-            return await self._finish_completed(subject, checked, site, _ms_since(started), result)
+            result = await self._finish_completed(
+                subject, checked, site, _ms_since(started), result
+            )
+            return value, result
 
     def _tool_call(self, site: CallSite) -> ToolCall:
         return ToolCall(
             id=site.call_id,
             parent_id=site.parent_id,
-            context=self._context,
+            context=self.context,
             abort=site.abort,
             update=lambda update: self._record("call.updated", site, {"update": update}),
             pause_timeout=site.pause_for_client,
@@ -244,7 +256,7 @@ class ToolExecutor:
                 tool_name=subject.tool_name,
                 input=checked,
                 reason=reason,
-                context=self._context,
+                context=self.context,
                 call_id=site.call_id,
                 parent_id=site.parent_id,
                 check=check,
@@ -328,11 +340,11 @@ class ToolExecutor:
             "tool_input_kind": subject.input_kind,
             "call_id": site.call_id,
             "parent_id": site.parent_id,
-            "context": self._context,
+            "context": self.context,
         }
 
     def _record(self, kind: EventKind, site: CallSite, data: JsonObject) -> None:
-        self._recorder.record(kind, call_id=site.call_id, parent_id=site.parent_id, data=data)
+        self.recorder.record(kind, call_id=site.call_id, parent_id=site.parent_id, data=data)
 
 
 async def _execute_tool(tool: Tool, checked: JsonObject, call: ToolCall) -> object:

@@ -86,7 +86,7 @@ async def _result(run: CodeModeRun, server: str) -> CodeModeResult:
     call = _CALLS.get(server, _ENDLESS)
     result = await run.exec(f"return (await MCP.{server}.{call}).isError === true")
     while isinstance(result, Waiting):
-        result = await run.wait(result.run_id)
+        result = await run.wait(result.cell_id)
     return result
 
 

@@ -79,7 +79,7 @@ class _Fleet:
         result = await self._run_of(number).exec(_PROGRAM.format(number=number))
         if not isinstance(result, Waiting):
             raise RuntimeError(f"program {number} does not wait: {result}")
-        self._run_ids[number] = result.run_id
+        self._run_ids[number] = result.cell_id
 
     async def resume(self, number: int) -> None:
         self.results[number].append(await self._run_of(number).wait(self._run_ids[number]))

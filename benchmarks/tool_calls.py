@@ -79,7 +79,7 @@ async def _model_calls(runtime: Runtime) -> int:
     result = await run.exec(_TASK)
     while isinstance(result, Waiting):
         calls += 1
-        result = await run.wait(result.run_id)
+        result = await run.wait(result.cell_id)
     value = value_of(result)
     if value != _WARMEST:
         raise RuntimeError(f"the task returned {value!r}, not {_WARMEST}")

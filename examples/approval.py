@@ -62,7 +62,7 @@ async def main() -> None:
             for call in result.pending:
                 print(f"suspended; {call.tool_id} awaits approval: {call.is_awaiting_approval}")
             person.is_back.set()
-            result = await code_mode.wait(result.run_id)
+            result = await code_mode.wait(result.cell_id)
         print(result.value if isinstance(result, Completed) else result)
 
 

@@ -24,7 +24,6 @@
   x CatalogError                   tools cannot be in one catalog together
   x HookError                      a hook is not valid, or returned a value it may not
   x NamespaceError                 a namespace is not valid
-  x CodeModePayloadError           a model request does not have exactly code mode's tools
   x ToolPayloadError               a model request does not have exactly the run's tools
   x ApprovalError                  an approval is not open, or its answer is not valid
   x ProviderError                  a model request failed; carries the provider's message
@@ -237,10 +236,6 @@ class HookError(NacreError):
 
 class NamespaceError(NacreError):
     """A namespace breaks a rule of the registry; the message names the namespace and the rule."""
-
-
-class CodeModePayloadError(NacreError):
-    """A request to a model was about to show other tools than code mode's; it was not sent."""
 
 
 class ToolPayloadError(NacreError):

@@ -81,7 +81,7 @@ async def test_a_payload_that_shows_more_than_code_mode_fails_closed(
         run = await world.turn()
         assert run.state == "failed"
         assert run.result is not None
-        assert "code mode is active" in run.result.error
+        assert "too many: echo; missing: none" in run.result.error
         assert world.model.requests == []
 
 

@@ -6,7 +6,6 @@ import anyio
 import pytest
 
 from nacre.agent import ClientTool, TurnRequest
-from nacre.agent.tool_surface import MAX_RESULT_BYTES
 from nacre.errors import ConfigError, ProviderError, SessionError, ToolDefinitionError
 from nacre.hooks import (
     AgentEnd,
@@ -28,6 +27,7 @@ from nacre.messages import (
     user_message,
 )
 from nacre.providers.base import ModelSettings
+from nacre.tools.surface import MAX_RESULT_BYTES
 from tests.agent.conftest import OpenWorld
 from tests.agent.fake_models import call, calls, say
 from tests.agent.tools import HeldTool, echo_tool, failing_tool, returning_tool

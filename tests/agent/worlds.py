@@ -18,7 +18,6 @@ from nacre.agent import (
     Harness,
     RunEvent,
     ServiceContext,
-    SurfaceFactory,
     TurnRequest,
 )
 from nacre.code_mode import Runtime
@@ -127,10 +126,7 @@ async def open_world(
                 servers=GivenServers(servers),
                 hooks=HookRunner(registered),
                 approvals=approvals,
-                harness=harness
-                or BuiltInHarness(
-                    SurfaceFactory(runtime=runtime, hooks=registered, approvals=approvals)
-                ),
+                harness=harness or BuiltInHarness(runtime),
             )
         ) as service,
     ):

@@ -38,7 +38,7 @@ async def test_the_file_of_a_server_declares_its_functions(runtime: Runtime) -> 
         "function createIssue(input: { title: string; labels?: string[] }): Promise<McpToolResult>;"
     ) in text
     assert "function listAll(input?: {}): Promise<McpToolResult>;" in text
-    assert result.telemetry.cell.requests == 0
+    assert result.usage.requests == 0
 
 
 @requirement("validation:mcp-declarations")
@@ -57,7 +57,7 @@ async def test_files_of_listed_servers_are_listed_without_asking_the_host(
     )
     paths = ["mcp/index.d.ts", "mcp/github.d.ts", "mcp/docs.d.ts"]
     assert value_of(result) == [paths, True, 3, 1, [], []]
-    assert result.telemetry.cell.requests == 0
+    assert result.usage.requests == 0
 
 
 async def test_the_index_names_every_server_and_the_file_to_read(runtime: Runtime) -> None:
@@ -68,7 +68,7 @@ async def test_the_index_names_every_server_and_the_file_to_read(runtime: Runtim
     for expected in ("$search(", "github", "mcp/github.d.ts: createIssue, listAll", "later"):
         assert expected in text
     assert "mcp/later.d.ts" in text
-    assert result.telemetry.cell.requests == 0
+    assert result.usage.requests == 0
 
 
 async def test_a_server_cannot_take_the_place_of_the_index(runtime: Runtime) -> None:
@@ -102,7 +102,7 @@ async def test_a_lazy_server_is_listed_without_being_started_and_started_when_it
     text = value_of(await run.exec("return API.read('mcp/lazy.d.ts')"))
     assert ("function doIt(" in text, lazy.starts) == (True, 1)
     again = await run.exec("return API.read('mcp/lazy.d.ts')")
-    assert (value_of(again), again.telemetry.cell.requests) == (text, 0)
+    assert (value_of(again), again.usage.requests) == (text, 0)
 
 
 @pytest.mark.parametrize(

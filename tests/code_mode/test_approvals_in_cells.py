@@ -173,9 +173,9 @@ async def test_exec_does_not_hold_the_line_while_a_person_thinks() -> None:
         assert (pending.tool_id, pending.is_awaiting_approval) == ("openclaw:core:echo", True)
         assert pending.to_json()["awaitingApproval"] is True
         (request,) = queue.pending
-        assert request.call_id == pending.id
+        assert request.call_id == pending.call_id
         queue.answer(request.id, "allow-once")
-        assert value_of(await run.wait(waiting.run_id)) == {"n": 1}
+        assert value_of(await run.wait(waiting.cell_id)) == {"n": 1}
 
 
 async def test_only_the_call_that_a_person_is_asked_about_is_marked() -> None:
@@ -193,7 +193,7 @@ async def test_only_the_call_that_a_person_is_asked_about_is_marked() -> None:
         }
         queue.answer(request.id, "deny")
         held.answer(None)
-        await run.abort_cell(waiting.run_id)
+        await run.abort_cell(waiting.cell_id)
 
 
 async def test_an_abort_takes_the_question_back(runtime: Runtime) -> None:

@@ -99,9 +99,7 @@ async def test_a_name_that_the_model_was_not_shown_calls_nothing(
 ) -> None:
     held = HeldTool("echo")
     failed = failure_of(await runtime.run(tools=[held.tool]).call(name, {}))
-    assert failed.error == (
-        f"there is no tool {name!r} that the model may call; there are: exec, wait"
-    )
+    assert failed.error == (f"there is no tool {name!r}; there are: exec, wait")
     assert held.calls == []
 
 
@@ -177,7 +175,7 @@ async def test_code_mode_is_a_runtime_with_one_run() -> None:
     async with code_mode:
         assert len(code_mode.definitions("anthropic")) == 2
         waiting = waiting_of(await code_mode.exec("await yield_control(); return tools.echo({})"))
-        assert value_of(await code_mode.wait(waiting.run_id)) == {}
+        assert value_of(await code_mode.wait(waiting.cell_id)) == {}
         assert value_of(await code_mode.call("exec", {"code": "return 1"})) == 1
         await code_mode.abort("over")
         assert failure_of(await code_mode.exec("return 1")).reason == "aborted"

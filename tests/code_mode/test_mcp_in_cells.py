@@ -135,7 +135,7 @@ async def test_an_argument_that_is_no_object_is_refused_before_anything_is_sent(
         f"return MCP.github.a({argument}).catch(e => e.message)"
     )
     assert "MCP.github.a takes one object" in value_of(result)
-    assert result.telemetry.cell.requests == 0
+    assert result.usage.requests == 0
 
 
 async def test_resources_and_prompts_are_called_where_the_server_has_them(
@@ -362,7 +362,7 @@ async def test_a_program_that_waits_for_a_server_is_suspended_and_resumed() -> N
             waiting = waiting_of(await run.exec("return MCP.hanging.a({n: 1})"))
         assert [call.tool_id for call in waiting.pending] == ["MCP.hanging.a"]
         hanging.let_go()
-        found = value_of(await run.wait(waiting.run_id))
+        found = value_of(await run.wait(waiting.cell_id))
     assert (found["structuredContent"], hanging.starts) == ({"n": 1}, 1)
 
 
@@ -376,7 +376,7 @@ async def test_a_suspended_call_is_resumed_by_wait(runtime: Runtime) -> None:
     waiting = waiting_of(await run.exec(code))
     await held.received()
     held.answer({"content": [], "rows": 3})
-    answer, functions, size = value_of(await run.wait(waiting.run_id))
+    answer, functions, size = value_of(await run.wait(waiting.cell_id))
     assert (answer, functions, size > 0) == ({"content": [], "rows": 3}, ["slowQuery"], True)
     assert len(held.calls) == 1
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nacre.code_mode.model_surface import ModelSurface, verify_payload, visible_tools
+from nacre.code_mode.model_surface import ModelSurface, visible_tools
 from nacre.config.code_mode import CodeModeConfig
-from nacre.errors import CatalogError, CodeModePayloadError
+from nacre.errors import CatalogError
 from tests.code_mode.simple_tools import simple_tool
 
 ON = CodeModeConfig(enabled=True)
@@ -61,34 +61,3 @@ def test_two_direct_only_tools_may_not_share_a_name() -> None:
     other = simple_tool("show_image", owner="other", catalog_mode="direct-only")
     with pytest.raises(CatalogError, match=r"other:show_image .* openclaw:core:show_image"):
         visible_tools([READ, IMAGE, other], config=ON)
-
-
-@pytest.mark.parametrize("names", [["exec", "wait", "show_image"], ["show_image", "wait", "exec"]])
-def test_a_payload_with_exactly_the_surface_passes(names: list[str]) -> None:
-    verify_payload(names, visible_tools([READ, IMAGE], config=ON))
-
-
-@pytest.mark.parametrize(
-    ("names", "problem"),
-    [
-        ([], "too many: none; missing: exec, wait"),
-        (["exec"], "too many: none; missing: wait"),
-        (["exec", "wait", "read"], "too many: read; missing: none"),
-        (["exec", "exec", "wait"], "too many: exec; missing: none"),
-        (["exec", "waiting"], "too many: waiting; missing: wait"),
-        (
-            ["exec", "wait", *(f"t{number}" for number in range(500))],
-            "too many: t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 and 490 more; missing: none",
-        ),
-    ],
-)
-def test_any_other_payload_is_not_sent(names: list[str], problem: str) -> None:
-    with pytest.raises(CodeModePayloadError) as caught:
-        verify_payload(names, visible_tools([READ], config=ON))
-    assert problem in str(caught.value)
-
-
-@pytest.mark.parametrize("names", [[], ["read"], ["exec", "wait", "read"]])
-def test_runs_outside_code_mode_are_not_checked(names: list[str]) -> None:
-    verify_payload(names, visible_tools([READ], config=OFF))
-    verify_payload(names, visible_tools([], config=ON))

@@ -25,6 +25,7 @@ from nacre.ids import new_cell_id
 from nacre.json_types import JsonValue
 from nacre.sandbox import HostRequest
 from nacre.sandbox.results import PendingRequest
+from nacre.telemetry import Span
 from nacre.trajectory import project
 from tests.code_mode.issues_namespace import issues
 from tests.code_mode.outcomes import Recorded, failure_of, value_of, waiting_of
@@ -237,7 +238,7 @@ async def test_a_suspended_namespace_call_is_resumed_by_wait(runtime: Runtime) -
     ended = Recorded(run, "call.ended", outcome="completed", result="listed")
     held.answer("listed")
     await ended.wait()
-    assert value_of(await run.wait(waiting.run_id)) == ["listed", "listed"]
+    assert value_of(await run.wait(waiting.cell_id)) == ["listed", "listed"]
     assert [given for given, _ in held.calls] == [{"n": 1}, {"n": 2}]
 
 
@@ -269,17 +270,8 @@ async def test_code_mode_takes_namespaces_with_their_plugins() -> None:
 
 async def bridge_of(run: CodeModeRun) -> CellBridge:
     """The bridge that a cell of the run would have, to be told what no sound worker would send."""
-    made: list[RunTools] = []
-
-    class NotingBridge(CellBridge):
-        def __init__(self, tools: RunTools, *, exec_call_id: str) -> None:
-            super().__init__(tools, exec_call_id=exec_call_id)
-            made.append(tools)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nacre.code_mode.cells.CellBridge", NotingBridge)
-        value_of(await run.exec("return 1"))
-    return CellBridge(made[0], exec_call_id="call_1")
+    tools: RunTools = run._tools  # pyright: ignore[reportPrivateUsage]
+    return CellBridge(tools, await tools.namespaces.open(), exec_call_id="call_1", span=Span())
 
 
 async def forged(bridge: CellBridge, method: str, payload: JsonValue) -> HostRequestError:

@@ -211,10 +211,10 @@ async def test_a_blocked_wait_leaves_the_run_as_it_was(runtime: Runtime) -> None
     run = runtime.run(tools=[echo_tool()], hooks=[before_tool_call])
     waiting = await run.exec("await yield_control(); return 1")
     (cell,) = run.cells()
-    assert failure_of(await run.wait(cell.run_id)).reason == "call_denied"
+    assert failure_of(await run.wait(cell.cell_id)).reason == "call_denied"
     is_blocked = False
-    assert value_of(await run.wait(cell.run_id)) == 1
-    assert waiting.to_json()["runId"] == cell.run_id
+    assert value_of(await run.wait(cell.cell_id)) == 1
+    assert waiting.to_json()["runId"] == cell.cell_id
 
 
 # Inputs, results and errors.

@@ -6,7 +6,6 @@ import anyio
 import anyio.lowlevel
 
 from nacre import Completed, Failed, RunContext, Runtime, Tool, ToolCall
-from nacre.code_mode.results import PendingToolCall
 from tests.code_mode.outcomes import Recorded, events_of, failure_of, value_of, waiting_of
 from tests.code_mode.tools import ANY_OBJECT, HeldTool, echo_tool
 from tests.contract.requirements import requirement
@@ -25,14 +24,14 @@ async def test_a_program_that_yields_waits_and_wait_returns_its_value(runtime: R
         await run.exec("const kept = {n: 1}; await yield_control('a pause'); return kept.n + 1")
     )
     assert (waiting.reason, waiting.yield_reason, waiting.pending) == ("yield", "a pause", ())
-    assert value_of(await run.wait(waiting.run_id)) == 2
+    assert value_of(await run.wait(waiting.cell_id)) == 2
 
 
 async def test_a_program_may_yield_many_times(runtime: Runtime) -> None:
     run = runtime.run(tools=[echo_tool()])
     result = await run.exec("let n = 0; while (n < 3) { n++; await yield_control() } return n")
     for _ in range(3):
-        result = await run.wait(waiting_of(result).run_id)
+        result = await run.wait(waiting_of(result).cell_id)
     assert value_of(result) == 3
     assert result.telemetry.snapshots == {"taken": 3, "restored": 3}
     assert (result.telemetry.exec_count, result.telemetry.wait_count) == (1, 3)
@@ -41,7 +40,7 @@ async def test_a_program_may_yield_many_times(runtime: Runtime) -> None:
 async def test_each_result_has_the_output_of_its_own_leg(runtime: Runtime) -> None:
     run = runtime.run(tools=[echo_tool()])
     first = waiting_of(await run.exec("text('one'); await yield_control(); json({two: 2})"))
-    second = await run.wait(first.run_id)
+    second = await run.wait(first.cell_id)
     assert first.to_json()["output"] == [{"type": "text", "text": "one"}]
     assert second.to_json()["output"] == [{"type": "json", "value": {"two": 2}}]
 
@@ -53,13 +52,12 @@ async def test_exec_waits_when_its_time_ends_before_a_call_does() -> None:
         run = runtime.run(tools=[held.tool])
         waiting = waiting_of(await run.exec("return await tools.held({n: 1})", call_id="call_1"))
         assert waiting.reason == "pending_tools"
-        assert waiting.pending == (
-            PendingToolCall(id=held.calls[0][1].id, tool_id="openclaw:core:held"),
-        )
+        (pending,) = waiting.pending
+        assert pending.to_json() == {"id": held.calls[0][1].id, "toolId": "openclaw:core:held"}
         # Nothing has moved, so the next leg ends the same way.
-        waiting = waiting_of(await run.wait(waiting.run_id))
+        waiting = waiting_of(await run.wait(waiting.cell_id))
         held.answer("done")
-        assert value_of(await run.wait(waiting.run_id)) == "done"
+        assert value_of(await run.wait(waiting.cell_id)) == "done"
     assert [given for given, _ in held.calls] == [{"n": 1}]
 
 
@@ -76,9 +74,9 @@ async def test_an_answer_that_came_while_it_waited_is_delivered_once(runtime: Ru
     ended = Recorded(run, "call.ended", outcome="completed", result="x")
     held.answer("x")
     await ended.wait()
-    waiting = waiting_of(await run.wait(waiting.run_id))
+    waiting = waiting_of(await run.wait(waiting.cell_id))
     assert waiting.pending == ()
-    assert value_of(await run.wait(waiting.run_id)) == {"value": "x", "times": 1, "again": "x"}
+    assert value_of(await run.wait(waiting.cell_id)) == {"value": "x", "times": 1, "again": "x"}
     assert len(held.calls) == 1
 
 
@@ -129,7 +127,7 @@ async def test_a_race_goes_on_with_the_fast_call_and_the_slow_one_is_reported(
     run = runtime.run(tools=[held.tool, echo_tool()])
     result = await run.exec("return Promise.race([tools.held({}), tools.echo({fast: true})])")
     assert value_of(result) == {"fast": True}
-    assert result.telemetry.cell.unfinished_requests == 1
+    assert result.usage.unfinished_requests == 1
     (ended,) = events_of(run, "cell.ended")
     assert (ended.data["status"], ended.data["unfinishedCalls"]) == ("completed", 1)
 
@@ -228,7 +226,7 @@ async def test_a_run_that_was_aborted_takes_no_more_calls(runtime: Runtime) -> N
     run = runtime.run(tools=[echo_tool()])
     waiting = waiting_of(await run.exec("await yield_control(); return 1"))
     await run.abort("over")
-    for result in (await run.exec("return 1"), await run.wait(waiting.run_id)):
+    for result in (await run.exec("return 1"), await run.wait(waiting.cell_id)):
         failed = failure_of(result)
         assert (failed.error, failed.reason) == ("over", "aborted")
     # The workers are there for others.
@@ -242,8 +240,8 @@ async def test_the_end_of_a_session_ends_its_runs_and_no_others(runtime: Runtime
     waiting = [waiting_of(await run.exec(code)) for run in (first, second)]
     await runtime.abort(session_id="s1", reason="the session ended")
     assert [cell.context.session_id for cell in runtime.cells()] == ["s2"]
-    assert failure_of(await first.wait(waiting[0].run_id)).reason == "aborted"
-    assert value_of(await second.wait(waiting[1].run_id)) == 1
+    assert failure_of(await first.wait(waiting[0].cell_id)).reason == "aborted"
+    assert value_of(await second.wait(waiting[1].cell_id)) == 1
 
 
 @requirement("validation:abort-cleans-up", "security:snapshots-dropped")

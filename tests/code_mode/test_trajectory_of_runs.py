@@ -65,7 +65,7 @@ async def test_a_call_made_after_a_wait_stands_under_the_exec_that_began_the_pro
     run = runtime.run(tools=[echo_tool()])
     code = "await yield_control(); return tools.echo({})"
     waiting = waiting_of(await run.exec(code, call_id="c1"))
-    value_of(await run.wait(waiting.run_id, call_id="c2"))
+    value_of(await run.wait(waiting.cell_id, call_id="c2"))
     began, resumed = project(run.trajectory.events)
     assert (began.tool_name, [child.tool_id for child in began.children]) == (
         "exec",
@@ -77,7 +77,7 @@ async def test_a_call_made_after_a_wait_stands_under_the_exec_that_began_the_pro
 async def test_the_life_of_a_cell_is_recorded(runtime: Runtime) -> None:
     run = runtime.run(tools=[echo_tool()])
     waiting = waiting_of(await run.exec("text('hi'); await yield_control(); json({n: 1})"))
-    value_of(await run.wait(waiting.run_id))
+    value_of(await run.wait(waiting.cell_id))
     life = [event for event in run.trajectory.events if event.kind.startswith("cell.")]
     assert [event.kind for event in life] == [
         "cell.started",
@@ -87,7 +87,7 @@ async def test_the_life_of_a_cell_is_recorded(runtime: Runtime) -> None:
         "cell.output",
         "cell.ended",
     ]
-    assert all(event.data["runId"] == waiting.run_id for event in life)
+    assert all(event.data["runId"] == waiting.cell_id for event in life)
     assert (life[1].data["text"], life[4].data["result"]) == ("hi", {"n": 1})
     assert life[5].data["status"] == "completed"
 
@@ -204,12 +204,12 @@ async def test_spans_show_cells_calls_and_waits_and_no_inputs(
         )
     )
     held.answer("private")
-    value_of(await run.wait(waiting.run_id))
+    value_of(await run.wait(waiting.cell_id))
     spans = exporter.get_finished_spans()
     by_name = {each.name: each for each in spans}
     assert set(by_name) == {"nacre.cell", "nacre.tool_call", "nacre.suspend", "nacre.resume"}
     cell = by_name["nacre.cell"]
-    assert attribute(cell, "nacre.cell.id") == waiting.run_id
+    assert attribute(cell, "nacre.cell.id") == waiting.cell_id
     assert attribute(cell, "nacre.cell.status") == "completed"
     for child in (
         by_name["nacre.suspend"],

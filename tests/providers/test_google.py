@@ -9,7 +9,7 @@ from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from nacre.config.models import ModelsConfig, ProviderConfig
-from nacre.errors import CodeModePayloadError, ProviderError
+from nacre.errors import ProviderError, ToolPayloadError
 from nacre.json_types import JsonObject, JsonValue, decode_json, encode_json
 from nacre.messages import SentPayload, ThinkingPart, ToolMessage, Usage, user_message
 from nacre.providers.base import (
@@ -173,12 +173,12 @@ async def test_tools_are_seen_on_the_wire_and_what_is_optional_stays_optional() 
 
 async def test_a_refused_payload_does_not_reach_the_server() -> None:
     def check(_payload: SentPayload) -> None:
-        raise CodeModePayloadError("not these")
+        raise ToolPayloadError("not these")
 
     server = GoogleServer([])
     async with google(server) as providers:
         request = ModelRequest(instructions="", messages=HELLO.messages, check=check)
-        with pytest.raises(CodeModePayloadError):
+        with pytest.raises(ToolPayloadError):
             await events_of(providers, request)
 
     assert server.bodies == []

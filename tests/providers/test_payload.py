@@ -3,7 +3,7 @@
 import pytest
 
 from nacre.config.models import ProviderApi
-from nacre.errors import CodeModePayloadError, ProviderError
+from nacre.errors import ProviderError, ToolPayloadError
 from nacre.json_types import JsonObject, encode_json
 from nacre.messages import SentPayload
 from nacre.providers.payload import Exchange, UnreadableToolsError, current_exchange, sent_payload
@@ -104,11 +104,11 @@ def test_what_was_refused_once_is_refused_again_without_asking() -> None:
 
     def check(payload: SentPayload) -> None:
         asked.append(payload)
-        raise CodeModePayloadError("no")
+        raise ToolPayloadError("no")
 
     exchange = Exchange(check)
     for _ in range(3):
-        with pytest.raises(CodeModePayloadError):
+        with pytest.raises(ToolPayloadError):
             exchange.inspect(b"{}")
     assert len(asked) == 1
 
@@ -141,7 +141,7 @@ async def test_every_attempt_is_checked(api: ProviderApi) -> None:
 
 
 @every_api
-@pytest.mark.parametrize("raised", [CodeModePayloadError("not these tools"), ValueError("mine")])
+@pytest.mark.parametrize("raised", [ToolPayloadError("not these tools"), ValueError("mine")])
 async def test_what_the_check_raises_comes_out_as_it_is_and_nothing_is_sent(
     api: ProviderApi, raised: Exception
 ) -> None:
@@ -167,10 +167,10 @@ async def test_a_later_attempt_that_is_refused_ends_it() -> None:
     def check(payload: SentPayload) -> None:
         asked.append(payload)
         if len(asked) == 2:
-            raise CodeModePayloadError("changed meanwhile")
+            raise ToolPayloadError("changed meanwhile")
 
     async with scripted("openai-responses", [Fail(500), Say("never")], max_retries=3) as test:
-        with pytest.raises(CodeModePayloadError):
+        with pytest.raises(ToolPayloadError):
             await test.ask(tools=[WEATHER], check=check)
 
     assert len(test.server.requests) == 1

@@ -69,7 +69,7 @@ async def test_a_yield_suspends_the_program_and_resume_continues_it(sandbox: San
         (),
         (TextOutput(text="one"),),
     )
-    assert first.run_id == cell.cell_id
+    assert first.cell_id == cell.cell_id
     assert cell.snapshot is not None
     assert 0 < first.usage.snapshot_bytes == len(cell.snapshot) < 64 * 1024
     second = await cell.resume()

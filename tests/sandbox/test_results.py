@@ -22,7 +22,6 @@ from nacre.sandbox.results import (
     TextOutput,
     Usage,
     Waiting,
-    to_wire,
 )
 
 NO_USAGE: JsonValue = {
@@ -106,12 +105,12 @@ def test_a_failure_carries_the_code_that_the_contract_gives_its_reason(
             },
         ),
         (
-            Waiting(run_id=CellId("run_1"), reason="yield"),
+            Waiting(cell_id=CellId("run_1"), reason="yield"),
             {"status": "waiting", "runId": "run_1", "reason": "yield", "telemetry": NO_USAGE},
         ),
         (
             Waiting(
-                run_id=CellId("run_2"),
+                cell_id=CellId("run_2"),
                 reason="pending_tools",
                 pending=(
                     PendingRequest(id=7, method="call"),
@@ -164,8 +163,8 @@ def test_a_failure_carries_the_code_that_the_contract_gives_its_reason(
 def test_a_result_on_the_wire_has_the_shape_of_the_contract(
     result: CellResult, wire: JsonValue
 ) -> None:
-    assert to_wire(result) == wire
-    assert decode_json(encode_json(to_wire(result))) == wire
+    assert result.to_json() == wire
+    assert decode_json(encode_json(result.to_json())) == wire
 
 
 def test_limits_without_a_config_are_those_of_the_default_config() -> None:

@@ -19,7 +19,6 @@ from nacre.sandbox import (
     HostRequestHandler,
     Limits,
     Sandbox,
-    to_wire,
 )
 
 # Far above what anything here takes: reached only by what would never end, or would end with the
@@ -41,7 +40,7 @@ TIMED_OUT: JsonObject = {
 
 def shown(result: CellResult) -> JsonObject:
     """The result as a model sees it, without what it cost."""
-    wire = to_wire(result)
+    wire = result.to_json()
     del wire["telemetry"]
     return wire
 

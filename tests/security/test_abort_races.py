@@ -118,13 +118,13 @@ async def expect_aborted(
     assert (runtime.cells(), run.cells()) == ([], [])
     (ended,) = events_of(run, "cell.ended")
     assert (ended.data["status"], ended.data["reason"]) == ("aborted", "stop")
-    await expect_room_for_a_suspended_run(runtime)
+    await expect_room_for_a_suspended_cell(runtime)
 
 
-async def expect_room_for_a_suspended_run(runtime: Runtime) -> None:
+async def expect_room_for_a_suspended_cell(runtime: Runtime) -> None:
     other = runtime.run(tools=[echo_tool()])
     waiting = waiting_of(await other.exec("await yield_control(); return 1"))
-    assert value_of(await other.wait(waiting.run_id)) == 1
+    assert value_of(await other.wait(waiting.cell_id)) == 1
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 6])
@@ -140,7 +140,7 @@ async def test_an_abort_that_meets_the_first_suspension_wins(
     program = Background(lambda: run.exec(YIELDS_TWICE))
     with anyio.fail_after(BOUND_SECONDS):
         async with anyio.create_task_group() as tasks:
-            meet_suspension(tasks, lambda: ABORTS[how](runtime, run, run.cells()[0].run_id), turns)
+            meet_suspension(tasks, lambda: ABORTS[how](runtime, run, run.cells()[0].cell_id), turns)
             await program()
         monkeypatch.undo()
         await expect_aborted(program.result, runtime, run)
@@ -157,7 +157,7 @@ async def test_an_abort_that_meets_a_later_suspension_wins(
 ) -> None:
     run = runtime.run(tools=[echo_tool()])
     with anyio.fail_after(BOUND_SECONDS):
-        run_id = waiting_of(await run.exec(YIELDS_TWICE)).run_id
+        run_id = waiting_of(await run.exec(YIELDS_TWICE)).cell_id
         program = Background(lambda: run.wait(run_id))
         async with anyio.create_task_group() as tasks:
             meet_suspension(tasks, lambda: ABORTS[how](runtime, run, run_id), turns)

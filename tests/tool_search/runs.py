@@ -7,11 +7,11 @@ import anyio
 
 from nacre.hooks import HookRunner, Hooks
 from nacre.run_context import RunContext
-from nacre.sandbox import Sandbox
-from nacre.tool_search import Completed, Failed, ToolSearchResult, ToolSearchRun, start_run
+from nacre.sandbox import Failed, Sandbox
+from nacre.tool_search import ToolSearchResult, ToolSearchRun, start_run
 from nacre.tool_search.tool_search import ConfigInput, run_config_from
-from nacre.tools import Approvals, Tool, policy_for
-from nacre.trajectory import EventKind, TrajectoryEvent
+from nacre.tools import Approvals, InputValidators, Tool, ToolExecutor, policy_for
+from nacre.trajectory import EventKind, TrajectoryEvent, TrajectoryRecorder
 
 CAUGHT = ".catch(e => ({name: e.name, message: e.message, code: e.code, toolId: e.toolId}))"
 
@@ -29,26 +29,34 @@ async def run_with(
     """A run in a sandbox that the test has open; without one, give `config={"mode": "tools"}`."""
     context = context or RunContext()
     configured = run_config_from(config).tools_for(context)
-    return await start_run(
-        tools=tools,
-        sandbox=sandbox,
-        config=configured.tool_search,
-        policy=policy_for(configured, context),
+    executor = ToolExecutor(
         context=context,
+        policy=policy_for(configured, context),
         hooks=HookRunner(Hooks(hooks)),
         approvals=Approvals(approvals),
-        **options,
+        recorder=TrajectoryRecorder(context),
+        validators=InputValidators(),
+    )
+    return await start_run(
+        executor, configured.tool_search, tools=tools, sandbox=sandbox, **options
     )
 
 
 def value_of(result: ToolSearchResult) -> Any:
-    assert isinstance(result, Completed), result
-    return result.value
+    assert not isinstance(result.outcome, Failed), result
+    assert not result.is_error, result
+    return result.outcome.value
 
 
-def failure_of(result: ToolSearchResult) -> Failed:
-    assert isinstance(result, Failed), result
+def failure_of(result: ToolSearchResult) -> ToolSearchResult:
+    assert result.is_error, result
     return result
+
+
+def reason_of(result: ToolSearchResult) -> str:
+    """Why a program failed."""
+    assert isinstance(result.outcome, Failed), result
+    return result.outcome.reason
 
 
 async def program(run: ToolSearchRun, code: str, call_id: str = "") -> ToolSearchResult:

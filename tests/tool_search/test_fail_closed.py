@@ -12,7 +12,15 @@ from nacre.tool_search import ToolSearchResult, ToolSearchRun
 from tests.code_mode.mcp_servers import listed, mcp_tool
 from tests.code_mode.tools import HeldTool, echo_tool
 from tests.contract.requirements import requirement
-from tests.tool_search.runs import CAUGHT, events_of, failure_of, program, run_with, value_of
+from tests.tool_search.runs import (
+    CAUGHT,
+    events_of,
+    failure_of,
+    program,
+    reason_of,
+    run_with,
+    value_of,
+)
 
 DENYING = {"tools": {"toolSearch": {"mode": "tools"}, "deny": ["secret*"]}}
 DENYING_CODE = {"tools": {"toolSearch": True, "deny": ["secret*"]}}
@@ -56,7 +64,7 @@ async def test_denied_tools_are_not_found_described_or_called() -> None:
     for tool_id in ("openclaw:core:secret_echo", "mcp:vault:secret_read", "secret_echo"):
         described = failure_of(await run.call("tool_describe", {"id": tool_id}))
         assert described.code == "unknown_tool"
-        assert "secret" not in str(described.details["nearest"])
+        assert "secret" not in str(described.to_json()["nearest"])
         assert failure_of(await tool_call(run, tool_id)).code in (
             "denied_by_policy",
             "unknown_tool",
@@ -155,12 +163,12 @@ async def test_a_block_by_a_hook_or_a_person_is_reported_as_one(
     }
     run = await run_with(config=TOOLS, **options)
     failed = failure_of(await tool_call(run, "openclaw:core:echo"))
-    assert (failed.code, failed.details["toolId"]) == (code, "openclaw:core:echo")
+    assert (failed.code, failed.to_json()["toolId"]) == (code, "openclaw:core:echo")
     assert error in failed.error
     run = await run_with(sandbox, **options)
     result = await program(run, "await openclaw.tools.call('openclaw:core:echo', {})")
     failed = failure_of(result)
-    assert failed.reason == "nested_tool_failed"
+    assert reason_of(failed) == "nested_tool_failed"
     assert [(call.tool_id, call.code) for call in failed.blocked_calls] == [
         ("openclaw:core:echo", code)
     ]
@@ -210,8 +218,7 @@ async def test_only_what_is_shown_can_be_called_by_name() -> None:
     for name in ("echo", "openclaw:core:echo", "tool_search_code", "exec"):
         failed = failure_of(await run.call(name, {}))
         assert failed.error == (
-            f"there is no tool {name!r} that the model may call; "
-            "there are: tool_search, tool_describe, tool_call"
+            f"there is no tool {name!r}; there are: tool_search, tool_describe, tool_call"
         )
 
 

@@ -9,7 +9,6 @@ import pytest
 from nacre import AllowOnce, ApprovalQueue, AskApproval, BeforeToolCall, ToolCall
 from nacre.json_types import JsonObject
 from nacre.sandbox import Sandbox
-from nacre.tool_search import Completed
 from tests.code_mode.mcp_servers import BrokenServer, LazyServer, mcp_tool
 from tests.code_mode.tools import ANY_OBJECT, HeldTool, echo_tool
 from tests.contract.requirements import requirement
@@ -19,6 +18,7 @@ from tests.tool_search.runs import (
     events_of,
     failure_of,
     program,
+    reason_of,
     run_with,
     value_of,
 )
@@ -117,7 +117,7 @@ async def test_a_program_has_the_bridge_and_the_console_and_nothing_of_code_mode
 @pytest.mark.parametrize("code", ["await import('fs')", "require('child_process')"])
 async def test_a_program_loads_no_modules(sandbox: Sandbox, code: str) -> None:
     run = await run_with(sandbox, tools=[echo_tool()])
-    assert failure_of(await program(run, code)).reason == "module_access_denied"
+    assert reason_of(await program(run, code)) == "module_access_denied"
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ async def test_a_program_that_never_stops_is_ended(sandbox: Sandbox) -> None:
     code = "console.log('started'); await openclaw.tools.call('echo', {}); while (true) {}"
     with anyio.fail_after(30):
         failed = failure_of(await program(run, code))
-    assert (failed.code, failed.reason) == ("timeout", "timeout")
+    assert (failed.code, reason_of(failed)) == ("timeout", "timeout")
     assert failed.error == "the program used up its time (codeTimeoutMs is 1000)"
     assert failed.to_json()["output"] == [{"type": "text", "text": "started"}]
 
@@ -280,7 +280,7 @@ async def test_an_abort_ends_a_program_that_waits_for_a_person(sandbox: Sandbox)
             await run.abort("the session ended")
         while queue.pending:
             await queue.wait_for_change()
-    assert failure_of(results[0]).reason == "aborted"
+    assert reason_of(results[0]) == "aborted"
 
 
 @requirement("tool-search:killed-on-timeout")
@@ -336,7 +336,7 @@ async def test_calls_that_a_program_does_not_wait_for_go_on_and_are_counted(
     held = HeldTool()
     run = await run_with(sandbox, tools=[held.tool])
     result = await program(run, "openclaw.tools.call('held', {}); return 'done'", "call_1")
-    assert result == Completed(value="done", unfinished_calls=1)
+    assert result.to_json() == {"status": "completed", "value": "done", "unfinishedCalls": 1}
     await held.received()
     assert held.cancelled == []
     await run.abort("enough")
@@ -359,7 +359,7 @@ async def test_an_abort_ends_a_program_at_once(sandbox: Sandbox) -> None:
             await held.received()
             await run.abort("the session ended")
     failed = failure_of(results[0])
-    assert (failed.error, failed.reason) == ("the session ended", "aborted")
+    assert (failed.error, reason_of(failed)) == ("the session ended", "aborted")
     assert failed.to_json()["output"] == [{"type": "text", "text": "1"}]
     assert events_of(run, "cell.ended")[0].data["status"] == "aborted"
     again = failure_of(await program(run, "return 1"))
@@ -392,7 +392,7 @@ async def test_a_cancelled_caller_leaves_no_program_behind(sandbox: Sandbox) -> 
 )
 async def test_a_program_that_goes_wrong_says_how(sandbox: Sandbox, code: str, reason: str) -> None:
     run = await run_with(sandbox, tools=[echo_tool()])
-    assert failure_of(await program(run, code)).reason == reason
+    assert reason_of(await program(run, code)) == reason
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ async def test_a_failed_tool_says_what_went_wrong() -> None:
     run = await run_with(tools=[echo_tool(execute=fail)], config=TOOLS)
     failed = failure_of(await run.call("tool_call", {"id": "echo", "args": {}}))
     assert (failed.error, failed.code) == ("the disk is full", "tool_failed")
-    assert failed.details["errorType"] == "ValueError"
+    assert failed.to_json()["errorType"] == "ValueError"
 
 
 async def test_servers_that_could_not_be_searched_are_named() -> None:

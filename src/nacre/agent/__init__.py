@@ -6,7 +6,7 @@ from nacre.agent.harness import Harness, TurnOutput
 from nacre.agent.model_step import ProviderSource
 from nacre.agent.run import AgentRun, RunEnding, RunFinish, RunResult, RunState
 from nacre.agent.service import AgentService
-from nacre.agent.surfaces import SurfaceFactory, planned_surface
+from nacre.agent.surfaces import planned_surface
 from nacre.agent.transcript import FailedTurnWrites
 from nacre.agent.turn_context import ServiceContext, ToolSource, TurnContext
 from nacre.agent.turn_loop import BuiltInHarness
@@ -31,7 +31,6 @@ __all__ = [
     "RunResult",
     "RunState",
     "ServiceContext",
-    "SurfaceFactory",
     "ToolSource",
     "TurnContext",
     "TurnOutput",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, assert_never
 
-from nacre.agent.tool_surface import verify_names
 from nacre.agent.turn_spans import chat_span, note_answer
 from nacre.errors import NacreError, ProviderError
 from nacre.hooks import AfterCompaction, BeforeCompaction
@@ -13,18 +12,20 @@ from nacre.messages import (
     AssistantMessage,
     ImagePart,
     Message,
-    SentPayload,
     SystemMessage,
     ToolMessage,
     UserMessage,
     user_message,
 )
-from nacre.providers import Answered, ModelRequest, Provider
+from nacre.providers import Answered, ModelRequest
+from nacre.tools import verify_payload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacre.agent.turn_context import TurnContext
+    from nacre.messages import SentPayload
+    from nacre.providers import Provider
 
 logger = logging.getLogger(__name__)
 
@@ -171,4 +172,4 @@ def _truncate(text: str, most: int) -> str:
 
 
 def _verify_no_tools(sent: SentPayload) -> None:
-    verify_names(sent.tool_names, expected=())
+    verify_payload(sent, expected=())

@@ -13,10 +13,8 @@ from nacre.json_types import replace_surrogates
 from nacre.messages import AssistantMessage, SentPayload, TextPart, ThinkingPart, ToolCallPart
 from nacre.providers import (
     Answered,
-    ModelEvent,
     ModelRequest,
     ModelSettings,
-    Provider,
     Retrying,
     TextDelta,
     ThinkingDelta,
@@ -27,11 +25,12 @@ from nacre.storage import message_to_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.agent.tool_surface import ToolSurface
     from nacre.agent.turn_context import TurnContext
     from nacre.config import AgentConfig
     from nacre.json_types import JsonObject
     from nacre.messages import AssistantPart, Message
+    from nacre.providers import ModelEvent, Provider
+    from nacre.tools import ToolSurface
 
 _MAX_PROBLEM_CHARACTERS: Final = 500
 _CALL_ID_BYTES: Final = 8
@@ -91,7 +90,7 @@ class ModelStep:
 
         def check(sent: SentPayload) -> None:
             nonlocal is_first_payload
-            self._surface.verify(sent)
+            self._surface.verify_payload(sent, instructions=self._instructions)
             self._note_sent(sent, provider.model_id, is_told=is_first_payload)
             is_first_payload = False
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.agent.tool_surface import CallResult, format_error_result
 from nacre.agent.turn_spans import execute_tool_span
 from nacre.hooks import ToolResultPersist
 from nacre.messages import ToolMessage
+from nacre.tools import CallResult, format_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
 
-    from nacre.agent.tool_surface import ToolSurface
     from nacre.agent.turn_context import TurnContext
     from nacre.messages import ToolCallPart
+    from nacre.tools import ToolSurface
 
 logger = logging.getLogger(__name__)
 
@@ -91,13 +91,11 @@ class ToolCalls:
 
     async def _call_surface(self, call: ToolCallPart) -> CallResult:
         try:
-            return await self._surface.call(call)
+            return await self._surface.execute_call(call, self._turn.waits)
         except Exception:
             # A bug in Nacre: tools and hooks that fail have results. The turn can go on.
             logger.exception("a call of %s failed inside of Nacre", call.name)
-            return format_error_result(
-                f"the call of {call.name} failed inside of Nacre; see its log"
-            )
+            return format_error(f"the call of {call.name} failed inside of Nacre; see its log")
 
     async def _apply_persist_hooks(self, call: ToolCallPart, result: CallResult) -> str:
         """The text that is stored in the session and that the model reads."""

@@ -9,18 +9,18 @@ import anyio
 from nacre.agent.compaction import Compactor
 from nacre.agent.history import repair_history
 from nacre.agent.model_step import ModelStep, partial_answer
-from nacre.agent.surfaces import planned_surface
+from nacre.agent.surfaces import open_surface, planned_surface
 from nacre.agent.tool_calls import ToolCalls
 from nacre.errors import NacreError, ProviderError
 from nacre.hooks import BeforeAgentFinalize
 from nacre.messages import AssistantMessage, user_message
 
 if TYPE_CHECKING:
-    from nacre.agent.surfaces import SurfaceFactory
-    from nacre.agent.tool_surface import SurfaceKind, ToolSurface
     from nacre.agent.turn_context import TurnContext
+    from nacre.code_mode import Runtime
     from nacre.config import AgentConfig
     from nacre.json_types import JsonObject
+    from nacre.tools import SurfaceKind, ToolSurface
 
 _MAX_REVISIONS: Final = 3
 _CLEAN_UP_SECONDS: Final = 5.0
@@ -33,8 +33,8 @@ _DEFAULT_INSTRUCTIONS: Final = (
 class BuiltInHarness:
     """The harness for models that a provider answers for, with the tools of a surface."""
 
-    def __init__(self, surfaces: SurfaceFactory) -> None:
-        self._surfaces = surfaces
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
 
     def plan_surface(self, turn: TurnContext, /) -> SurfaceKind:
         """As configured; a run that has no tools in the end shows none."""
@@ -47,7 +47,7 @@ class BuiltInHarness:
             added=turn.request.instructions,
             has_tools=not turn.request.tools_disabled,
         )
-        surface = await self._open_surface(turn, instructions)
+        surface = await open_surface(turn, self._runtime)
         turn.output.surface = surface.kind
         loop = TurnLoop(turn, surface, instructions=instructions)
         reason = "the turn has ended; `wait` works within a turn"
@@ -63,23 +63,6 @@ class BuiltInHarness:
             with anyio.move_on_after(_CLEAN_UP_SECONDS, shield=True):
                 await surface.abort(reason)
             turn.output.data.update(loop.telemetry())
-
-    async def _open_surface(self, turn: TurnContext, instructions: str) -> ToolSurface:
-        def report_unavailable(server: str, problem: str) -> None:
-            turn.run.events.add("server.unavailable", {"server": server, "problem": problem})
-
-        return await self._surfaces.open(
-            turn.agent,
-            document=turn.service.config.document,
-            tools=turn.tools,
-            servers=turn.servers,
-            context=turn.identity,
-            outside=turn.waits,
-            trajectory=turn.trajectory,
-            instructions=instructions,
-            tools_disabled=turn.request.tools_disabled,
-            on_unavailable=report_unavailable,
-        )
 
 
 class TurnLoop:
@@ -119,7 +102,7 @@ class TurnLoop:
             "requests": self._step.request_count,
             "toolBytes": self._step.sent.tool_bytes,
             "payloadBytes": self._step.sent.payload_bytes,
-            "telemetry": self._surface.telemetry(),
+            "telemetry": self._surface.telemetry().to_json(),
         }
 
     async def _take_step(self) -> AssistantMessage:

@@ -14,7 +14,6 @@ from nacre.agent import (
     BuiltInHarness,
     FailedTurnWrites,
     ServiceContext,
-    SurfaceFactory,
 )
 from nacre.bootstrap.live_connections import LiveMcp, LiveProviders
 from nacre.code_mode import Runtime
@@ -217,9 +216,7 @@ async def open_system(
                     servers=mcp.in_use,
                     hooks=HookRunner(hooks),
                     approvals=approvals,
-                    harness=BuiltInHarness(
-                        SurfaceFactory(runtime=runtime, hooks=hooks, approvals=approvals)
-                    ),
+                    harness=BuiltInHarness(runtime),
                 )
             )
         )

@@ -158,7 +158,7 @@ def _status_text(result: CodeModeResult, *, waits: int) -> str:
             how = "waiting"
         case _:
             assert_never(result)
-    return f"{how} after {_costs_text(result.telemetry.cell)}, {_count_text(waits, 'wait')}"
+    return f"{how} after {_costs_text(result.usage)}, {_count_text(waits, 'wait')}"
 
 
 def _costs_text(usage: Usage) -> str:
@@ -207,7 +207,7 @@ class _CellRun:
         while is_resumed and isinstance(result, Waiting):
             # A signal that came with the end of a leg found nothing to abort.
             result = await (
-                self._abort_waiting(result) if self._is_over else self._run.wait(result.run_id)
+                self._abort_waiting(result) if self._is_over else self._run.wait(result.cell_id)
             )
             self._report.add_leg(result)
         self._report.end(result)

@@ -11,8 +11,7 @@ from nacre.cli.tool_input import input_for
 from nacre.errors import ToolError
 from nacre.hooks import HookRunner
 from nacre.json_types import NotJsonError, decode_json
-from nacre.tool_search import Completed, Failed
-from nacre.tools import Approvals, CallSite, InputValidators, Tool, ToolExecutor, part_text
+from nacre.tools import Approvals, CallSite, DirectResult, InputValidators, ToolExecutor, part_text
 from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
@@ -20,43 +19,36 @@ if TYPE_CHECKING:
     from nacre.cli.tool_input import ToolInput
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import AbortSignal
-    from nacre.tool_search import ToolSearchResult
+    from nacre.tools import Tool
 
 
 # What has others is data, and shown as it is.
 _MCP_RESULT_KEYS: Final = frozenset({"content", "structuredContent", "isError", "_meta"})
 
 
-def outcome_of(tool: Tool, value: object) -> ToolSearchResult:
+def outcome_of(tool: Tool, value: object) -> DirectResult:
     """The result of MCP says itself whether it is an error."""
     match value:
         case {"isError": True} if tool.source == "mcp":
             result = cast("JsonObject", value)
             error = _content_text(result) or f"{tool.name} reported an error without a message"
             details: JsonObject = {"toolId": tool.id, "result": result}
-            return Failed(error=error, code="tool_failed", details=details)
+            return DirectResult(error=error, code="tool_failed", details=details)
         case _:
-            return Completed(value=value)
+            return DirectResult(value=value)
 
 
-def failure_of(error: ToolError) -> Failed:
-    return Failed(
-        error=error.message, code=error.code, details={"toolId": error.tool_id, **error.details}
-    )
-
-
-def write_outcome(outcome: ToolSearchResult, *, is_json: bool) -> ExitStatus:
+def write_outcome(outcome: DirectResult, *, is_json: bool) -> ExitStatus:
     """Print it; the exit status says which of the two it is."""
     printer = Printer()
     if is_json:
         printer.write_json(outcome.to_json(), is_indented=printer.is_terminal)
-    elif isinstance(outcome, Completed):
+    elif not outcome.is_error:
         _write_value(printer, cast("JsonValue", outcome.value))
     elif outcome.code != "aborted":
         # Of an abort the command line says so itself.
         say(f"failed: {outcome.error}\n  code {outcome.code}")
-    is_completed = isinstance(outcome, Completed)
-    return printer.problem or (ExitStatus.COMPLETED if is_completed else ExitStatus.FAILED)
+    return printer.problem or (ExitStatus.FAILED if outcome.is_error else ExitStatus.COMPLETED)
 
 
 def _write_value(printer: Printer, value: JsonValue) -> None:
@@ -116,7 +108,7 @@ async def call_tool(
     *,
     timeout_seconds: float,
     abort: AbortSignal,
-) -> ToolSearchResult:
+) -> DirectResult:
     """What comes of the call. Raises UsageProblem for input that the tool does not take."""
     names = servers_to_ask(configured, id_or_name)
     site = CallSite(call_id=_CALL_ID, abort=abort)
@@ -129,7 +121,7 @@ async def call_tool(
             value = await executor.call_directly(tool, input_for(tool, given), site=site)
             return outcome_of(tool, value)
     except ToolError as error:
-        return failure_of(error)
+        return DirectResult.from_error(error)
 
 
 def _executor(catalog: OpenCatalog) -> ToolExecutor:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from nacre.cli.tool_catalog import ConfiguredTools
     from nacre.run_context import AbortSignal
-    from nacre.tool_search import ToolSearchResult
+    from nacre.tools import DirectResult
 
 
 def call_command(
@@ -62,7 +62,7 @@ def call_command(
         config=config, server_files=servers or (), tool_modules=tools or (), agent_id=agent
     )
 
-    async def call(abort: AbortSignal) -> ToolSearchResult:
+    async def call(abort: AbortSignal) -> DirectResult:
         return await call_tool(
             configured, id_or_name, given, timeout_seconds=timeout_seconds, abort=abort
         )
@@ -85,10 +85,11 @@ def describe_command(
 
     As TypeScript; with --json as JSON Schema, too. Exit status: 0, or 1 if there is no such tool.
     """
-    from nacre.cli.tool_calls import failure_of, write_outcome
+    from nacre.cli.tool_calls import write_outcome
     from nacre.cli.tool_catalog import configured_tools, named_tool, read_catalog, servers_to_ask
     from nacre.cli.tool_views import description_json, description_text
     from nacre.errors import ToolError
+    from nacre.tools import DirectResult
 
     configured = configured_tools(
         config=config, server_files=servers or (), tool_modules=tools or (), agent_id=agent
@@ -100,7 +101,7 @@ def describe_command(
     try:
         entry = named_tool(catalog, id_or_name)
     except ToolError as error:
-        return write_outcome(failure_of(error), is_json=is_json)
+        return write_outcome(DirectResult.from_error(error), is_json=is_json)
     printer = Printer()
     if is_json:
         document = description_json(catalog, entry)

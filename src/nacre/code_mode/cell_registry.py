@@ -12,7 +12,6 @@ import math
 import time
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import anyio
@@ -178,9 +177,9 @@ class LiveCells:
     def add(self, cell: CodeModeCell) -> None:
         self._forget_gone()
         self._cells.add(cell)
-        cell.on_end = partial(self._move_ended, cell)
 
-    def _move_ended(self, cell: CodeModeCell) -> None:
+    def note_ended(self, cell: CodeModeCell) -> None:
+        """The program of the cell has ended; calls that it left behind may still run."""
         self._cells.discard(cell)
         if not cell.is_over:
             self._finishing.add(cell)

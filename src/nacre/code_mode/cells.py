@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 
-from nacre.code_mode.bridge import CellBridge, RunTools
+from nacre.code_mode.bridge import CellBridge
 from nacre.code_mode.cell_registry import UNAVAILABLE, CellRefused, CellScope
 from nacre.code_mode.results import (
     CodeModeResult,
     Completed,
     Failed,
     PendingToolCall,
-    Telemetry,
     Waiting,
 )
 from nacre.errors import CellStateError
@@ -30,15 +29,15 @@ from nacre.telemetry import span
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from nacre.code_mode.bridge import RunTools
     from nacre.code_mode.cell_registry import LiveCells, SuspendedCells
     from nacre.code_mode.control_tools import ExecInput
-    from nacre.code_mode.guest_view import GuestViews
-    from nacre.code_mode.run_telemetry import RunTelemetry, SnapshotCounts
+    from nacre.code_mode.results import RunTelemetry
     from nacre.ids import CellId
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
-    from nacre.sandbox import Cell, CellResult, Sandbox, Usage
-    from nacre.trajectory import EventKind, TrajectoryRecorder
+    from nacre.sandbox import Cell, CellResult, Sandbox
+    from nacre.trajectory import EventKind
 
 
 State = Literal["running", "waiting", "completed", "failed", "aborted", "expired"]
@@ -55,48 +54,41 @@ _STATES: Final[dict[CellState, State]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellInfo:
-    """A live or suspended cell, for people who look after a runtime."""
+    """A live or suspended cell, for the operator of a runtime."""
 
-    run_id: CellId
+    cell_id: CellId
     state: State
     age_seconds: float
     snapshot_bytes: int
     pending: tuple[PendingToolCall, ...]
     context: RunContext
     call_id: str
-    """The call of `exec` that started it."""
+    """The call of `exec` that started the cell."""
 
 
 class CodeModeCell:
-    """A cell with its parent call, its bridge and its place in the record."""
+    """A cell with its bridge, its span and its events in the trajectory."""
 
     def __init__(
-        self,
-        cell: Cell,
-        *,
-        bridge: CellBridge,
-        context: RunContext,
-        call_id: str,
-        ttl_seconds: int,
-        recorder: TrajectoryRecorder,
-        counts: SnapshotCounts,
+        self, cell: Cell, bridge: CellBridge, *, on_end: Callable[[CodeModeCell], None]
     ) -> None:
+        """`on_end` is called once, when the program has ended."""
+        tools = bridge.tools
         self._cell = cell
         self._bridge = bridge
-        self.recorder = recorder
-        self._counts = counts
+        self._counts = tools.telemetry.snapshots
+        self._on_end = on_end
         self._started = time.monotonic()
         self._is_expired = False
         self._is_ended = False
-        self.context = context
-        self.call_id = call_id
-        self.ttl_seconds = ttl_seconds
+        self.recorder = tools.executor.recorder
+        self.context = tools.executor.context
+        self.call_id = bridge.exec_call_id
+        self.ttl_seconds = tools.config.snapshot_ttl_seconds
         self.abort_reason: str | None = None
-        """Why it is to end, once an abort is wanted."""
-        self.on_end: Callable[[], None] | None = None
-        """Called when the program is over, however that came."""
-        self._span = span("nacre.cell", {"nacre.call.id": call_id, "nacre.cell.id": cell.cell_id})
-        bridge.span = self._span
+        """The reason of an abort that has been requested."""
+        self._span = bridge.span
+        self._span.set("nacre.cell.id", cell.cell_id)
 
     @property
     def cell_id(self) -> CellId:
@@ -108,34 +100,32 @@ class CodeModeCell:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it runs any more, calls that it left behind included."""
-        # Only a program that completed leaves calls behind: in all other ends they are cancelled,
-        # and never answered.
+        """Whether neither the program nor a call that it left behind is running."""
+        # Only a completed program leaves calls behind; otherwise they are cancelled.
         if self.state == "completed":
             return not self._cell.pending
         return self.state not in ("running", "waiting")
 
     async def run(self) -> CellResult:
-        """The first leg."""
+        """Run the first leg."""
         self._record("cell.started", {})
         return await self._run_leg(self._cell.run)
 
     async def resume(self) -> CellResult:
-        """The next leg."""
+        """Run the next leg."""
         self._counts.restored += 1
         self._record("cell.resumed", {})
         with span("nacre.resume", {"nacre.cell.id": self.cell_id}, parent=self._span):
             return await self._run_leg(self._cell.resume)
 
     def request_abort(self, reason: str) -> None:
-        """Say at once that an abort is coming: nobody suspends or resumes it any more, and none of
-        its calls begins."""
+        """Announce an abort: the cell is not suspended or resumed any more, and starts no call."""
         if self.abort_reason is None:
             self.abort_reason = reason
         self._cell.give_up_requests(reason)
 
     async def abort(self, reason: str) -> None:
-        """End it wherever it is, calls that it left behind included."""
+        """Abort the cell in any state, and the calls that it left behind."""
         self.request_abort(reason)
         if self.state == "waiting":
             self._counts.dropped += 1
@@ -143,7 +133,7 @@ class CodeModeCell:
         self._record_end({"status": "aborted", "reason": reason})
 
     async def expire(self) -> None:
-        """Its time to be resumed is over."""
+        """Abort the cell because it was not resumed in time."""
         self._is_expired = True
         self._counts.expired += 1
         await self._cell.abort("the suspended run expired")
@@ -151,7 +141,7 @@ class CodeModeCell:
 
     def info(self) -> CellInfo:
         return CellInfo(
-            run_id=self.cell_id,
+            cell_id=self.cell_id,
             state=self.state,
             age_seconds=time.monotonic() - self._started,
             snapshot_bytes=len(self._cell.snapshot or b""),
@@ -160,22 +150,23 @@ class CodeModeCell:
             call_id=self.call_id,
         )
 
-    def to_result(
-        self, result: CellResult, telemetry: Callable[[Usage], Telemetry]
-    ) -> CodeModeResult:
-        """The sandbox's result in the shape of the contract."""
-        known = telemetry(result.usage)
+    def to_result(self, result: CellResult, telemetry: RunTelemetry) -> CodeModeResult:
+        """Add the telemetry of the run to a result of the sandbox, and name its pending calls."""
+        known = telemetry.report()
         match result:
             case cell_results.Completed():
-                return Completed(value=result.value, output=result.output, telemetry=known)
+                return Completed(
+                    value=result.value, output=result.output, usage=result.usage, telemetry=known
+                )
             case cell_results.Waiting():
                 return Waiting(
-                    run_id=result.run_id,
+                    cell_id=result.cell_id,
                     reason=result.reason,
                     yield_reason=result.yield_reason,
                     pending=self._pending(result.pending),
                     has_timer=result.has_timer,
                     output=result.output,
+                    usage=result.usage,
                     telemetry=known,
                 )
             case cell_results.Failed():
@@ -184,6 +175,7 @@ class CodeModeCell:
                     reason=result.reason,
                     position=result.position,
                     output=result.output,
+                    usage=result.usage,
                     telemetry=known,
                 )
 
@@ -192,10 +184,11 @@ class CodeModeCell:
     ) -> tuple[PendingToolCall, ...]:
         return tuple(
             PendingToolCall(
-                id=self._bridge.call_id_of(request.id),
+                id=request.id,
+                method=request.method,
+                is_with_person=request.is_with_person,
+                call_id=self._bridge.call_id_of(request.id),
                 tool_id=self._bridge.tool_id_of(request),
-                is_awaiting_approval=request.is_with_person
-                and not self._bridge.is_with_client(request.id),
                 is_awaiting_client=self._bridge.is_with_client(request.id),
             )
             for request in requests
@@ -236,82 +229,74 @@ class CodeModeCell:
         self._record("cell.suspended", {"reason": result.reason, "snapshotBytes": size})
 
     def _record_end(self, data: JsonObject) -> None:
-        """Note the end, once: an abort and the leg that it ends both come here."""
+        """Record the end once: both an abort and the leg that it ends call this."""
         if self._is_ended:
             return
         self._is_ended = True
         self._record("cell.ended", data)
         self._span.set("nacre.cell.status", str(data["status"]))
         self._span.end()
-        if self.on_end is not None:
-            self.on_end()
+        self._on_end(self)
 
     def _record(self, kind: EventKind, data: JsonObject) -> None:
         self.recorder.record(kind, call_id=self.call_id, data={"runId": self.cell_id, **data})
 
 
 class RunCells:
-    """Whoever leaves this with a `Waiting` finds the cell in the store of suspended runs."""
+    """The cells of one run. A cell whose result is `Waiting` is stored as suspended."""
 
     def __init__(
-        self,
-        *,
-        sandbox: Sandbox,
-        suspended: SuspendedCells,
-        live: LiveCells,
-        context: RunContext,
-        recorder: TrajectoryRecorder,
-        telemetry: RunTelemetry,
-        views: GuestViews,
+        self, tools: RunTools, *, sandbox: Sandbox, suspended: SuspendedCells, live: LiveCells
     ) -> None:
+        self._tools = tools
         self._sandbox = sandbox
         self._suspended = suspended
         self._live = live
-        self._context = context
-        self._scope = CellScope.of(context)
-        self._recorder = recorder
-        self._telemetry = telemetry
-        self._views = views
+        self._telemetry = tools.telemetry
+        self._scope = CellScope.of(tools.executor.context)
         self._abort_reason: str | None = None
 
-    async def start(self, program: ExecInput, tools: RunTools, *, call_id: str) -> CodeModeResult:
-        """Run a program on behalf of the call of `exec` with this id; raises CellRefused."""
+    async def start(self, program: ExecInput, *, call_id: str) -> CodeModeResult:
+        """Run a program for the call of `exec` with this id. Raises CellRefused."""
+        tools = self._tools
+        namespaces = await tools.namespaces.open()
         self._refuse_after_abort()
         listings = await tools.mcp.servers.listings()
         self._refuse_after_abort()
-        bridge = CellBridge(tools, exec_call_id=call_id)
+        bridge = CellBridge(
+            tools,
+            namespaces,
+            exec_call_id=call_id,
+            span=span("nacre.cell", {"nacre.call.id": call_id}),
+        )
         cell = CodeModeCell(
             self._sandbox.cell(
                 program.code,
                 language=program.language,
                 limits=Limits.from_config(tools.config),
-                shared=self._views.view(tools.namespaces, listings),
+                shared=tools.prepared.views.view(namespaces, listings),
                 handler=bridge,
-                owner=self._context.session_id,
+                owner=tools.executor.context.session_id,
             ),
-            bridge=bridge,
-            context=self._context,
-            call_id=call_id,
-            ttl_seconds=tools.config.snapshot_ttl_seconds,
-            recorder=self._recorder,
-            counts=self._telemetry.snapshots,
+            bridge,
+            on_end=self._live.note_ended,
         )
         self._live.add(cell)
-        return await self._leg(cell, cell.run)
+        return await self._run_leg(cell, cell.run)
 
     async def resume(self, cell_id: str) -> CodeModeResult:
-        """Continue a suspended program; raises CellRefused, with the run as it was."""
+        """Continue a suspended program. Raises CellRefused, and leaves the cell as it was."""
         self._refuse_after_abort()
         cell = self._suspended.begin_resume(cell_id, self._scope)
-        return await self._leg(cell, cell.resume)
+        return await self._run_leg(cell, cell.resume)
 
     async def abort(self, reason: str) -> None:
-        """End all of them, with the calls that they left behind; none can be started any more."""
+        """Abort all cells and the calls that they left behind. No cell can be started any more."""
         self._abort_reason = reason
         await self._live.abort(self._is_mine, reason)
 
     async def abort_one(self, cell_id: str, reason: str) -> bool:
-        """End one of them; False if there is none of that id."""
+        """Abort one cell; False if there is none with this id."""
         return bool(
             await self._live.abort(
                 lambda cell: self._is_mine(cell) and cell.cell_id == cell_id, reason
@@ -319,28 +304,28 @@ class RunCells:
         )
 
     def infos(self) -> list[CellInfo]:
-        """Those that run, wait, or left calls behind that still run; oldest first."""
+        """The cells that run, wait, or left running calls behind; oldest first."""
         return self._live.infos(self._is_mine)
 
     def _is_mine(self, cell: CodeModeCell) -> bool:
-        return cell.recorder is self._recorder
+        return cell.recorder is self._tools.executor.recorder
 
-    async def _leg(
+    async def _run_leg(
         self, cell: CodeModeCell, leg: Callable[[], Awaitable[CellResult]]
     ) -> CodeModeResult:
         is_stored = False
         try:
             ended = await leg()
             if isinstance(ended, cell_results.Failed):
-                # Before the report, so that a result counts its own failure.
+                # Before the telemetry is copied, so that a result counts its own failure.
                 self._telemetry.count_failure(ended.reason)
-            result = cell.to_result(ended, self._telemetry.report)
+            result = cell.to_result(ended, self._telemetry)
             if isinstance(result, Waiting):
                 result = await self._store_suspended(cell, result)
                 is_stored = isinstance(result, Waiting)
             return result
         except CellStateError:
-            # Aborted between the look into the store and the first step.
+            # The cell was aborted between `begin_resume` and its first step.
             raise CellRefused(UNAVAILABLE, "run_unavailable") from None
         finally:
             if not is_stored:
@@ -358,6 +343,7 @@ class RunCells:
                 error=refusal.message,
                 reason=refusal.reason,
                 output=waiting.output,
+                usage=waiting.usage,
                 telemetry=replace(
                     waiting.telemetry,
                     snapshots=self._telemetry.snapshots.to_json(),

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nacre.code_mode.control_tools import exec_parameters, wait_parameters
 from nacre.code_mode.description import WAIT_DESCRIPTION, exec_description
 from nacre.code_mode.run_config import is_code_mode_active
-from nacre.errors import CatalogError, CodeModePayloadError
-from nacre.tools import (
-    Catalog,
-    DefinitionFormat,
-    Tool,
-    format_definition,
-    format_tool,
-    is_control_tool,
-)
+from nacre.tools import DefinitionFormat, format_definition, format_tool, split_direct_tools
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,11 +16,10 @@ if TYPE_CHECKING:
     from nacre.code_mode.namespaces import Namespace
     from nacre.config import CodeModeConfig
     from nacre.json_types import JsonObject
+    from nacre.tools import Catalog, Tool
 
 EXEC_NAME: Final = "exec"
 WAIT_NAME: Final = "wait"
-
-_MAX_SHOWN_NAMES: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,44 +81,7 @@ def visible_tools(
     if not is_active:
         shown = () if tools_disabled else tuple(tools)
         return ModelSurface(is_code_mode=False, direct_tools=shown, cataloged=())
-    # Tool Search is another surface over the same catalog; neither model nor programs see it here.
-    usable = [tool for tool in tools if not is_control_tool(tool)]
-    direct = tuple(tool for tool in usable if tool.catalog_mode == "direct-only")
-    _refuse_equal_names(direct)
-    return ModelSurface(
-        is_code_mode=True,
-        direct_tools=direct,
-        cataloged=tuple(tool for tool in usable if tool.catalog_mode != "direct-only"),
+    direct, cataloged = split_direct_tools(
+        tools, controls=(EXEC_NAME, WAIT_NAME), owner="code mode"
     )
-
-
-def verify_payload(tool_names: Sequence[str], surface: ModelSurface) -> None:
-    """Fail closed: in code mode, what is about to be sent has to be exactly the surface."""
-    if not surface.is_code_mode:
-        return
-    sent, expected = Counter(tool_names), Counter(surface.tool_names)
-    if sent != expected:
-        raise CodeModePayloadError(
-            "code mode is active, but the model request does not hold exactly its tools; "
-            f"too many: {_format_names(sent - expected)}; "
-            f"missing: {_format_names(expected - sent)}. "
-            "Nothing was sent"
-        )
-
-
-def _refuse_equal_names(direct: Sequence[Tool]) -> None:
-    taken = {EXEC_NAME: "code mode", WAIT_NAME: "code mode"}
-    for tool in direct:
-        if tool.name in taken:
-            raise CatalogError(
-                f"the direct-only tool {tool.id} cannot be shown to the model: its name "
-                f"{tool.name!r} belongs to {taken[tool.name]}"
-            )
-        taken[tool.name] = tool.id
-
-
-def _format_names(names: Counter[str]) -> str:
-    listed = list(names.elements())
-    more = len(listed) - _MAX_SHOWN_NAMES
-    shown = ", ".join(listed[:_MAX_SHOWN_NAMES]) or "none"
-    return f"{shown} and {more} more" if more > 0 else shown
+    return ModelSurface(is_code_mode=True, direct_tools=direct, cataloged=cataloged)

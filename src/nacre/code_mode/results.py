@@ -1,47 +1,55 @@
-"""What `exec` and `wait` return: completed, waiting or failed, in the shape of the contract."""
+"""The results of `exec` and `wait`, and the telemetry of a run that each of them has."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from nacre.json_types import NotJsonError, encode_json
-from nacre.sandbox.results import (
-    CODE_OF_REASON,
-    ErrorCode,
-    Output,
-    Position,
-    Reason,
-    Usage,
-    output_to_wire,
-    usage_to_wire,
-)
+from nacre.sandbox import results as cell_results
+from nacre.sandbox.results import PendingRequest, Reason, Usage
+from nacre.tools import CatalogCounters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nacre.ids import CellId
-    from nacre.json_types import JsonObject, JsonValue
+    from nacre.code_mode.mcp_servers import McpServers
+    from nacre.json_types import JsonObject
+    from nacre.tools import Catalog
 
-_MAX_SHOWN_TOOLS: Final = 10
+_MAX_LISTED_TOOLS: Final = 10
+# Cells that end with one of these are counted: the limit is too low, or the model is lost.
+_LIMIT_REASONS: Final[frozenset[Reason]] = frozenset(
+    {
+        "memory_limit_exceeded",
+        "output_limit_exceeded",
+        "snapshot_limit_exceeded",
+        "timeout",
+        "too_many_pending_tool_calls",
+        "too_many_suspended_runs",
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PendingToolCall:
-    """A nested call without an answer; its input stays out of what a model sees."""
+class PendingToolCall(PendingRequest):
+    """A nested call without a result. Its input is not part of the JSON for the model."""
 
-    id: str
+    call_id: str
     tool_id: str
-    is_awaiting_approval: bool = False
     is_awaiting_client: bool = False
 
     @property
+    def is_awaiting_approval(self) -> bool:
+        return self.is_with_person and not self.is_awaiting_client
+
+    @property
     def is_awaiting_somebody(self) -> bool:
-        """Whether it goes on only when a person or a client has answered."""
-        return self.is_awaiting_approval or self.is_awaiting_client
+        """Whether the call continues only when a person or a client has answered."""
+        return self.is_with_person or self.is_awaiting_client
 
     def to_json(self) -> JsonObject:
-        wire: JsonObject = {"id": self.id, "toolId": self.tool_id}
+        wire: JsonObject = {"id": self.call_id, "toolId": self.tool_id}
         if self.is_awaiting_approval:
             wire["awaitingApproval"] = True
         if self.is_awaiting_client:
@@ -51,7 +59,7 @@ class PendingToolCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Telemetry:
-    """What a run's catalog holds and how it was used so far, and what this cell has cost."""
+    """The catalog of a run, and how it was used so far."""
 
     catalog_size: int = 0
     sources: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -62,14 +70,14 @@ class Telemetry:
     describe_count: int = 0
     call_count: int = 0
     called_tools: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How often each tool of the catalog was called, by id."""
+    """The number of calls of each tool of the catalog, by id."""
     snapshots: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many snapshots were taken, restored, dropped and expired."""
+    """The number of snapshots that were taken, restored, dropped and expired."""
     limit_failures: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many cells ended at a limit, by reason."""
-    cell: Usage = field(default_factory=Usage)
+    """The number of cells that ended at a limit, by reason."""
 
-    def to_json(self) -> JsonObject:
+    def to_json(self, usage: Usage | None = None) -> JsonObject:
+        """`usage` is the usage of a cell."""
         wire: JsonObject = {
             "catalogSize": self.catalog_size,
             "sources": dict(self.sources),
@@ -80,116 +88,117 @@ class Telemetry:
             "describeCount": self.describe_count,
             "callCount": self.call_count,
         }
-        # Left out while there is nothing to say: a model pays for every word of a result.
+        # Empty members are left out: the model reads them with every result.
         for key, counts in (
-            ("calledTools", _most_called(self.called_tools)),
+            ("calledTools", _select_most_called(self.called_tools)),
             ("snapshots", self.snapshots),
             ("limitFailures", self.limit_failures),
         ):
             if counts:
                 wire[key] = dict(counts)
-        return {**wire, **usage_to_wire(self.cell)}
+        return {**wire, **(usage or Usage()).to_json()}
+
+
+def _select_most_called(counts: Mapping[str, int]) -> dict[str, int]:
+    """A run may call hundreds of tools; the model does not need all their ids."""
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    listed = dict(ordered[:_MAX_LISTED_TOOLS])
+    others = sum(count for _, count in ordered[_MAX_LISTED_TOOLS:])
+    return {**listed, "other": listed.get("other", 0) + others} if others else listed
+
+
+# The results of the sandbox, with the telemetry of the run. The sandbox cannot add it: it knows
+# nothing of runs and tools.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Completed:
-    """The program returned; nothing of it is left to run."""
+class Completed(cell_results.Completed):
+    """The program returned. Nothing of it is left to run."""
 
-    value: JsonValue
-    output: tuple[Output, ...] = ()
     telemetry: Telemetry = field(default_factory=Telemetry)
 
-    def to_json(self) -> JsonObject:
-        return _with_rest({"status": "completed", "value": self.value}, self)
+    def telemetry_json(self) -> JsonObject:
+        return self.telemetry.to_json(self.usage)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Waiting:
-    """The program is suspended; `wait` with its `run_id` continues it."""
+class Waiting(cell_results.Waiting):
+    """The program is suspended. Continue it with `wait` and its `cell_id`."""
 
-    run_id: CellId
-    reason: Literal["pending_tools", "yield"]
-    yield_reason: str = ""
     pending: tuple[PendingToolCall, ...] = ()
-    has_timer: bool = False
-    """Whether it would go on by itself after a while, were it resumed; not told to the model."""
-    output: tuple[Output, ...] = ()
     telemetry: Telemetry = field(default_factory=Telemetry)
 
-    def to_json(self) -> JsonObject:
-        wire: JsonObject = {"status": "waiting", "runId": self.run_id, "reason": self.reason}
-        if self.yield_reason:
-            wire["yieldReason"] = self.yield_reason
-        if self.pending:
-            wire["pendingToolCalls"] = [call.to_json() for call in self.pending]
-        return _with_rest(wire, self)
+    def telemetry_json(self) -> JsonObject:
+        return self.telemetry.to_json(self.usage)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Failed:
-    """There is no value; `error` says what happened and what to do."""
+class Failed(cell_results.Failed):
+    """There is no value. `error` says what happened and what to do."""
 
-    error: str
-    reason: Reason
-    position: Position | None = None
-    output: tuple[Output, ...] = ()
     telemetry: Telemetry = field(default_factory=Telemetry)
 
-    @property
-    def code(self) -> ErrorCode:
-        return CODE_OF_REASON[self.reason]
-
-    def to_json(self) -> JsonObject:
-        wire: JsonObject = {
-            "status": "failed",
-            "error": self.error,
-            "code": self.code,
-            "reason": self.reason,
-        }
-        if self.position is not None:
-            wire["line"] = self.position.line
-            wire["column"] = self.position.column
-        return _with_rest(wire, self)
+    def telemetry_json(self) -> JsonObject:
+        return self.telemetry.to_json(self.usage)
 
 
 CodeModeResult: TypeAlias = Completed | Waiting | Failed
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DirectResult:
-    """What a tool returned that the model called by its own name, beside or without `exec`."""
-
-    value: object = None
-    """As the tool returned it where the tool is direct-only, else JSON."""
-    error: str = ""
-    code: str = ""
-
-    @property
-    def is_error(self) -> bool:
-        return bool(self.code)
-
-    def to_json(self) -> JsonObject:
-        """What JSON cannot hold is named by its type; `value` has it."""
-        if self.is_error:
-            return {"status": "failed", "error": self.error, "code": self.code}
-        try:
-            encode_json(self.value)
-        except NotJsonError:
-            return {"status": "completed", "value": {"type": type(self.value).__name__}}
-        return {"status": "completed", "value": cast("JsonValue", self.value)}
+# The counts of a run.
 
 
-def _most_called(counts: Mapping[str, int]) -> dict[str, int]:
-    """A run may call hundreds of tools; a model need not read all their ids in every result."""
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
-    shown = dict(ordered[:_MAX_SHOWN_TOOLS])
-    others = sum(count for _, count in ordered[_MAX_SHOWN_TOOLS:])
-    return {**shown, "other": shown.get("other", 0) + others} if others else shown
+@dataclass(kw_only=True, slots=True)
+class SnapshotCounts:
+    """Counts the snapshots of a run's cells."""
+
+    taken: int = 0
+    restored: int = 0
+    dropped: int = 0
+    expired: int = 0
+
+    def to_json(self) -> dict[str, int]:
+        """The counts that are not zero."""
+        counts = {
+            "taken": self.taken,
+            "restored": self.restored,
+            "dropped": self.dropped,
+            "expired": self.expired,
+        }
+        return {name: count for name, count in counts.items() if count}
 
 
-def _with_rest(wire: JsonObject, result: CodeModeResult) -> JsonObject:
-    """What all results have; an empty output is left out."""
-    if result.output:
-        wire["output"] = [output_to_wire(item) for item in result.output]
-    wire["telemetry"] = result.telemetry.to_json()
-    return wire
+@dataclass(kw_only=True, slots=True)
+class RunTelemetry:
+    """Counts the use of a run. Each result has a copy of the counts."""
+
+    catalog: Catalog
+    mcp: McpServers
+    visible_tools: tuple[str, ...]
+    counters: CatalogCounters = field(default_factory=CatalogCounters)
+    snapshots: SnapshotCounts = field(default_factory=SnapshotCounts)
+    limit_failures: Counter[str] = field(default_factory=Counter[str])
+    exec_count: int = 0
+    wait_count: int = 0
+
+    def count_failure(self, reason: Reason) -> None:
+        if reason in _LIMIT_REASONS:
+            self.limit_failures[reason] += 1
+
+    def report(self) -> Telemetry:
+        """The counts as they are now."""
+        # The tools of a server are known when it has listed them, and only if policy permits them.
+        sources = {**self.catalog.source_counts, "mcp": self.mcp.tool_count}
+        return Telemetry(
+            catalog_size=sum(sources.values()),
+            sources=sources,
+            visible_tools=self.visible_tools,
+            exec_count=self.exec_count,
+            wait_count=self.wait_count,
+            search_count=self.counters.searches,
+            describe_count=self.counters.describes,
+            call_count=self.counters.calls,
+            called_tools=dict(self.counters.called),
+            snapshots=self.snapshots.to_json(),
+            limit_failures=dict(self.limit_failures),
+        )

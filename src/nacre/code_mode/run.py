@@ -1,131 +1,144 @@
-"""One run of an agent: what the model is shown, and what happens when it calls something."""
+"""The tool surface of one run in code mode: `exec`, `wait` and the direct-only tools."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
-from nacre.code_mode.api_files import ApiFiles
-from nacre.code_mode.bridge import RunTools
+import anyio
+
 from nacre.code_mode.cell_registry import CellRefused
 from nacre.code_mode.control_tools import InvalidInput, parse_exec_input, parse_wait_input
-from nacre.code_mode.mcp_servers import McpRequests
-from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME, verify_payload
-from nacre.code_mode.results import CodeModeResult, DirectResult, Failed
+from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME
+from nacre.code_mode.results import CodeModeResult, Failed, Waiting
 from nacre.config import LANGUAGES
 from nacre.errors import CatalogError, NamespaceError, ToolError
 from nacre.tools import (
-    CallSite,
+    CallResult,
     CallSubject,
-    Catalog,
-    DefinitionFormat,
-    NotArguments,
-    RunIndex,
-    Tool,
-    ToolExecutor,
-    arguments_from,
-    no_such_tool,
-    site_of_model_call,
+    DirectResult,
+    InvalidCall,
+    format_error,
+    format_result,
+    make_call_site,
+    make_tool_specs,
+    parse_call,
+    verify_payload,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence, Set
 
+    from nacre.code_mode.bridge import RunTools
     from nacre.code_mode.cells import CellInfo, RunCells
-    from nacre.code_mode.mcp_servers import McpServers
     from nacre.code_mode.model_surface import ModelSurface
-    from nacre.code_mode.namespaces import RunNamespaces
     from nacre.code_mode.results import PendingToolCall, Telemetry
-    from nacre.code_mode.run_telemetry import RunTelemetry
-    from nacre.config import CodeModeConfig, Language
+    from nacre.config import Language
     from nacre.json_types import JsonObject, JsonValue
+    from nacre.messages import SentPayload, ToolCallPart, ToolSpec
     from nacre.run_context import AbortController, RunContext
     from nacre.sandbox.results import Reason
+    from nacre.tools import CallWaits, Catalog, DefinitionFormat, SurfaceKind, Tool
     from nacre.trajectory import TrajectoryRecorder
+
+# A suspended cell is resumed well before it would expire, as long as somebody may still answer.
+_RESUME_SHARE: Final = 0.5
 
 
 class CodeModeRun:
-    """A run of an agent. Made by `Runtime.run`; its methods may be called concurrently."""
+    """A run of an agent, made by `Runtime.run`. Its methods may be called concurrently.
+
+    Implements `nacre.tools.surface.ToolSurface`.
+    """
 
     def __init__(
-        self,
-        *,
-        surface: ModelSurface,
-        config: CodeModeConfig,
-        catalog: Catalog,
-        index: RunIndex,
-        executor: ToolExecutor,
-        namespaces: RunNamespaces,
-        mcp: McpServers,
-        cells: RunCells,
-        telemetry: RunTelemetry,
-        trajectory: TrajectoryRecorder,
-        context: RunContext,
-        abort: AbortController,
+        self, surface: ModelSurface, tools: RunTools, cells: RunCells, abort: AbortController
     ) -> None:
         self._surface = surface
-        self._config = config
-        self._executor = executor
-        self._namespaces = namespaces
+        self._tools = tools
+        self._config = tools.config
         self._cells = cells
-        self._telemetry = telemetry
         self._abort = abort
-        self._index = index
-        self._mcp = McpRequests(mcp)
-        self._files = ApiFiles(catalog, mcp)
-        self.catalog = catalog
-        self.context = context
-        self.trajectory = trajectory
-        """Everything that the run did, redacted: see `nacre.trajectory`."""
+        self.context: RunContext = tools.executor.context
+        self.trajectory: TrajectoryRecorder = tools.executor.recorder
+        """The redacted events of the run: see `nacre.trajectory`."""
 
-    # What the model is shown.
+    # What the model sees.
+
+    @property
+    def kind(self) -> SurfaceKind:
+        return "code_mode" if self.is_code_mode else "direct"
 
     @property
     def is_code_mode(self) -> bool:
-        """Whether the model sees `exec` and `wait`; if not, it sees the tools themselves."""
+        """Whether the model sees `exec` and `wait`. If not, it sees the tools themselves."""
         return self._surface.is_code_mode
 
     @property
     def visible_names(self) -> tuple[str, ...]:
-        """The names of all that the model sees."""
-        return self._telemetry.visible_tools
+        """The names of all tools that the model sees."""
+        return self._surface.tool_names
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._tools.catalog
+
+    @property
+    def specs(self) -> Sequence[ToolSpec]:
+        return self._specs
+
+    @cached_property
+    def _specs(self) -> Sequence[ToolSpec]:
+        return make_tool_specs(self.definitions("anthropic"))
 
     def definitions(self, format: DefinitionFormat = "openai") -> list[JsonObject]:
-        """What to send to a provider as its tools."""
+        """The tools of a model request, in the format of a provider."""
         return self._surface.definitions(
             format,
             config=self._config,
             catalog=self.catalog,
-            namespaces=self._namespaces.visible(),
-            mcp_servers=self._mcp.servers.names,
+            namespaces=self._tools.namespaces.visible(),
+            mcp_servers=self._tools.mcp.servers.names,
         )
 
-    def verify_payload(self, tool_names: Sequence[str]) -> None:
-        """Raises CodeModePayloadError unless a request to the model holds exactly code mode's
-        tools; nothing to check where it is not active."""
-        verify_payload(tool_names, self._surface)
+    def verify_payload(self, sent: SentPayload, *, instructions: str = "") -> None:
+        """Raise ToolPayloadError unless a model request has exactly the tools of code mode. If
+        code mode is not active, there is nothing to verify."""
+        if self.is_code_mode:
+            verify_payload(sent, expected=self.visible_names)
 
     def telemetry(self) -> Telemetry:
-        """What the catalog holds and how it was used so far."""
-        return self._telemetry.report()
+        """The catalog of the run, and how it was used so far."""
+        return self._tools.telemetry.report()
 
-    # What the model calls.
+    # The calls of the model.
+
+    async def execute_call(self, call: ToolCallPart, waits: CallWaits) -> CallResult:
+        """Execute a call of the model. A cell that waits only for people or clients is resumed
+        when they have answered, so that the model sees one result."""
+        closed_before = waits.closed_count
+        try:
+            given = parse_call(call.name, call.arguments, known=self.visible_names)
+        except InvalidCall as error:
+            return format_error(error.message)
+        result = await self._dispatch(call.name, given, call.call_id)
+        if isinstance(result, DirectResult):
+            return (
+                format_error(result.error) if result.is_error else format_result(result.json_value)
+            )
+        result = await self._resume_answered(result, waits, closed_before)
+        return format_result(result.to_json(), is_error=isinstance(result, Failed))
 
     async def call(
         self, name: str, arguments: object = None, *, call_id: str = ""
     ) -> CodeModeResult | DirectResult:
-        """Do what the model asked for; `arguments` are an object, or the JSON text of one."""
+        """Execute a call of the model. `arguments` are an object, or the JSON text of one."""
         try:
-            given = arguments_from(arguments)
-        except NotArguments as refusal:
-            return self._fail(str(refusal), "invalid_input")
-        if self.is_code_mode and name == EXEC_NAME:
-            return await self._exec(given, call_id)
-        if self.is_code_mode and name == WAIT_NAME:
-            return await self._wait(given, call_id)
-        for tool in self._surface.direct_tools:
-            if tool.name == name:
-                return await self._call_directly(tool, given, call_id)
-        return self._fail(no_such_tool(name, self.visible_names), "invalid_input")
+            given = parse_call(name, arguments, known=self.visible_names)
+        except InvalidCall as error:
+            return self._fail(error.message, "invalid_input")
+        return await self._dispatch(name, given, call_id)
 
     async def exec(
         self, code: str, *, language: Language | None = None, call_id: str = ""
@@ -136,35 +149,22 @@ class CodeModeRun:
             given["language"] = language
         return await self._exec(given, call_id)
 
-    async def wait(self, run_id: str, *, call_id: str = "") -> CodeModeResult:
+    async def wait(self, cell_id: str, *, call_id: str = "") -> CodeModeResult:
         """Continue a suspended cell."""
-        return await self._wait({"runId": run_id}, call_id)
+        return await self._wait({"runId": cell_id}, call_id)
 
-    # Looking after it.
-
-    def cells(self) -> list[CellInfo]:
-        """The cells that run, wait, or left calls behind that still run."""
-        return self._cells.infos()
-
-    def waits_for_somebody(self, pending: Sequence[PendingToolCall]) -> bool:
-        """Whether a cell with these calls goes on only when a person or a client has answered."""
-        awaited = sum(call.is_awaiting_somebody for call in pending)
-        # The others wait for their turn, and the turns are taken by those that wait for somebody.
-        return 0 < awaited == min(len(pending), self._config.max_pending_tool_calls)
-
-    async def abort(self, reason: str = "the run was aborted") -> None:
-        """End the run: its cells, wherever they are, and their calls. It takes no more calls."""
-        self._abort.abort(reason)
-        await self._cells.abort(reason)
-
-    async def abort_cell(self, run_id: str, reason: str = "the cell was aborted") -> bool:
-        """End one cell; False if this run has none of that id."""
-        return await self._cells.abort_one(run_id, reason)
-
-    # Control calls.
+    async def _dispatch(
+        self, name: str, given: JsonObject, call_id: str
+    ) -> CodeModeResult | DirectResult:
+        if self.is_code_mode and name == EXEC_NAME:
+            return await self._exec(given, call_id)
+        if self.is_code_mode and name == WAIT_NAME:
+            return await self._wait(given, call_id)
+        tool = next(tool for tool in self._surface.direct_tools if tool.name == name)
+        return await self._call_directly(tool, given, call_id)
 
     async def _exec(self, given: JsonObject, call_id: str) -> CodeModeResult:
-        self._telemetry.exec_count += 1
+        self._tools.telemetry.exec_count += 1
         language = given.get("language", LANGUAGES[0])
         subject = CallSubject(
             tool_id="code_mode:exec",
@@ -175,23 +175,12 @@ class CodeModeRun:
         return await self._control(subject, given, call_id, self._start_cell)
 
     async def _wait(self, given: JsonObject, call_id: str) -> CodeModeResult:
-        self._telemetry.wait_count += 1
+        self._tools.telemetry.wait_count += 1
         subject = CallSubject(tool_id="code_mode:wait", tool_name=WAIT_NAME, kind="code_mode_wait")
         return await self._control(subject, given, call_id, self._resume_cell)
 
     async def _start_cell(self, given: JsonObject, call_id: str) -> CodeModeResult:
-        program = parse_exec_input(given, self._config)
-        tools = RunTools(
-            catalog=self.catalog,
-            executor=self._executor,
-            namespaces=await self._namespaces.open(),
-            mcp=self._mcp,
-            files=self._files,
-            index=self._index,
-            counters=self._telemetry.counters,
-            config=self._config,
-        )
-        return await self._cells.start(program, tools, call_id=call_id)
+        return await self._cells.start(parse_exec_input(given, self._config), call_id=call_id)
 
     async def _resume_cell(self, given: JsonObject, _call_id: str) -> CodeModeResult:
         return await self._cells.resume(parse_wait_input(given))
@@ -203,17 +192,22 @@ class CodeModeRun:
         call_id: str,
         perform: Callable[[JsonObject, str], Awaitable[CodeModeResult]],
     ) -> CodeModeResult:
-        """Hooks, approvals and the record hold for control calls too; a refusal is a result."""
+        """Run `exec` or `wait` with hooks, approvals and a record. A refusal is a result."""
         if not self._config.enabled:
             return self._fail("code mode is off (`tools.codeMode.enabled`)", "invalid_input")
-        site = self._site(call_id)
+        site = make_call_site(call_id, self._abort.signal)
 
         async def perform_permitted(permitted: JsonObject) -> tuple[CodeModeResult, JsonValue]:
-            result = await self._perform(perform, permitted, site.call_id)
+            try:
+                result = await perform(permitted, site.call_id)
+            except (InvalidInput, CellRefused) as refusal:
+                result = self._fail(refusal.message, refusal.reason)
+            except (CatalogError, NamespaceError) as error:
+                result = self._fail(str(error), "internal_error")
             return result, result.to_json()
 
         try:
-            return await self._executor.control(
+            return await self._tools.executor.control(
                 subject, given, site=site, perform=perform_permitted
             )
         except ToolError as error:
@@ -221,30 +215,72 @@ class CodeModeRun:
                 error.message, "aborted" if error.code == "aborted" else "call_denied"
             )
 
-    async def _perform(
-        self,
-        perform: Callable[[JsonObject, str], Awaitable[CodeModeResult]],
-        given: JsonObject,
-        call_id: str,
-    ) -> CodeModeResult:
-        try:
-            return await perform(given, call_id)
-        except (InvalidInput, CellRefused) as refusal:
-            return self._fail(refusal.message, refusal.reason)
-        except (CatalogError, NamespaceError) as error:
-            return self._fail(str(error), "internal_error")
-
-    # Tools that the model sees by themselves.
-
     async def _call_directly(self, tool: Tool, given: JsonObject, call_id: str) -> DirectResult:
+        site = make_call_site(call_id, self._abort.signal)
         try:
-            value = await self._executor.call_directly(tool, given, site=self._site(call_id))
+            value = await self._tools.executor.call_directly(tool, given, site=site)
         except ToolError as error:
             return DirectResult(error=error.message, code=error.code)
         return DirectResult(value=value)
 
-    def _site(self, call_id: str) -> CallSite:
-        return site_of_model_call(call_id, self._abort.signal)
-
     def _fail(self, message: str, reason: Reason) -> Failed:
-        return Failed(error=message, reason=reason, telemetry=self._telemetry.report())
+        return Failed(error=message, reason=reason, telemetry=self.telemetry())
+
+    # Cells that wait for people or clients.
+
+    def is_held(self, call: ToolCallPart, *, open_ids: Set[str]) -> bool:
+        if call.call_id in open_ids:
+            return True
+        cells = [cell for cell in self.cells() if _belongs_to(cell, call)]
+        return bool(cells) and all(self._is_cell_held(cell, open_ids) for cell in cells)
+
+    def waits_for_somebody(self, pending: Sequence[PendingToolCall]) -> bool:
+        """Whether a cell with these calls continues only when a person or a client answers."""
+        awaited = sum(call.is_awaiting_somebody for call in pending)
+        # The other calls are queued behind those that wait.
+        return 0 < awaited == min(len(pending), self._config.max_pending_tool_calls)
+
+    async def _resume_answered(
+        self, result: CodeModeResult, waits: CallWaits, closed_before: int
+    ) -> CodeModeResult:
+        """Resume a cell for as long as only people or clients hold it up."""
+        output = result.output
+        while isinstance(result, Waiting) and result.reason == "pending_tools":
+            # An answer may have come while the cell was being suspended.
+            has_been_answered = waits.closed_count > closed_before
+            if not has_been_answered and not self.waits_for_somebody(result.pending):
+                break
+            closed_before = waits.closed_count
+            awaited = {call.call_id for call in result.pending if call.is_awaiting_somebody}
+            # The timers of a program run only while it is resumed.
+            if awaited and not result.has_timer:
+                with anyio.move_on_after(self._config.snapshot_ttl_seconds * _RESUME_SHARE):
+                    await waits.any_closed(awaited)
+            result = await self.wait(result.cell_id)
+            # The model sees one result with the output of all legs.
+            output = (*output, *result.output)
+        return replace(result, output=output)
+
+    def _is_cell_held(self, cell: CellInfo, open_ids: Set[str]) -> bool:
+        awaited = {call.call_id for call in cell.pending if call.is_awaiting_somebody}
+        return self.waits_for_somebody(cell.pending) and awaited <= open_ids
+
+    # Management of the run.
+
+    def cells(self) -> list[CellInfo]:
+        """The cells that run, wait, or left running calls behind."""
+        return self._cells.infos()
+
+    async def abort(self, reason: str = "the run was aborted") -> None:
+        """Abort all cells and their calls. The run takes no more calls."""
+        self._abort.abort(reason)
+        await self._cells.abort(reason)
+
+    async def abort_cell(self, cell_id: str, reason: str = "the cell was aborted") -> bool:
+        """Abort one cell; False if this run has none with this id."""
+        return await self._cells.abort_one(cell_id, reason)
+
+
+def _belongs_to(cell: CellInfo, call: ToolCallPart) -> bool:
+    """Whether the call started the cell, or resumes it with its id in the arguments."""
+    return cell.call_id == call.call_id or cell.cell_id in call.arguments

@@ -8,15 +8,17 @@ from weakref import WeakSet
 
 import anyio
 
+from nacre.code_mode.api_files import ApiFiles
+from nacre.code_mode.bridge import RunTools
 from nacre.code_mode.cell_registry import MAX_SUSPENDED_CELLS, LiveCells, SuspendedCells
 from nacre.code_mode.cells import RunCells
 from nacre.code_mode.guest_view import PreparedCatalogs
-from nacre.code_mode.mcp_servers import McpServers
+from nacre.code_mode.mcp_servers import McpRequests, McpServers
 from nacre.code_mode.model_surface import visible_tools
 from nacre.code_mode.namespaces import NamespaceRegistry, RunNamespaces
+from nacre.code_mode.results import RunTelemetry
 from nacre.code_mode.run import CodeModeRun
 from nacre.code_mode.run_config import ConfigInput, run_config_from
-from nacre.code_mode.run_telemetry import RunTelemetry
 from nacre.config import refuse_unopened_servers
 from nacre.errors import ConfigError, RuntimeUnavailableError, ToolDefinitionError
 from nacre.hooks import HookRunner, Hooks
@@ -26,14 +28,10 @@ from nacre.telemetry import debug_log, get_debug_flags
 from nacre.tools import (
     APPROVAL_SECONDS,
     ApprovalMemory,
-    ApprovalQueue,
     Approvals,
-    Approver,
-    DefinitionFormat,
     InputValidators,
     Tool,
     ToolExecutor,
-    ToolServer,
     effective_tools,
     policy_for,
     servers_of,
@@ -42,16 +40,17 @@ from nacre.tools import (
 from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
     from types import TracebackType
 
     from nacre.code_mode.cells import CellInfo
     from nacre.code_mode.namespaces import Namespace
-    from nacre.code_mode.results import CodeModeResult, DirectResult
+    from nacre.code_mode.results import CodeModeResult
     from nacre.code_mode.run_config import RunConfig
     from nacre.config import Language
     from nacre.json_types import JsonObject, JsonValue
+    from nacre.tools import ApprovalQueue, Approver, DefinitionFormat, DirectResult, ToolServer
     from nacre.trajectory import TrajectoryEvent
 
 
@@ -178,71 +177,74 @@ class Runtime:
         approvals: Approver | ApprovalQueue | None = None,
         mcp: Iterable[ToolServer] | None = None,
         tools_disabled: bool = False,
-        config: RunConfig | None = None,
-        trajectory: TrajectoryRecorder | None = None,
     ) -> CodeModeRun:
-        """A run of an agent with these tools and MCP servers, as far as policy allows them.
+        """Start a run of an agent with these tools and MCP servers, as far as policy permits them.
 
-        `config` replaces the runtime's own; `trajectory` is a record that has begun already.
-
-        Raises CatalogError for tools that cannot be together, and ConfigError, also for servers
-        that a config document names where `mcp` is not given.
+        Raises CatalogError for tools that cannot be in one catalog, and ConfigError. If the
+        configuration names MCP servers, pass `mcp`; otherwise this raises ConfigError, too.
         """
+        if mcp is None:
+            refuse_unopened_servers(self._config.document)
+        context = context or RunContext()
+        executor = ToolExecutor(
+            context=context,
+            policy=policy_for(self._config.tools_for(context), context),
+            hooks=HookRunner(hooks if isinstance(hooks, Hooks) else Hooks(hooks)),
+            approvals=self.approvals(approvals),
+            recorder=TrajectoryRecorder(context),
+            validators=self._validators,
+        )
+        return self.run_with(
+            executor,
+            self._config,
+            tools=[_to_tool(each) for each in tools],
+            servers=tuple(mcp or ()),
+            tools_disabled=tools_disabled,
+        )
+
+    def run_with(
+        self,
+        executor: ToolExecutor,
+        config: RunConfig,
+        *,
+        tools: Sequence[Tool],
+        servers: Sequence[ToolServer],
+        tools_disabled: bool = False,
+    ) -> CodeModeRun:
+        """Start a run whose calls go through this executor, with a configuration of its own."""
         if not self._is_open:
             raise RuntimeUnavailableError("the runtime is not open; use it in `async with`")
-        settings = self._config if config is None else config
-        if mcp is None:
-            refuse_unopened_servers(settings.document)
-        context = context or RunContext()
-        configured = settings.tools_for(context)
-        code_mode, policy = configured.code_mode, policy_for(configured, context)
-        allowed = effective_tools(map(_to_tool, tools), policy)
-        servers = [server for server in mcp or () if policy.may_permit_server(server.name)]
+        settings, policy = config.tools_for(executor.context).code_mode, executor.policy
+        allowed = effective_tools(tools, policy)
+        servers = [server for server in servers if policy.may_permit_server(server.name)]
         surface = visible_tools(
-            allowed, config=code_mode, has_servers=bool(servers), tools_disabled=tools_disabled
+            allowed, config=settings, has_servers=bool(servers), tools_disabled=tools_disabled
         )
         prepared = self._catalogs.prepare(surface.cataloged)
-        catalog = prepared.catalog
-        trajectory = trajectory or TrajectoryRecorder(context)
-        abort = AbortController()
         reached = servers if surface.is_code_mode else ()
         mcp_servers = McpServers([*servers_of(surface.cataloged), *reached], policy)
-        telemetry = RunTelemetry(catalog=catalog, mcp=mcp_servers, visible_tools=surface.tool_names)
-        run = CodeModeRun(
-            surface=surface,
-            config=code_mode,
-            catalog=catalog,
-            index=prepared.index,
-            executor=ToolExecutor(
-                context=context,
-                policy=policy,
-                hooks=HookRunner(hooks if isinstance(hooks, Hooks) else Hooks(hooks)),
-                approvals=self.approvals(approvals),
-                recorder=trajectory,
-                validators=self._validators,
-            ),
+        abort = AbortController()
+        run_tools = RunTools(
+            config=settings,
+            prepared=prepared,
+            executor=executor,
             namespaces=RunNamespaces(
                 self.namespaces,
-                catalog,
-                context=context,
-                config=settings.to_json(),
+                prepared.catalog,
+                context=executor.context,
+                config=config.to_json(),
                 abort=abort.signal,
             ),
-            mcp=mcp_servers,
-            cells=RunCells(
-                sandbox=self._sandbox,
-                suspended=self._suspended,
-                live=self._live,
-                context=context,
-                recorder=trajectory,
-                telemetry=telemetry,
-                views=prepared.views,
+            mcp=McpRequests(mcp_servers),
+            files=ApiFiles(prepared.catalog, mcp_servers),
+            telemetry=RunTelemetry(
+                catalog=prepared.catalog, mcp=mcp_servers, visible_tools=surface.tool_names
             ),
-            telemetry=telemetry,
-            trajectory=trajectory,
-            context=context,
-            abort=abort,
         )
+        cells = RunCells(
+            run_tools, sandbox=self._sandbox, suspended=self._suspended, live=self._live
+        )
+        run = CodeModeRun(surface, run_tools, cells, abort)
         self._runs.add(run)
         log_run_if_enabled(run)
         return run
@@ -261,9 +263,9 @@ class Runtime:
         # Also the cells of runs that nobody holds any more.
         await self._live.abort(lambda cell: session_id in (None, cell.context.session_id), reason)
 
-    async def abort_cell(self, run_id: str, reason: str = "the cell was aborted") -> bool:
-        """End one cell; False if there is none of that id."""
-        return bool(await self._live.abort(lambda cell: cell.cell_id == run_id, reason))
+    async def abort_cell(self, cell_id: str, reason: str = "the cell was aborted") -> bool:
+        """Abort one cell; False if there is none with this id."""
+        return bool(await self._live.abort(lambda cell: cell.cell_id == cell_id, reason))
 
 
 def _to_tool(given: object) -> Tool:
@@ -345,9 +347,9 @@ class CodeMode:
         """Run a program in a new cell."""
         return await self.run.exec(code, language=language, call_id=call_id)
 
-    async def wait(self, run_id: str, *, call_id: str = "") -> CodeModeResult:
+    async def wait(self, cell_id: str, *, call_id: str = "") -> CodeModeResult:
         """Continue a suspended cell."""
-        return await self.run.wait(run_id, call_id=call_id)
+        return await self.run.wait(cell_id, call_id=call_id)
 
     async def call(
         self, name: str, arguments: object = None, *, call_id: str = ""

@@ -228,7 +228,7 @@ class ServedCall:
         while isinstance(result, Waiting) and self._waits_for_client(result, settled_before):
             await self._changed_to(lambda: not self._is_asking())
             settled_before = self._settled_count
-            result = await self._run.wait(result.run_id)
+            result = await self._run.wait(result.cell_id)
         return result
 
     def _waits_for_client(self, waiting: Waiting, settled_before: int) -> bool:

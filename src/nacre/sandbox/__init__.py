@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         TextOutput,
         Usage,
         Waiting,
-        to_wire,
     )
     from nacre.sandbox.sandbox import Sandbox, SandboxOptions, SandboxReport
     from nacre.sandbox.worker_process import SharedData
@@ -40,7 +39,6 @@ __all__ = [
     "TextOutput",
     "Usage",
     "Waiting",
-    "to_wire",
 ]
 
 # Imported on first use: a worker is part of this package and must not load the supervisor.
@@ -62,7 +60,6 @@ __getattr__ = lazy_exports(
             "TextOutput",
             "Usage",
             "Waiting",
-            "to_wire",
         ),
         "nacre.sandbox.sandbox": (
             "Sandbox",

@@ -444,7 +444,7 @@ class CellLeg:
                 return self._too_large(error.size)
         self._parts.usage.snapshot_bytes = len(self._vm.sealed or b"")
         return Waiting(
-            run_id=self._parts.cell_id,
+            cell_id=self._parts.cell_id,
             reason=reason,
             yield_reason=yields[0].reason if yields else "",
             pending=self._requests.pending,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from nacre.config import LIMITS
 from nacre.errors import ConfigError
@@ -139,16 +139,22 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextOutput:
-    """What the program wrote with `text` or `console`."""
+    """Text that the program wrote with `text` or `console`."""
 
     text: str
+
+    def to_json(self) -> JsonObject:
+        return {"type": "text", "text": self.text}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JsonOutput:
-    """What the program wrote with `json`."""
+    """A value that the program wrote with `json`."""
 
     value: JsonValue
+
+    def to_json(self) -> JsonObject:
+        return {"type": "json", "value": self.value}
 
 
 Output: TypeAlias = TextOutput | JsonOutput
@@ -156,7 +162,7 @@ Output: TypeAlias = TextOutput | JsonOutput
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Position:
-    """A place in the program as the model wrote it; the first line and column are 1."""
+    """A place in the program as the model wrote it. The first line and column are 1."""
 
     line: int
     column: int
@@ -168,16 +174,19 @@ class PendingRequest:
 
     id: int
     method: str
-    payload: JsonValue = None
+    payload: JsonValue = field(default=None, repr=False)
     is_with_person: bool = False
     """Whether its handler waits for a person."""
+
+    def to_json(self) -> JsonObject:
+        return {"id": self.id, "method": self.method}
 
 
 @dataclass(kw_only=True, slots=True)
 class Usage:
-    """What the cell has cost so far: the sandbox's share of a result's telemetry.
+    """The resources that the cell has used so far; part of the telemetry of a result.
 
-    Counted up while the cell runs; each result has its own copy.
+    Counts up while the cell runs. Each result has its own copy.
     """
 
     guest_bursts: int = 0
@@ -188,114 +197,99 @@ class Usage:
     wall_ms: float = 0.0
     worker_ms: float = 0.0
 
+    def to_json(self) -> JsonObject:
+        return {
+            "guestBursts": self.guest_bursts,
+            "requests": self.requests,
+            "unfinishedRequests": self.unfinished_requests,
+            "outputBytes": self.output_bytes,
+            "snapshotBytes": self.snapshot_bytes,
+            # More digits than microseconds only cost tokens.
+            "wallMs": round(self.wall_ms, 3),
+            "workerMs": round(self.worker_ms, 3),
+        }
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Completed:
-    """The program returned, and nothing of it is left to run."""
+class _Result:
+    """The members of all results, and their conversion to JSON for the model.
+
+    The surfaces build on these classes: code mode adds its telemetry to them, and Tool Search puts
+    them into its own results. A sandbox knows nothing of tools, so it cannot do that itself.
+    """
+
+    output: tuple[Output, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+
+    def to_json(self) -> JsonObject:
+        """The result as `exec` and `wait` return it. An empty output is left out."""
+        return {**self.outcome_json(), **self.output_json(), "telemetry": self.telemetry_json()}
+
+    def outcome_json(self) -> JsonObject:
+        """How the leg ended."""
+        raise NotImplementedError
+
+    def output_json(self) -> JsonObject:
+        return {"output": [item.to_json() for item in self.output]} if self.output else {}
+
+    def telemetry_json(self) -> JsonObject:
+        return self.usage.to_json()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completed(_Result):
+    """The program returned. Nothing of it is left to run."""
 
     value: JsonValue
-    output: tuple[Output, ...] = ()
-    usage: Usage = field(default_factory=Usage)
+
+    def outcome_json(self) -> JsonObject:
+        return {"status": "completed", "value": self.value}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Waiting:
+class Waiting(_Result):
     """The program is suspended and can be resumed."""
 
-    run_id: CellId
+    cell_id: CellId
     reason: Literal["pending_tools", "yield"]
     yield_reason: str = ""
-    """What the program gave as its reason to `yield_control`."""
+    """The reason that the program passed to `yield_control`."""
     pending: tuple[PendingRequest, ...] = ()
     has_timer: bool = False
-    """Whether it would go on by itself after a while, were it resumed."""
-    output: tuple[Output, ...] = ()
-    usage: Usage = field(default_factory=Usage)
+    """Whether the program would continue by itself after it is resumed."""
+
+    def outcome_json(self) -> JsonObject:
+        wire: JsonObject = {"status": "waiting", "runId": self.cell_id, "reason": self.reason}
+        if self.yield_reason:
+            wire["yieldReason"] = self.yield_reason
+        if self.pending:
+            wire["pendingToolCalls"] = [request.to_json() for request in self.pending]
+        return wire
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Failed:
-    """The program is over without a value; `error` says what happened and what to do."""
+class Failed(_Result):
+    """The program ended without a value. `error` says what happened and what to do."""
 
     error: str
     reason: Reason
-    output: tuple[Output, ...] = ()
-    usage: Usage = field(default_factory=Usage)
     position: Position | None = None
 
     @property
     def code(self) -> ErrorCode:
         return CODE_OF_REASON[self.reason]
 
+    def outcome_json(self) -> JsonObject:
+        wire: JsonObject = {
+            "status": "failed",
+            "error": self.error,
+            "code": self.code,
+            "reason": self.reason,
+        }
+        if self.position is not None:
+            wire["line"] = self.position.line
+            wire["column"] = self.position.column
+        return wire
+
 
 CellResult: TypeAlias = Completed | Waiting | Failed
-
-
-def to_wire(result: CellResult) -> JsonObject:
-    """The result as `exec` and `wait` return it to a model; empty lists are left out."""
-    wire = _own_fields(result)
-    if result.output:
-        wire["output"] = [output_to_wire(item) for item in result.output]
-    wire["telemetry"] = usage_to_wire(result.usage)
-    return wire
-
-
-def _own_fields(result: CellResult) -> JsonObject:
-    match result:
-        case Completed():
-            return {"status": "completed", "value": result.value}
-        case Waiting():
-            return _waiting_to_wire(result)
-        case Failed():
-            return _failed_to_wire(result)
-        case _:
-            assert_never(result)
-
-
-def _waiting_to_wire(result: Waiting) -> JsonObject:
-    wire: JsonObject = {"status": "waiting", "runId": result.run_id, "reason": result.reason}
-    if result.yield_reason:
-        wire["yieldReason"] = result.yield_reason
-    if result.pending:
-        wire["pendingToolCalls"] = [
-            {"id": request.id, "method": request.method} for request in result.pending
-        ]
-    return wire
-
-
-def _failed_to_wire(result: Failed) -> JsonObject:
-    wire: JsonObject = {
-        "status": "failed",
-        "error": result.error,
-        "code": result.code,
-        "reason": result.reason,
-    }
-    if result.position is not None:
-        wire["line"] = result.position.line
-        wire["column"] = result.position.column
-    return wire
-
-
-def output_to_wire(output: Output) -> JsonObject:
-    """One item of a result's `output`."""
-    match output:
-        case TextOutput():
-            return {"type": "text", "text": output.text}
-        case JsonOutput():
-            return {"type": "json", "value": output.value}
-        case _:
-            assert_never(output)
-
-
-def usage_to_wire(usage: Usage) -> JsonObject:
-    """What a result's `telemetry` says of the cell."""
-    return {
-        "guestBursts": usage.guest_bursts,
-        "requests": usage.requests,
-        "unfinishedRequests": usage.unfinished_requests,
-        "outputBytes": usage.output_bytes,
-        "snapshotBytes": usage.snapshot_bytes,
-        # Microseconds are the finest that means anything; more digits only cost tokens.
-        "wallMs": round(usage.wall_ms, 3),
-        "workerMs": round(usage.worker_ms, 3),
-    }

@@ -1,13 +1,11 @@
 """The model finds, reads and calls tools one by one; knows no model, no agent and no code mode."""
 
 from nacre.tool_search.model_surface import is_tool_search_active
-from nacre.tool_search.results import Completed, Failed, ToolSearchResult, ToolSearchTelemetry
+from nacre.tool_search.results import ToolSearchResult, ToolSearchTelemetry
 from nacre.tool_search.run import ToolSearchRun
 from nacre.tool_search.tool_search import ToolSearch, start_run
 
 __all__ = [
-    "Completed",
-    "Failed",
     "ToolSearch",
     "ToolSearchResult",
     "ToolSearchRun",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import anyio.lowlevel
 
 from nacre.errors import ToolDeniedError, ToolServerError, UnknownToolError
-from nacre.tool_search.model_surface import InvalidInput
+from nacre.tools import InvalidCall
 
 if TYPE_CHECKING:
     from nacre.config import ToolSearchConfig
@@ -53,7 +53,7 @@ class BlockedCall:
 
 
 class CatalogAccess:
-    """Raises ToolError, and InvalidInput for arguments that are none; all may be hostile."""
+    """Raises ToolError, and InvalidCall for arguments that are none; all may be hostile."""
 
     def __init__(self, tools: RunTools) -> None:
         self._tools = tools
@@ -65,7 +65,7 @@ class CatalogAccess:
     async def search(self, query: JsonValue, limit: JsonValue = None) -> list[JsonValue]:
         """Compact entries of what fits, best first."""
         if not isinstance(query, str):
-            raise InvalidInput("a search needs a query as text")
+            raise InvalidCall("a search needs a query as text")
         most = self._limit_from(limit)
         self._tools.counters.searches += 1
         # Many searches at once must leave the event loop some air.
@@ -112,7 +112,7 @@ class CatalogAccess:
         if limit is None:
             return config.search_default_limit
         if isinstance(limit, bool) or not isinstance(limit, int | float) or math.isnan(limit):
-            raise InvalidInput(
+            raise InvalidCall(
                 f"a search takes limit as a number from 1 to {config.max_search_limit}"
             )
         return int(max(1, min(limit, config.max_search_limit)))
@@ -123,7 +123,7 @@ class CatalogAccess:
 
     async def _entry_of(self, tool_id: JsonValue) -> CatalogEntry:
         if not isinstance(tool_id, str):
-            raise InvalidInput("a tool is named by its id, as text")
+            raise InvalidCall("a tool is named by its id, as text")
         listing, problem = await self._tools.catalog.listing_for(tool_id)
         entry = listing.resolve(tool_id)
         if entry is not None:

@@ -6,15 +6,22 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
-from nacre.errors import CatalogError, NacreError
 from nacre.json_types import NotJsonError, decode_json
-from nacre.tools import DefinitionFormat, Tool, format_definition, format_tool, is_control_tool
+from nacre.tools import (
+    DefinitionFormat,
+    InvalidCall,
+    format_definition,
+    format_tool,
+    is_control_tool,
+    split_direct_tools,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from nacre.config import ToolSearchConfig, ToolSearchMode
     from nacre.json_types import JsonObject, JsonValue
+    from nacre.tools import Tool
 
 
 CODE_NAME: Final = "tool_search_code"
@@ -91,24 +98,16 @@ CONTROLS: Final[Mapping[str, ControlTool]] = MappingProxyType(
 )
 
 
-class InvalidInput(NacreError):
-    """Arguments that a control does not take; the message says what it does take."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
-
 def parse_program(given: JsonObject) -> str:
-    """The program in the arguments of `tool_search_code`; raises InvalidInput."""
+    """The program in the arguments of `tool_search_code`; raises InvalidCall."""
     code = given.get("code")
     if not isinstance(code, str) or not code.strip():
-        raise InvalidInput(
+        raise InvalidCall(
             f"{CODE_NAME} takes a JavaScript program as `code`: the body of an async function, "
             'such as `return await openclaw.tools.search("create an issue")`'
         )
     if code.lstrip().startswith("```"):
-        raise InvalidInput("the code is fenced as Markdown; send the program alone")
+        raise InvalidCall("the code is fenced as Markdown; send the program alone")
     return code
 
 
@@ -117,7 +116,7 @@ def parse_tool_args(given: JsonObject) -> JsonValue:
     # A misspelt `args` would be a call without any.
     others = [key[:_MAX_SHOWN] for key in given if key not in ("id", "args")][:_MAX_SHOWN_KEYS]
     if others:
-        raise InvalidInput(
+        raise InvalidCall(
             f"{CALL_NAME} takes `id` and `args`; given as well: {', '.join(others)}. "
             "What the tool takes goes into `args`, as one object"
         )
@@ -127,7 +126,7 @@ def parse_tool_args(given: JsonObject) -> JsonValue:
     try:
         return decode_json(args.encode(errors="replace"))
     except NotJsonError as error:
-        raise InvalidInput(f"`args` is text that is not JSON: {error}; send an object") from error
+        raise InvalidCall(f"`args` is text that is not JSON: {error}; send an object") from error
 
 
 SurfaceMode = Literal["code", "tools", "direct"]
@@ -191,30 +190,19 @@ def searchable_surface(
     tools: Sequence[Tool], *, mode: ToolSearchMode, server_names: Sequence[str]
 ) -> ModelSurface:
     """Raises CatalogError when a tool that has to be shown is named like one of the controls."""
-    usable = [tool for tool in tools if not is_control_tool(tool)]
-    direct = tuple(tool for tool in usable if tool.catalog_mode == "direct-only")
-    _refuse_equal_names(direct, mode)
+    direct, cataloged = split_direct_tools(
+        tools, controls=CONTROLS_BY_MODE[mode], owner="Tool Search"
+    )
     return ModelSurface(
         mode=mode,
         direct_tools=direct,
-        cataloged=tuple(tool for tool in usable if tool.catalog_mode != "direct-only"),
+        cataloged=cataloged,
         server_names=tuple(server_names),
     )
 
 
 def direct_surface(tools: Sequence[Tool]) -> ModelSurface:
     return ModelSurface(mode="direct", direct_tools=tuple(tools), cataloged=())
-
-
-def _refuse_equal_names(direct: Sequence[Tool], mode: ToolSearchMode) -> None:
-    taken = dict.fromkeys(CONTROLS_BY_MODE[mode], "Tool Search")
-    for tool in direct:
-        if tool.name in taken:
-            raise CatalogError(
-                f"the direct-only tool {tool.id} cannot be shown to the model: its name "
-                f"{tool.name!r} belongs to {taken[tool.name]}"
-            )
-        taken[tool.name] = tool.id
 
 
 def _owner_text(owners: Sequence[str]) -> str:

@@ -22,22 +22,20 @@ import anyio
 from nacre.errors import CellStateError, HostRequestError, ToolError
 from nacre.json_types import encode_json
 from nacre.sandbox import Limits, SharedData
-from nacre.sandbox import results as cell_results
+from nacre.sandbox.results import Completed, Failed, JsonOutput, TextOutput, Waiting
 from nacre.telemetry import span
 from nacre.tool_search.catalog_access import CatalogAccess, RunTools
-from nacre.tool_search.model_surface import InvalidInput
-from nacre.tool_search.results import Completed, Failed, ToolSearchResult
-from nacre.tools import CallSite
+from nacre.tool_search.results import ToolSearchResult
+from nacre.tools import CallSite, InvalidCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from contextlib import AbstractContextManager
 
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.run_context import RunContext
     from nacre.sandbox import Cell, CellResult, HostRequest, Output, Sandbox
     from nacre.telemetry import Span
-    from nacre.trajectory import EventKind, TrajectoryRecorder
+    from nacre.trajectory import EventKind
 
 
 class ProgramClock:
@@ -106,7 +104,7 @@ class CodeBridge:
         self._open[request.id] = _describe_request(function, args)
         try:
             answer = await self._answer(function, args, request)
-        except InvalidInput as error:
+        except InvalidCall as error:
             del self._open[request.id]
             message = f"openclaw.tools.{function}: {error.message}"
             raise HostRequestError(message, name="TypeError") from error
@@ -138,7 +136,7 @@ class CodeBridge:
             case "call":
                 return await self._access.call(args[0], args[1], site=self._site(request))
             case _:
-                raise InvalidInput("openclaw.tools has search, describe and call")
+                raise InvalidCall("openclaw.tools has search, describe and call")
 
     def _site(self, request: HostRequest) -> CallSite:
         # For the program's clock a client is a person.
@@ -172,32 +170,21 @@ def _read_limit(options: JsonValue) -> JsonValue:
     if options is None:
         return None
     if not isinstance(options, dict):
-        raise InvalidInput("the options of a search are an object, such as {limit: 5}")
+        raise InvalidCall("the options of a search are an object, such as {limit: 5}")
     return options.get("limit")
 
 
 _LIMITS: Final = Limits()
 _MAX_SHOWN_CALLS: Final = 5
-_CANCELLED: Final = Failed(
-    error="the caller was cancelled", code="internal_error", reason="aborted"
-)
+_CANCELLED: Final = Failed(error="the caller was cancelled", reason="aborted")
 
 
 class Programs:
     """Runs programs for one run, and ends them when it is aborted."""
 
-    def __init__(
-        self,
-        sandbox: Sandbox,
-        tools: RunTools,
-        *,
-        context: RunContext,
-        recorder: TrajectoryRecorder,
-    ) -> None:
+    def __init__(self, sandbox: Sandbox, tools: RunTools) -> None:
         self._sandbox = sandbox
         self._tools = tools
-        self._context = context
-        self._recorder = recorder
         self._timeout_ms = tools.config.code_timeout_ms
         # Those that run, and those that are over but not yet all of their calls.
         self._cells: set[Cell] = set()
@@ -216,18 +203,17 @@ class Programs:
                 shared=SHARED,
                 handler=bridge,
                 on_output=output.append,
-                owner=self._context.session_id,
+                owner=self._tools.executor.context.session_id,
             )
             self._keep(cell)
             self._record("cell.started", call_id, {"runId": cell.cell_id})
-            result: ToolSearchResult = _CANCELLED
+            outcome: Completed | Failed = _CANCELLED
             try:
-                result = await self._run_to_end(cell, clock, bridge, call_id=call_id)
+                outcome = await self._run_to_end(cell, clock, bridge, call_id=call_id)
             finally:
-                self._record_end(call_id, cell, result, output)
-        return replace(
-            result,
-            output=tuple(output),
+                self._record_end(call_id, cell, outcome, output)
+        return ToolSearchResult(
+            outcome=replace(outcome, output=tuple(output)),
             blocked_calls=tuple(access.blocked),
             unavailable_servers=access.unavailable_servers,
         )
@@ -239,35 +225,28 @@ class Programs:
 
     async def _run_to_end(
         self, cell: Cell, clock: ProgramClock, bridge: CodeBridge, *, call_id: str
-    ) -> ToolSearchResult:
+    ) -> Completed | Failed:
         result: CellResult | None = None
         with clock.scope:
             try:
                 result = await cell.run()
-                while isinstance(result, cell_results.Waiting) and self._may_go_on(result):
+                while isinstance(result, Waiting) and self._may_go_on(result):
                     self._record_pause(call_id, result)
                     result = await cell.resume()
             except CellStateError:
                 # Aborted between two legs.
-                return Failed(error="the run was aborted", code="internal_error", reason="aborted")
-        if isinstance(result, cell_results.Completed):
-            return Completed(value=result.value, unfinished_calls=result.usage.unfinished_requests)
-        if isinstance(result, cell_results.Failed) and result.reason == "timeout":
+                return Failed(error="the run was aborted", reason="aborted")
+        if isinstance(result, Failed) and result.reason == "timeout":
             # The sandbox names a setting of its own.
             return replace(self._timeout_failure([]), position=result.position)
-        if isinstance(result, cell_results.Failed):
-            return Failed(
-                error=result.error,
-                code=result.code,
-                reason=result.reason,
-                position=result.position,
-            )
+        if isinstance(result, Completed | Failed):
+            return result
         # Taken before the calls are cancelled.
         failed = self._timeout_failure(bridge.unfinished)
         await cell.abort("the program used up its time")
         return failed
 
-    def _may_go_on(self, waiting: cell_results.Waiting) -> bool:
+    def _may_go_on(self, waiting: Waiting) -> bool:
         """Whether only people hold it up. One that has timers run meanwhile still pays for them."""
         asked = sum(request.is_with_person for request in waiting.pending)
         # The others wait for their turn, and the turns are taken by those who wait for people.
@@ -278,42 +257,42 @@ class Programs:
         unfinished = f"; unfinished: {', '.join(calls[:_MAX_SHOWN_CALLS])}" if calls else ""
         return Failed(
             error=f"the program used up its time (codeTimeoutMs is {self._timeout_ms}){unfinished}",
-            code="timeout",
             reason="timeout",
         )
 
     def _keep(self, cell: Cell) -> None:
         self._cells = {kept for kept in self._cells if not _is_over(kept)} | {cell}
 
-    def _record_pause(self, call_id: str, waiting: cell_results.Waiting) -> None:
-        data: JsonObject = {"runId": waiting.run_id}
+    def _record_pause(self, call_id: str, waiting: Waiting) -> None:
+        data: JsonObject = {"runId": waiting.cell_id}
         size = waiting.usage.snapshot_bytes
         suspended: JsonObject = {**data, "reason": waiting.reason, "snapshotBytes": size}
         self._record("cell.suspended", call_id, suspended)
         self._record("cell.resumed", call_id, data)
 
     def _record_end(
-        self, call_id: str, cell: Cell, result: ToolSearchResult, output: list[Output]
+        self, call_id: str, cell: Cell, outcome: Completed | Failed, output: list[Output]
     ) -> None:
         for item in output:
             match item:
-                case cell_results.TextOutput():
+                case TextOutput():
                     self._record("cell.output", call_id, {"runId": cell.cell_id, "text": item.text})
-                case cell_results.JsonOutput():
+                case JsonOutput():
                     data: JsonObject = {"runId": cell.cell_id, "result": item.value}
                     self._record("cell.output", call_id, data)
         ended: JsonObject = {"runId": cell.cell_id}
-        match result:
+        match outcome:
             case Completed():
-                ended |= {"status": "completed", "unfinishedCalls": result.unfinished_calls}
+                unfinished = outcome.usage.unfinished_requests
+                ended |= {"status": "completed", "unfinishedCalls": unfinished}
             case Failed(reason="aborted"):
-                ended |= {"status": "aborted", "reason": result.error}
+                ended |= {"status": "aborted", "reason": outcome.error}
             case Failed():
-                ended |= {"status": "failed", "reason": result.reason}
+                ended |= {"status": "failed", "reason": outcome.reason}
         self._record("cell.ended", call_id, ended)
 
     def _record(self, kind: EventKind, call_id: str, data: JsonObject) -> None:
-        self._recorder.record(kind, call_id=call_id, data=data)
+        self._tools.executor.recorder.record(kind, call_id=call_id, data=data)
 
 
 def _is_over(cell: Cell) -> bool:

@@ -3,89 +3,66 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING
 
-from nacre.json_types import NotJsonError, encode_json
-from nacre.sandbox.results import Output, Position, output_to_wire
-from nacre.tools import OTHER_IDS
+from nacre.sandbox.results import Completed, Failed
+from nacre.tools import OTHER_IDS, DirectResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nacre.json_types import JsonObject, JsonValue
+    from nacre.json_types import JsonObject
     from nacre.tool_search.catalog_access import BlockedCall
     from nacre.tool_search.model_surface import SurfaceMode
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Result:
-    """What every result may have; left out of its JSON while there is nothing to say."""
+class ToolSearchResult:
+    """The result of one call: its outcome, and problems on the way that the model should know.
 
-    output: tuple[Output, ...] = ()
-    """What a program wrote."""
+    The outcome of `tool_search_code` is that of its program, the outcome of all other tools is a
+    `DirectResult`. Neither the sandbox nor the tools know of blocked calls and missing servers.
+    """
+
+    outcome: Completed | Failed | DirectResult
     blocked_calls: tuple[BlockedCall, ...] = ()
-    """Calls of a program that policy, a hook or a person refused, caught by it or not."""
+    """Calls of a program that policy, a hook or a person denied, even if it caught the error."""
     unavailable_servers: Mapping[str, str] = field(default_factory=dict[str, str])
     """MCP servers that could not be searched, and why."""
 
-    def _rest_json(self) -> JsonObject:
-        known: JsonObject = {
-            "output": [output_to_wire(item) for item in self.output],
+    @property
+    def is_error(self) -> bool:
+        return bool(self.code)
+
+    @property
+    def code(self) -> str:
+        """The code of the error; empty if the call has completed."""
+        return "" if isinstance(self.outcome, Completed) else self.outcome.code
+
+    @property
+    def error(self) -> str:
+        """The message of the error; empty if the call has completed."""
+        return "" if isinstance(self.outcome, Completed) else self.outcome.error
+
+    def to_json(self) -> JsonObject:
+        """Empty members are left out."""
+        problems: JsonObject = {
             "blockedCalls": [call.to_json() for call in self.blocked_calls],
             "unavailableServers": dict(self.unavailable_servers),
         }
-        return {key: value for key, value in known.items() if value}
+        return {
+            **self._outcome_json(),
+            **{name: value for name, value in problems.items() if value},
+        }
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Completed(_Result):
-    """The model has what it asked for."""
-
-    value: object = None
-    """As the tool returned it where the tool is direct-only, else JSON."""
-    unfinished_calls: int = 0
-    """Calls that a program did not wait for and that still run."""
-
-    def to_json(self) -> JsonObject:
-        """What JSON cannot hold is named by its type; `value` has it."""
-        wire: JsonObject = {"status": "completed", "value": self._json_value()}
-        if self.unfinished_calls:
-            wire["unfinishedCalls"] = self.unfinished_calls
-        return {**wire, **self._rest_json()}
-
-    def _json_value(self) -> JsonValue:
-        try:
-            encode_json(self.value)
-        except NotJsonError:
-            return {"type": type(self.value).__name__}
-        return cast("JsonValue", self.value)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Failed(_Result):
-    """There is no value; `error` says what happened and what to do."""
-
-    error: str
-    code: str
-    """A tool's (`unknown_tool`, `blocked_by_hook`, ...) or a program's (`timeout`, ...)."""
-    reason: str = ""
-    """The finer name of what went wrong with a program."""
-    details: Mapping[str, object] = field(default_factory=dict[str, object])
-    """What a tool's error says besides, `toolId` first."""
-    position: Position | None = None
-    """Where in the program."""
-
-    def to_json(self) -> JsonObject:
-        wire: JsonObject = {"status": "failed", "error": self.error, "code": self.code}
-        if self.reason:
-            wire["reason"] = self.reason
-        if self.position is not None:
-            wire["line"] = self.position.line
-            wire["column"] = self.position.column
-        return {**cast("JsonObject", dict(self.details)), **wire, **self._rest_json()}
-
-
-ToolSearchResult: TypeAlias = Completed | Failed
+    def _outcome_json(self) -> JsonObject:
+        outcome = self.outcome
+        if isinstance(outcome, DirectResult):
+            return outcome.to_json()
+        # Calls that the program did not wait for, and that still run.
+        count = outcome.usage.unfinished_requests if isinstance(outcome, Completed) else 0
+        unfinished: JsonObject = {"unfinishedCalls": count} if count else {}
+        return {**outcome.outcome_json(), **unfinished, **outcome.output_json()}
 
 
 @dataclass(kw_only=True, slots=True)

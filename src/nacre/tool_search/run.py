@@ -1,7 +1,8 @@
-"""One run of an agent with Tool Search: what the model is shown, and what comes of its calls."""
+"""The tool surface of one run with Tool Search: the controls and the direct-only tools."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,51 +13,49 @@ from nacre.tool_search.model_surface import (
     CODE_NAME,
     DESCRIBE_NAME,
     SEARCH_NAME,
-    InvalidInput,
     parse_program,
     parse_tool_args,
 )
-from nacre.tool_search.results import (
-    Completed,
-    Failed,
-    RequestCounts,
-    ToolSearchResult,
-    ToolSearchTelemetry,
-)
+from nacre.tool_search.results import RequestCounts, ToolSearchResult, ToolSearchTelemetry
 from nacre.tools import (
+    CallResult,
     CallSite,
     CallSubject,
-    Catalog,
-    DefinitionFormat,
-    NotArguments,
-    Tool,
-    arguments_from,
-    no_such_tool,
-    site_of_model_call,
+    DirectResult,
+    InvalidCall,
+    format_error,
+    format_result,
+    make_call_site,
+    make_tool_specs,
+    parse_call,
+    verify_payload,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from nacre.json_types import JsonObject, JsonValue
+    from nacre.messages import SentPayload, ToolCallPart, ToolSpec
     from nacre.run_context import AbortController, RunContext
     from nacre.tool_search.model_surface import ModelSurface, SurfaceMode
     from nacre.tool_search.programs import Programs
-    from nacre.trajectory import TrajectoryRecorder
+    from nacre.tools import CallWaits, Catalog, DefinitionFormat, SurfaceKind, Tool
+    from nacre.trajectory import TrajectoryEvent, TrajectoryRecorder
 
 
 class ToolSearchRun:
-    """A run of an agent. Made by `start_run`; its methods may be called concurrently."""
+    """A run of an agent, made by `start_run`. Its methods may be called concurrently.
+
+    Implements `nacre.tools.surface.ToolSurface`.
+    """
 
     def __init__(
         self,
-        *,
         surface: ModelSurface,
         tools: RunTools,
         programs: Programs | None,
-        context: RunContext,
-        trajectory: TrajectoryRecorder,
         abort: AbortController,
+        *,
         fallback_reason: str = "",
     ) -> None:
         self._surface = surface
@@ -65,39 +64,58 @@ class ToolSearchRun:
         self._abort = abort
         self._fallback_reason = fallback_reason
         self._sent = RequestCounts()
-        self.context = context
-        self.trajectory = trajectory
-        """Everything that the run did, redacted: see `nacre.trajectory`."""
+        # The running nested calls of each call of the model.
+        self._nested: defaultdict[str, set[str]] = defaultdict(set)
+        self.context: RunContext = tools.executor.context
+        self.trajectory: TrajectoryRecorder = tools.executor.recorder
+        """The redacted events of the run: see `nacre.trajectory`."""
+        self.trajectory.subscribe(self._note_nested_call)
 
-    # What the model is shown.
+    # What the model sees.
+
+    @property
+    def kind(self) -> SurfaceKind:
+        return "tool_search"
 
     @property
     def mode(self) -> SurfaceMode:
-        """`code` or `tools`; `direct` where Tool Search is off and the model sees the tools."""
+        """`code` or `tools`; `direct` if Tool Search is off and the model sees the tools."""
         return self._surface.mode
 
     @property
     def visible_names(self) -> tuple[str, ...]:
-        """The names of all that the model sees."""
+        """The names of all tools that the model sees."""
         return self._surface.tool_names
 
     @property
     def catalog(self) -> Catalog:
-        """What can be found and called now."""
+        """The tools that can be found and called now."""
         return self._tools.catalog.listing().catalog
 
+    @property
+    def specs(self) -> Sequence[ToolSpec]:
+        return self._specs
+
+    @cached_property
+    def _specs(self) -> Sequence[ToolSpec]:
+        return make_tool_specs(self.definitions("anthropic"))
+
     def definitions(self, format: DefinitionFormat = "openai") -> list[JsonObject]:
-        """What to send to a provider as its tools."""
+        """The tools of a model request, in the format of a provider."""
         return self._surface.definitions(format, self._tools.config)
 
+    def verify_payload(self, sent: SentPayload, *, instructions: str = "") -> None:
+        """Count a model request. Raises ToolPayloadError unless it has exactly the tools of
+        Tool Search."""
+        verify_payload(sent, expected=self.visible_names)
+        self._count_request(self._tool_bytes, instructions)
+
     def note_request(self, definitions: Sequence[JsonObject], *, prompt: str = "") -> None:
-        """Count a request to the provider: the definitions that went with it, and the prompt."""
-        self._sent.requests += 1
-        self._sent.tool_bytes += len(encode_json(list(definitions)))
-        self._sent.prompt_bytes += len(prompt.encode(errors="replace"))
+        """Count a request to the provider, with its tool definitions and its prompt."""
+        self._count_request(len(encode_json(list(definitions))), prompt)
 
     def telemetry(self) -> ToolSearchTelemetry:
-        """What was sent, found and called so far."""
+        """Counts of the requests, searches and calls so far."""
         listing, counters = self._tools.catalog.listing(), self._tools.counters
         return ToolSearchTelemetry(
             mode=self.mode,
@@ -116,32 +134,63 @@ class ToolSearchRun:
             called_tools=dict(counters.called),
         )
 
-    # What the model calls.
+    def _count_request(self, tool_bytes: int, prompt: str) -> None:
+        self._sent.requests += 1
+        self._sent.tool_bytes += tool_bytes
+        self._sent.prompt_bytes += len(prompt.encode(errors="replace"))
+
+    @cached_property
+    def _tool_bytes(self) -> int:
+        return len(encode_json(self.definitions()))
+
+    @cached_property
+    def _direct_bytes(self) -> int:
+        """The size of the definitions of the direct-only tools."""
+        controls = len(self._surface.control_names)
+        return len(encode_json(self.definitions()[controls:]))
+
+    # The calls of the model.
+
+    async def execute_call(self, call: ToolCallPart, waits: CallWaits) -> CallResult:
+        """Execute a call of the model. Calls that wait for people or clients are waited for."""
+        try:
+            given = parse_call(call.name, call.arguments, known=self.visible_names)
+        except InvalidCall as error:
+            return format_error(error.message)
+        result = await self._dispatch(call.name, given, call.call_id)
+        if isinstance(result.outcome, DirectResult) and result.code == "invalid_input":
+            return format_error(result.error)
+        return format_result(result.to_json(), is_error=result.is_error)
 
     async def call(
         self, name: str, arguments: object = None, *, call_id: str = ""
     ) -> ToolSearchResult:
-        """Do what the model asked for; `arguments` are an object, or the JSON text of one."""
+        """Execute a call of the model. `arguments` are an object, or the JSON text of one."""
         try:
-            given = arguments_from(arguments)
-        except NotArguments as refusal:
-            return Failed(error=str(refusal), code="invalid_input")
-        site = self._site(call_id)
-        if name in self._surface.control_names:
-            return await self._control(name, given, site)
-        for tool in self._surface.direct_tools:
-            if tool.name == name:
-                return await self._call_directly(tool, given, site)
-        return Failed(error=no_such_tool(name, self.visible_names), code="unknown_tool")
+            given = parse_call(name, arguments, known=self.visible_names)
+        except InvalidCall as error:
+            return ToolSearchResult(outcome=DirectResult(error=error.message, code=error.code))
+        return await self._dispatch(name, given, call_id)
+
+    def is_held(self, call: ToolCallPart, *, open_ids: Set[str]) -> bool:
+        nested = self._nested.get(call.call_id, set())
+        return call.call_id in open_ids or (bool(nested) and nested <= open_ids)
 
     async def abort(self, reason: str = "the run was aborted") -> None:
-        """End the run: its programs and their calls. It takes no more calls."""
+        """Abort all programs and their calls. The run takes no more calls."""
         self._abort.abort(reason)
         if self._programs is not None:
             await self._programs.abort(reason)
 
+    async def _dispatch(self, name: str, given: JsonObject, call_id: str) -> ToolSearchResult:
+        site = make_call_site(call_id, self._abort.signal)
+        if name in self._surface.control_names:
+            return await self._control(name, given, site)
+        tool = next(tool for tool in self._surface.direct_tools if tool.name == name)
+        return ToolSearchResult(outcome=await self._call_directly(tool, given, site))
+
     async def _control(self, name: str, given: JsonObject, site: CallSite) -> ToolSearchResult:
-        """Hooks, approvals and the record hold for controls too; a refusal is a result."""
+        """Run a control with hooks, approvals and a record. A refusal is a result."""
         subject = CallSubject(
             tool_id=f"tool_search:{name}",
             tool_name=name,
@@ -158,7 +207,7 @@ class ToolSearchRun:
         try:
             return await self._tools.executor.control(subject, given, site=site, perform=perform)
         except ToolError as error:
-            return _tool_failure(error)
+            return ToolSearchResult(outcome=DirectResult.from_error(error))
 
     async def _perform(self, name: str, given: JsonObject, site: CallSite) -> ToolSearchResult:
         try:
@@ -166,13 +215,15 @@ class ToolSearchRun:
                 return await self._programs.run(parse_program(given), call_id=site.call_id)
             with site.abort.cancelling():
                 return await self._call_control(name, given, site)
-        except InvalidInput as refusal:
-            return _invalid(refusal)
+        except InvalidCall as error:
+            outcome = DirectResult(error=error.message, code=error.code)
         except ToolError as error:
-            return _tool_failure(error)
-        return Failed(error=site.abort.reason, code="aborted")
+            outcome = DirectResult.from_error(error)
+        else:
+            outcome = DirectResult(error=site.abort.reason, code="aborted")
+        return ToolSearchResult(outcome=outcome)
 
-    async def _call_control(self, name: str, given: JsonObject, site: CallSite) -> Completed:
+    async def _call_control(self, name: str, given: JsonObject, site: CallSite) -> ToolSearchResult:
         access = CatalogAccess(self._tools)
         value: JsonValue
         if name == SEARCH_NAME:
@@ -181,42 +232,25 @@ class ToolSearchRun:
             value = await access.describe(given.get("id"))
         else:
             args = parse_tool_args(given)
-            value = await access.call(given.get("id"), args, site=_nested_in(site))
-        return Completed(value=value, unavailable_servers=access.unavailable_servers)
+            # The call of the tool is nested in the call of `tool_call`.
+            nested = CallSite(call_id=f"{site.call_id}.1", parent_id=site.call_id, abort=site.abort)
+            value = await access.call(given.get("id"), args, site=nested)
+        return ToolSearchResult(
+            outcome=DirectResult(value=value), unavailable_servers=access.unavailable_servers
+        )
 
-    async def _call_directly(
-        self, tool: Tool, given: JsonObject, site: CallSite
-    ) -> ToolSearchResult:
+    async def _call_directly(self, tool: Tool, given: JsonObject, site: CallSite) -> DirectResult:
         try:
-            return Completed(value=await self._tools.executor.call_directly(tool, given, site=site))
+            value = await self._tools.executor.call_directly(tool, given, site=site)
         except ToolError as error:
-            return _tool_failure(error)
+            return DirectResult.from_error(error)
+        return DirectResult(value=value)
 
-    # Small things.
-
-    @cached_property
-    def _tool_bytes(self) -> int:
-        return len(encode_json(self.definitions()))
-
-    @cached_property
-    def _direct_bytes(self) -> int:
-        """Of what is shown in any case."""
-        controls = len(self._surface.control_names)
-        return len(encode_json(self.definitions()[controls:]))
-
-    def _site(self, call_id: str) -> CallSite:
-        return site_of_model_call(call_id, self._abort.signal)
-
-
-def _nested_in(site: CallSite) -> CallSite:
-    """The tool's own call stands below the call of `tool_call`."""
-    return CallSite(call_id=f"{site.call_id}.1", parent_id=site.call_id, abort=site.abort)
-
-
-def _tool_failure(error: ToolError) -> Failed:
-    details = {"toolId": error.tool_id, **error.details}
-    return Failed(error=error.message, code=error.code, details=details)
-
-
-def _invalid(refusal: InvalidInput) -> Failed:
-    return Failed(error=refusal.message, code="invalid_input")
+    def _note_nested_call(self, event: TrajectoryEvent) -> None:
+        nested = self._nested[event.parent_id]
+        if event.kind == "call.started" and event.parent_id:
+            nested.add(event.call_id)
+        elif event.kind == "call.ended":
+            nested.discard(event.call_id)
+        if not nested:
+            del self._nested[event.parent_id]

@@ -39,7 +39,6 @@ from nacre.tools import (
     InputValidators,
     Tool,
     ToolExecutor,
-    ToolPolicy,
     ToolServer,
     effective_tools,
     policy_for,
@@ -99,28 +98,23 @@ logger = logging.getLogger(__name__)
 
 
 async def start_run(
+    executor: ToolExecutor,
+    config: ToolSearchConfig,
     *,
     tools: Sequence[Tool],
     servers: Sequence[ToolServer] = (),
     sandbox: Sandbox | None,
-    config: ToolSearchConfig,
-    policy: ToolPolicy,
-    context: RunContext,
-    hooks: HookRunner,
-    approvals: Approvals,
-    is_code_mode: bool = False,
     tools_disabled: bool = False,
-    validators: InputValidators | None = None,
-    trajectory: TrajectoryRecorder | None = None,
 ) -> ToolSearchRun:
-    """A run over what policy leaves of its tools. `sandbox` is one that is open; it may be shared.
+    """Start a run whose calls go through this executor. `sandbox` is open and may be shared.
 
-    Where code is asked for and no worker starts, the model is shown the structured tools instead.
-    Raises CatalogError for tools that cannot be together.
+    If the mode is `code` and no worker starts, the model sees the structured tools instead.
+    Raises CatalogError for tools that cannot be in one catalog.
     """
+    policy = executor.policy
     allowed = [] if tools_disabled else effective_tools(tools, policy)
     is_active = is_tool_search_active(
-        config, is_code_mode=is_code_mode, tools=allowed, has_servers=bool(servers)
+        config, is_code_mode=False, tools=allowed, has_servers=bool(servers)
     )
     problem = ""
     if is_active and config.mode == "code":
@@ -131,34 +125,18 @@ async def start_run(
         if is_active
         else direct_surface(allowed)
     )
-    trajectory = trajectory or TrajectoryRecorder(context)
     run_tools = RunTools(
         catalog=LiveCatalog(
             tools if is_active else (), servers=servers if is_active else (), policy=policy
         ),
-        executor=ToolExecutor(
-            context=context,
-            policy=policy,
-            hooks=hooks,
-            approvals=approvals,
-            recorder=trajectory,
-            validators=validators or InputValidators(),
-        ),
+        executor=executor,
         counters=CatalogCounters(),
         config=config,
     )
     programs = None
     if surface.mode == "code" and sandbox is not None:
-        programs = Programs(sandbox, run_tools, context=context, recorder=trajectory)
-    return ToolSearchRun(
-        surface=surface,
-        tools=run_tools,
-        programs=programs,
-        context=context,
-        trajectory=trajectory,
-        abort=AbortController(),
-        fallback_reason=problem,
-    )
+        programs = Programs(sandbox, run_tools)
+    return ToolSearchRun(surface, run_tools, programs, AbortController(), fallback_reason=problem)
 
 
 async def _problem_with(sandbox: Sandbox | None) -> str:
@@ -259,13 +237,14 @@ class ToolSearch:
         if is_wanted and (self._tools or self._servers):
             options = SandboxOptions(workers=self._workers)
             sandbox = await self._stack.enter_async_context(Sandbox(options))
-        return await start_run(
-            tools=self._tools,
-            servers=self._servers,
-            sandbox=sandbox,
-            config=self._config,
-            policy=self._policy,
+        executor = ToolExecutor(
             context=self._context,
+            policy=self._policy,
             hooks=HookRunner(self._hooks),
             approvals=self._approvals,
+            recorder=TrajectoryRecorder(self._context),
+            validators=InputValidators(),
+        )
+        return await start_run(
+            executor, self._config, tools=self._tools, servers=self._servers, sandbox=sandbox
         )

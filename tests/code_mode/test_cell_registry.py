@@ -63,15 +63,15 @@ async def test_nobody_but_its_owner_resumes_a_run_and_a_try_does_no_harm(
     owner = runtime.run(tools=[echo_tool()], context=OWNER)
     stranger = runtime.run(tools=[echo_tool()], context=replace(OWNER, **change))
     waiting = await suspended(owner)
-    assert await refusal(stranger, waiting.run_id) == (message, "run_scope_mismatch")
+    assert await refusal(stranger, waiting.cell_id) == (message, "run_scope_mismatch")
     assert [cell.state for cell in owner.cells()] == ["waiting"]
-    assert value_of(await owner.wait(waiting.run_id)) == "resumed"
+    assert value_of(await owner.wait(waiting.cell_id)) == "resumed"
 
 
 async def test_another_object_for_the_same_run_may_resume_it(runtime: Runtime) -> None:
     waiting = await suspended(runtime.run(tools=[echo_tool()], context=OWNER))
     again = runtime.run(tools=[echo_tool()], context=OWNER)
-    assert value_of(await again.wait(waiting.run_id)) == "resumed"
+    assert value_of(await again.wait(waiting.cell_id)) == "resumed"
 
 
 @requirement("validation:unusable-run-ids-fail")
@@ -85,12 +85,12 @@ async def test_a_run_is_resumed_by_one_wait_at_a_time(runtime: Runtime) -> None:
     results: list[Any] = []
 
     async def first_wait() -> None:
-        results.append(await run.wait(waiting.run_id))
+        results.append(await run.wait(waiting.cell_id))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(first_wait)
         await resumed.wait()
-        message, reason = await refusal(run, waiting.run_id)
+        message, reason = await refusal(run, waiting.cell_id)
         assert message.startswith("code mode run is already being resumed")
         assert reason == "run_already_resuming"
         held.answer("once")
@@ -101,11 +101,11 @@ async def test_a_run_is_resumed_by_one_wait_at_a_time(runtime: Runtime) -> None:
 async def test_a_run_that_is_over_cannot_be_resumed(runtime: Runtime) -> None:
     run = runtime.run(tools=[echo_tool()])
     waiting = await suspended(run)
-    value_of(await run.wait(waiting.run_id))
-    assert await refusal(run, waiting.run_id) == (UNAVAILABLE, "run_unavailable")
+    value_of(await run.wait(waiting.cell_id))
+    assert await refusal(run, waiting.cell_id) == (UNAVAILABLE, "run_unavailable")
     failing = waiting_of(await run.exec("await yield_control(); throw Error('no')"))
-    assert failure_of(await run.wait(failing.run_id)).reason == "guest_error"
-    assert await refusal(run, failing.run_id) == (UNAVAILABLE, "run_unavailable")
+    assert failure_of(await run.wait(failing.cell_id)).reason == "guest_error"
+    assert await refusal(run, failing.cell_id) == (UNAVAILABLE, "run_unavailable")
 
 
 # How long.
@@ -121,9 +121,9 @@ async def test_a_run_that_waits_too_long_expires_with_its_calls() -> None:
         waiting = waiting_of(await run.exec("tools.held({}); await yield_control(); return 1"))
         await expired.wait()
         assert held.calls[0][1].abort.reason == "the suspended run expired"
-        assert await refusal(run, waiting.run_id) == (UNAVAILABLE, "snapshot_expired")
+        assert await refusal(run, waiting.cell_id) == (UNAVAILABLE, "snapshot_expired")
         # Whose it was is still nobody else's business.
-        assert await refusal(stranger, waiting.run_id) == (OTHER_SESSION, "run_scope_mismatch")
+        assert await refusal(stranger, waiting.cell_id) == (OTHER_SESSION, "run_scope_mismatch")
         assert runtime.cells() == []
         later = await run.exec("return 1")
     assert later.telemetry.snapshots == {"taken": 1, "expired": 1}
@@ -153,10 +153,10 @@ async def test_no_more_runs_wait_than_the_runtime_keeps(contexts: Iterator[RunCo
         # What it said before is not lost, and nothing else of it is left.
         assert failed.to_json()["output"] == [{"type": "text", "text": "said"}]
         assert runs[2].cells() == []
-        assert value_of(await runs[0].wait(first.run_id)) == "resumed"
+        assert value_of(await runs[0].wait(first.cell_id)) == "resumed"
         third = await suspended(runs[2])
-        assert value_of(await runs[1].wait(second.run_id)) == "resumed"
-        assert value_of(await runs[2].wait(third.run_id)) == "resumed"
+        assert value_of(await runs[1].wait(second.cell_id)) == "resumed"
+        assert value_of(await runs[2].wait(third.cell_id)) == "resumed"
 
 
 async def test_one_session_cannot_take_all_the_room(contexts: Iterator[RunContext]) -> None:
@@ -166,7 +166,7 @@ async def test_one_session_cannot_take_all_the_room(contexts: Iterator[RunContex
         for _ in range(3):
             await suspended(greedy)
         assert failure_of(await greedy.exec(YIELD)).error == TOO_MANY
-        assert value_of(await modest.wait((await suspended(modest)).run_id)) == "resumed"
+        assert value_of(await modest.wait((await suspended(modest)).cell_id)) == "resumed"
 
 
 async def test_a_run_that_is_refused_room_gives_its_calls_up() -> None:
@@ -186,9 +186,9 @@ async def test_a_run_that_waits_again_keeps_its_place() -> None:
     async with Runtime(workers=1, max_suspended_cells=1) as runtime:
         run = runtime.run(tools=[echo_tool()])
         waiting = waiting_of(await run.exec(f"await yield_control(); {YIELD}"))
-        again = waiting_of(await run.wait(waiting.run_id))
-        assert again.run_id == waiting.run_id
-        assert value_of(await run.wait(again.run_id)) == "resumed"
+        again = waiting_of(await run.wait(waiting.cell_id))
+        assert again.cell_id == waiting.cell_id
+        assert value_of(await run.wait(again.cell_id)) == "resumed"
 
 
 # Looking after them.
@@ -201,33 +201,33 @@ async def test_cells_that_run_or_wait_are_listed_oldest_first(runtime: Runtime) 
     waiting = waiting_of(await first.exec("tools.held({}); await yield_control(); return 1"))
     await suspended(second)
     older, newer = runtime.cells()
-    assert (older.run_id, older.state, older.context) == (waiting.run_id, "waiting", OWNER)
+    assert (older.cell_id, older.state, older.context) == (waiting.cell_id, "waiting", OWNER)
     assert [call.tool_id for call in older.pending] == ["openclaw:core:held"]
     assert older.snapshot_bytes > 0
     assert newer.context == second.context
-    assert [cell.run_id for cell in first.cells()] == [waiting.run_id]
+    assert [cell.cell_id for cell in first.cells()] == [waiting.cell_id]
 
 
 @requirement("validation:unusable-run-ids-fail", "security:snapshots-dropped")
 async def test_one_cell_can_be_aborted_and_the_run_goes_on(runtime: Runtime) -> None:
     run = runtime.run(tools=[echo_tool()])
     first, second = await suspended(run), await suspended(run)
-    assert await run.abort_cell(first.run_id, "not needed")
-    assert not await run.abort_cell(first.run_id)
-    assert await refusal(run, first.run_id) == (UNAVAILABLE, "run_unavailable")
+    assert await run.abort_cell(first.cell_id, "not needed")
+    assert not await run.abort_cell(first.cell_id)
+    assert await refusal(run, first.cell_id) == (UNAVAILABLE, "run_unavailable")
     (ended,) = events_of(run, "cell.ended")
     assert (ended.data["status"], ended.data["reason"]) == ("aborted", "not needed")
-    assert value_of(await run.wait(second.run_id)) == "resumed"
+    assert value_of(await run.wait(second.cell_id)) == "resumed"
 
 
 async def test_a_runtime_aborts_a_cell_of_any_run(runtime: Runtime) -> None:
     waiting = [await suspended(runtime.run(tools=[echo_tool()], context=OWNER)) for _ in range(2)]
     assert not await runtime.abort_cell("run_unknown")
     # Kept by the suspended cell itself, not by whoever made the run.
-    kept = {cell.run_id for cell in runtime.cells()}
-    assert kept == {each.run_id for each in waiting}
-    assert await runtime.abort_cell(waiting[0].run_id)
-    assert [cell.run_id for cell in runtime.cells()] == [waiting[1].run_id]
+    kept = {cell.cell_id for cell in runtime.cells()}
+    assert kept == {each.cell_id for each in waiting}
+    assert await runtime.abort_cell(waiting[0].cell_id)
+    assert [cell.cell_id for cell in runtime.cells()] == [waiting[1].cell_id]
 
 
 async def test_a_cell_that_is_being_resumed_can_be_aborted(runtime: Runtime) -> None:
@@ -240,13 +240,13 @@ async def test_a_cell_that_is_being_resumed_can_be_aborted(runtime: Runtime) -> 
     results: list[Any] = []
 
     async def wait() -> None:
-        results.append(await run.wait(waiting.run_id))
+        results.append(await run.wait(waiting.cell_id))
 
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
             await resumed.wait()
-            assert await run.abort_cell(waiting.run_id, "changed my mind")
+            assert await run.abort_cell(waiting.cell_id, "changed my mind")
     failed = failure_of(results[0])
     assert (failed.error, failed.reason) == ("changed my mind", "aborted")
-    assert await refusal(run, waiting.run_id) == (UNAVAILABLE, "run_unavailable")
+    assert await refusal(run, waiting.cell_id) == (UNAVAILABLE, "run_unavailable")

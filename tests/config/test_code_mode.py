@@ -2,12 +2,26 @@
 
 import dataclasses
 import math
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from nacre.config.code_mode import FIELDS, LIMITS, CodeModeConfig, code_mode_config_from
 from nacre.errors import ConfigError
+
+
+def test_the_library_does_not_import_pydantic_for_settings() -> None:
+    program = (
+        "import sys, nacre; nacre.CodeMode(config={'timeoutMs': 500});"
+        "print('pydantic' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
+
 
 NUMBERS = [
     # key, default, least, most; written again here, because the contract is what is tested.

@@ -222,7 +222,7 @@ class SandboxSection(Section):
     """`tools.sandbox`."""
 
     tools: RulesSection = Field(
-        default=RulesSection(),
+        default_factory=RulesSection,
         description="Rules for agents in a sandbox, in addition to the others.",
     )
 
@@ -231,7 +231,7 @@ class WebSection(Section):
     """`tools.web`."""
 
     fetch: WebFetchConfig = Field(
-        default=WebFetchConfig(), description="The tool that reads web pages."
+        default_factory=WebFetchConfig, description="The tool that reads web pages."
     )
 
 
@@ -239,13 +239,13 @@ class ToolsSection(RulesSection):
     """`tools`, of all agents or of one."""
 
     sandbox: SandboxSection = Field(
-        default=SandboxSection(), description="Settings for sandboxed agents."
+        default_factory=SandboxSection, description="Settings for sandboxed agents."
     )
     code_mode: Annotated[
         CodeModeSection,
         BeforeValidator(_object_from_switch, json_schema_input_type=bool | CodeModeSection),
     ] = Field(
-        default=CodeModeSection(),
+        default_factory=CodeModeSection,
         description="Code mode: the model writes programs that call the tools.",
         json_schema_extra={"default": False},
     )
@@ -253,17 +253,17 @@ class ToolsSection(RulesSection):
         ToolSearchSection,
         BeforeValidator(_object_that_turns_on, json_schema_input_type=bool | ToolSearchSection),
     ] = Field(
-        default=ToolSearchSection(enabled=False),
+        default_factory=lambda: ToolSearchSection(enabled=False),
         description="Tool Search: the model looks its tools up. Code mode takes precedence.",
         json_schema_extra={"default": False},
     )
     fs: FsToolsConfig = Field(
-        default=FsToolsConfig(), description="Tools for files of the workspace."
+        default_factory=FsToolsConfig, description="Tools for files of the workspace."
     )
     exec: ExecToolConfig = Field(
-        default=ExecToolConfig(), description="The tool that runs commands."
+        default_factory=ExecToolConfig, description="The tool that runs commands."
     )
-    web: WebSection = Field(default=WebSection(), description="Tools for the web.")
+    web: WebSection = Field(default_factory=WebSection, description="Tools for the web.")
 
 
 # Agents
@@ -297,7 +297,7 @@ class AgentDefaults(Section):
         ModelChoice,
         BeforeValidator(_choice_from_text, json_schema_input_type=str | ModelChoice),
     ] = Field(
-        default=ModelChoice(),
+        default_factory=ModelChoice,
         description="The model to use.",
         json_schema_extra=allowed(
             '"<provider>/<model>", or an object with `primary` and `fallbacks`',
@@ -342,7 +342,7 @@ class AgentDefaults(Section):
         "concurrently.",
     )
     compaction: CompactionConfig = Field(
-        default=CompactionConfig(), description="How long sessions are summarised."
+        default_factory=CompactionConfig, description="How long sessions are summarised."
     )
 
 
@@ -356,7 +356,7 @@ class NamedAgent(AgentDefaults):
         "one is.",
     )
     tools: ToolsSection = Field(
-        default=ToolsSection(), description="Settings of tools, over those of `tools`."
+        default_factory=ToolsSection, description="Settings of tools, over those of `tools`."
     )
 
 
@@ -387,7 +387,9 @@ class AgentsSection(Section):
     null_is_missing: ClassVar[bool] = False
     __pydantic_extra__: dict[str, NamedAgent]  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    defaults: AgentDefaults = Field(default=AgentDefaults(), description="Settings of all agents.")
+    defaults: AgentDefaults = Field(
+        default_factory=AgentDefaults, description="Settings of all agents."
+    )
     listed: Annotated[list[ListedAgent], BeforeValidator(_list_from_null)] = Field(
         default=[],
         alias="list",
@@ -555,7 +557,7 @@ class PluginsSection(Section):
     enabled: bool = Field(default=_PLUGINS.is_enabled, description="Whether any plugin is loaded.")
     paths: list[PathText] = Field(default=[], description="Directories of plugins.")
     load: LoadSection = Field(
-        default=LoadSection(), description="More directories, as in OpenClaw."
+        default_factory=LoadSection, description="More directories, as in OpenClaw."
     )
     entry_points: bool = Field(
         default=_PLUGINS.uses_entry_points,
@@ -575,7 +577,7 @@ class PluginsSection(Section):
 class MessagesSection(Section):
     """`messages`."""
 
-    queue: QueueConfig = Field(default=QueueConfig(), description="The queue of a session.")
+    queue: QueueConfig = Field(default_factory=QueueConfig, description="The queue of a session.")
 
 
 class AuthSection(Section):
@@ -605,7 +607,7 @@ class GatewaySection(Section):
         le=65_535,
         description="Port to listen on; 0 for any free port. Needs a restart.",
     )
-    auth: AuthSection = Field(default=AuthSection(), description="Who may call the gateway.")
+    auth: AuthSection = Field(default_factory=AuthSection, description="Who may call the gateway.")
     max_body_bytes: Whole = Field(
         default=_GATEWAY.max_body_bytes,
         ge=1_024,
@@ -658,18 +660,22 @@ class Document(Section):
         description="The schema of the file, for editors; Nacre ignores it.",
         json_schema_extra=allowed("text, for editors"),
     )
-    models: ModelsSection = Field(default=ModelsSection(), description="Providers and models.")
-    agents: AgentsSection = Field(
-        default=AgentsSection.model_validate({}), description="The agents."
+    models: ModelsSection = Field(
+        default_factory=ModelsSection, description="Providers and models."
     )
-    tools: ToolsSection = Field(default=ToolsSection(), description="Tools of all agents.")
-    mcp: McpSection = Field(default=McpSection(), description="MCP servers.")
+    agents: AgentsSection = Field(
+        default_factory=lambda: AgentsSection.model_validate({}), description="The agents."
+    )
+    tools: ToolsSection = Field(default_factory=ToolsSection, description="Tools of all agents.")
+    mcp: McpSection = Field(default_factory=McpSection, description="MCP servers.")
     mcp_servers: dict[str, McpServerSection] = Field(
         default={},
         description="MCP servers, as in the files of other clients; use one of the two keys.",
         json_schema_extra=allowed("an object of MCP servers by name"),
     )
-    plugins: PluginsSection = Field(default=PluginsSection(), description="Plugins.")
-    messages: MessagesSection = Field(default=MessagesSection(), description="Messages to agents.")
-    gateway: GatewaySection = Field(default=GatewaySection(), description="The HTTP server.")
-    storage: StorageSection = Field(default=StorageSection(), description="The database.")
+    plugins: PluginsSection = Field(default_factory=PluginsSection, description="Plugins.")
+    messages: MessagesSection = Field(
+        default_factory=MessagesSection, description="Messages to agents."
+    )
+    gateway: GatewaySection = Field(default_factory=GatewaySection, description="The HTTP server.")
+    storage: StorageSection = Field(default_factory=StorageSection, description="The database.")

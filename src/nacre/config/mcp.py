@@ -51,7 +51,10 @@ def mcp_servers_from(
     """
     notes: list[str] = [] if warnings is None else warnings
     expander = Expander(environment=environment, workspace=workspace or Path.cwd())
-    entries, problems = validate_servers(value, path)
+    # Not every program that imports this has servers.
+    from nacre.config.validation import validate_servers
+
+    entries, problems = validate_servers({} if value is None else value, path)
     found: dict[str, McpServerConfig] = {}
     for key, entry in entries.items():
         entry_path = member_path(path, key)
@@ -70,23 +73,6 @@ def mcp_servers_from(
         for note in notes:
             logger.warning("%s", note)
     return list(found.values())
-
-
-def validate_servers(
-    value: object, path: str
-) -> tuple[dict[str, McpServerSection], list[ConfigError]]:
-    """The entries by key, without values that are not allowed; and the problems."""
-    from pydantic import TypeAdapter
-
-    from nacre.config.document import McpServerSection
-    from nacre.config.validation import schema_of, validate_part
-
-    return validate_part(
-        {} if value is None else value,
-        TypeAdapter(dict[str, McpServerSection]),
-        path=path,
-        node=schema_of("mcp", "servers"),
-    )
 
 
 def _resolve_named(

@@ -32,6 +32,8 @@ class Section(BaseModel):
 
     model_config = ConfigDict(
         alias_generator=_wire_key,
+        # Only the whole document needs to be built.
+        defer_build=True,
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from nacre.config.agents import default_workspace
-from nacre.config.document import Document
+from nacre.config.document import Document, McpServerSection
 from nacre.config.gateway import default_storage_url
 from nacre.config.sections import ALLOWED, HIDDEN, TAKES_NULL
 from nacre.config.setting_paths import (
@@ -18,13 +18,12 @@ from nacre.config.setting_paths import (
     format_value,
     member_path,
     misplaced,
-    path_from_keys,
     unknown_key,
 )
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pydantic_core import ErrorDetails
 
@@ -52,26 +51,41 @@ class Setting:
 
 def validate_document(document: Mapping[str, object]) -> tuple[Document, list[ConfigError]]:
     """The document, with defaults in the place of values that are not allowed; and all problems."""
-    return validate_part(document, TypeAdapter(Document), path="", node=_schema())
+    return _validate(document, Document.model_validate, path="", keys=())
 
 
-def validate_part(
-    value: object, adapter: TypeAdapter[_T], *, path: str, node: _Node
+def validate_servers(
+    servers: object, path: str
+) -> tuple[dict[str, McpServerSection], list[ConfigError]]:
+    """The same for MCP servers by name, which are at `path` of a file."""
+    return _validate(
+        servers, _servers_adapter().validate_python, path=path, keys=("mcp", "servers")
+    )
+
+
+@cache
+def _servers_adapter() -> TypeAdapter[dict[str, McpServerSection]]:
+    return TypeAdapter(dict[str, McpServerSection])
+
+
+def _validate(
+    value: object, validate: Callable[..., _T], *, path: str, keys: tuple[str, ...]
 ) -> tuple[_T, list[ConfigError]]:
-    """The same for a part of a document: `node` is its schema, `path` its place."""
+    """`keys` is the place of such a value in a document, by which its schema is found."""
     problems: list[ConfigError] = []
     try:
         rest = _copy(value)
         for _ in range(_MAX_PASSES):
             try:
-                return adapter.validate_python(rest, by_alias=True, by_name=False), problems
+                return validate(rest, by_alias=True, by_name=False), problems
             except ValidationError as error:
+                node = _find_node(_schema(), keys) or {}
                 for detail in error.errors(include_url=False):
                     problems.append(_describe(detail, path, node))
                     rest = _without(rest, detail["loc"], node)
     except RecursionError:
         problems.append(ConfigError(path, "is nested too deep to be a configuration"))
-    return adapter.validate_python({}, by_alias=True, by_name=False), problems
+    return validate({}, by_alias=True, by_name=False), problems
 
 
 def _copy(value: object) -> object:
@@ -201,14 +215,6 @@ def config_schema() -> JsonObject:
 def _schema() -> _Node:
     """With the keywords of our own, and without null, which any setting may be."""
     return Document.model_json_schema()
-
-
-def schema_of(*keys: str) -> _Node:
-    """The schema of a part of the document."""
-    node = _find_node(_schema(), keys)
-    if node is None:
-        raise LookupError(f"a document has no {path_from_keys(keys)}")
-    return node
 
 
 def _publish_section(section: _Node) -> _Node:

@@ -1,4 +1,4 @@
-"""Declaration files for programs: name, input and result of every tool."""
+"""TypeScript declaration files for programs: the name, input and result of each tool."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _MAX_DEPTH: Final = 20
 
 
 def requires_members(schema: object) -> bool:
-    """Whether an input without members is refused; in doubt it is."""
+    """Whether the schema refuses an empty object; True if that is unclear."""
     return _RequiredMembers(schema).are_in(schema, 0)
 
 
 class _RequiredMembers:
-    """Looks at each schema once, so that references cannot multiply the work."""
+    """Visits each schema once, so that references cannot multiply the work."""
 
     def __init__(self, root: object) -> None:
         self._root = root
@@ -42,7 +42,7 @@ class _RequiredMembers:
             return True
         key = id(schema)
         if key not in self._found:
-            # Met again inside itself: that asks for nothing more.
+            # A recursive reference adds no requirement.
             self._found[key] = False
             self._found[key] = self._look(mapped(schema), depth + 1)
         return self._found[key]
@@ -61,14 +61,14 @@ class _RequiredMembers:
 
 
 MAX_FILE_CHARACTERS: Final = 1_000_000
-"""Once a file has grown past this, its other tools are declared by name alone."""
+"""Beyond this size of a file, the remaining tools are declared by name only."""
 
 _MAX_DESCRIPTION_CHARACTERS: Final = 4_000
 _MAX_SUMMARY_CHARACTERS: Final = 1_000
 _MAX_KEY_CHARACTERS: Final = 200
 
 ResultKind = Literal["mcp", "value"]
-"""What a call resolves to: the native result of MCP, or the tool's value itself."""
+"""The result of a call: the native result of MCP, or the value of the tool."""
 
 _MCP_TYPES: Final = """\
 type McpToolResult<T = unknown> = {
@@ -133,13 +133,13 @@ _SEARCH: Final = Declared(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeclaredTool:
-    """A tool as a program sees it."""
+    """A tool for programs."""
 
     name: str
-    """The member under which it is called."""
+    """The name of its member."""
     description: str = ""
     parameters: object
-    """JSON Schema of the input, sound or not."""
+    """The JSON Schema of the input, which may be invalid."""
     output_schema: object = None
 
 
@@ -151,7 +151,7 @@ class DeclaredServer:
     """The member of `MCP`."""
     description: str = ""
     tool_names: tuple[str, ...] | None = None
-    """None for a server that was not listed yet."""
+    """None if its tools are not listed yet."""
 
 
 def function_declaration(
@@ -162,7 +162,7 @@ def function_declaration(
     output_schema: object = None,
     result: ResultKind = "mcp",
 ) -> str:
-    """One function with its comment, and before it the types that it names."""
+    """A function declaration with its comment and the types that it uses."""
     tool = DeclaredTool(
         name=name, description=description, parameters=parameters, output_schema=output_schema
     )
@@ -170,7 +170,7 @@ def function_declaration(
 
 
 def mcp_file_path(server_name: str) -> str:
-    """Where programs read the declarations of a server."""
+    """The path of a server's declaration file."""
     return f"mcp/{server_name}.d.ts"
 
 
@@ -181,7 +181,7 @@ def mcp_server_file(
     has_resources: bool = False,
     has_prompts: bool = False,
 ) -> str:
-    """The declarations of one server: `MCP.github.createIssue(input)` and its like."""
+    """The declarations of one server, such as `MCP.github.createIssue(input)`."""
     members = [_API]
     if has_resources:
         members.append(_RESOURCES)
@@ -192,13 +192,13 @@ def mcp_server_file(
 
 
 def mcp_index_file(servers: Sequence[DeclaredServer]) -> str:
-    """What `MCP` has: the search, and the servers with the file to read for each."""
+    """The declaration of `MCP`: the search, and the servers with their files."""
     return object_text(["MCP"], [_SEARCH, *map(_server_member, servers)])
 
 
 def tools_file(owner: str, tools: Sequence[DeclaredTool]) -> str:
-    """The declarations of ordinary tools: `tools.read_file(input)` and its like."""
-    title = f"Tools of {one_line(owner, most_characters=_MAX_SUMMARY_CHARACTERS)}."
+    """The declarations of tools such as `tools.read_file(input)`."""
+    title = f"Tools of {one_line(owner, max_characters=_MAX_SUMMARY_CHARACTERS)}."
     members = list(_declare_all(tools, "value"))
     return f"{comment_lines([title])}\n{scope_text(['tools'], members)}"
 
@@ -216,11 +216,11 @@ def _declare_tool(tool: DeclaredTool, result: ResultKind, names: TypeNames) -> D
     taken = input_type_of(tool.parameters, name=f"{start}Input", names=names)
     given = type_of(tool.output_schema, name=f"{start}Output", names=names)
     mark = "" if requires_members(tool.parameters) else "?"
-    # A schema that says nothing still describes an object: tools take nothing else.
+    # An empty schema means an object, because the input of a tool is always an object.
     input_text = "object" if taken.text == "unknown" else taken.text
-    description = one_line(tool.description, most_characters=_MAX_DESCRIPTION_CHARACTERS)
+    description = one_line(tool.description, max_characters=_MAX_DESCRIPTION_CHARACTERS)
     parameters = [
-        f"@param {one_line(key, most_characters=_MAX_KEY_CHARACTERS)} {comment}"
+        f"@param {one_line(key, max_characters=_MAX_KEY_CHARACTERS)} {comment}"
         for key, comment in taken.comments
         if comment
     ]
@@ -250,10 +250,10 @@ def _server_member(server: DeclaredServer) -> Declared:
         functions = "not started yet; its functions will be"
     summary = f"{functions} in {mcp_file_path(server.name)}"
     if server.tool_names:
-        # No more names than could be shown.
+        # No more names than fit.
         summary = f"{summary}: {', '.join(server.tool_names[:_MAX_SUMMARY_CHARACTERS])}"
     lines = [
-        one_line(text, most_characters=_MAX_SUMMARY_CHARACTERS)
+        one_line(text, max_characters=_MAX_SUMMARY_CHARACTERS)
         for text in (server.description, summary)
         if text
     ]

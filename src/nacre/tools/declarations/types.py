@@ -41,9 +41,9 @@ _MAX_FORMAT_CHARACTERS: Final = 40
 
 
 def comment_of(schema: object, *, root: object) -> str:
-    """Text for a comment, safe inside one; empty when the schema tells nothing."""
+    """The comment for a schema, safely escaped; empty if there is nothing to say."""
     node = mapped(schema)
-    text = one_line(_description(node, root), most_characters=_MAX_DESCRIPTION_CHARACTERS)
+    text = one_line(_description(node, root), max_characters=_MAX_DESCRIPTION_CHARACTERS)
     notes = ", ".join(_notes(node))
     return f"{text} ({notes})".lstrip() if notes else text
 
@@ -64,29 +64,29 @@ def _notes(node: dict[str, object]) -> Iterator[str]:
         yield f"at least {least}" if least else f"at most {most}"
     kind = node.get("format")
     if isinstance(kind, str) and kind:
-        yield one_line(kind, most_characters=_MAX_FORMAT_CHARACTERS)
+        yield one_line(kind, max_characters=_MAX_FORMAT_CHARACTERS)
     default = node.get("default")
     if default is not None:
-        shown = short_json(default, most_characters=_MAX_DEFAULT_CHARACTERS)
+        shown = short_json(default, max_characters=_MAX_DEFAULT_CHARACTERS)
         text = shown if shown is not None else "too long to show"
-        yield f"default {one_line(text, most_characters=2 * _MAX_DEFAULT_CHARACTERS)}"
+        yield f"default {one_line(text, max_characters=2 * _MAX_DEFAULT_CHARACTERS)}"
 
 
 def _number(value: object) -> str:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return (short_json(value, most_characters=30) or "") if is_number else ""
+    return (short_json(value, max_characters=30) or "") if is_number else ""
 
 
 MAX_TYPE_CHARACTERS: Final = 16_000
-"""About what one type may take, comments and named types included."""
+"""The approximate limit for one type, including comments and named types."""
 
 _MAX_DEPTH: Final = 20
-# JSON has seven kinds of values by JSON Schema's count.
+# JSON Schema has seven types.
 _MAX_KINDS: Final = 7
 _MAX_ENUM_CHARACTERS: Final = 2_000
-# A type of this size is easier to read in place than by name, however often it is used.
+# A type of this size is easier to read inline than by name, even if it is used often.
 _MAX_INLINE_CHARACTERS: Final = 60
-# What a schema and a member cost besides the names, values and comments in them.
+# The cost of a schema and a member, in addition to their names, values and comments.
 _COST_OF_TYPE: Final = 8
 _COST_OF_MEMBER: Final = 12
 
@@ -102,19 +102,19 @@ _PLAIN_TYPES: Final = {
 }
 _OBJECT_KEYS: Final = ("properties", "required", "additionalProperties", "patternProperties")
 _ARRAY_KEYS: Final = ("items", "prefixItems")
-# Beside other parts these say nothing that a reader needs.
+# These add no information if there are other parts.
 _BARE_TYPES: Final = frozenset({*_PLAIN_TYPES.values(), _ANY_OBJECT, array_of(UNKNOWN)})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RenderedType:
-    """A type, and the types that it names: recursive ones and long ones used more than once."""
+    """A type and its named types: recursive types, and long types that are used repeatedly."""
 
     text: str
     named: tuple[str, ...] = ()
-    """Whole statements: `type Tree = { children: Tree[] };`."""
+    """Complete statements: `type Tree = { children: Tree[] };`."""
     comments: tuple[tuple[str, str], ...] = ()
-    """What is known of the outermost members, by key; only when asked for."""
+    """The comments of the outermost members, by key; empty unless requested."""
 
 
 def type_of(
@@ -134,13 +134,13 @@ def type_of(
 def input_type_of(
     schema: object, *, name: str, names: TypeNames, max_characters: int = MAX_TYPE_CHARACTERS
 ) -> RenderedType:
-    """As `type_of`, with the comments of the outermost members apart, for `@param` lines."""
+    """Like `type_of`, with separate comments of the outermost members for `@param` lines."""
     reader = _SchemaReader(schema, name, names, max_characters, has_comments_apart=True)
     return reader.read()
 
 
 class _SchemaReader:
-    """Reads one schema. A budget of characters bounds its work as well as its text."""
+    """Converts one schema. A budget of characters limits both the work and the text."""
 
     def __init__(
         self,
@@ -156,11 +156,11 @@ class _SchemaReader:
         self._names = names
         self._has_comments_apart = has_comments_apart
         self._left = max_characters
-        # Below this, members are only counted.
+        # At deeper levels, members are only counted.
         self._least_left = -max_characters // 4
         self._uses = count_references(root)
         self._open: dict[int, str | None] = {}
-        """Schemas that are being read; with a name once they were found inside themselves."""
+        """Schemas in progress; recursive ones have a name."""
         self._done: dict[int, TypeText] = {}
         self._named: list[str] = []
         self._comments: list[tuple[str, str]] = []
@@ -174,7 +174,7 @@ class _SchemaReader:
     def _read_shared(
         self, schema: object, name: str, depth: int, chain: frozenset[int], *, uses: int
     ) -> TypeText:
-        """The type of a schema that references may lead to, by name if it has one."""
+        """The type of a referenced schema, by name if it has one."""
         key = id(schema)
         self._open[key] = None
         found = self._read(schema, depth, chain | {key})
@@ -194,7 +194,7 @@ class _SchemaReader:
             return _UNRESOLVED
         key = id(target)
         if key in chain:
-            # It says of itself that it is itself, which says nothing.
+            # A schema that refers only to itself means nothing.
             return UNKNOWN
         name = self._root_name + pascal_case(reference.rsplit("/", 1)[-1])
         if key in self._open:
@@ -209,7 +209,7 @@ class _SchemaReader:
         return self._read_shared(target, name, depth, chain, uses=self._uses[reference])
 
     def _read(self, schema: object, depth: int, chain: frozenset[int]) -> TypeText:
-        """`chain`: the schemas that speak of the very same value, from the nearest one outwards."""
+        """The type of a schema; `chain` are the enclosing schemas of the same value."""
         if isinstance(schema, bool):
             return UNKNOWN if schema else NEVER
         if not isinstance(schema, dict):
@@ -226,7 +226,7 @@ class _SchemaReader:
     def _parts(
         self, node: dict[str, object], depth: int, chain: frozenset[int]
     ) -> Iterator[TypeText]:
-        """All that a schema says of a value: each has to hold."""
+        """The types in a schema that must all hold."""
         reference = node.get("$ref", node.get("$recursiveRef"))
         if isinstance(reference, str):
             yield self._reference(reference, depth + 1, chain)
@@ -295,7 +295,7 @@ class _SchemaReader:
         if others == UNKNOWN or not members:
             is_open = bool(members) and members[-1].key == INDEX_KEY
             return object_of(members if is_open else [*members, index])
-        # Apart, because an index signature has to fit every member beside it.
+        # A separate type, because an index signature must be compatible with all other members.
         return intersection_of([object_of(members), object_of([index])])
 
     def _members(self, node: dict[str, object], depth: int) -> Iterator[Member]:
@@ -324,7 +324,7 @@ class _SchemaReader:
         return Member(key=key, value=value, is_optional=is_optional, comment=comment)
 
     def _other_members(self, node: dict[str, object], depth: int) -> TypeText | None:
-        """The type of members that have no name in the schema; None when it speaks of none."""
+        """The type of additional members; None if the schema has no rule for them."""
         schemas = list(mapped(node.get("patternProperties")).values())
         additional = node.get("additionalProperties", False)
         if additional is not False:

@@ -1,4 +1,4 @@
-"""TypeScript text that hostile names, values and descriptions cannot break out of."""
+"""Generates TypeScript; names, values and descriptions are escaped, so they cannot inject code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 MAX_LITERAL_CHARACTERS: Final = 200
-"""A longer text is no value that a program would spell out."""
+"""Longer texts are not written as literals."""
 
 _MAX_LINE_CHARACTERS: Final = 48
 _MAX_EXACT_INTEGER: Final = 2**53
@@ -21,8 +21,8 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 PLAIN_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 
-# What a reader does not see or sees in the wrong place: control characters, writing directions,
-# spaces without width, tags, halves of surrogate pairs. Joiners stay: scripts and emoji need them.
+# Invisible or misleading characters: control characters, writing directions, zero-width spaces,
+# tags, unpaired surrogates. Joiners are allowed, because scripts and emoji need them.
 _UNSEEN: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
@@ -33,7 +33,7 @@ _LINE_ENDS: Final = re.compile("[\r\n\u2028\u2029]+")
 
 @dataclass(frozen=True, slots=True)
 class TypeText:
-    """A type as text, its lines not indent, and how it is put together outermost."""
+    """The text of a type without indentation, and its outermost form."""
 
     text: str
     shape: Literal["one", "union", "intersection"] = "one"
@@ -44,7 +44,7 @@ class Member:
     """A member of an object type."""
 
     key: str
-    """As text: `name`, `"odd name"`, `[key: string]`."""
+    """The key as TypeScript: `name`, `"odd name"`, `[key: string]`."""
     value: TypeText
     is_optional: bool = False
     comment: str = ""
@@ -56,18 +56,19 @@ NULL: Final = TypeText("null")
 INDEX_KEY: Final = "[key: string]"
 
 
-def one_line(text: str, *, most_characters: int) -> str:
-    """The text for a comment: one line that cannot end the comment, shortened with `…`."""
-    # Cut first, with room for spaces that go: a description may be megabytes long.
-    head = text[: 2 * most_characters]
+def one_line(text: str, *, max_characters: int) -> str:
+    """One line for a comment, escaped so that it cannot end the comment, and truncated."""
+    # Truncated first, because a description may be megabytes long. Longer than the result,
+    # because whitespace is collapsed.
+    head = text[: 2 * max_characters]
     seen = _UNSEEN.sub("", " ".join(head.split())).replace("*/", "*\\/")
-    if len(seen) <= most_characters and len(head) == len(text):
+    if len(seen) <= max_characters and len(head) == len(text):
         return seen
-    return f"{seen[: most_characters - 1]}…"
+    return f"{seen[: max_characters - 1]}…"
 
 
 def comment_lines(lines: Sequence[str]) -> str:
-    """A JSDoc comment, which no line can end, whoever made it; empty when there are none."""
+    """A JSDoc comment; empty if there are no lines."""
     if not lines:
         return ""
     safe = [_LINE_ENDS.sub(" ", line).replace("*/", "*\\/") for line in lines]
@@ -77,29 +78,29 @@ def comment_lines(lines: Sequence[str]) -> str:
 
 
 def indent(text: str) -> str:
-    """Two spaces in front of every line that has something on it."""
+    """Indent all nonempty lines by two spaces."""
     return "\n".join(f"  {line}" if line else line for line in text.split("\n"))
 
 
 def string_literal(text: str) -> str:
-    """The text in double quotes; what cannot be seen is escaped."""
+    """The text in double quotes, with invisible characters escaped."""
     return _UNSEEN.sub(_escape_character, _ENCODER.encode(text))
 
 
 def property_key(name: str) -> str:
-    """The name as a member of an object type, quoted unless it is a plain identifier."""
+    """The name as a property key, quoted unless it is an identifier."""
     return name if PLAIN_NAME.fullmatch(name) else string_literal(name)
 
 
-def short_json(value: object, *, most_characters: int) -> str | None:
-    """The value as JSON, what cannot be seen escaped; None when it is longer, or is not JSON."""
+def short_json(value: object, *, max_characters: int) -> str | None:
+    """The value as JSON with invisible characters escaped; None if it is too long or not JSON."""
     found: list[str] = []
     characters = 0
     try:
-        # Piece by piece: a value may be megabytes long, or deeper than the stack.
+        # Incrementally, because a value may be megabytes long or nested deeply.
         for piece in _ENCODER.iterencode(value):
             characters += len(piece)
-            if characters > most_characters:
+            if characters > max_characters:
                 return None
             found.append(piece)
     except (TypeError, ValueError, RecursionError):
@@ -108,17 +109,17 @@ def short_json(value: object, *, most_characters: int) -> str | None:
 
 
 def literal_of(value: object) -> TypeText | None:
-    """The type that only this value has; None when it is too long to be spelled out."""
+    """The literal type of a value; None if it is too long."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        # Beyond this a literal would be another number.
+        # Larger numbers are not exact in JavaScript.
         return TypeText(repr(value)) if abs(value) <= _MAX_EXACT_INTEGER else TypeText("number")
-    # JSON is also how TypeScript spells the type of a text, an array or an object.
-    text = short_json(value, most_characters=MAX_LITERAL_CHARACTERS)
+    # The JSON of a string, an array or an object is also its literal type.
+    text = short_json(value, max_characters=MAX_LITERAL_CHARACTERS)
     return TypeText(text) if text is not None else None
 
 
 def union_of(types: Iterable[TypeText]) -> TypeText:
-    """One type or another: `unknown` takes in the others, `never` adds nothing."""
+    """The union of types: `unknown` absorbs the others, `never` is dropped."""
     kept = list(dict.fromkeys(found for found in types if found != NEVER))
     if UNKNOWN in kept:
         return UNKNOWN
@@ -129,7 +130,7 @@ def union_of(types: Iterable[TypeText]) -> TypeText:
 
 
 def intersection_of(types: Iterable[TypeText]) -> TypeText:
-    """All types at once: `unknown` adds nothing, and nothing is of type `never`."""
+    """The intersection of types: `unknown` is dropped, `never` absorbs the others."""
     kept = list(dict.fromkeys(found for found in types if found != UNKNOWN))
     if NEVER in kept:
         return NEVER
@@ -140,7 +141,7 @@ def intersection_of(types: Iterable[TypeText]) -> TypeText:
 
 
 def array_of(item: TypeText) -> TypeText:
-    """`T[]` for what is short and simple, `Array<T>` otherwise."""
+    """`T[]` for short and simple types, else `Array<T>`."""
     is_simple = item.shape == "one" and "\n" not in item.text
     return TypeText(f"{item.text}[]" if is_simple else f"Array<{item.text}>")
 
@@ -154,7 +155,7 @@ def tuple_of(items: Iterable[TypeText], *, rest: TypeText | None = None) -> Type
 
 
 def object_of(members: Sequence[Member]) -> TypeText:
-    """`{ a: string; b?: number }`, on one line when it is short and has no comments."""
+    """`{ a: string; b?: number }`, on one line if it is short and has no comments."""
     if not members:
         return TypeText("{}")
     texts = [f"{_key(member)}: {member.value.text}" for member in members]
@@ -183,26 +184,26 @@ _WORDS: Final = re.compile(r"[A-Za-z0-9]+")
 
 
 class TypeNames:
-    """The names of types in one file: nobody gets a name that another has."""
+    """The unique names of types in one file."""
 
     def __init__(self) -> None:
         self._given: set[str] = set()
         self._counts: dict[str, int] = {}
 
     def claim(self, wanted: str) -> str:
-        """The wanted name, or with a number behind it."""
+        """Reserve the name, with a number appended if it is taken."""
         name, count = wanted, self._counts.get(wanted, 1)
         while name in self._given:
             count += 1
             name = f"{wanted}{count}"
-        # Kept, so that thousands of claims to one name do not count up from the start each time.
+        # The last number is stored, so that thousands of equal names do not take quadratic time.
         self._counts[wanted] = count
         self._given.add(name)
         return name
 
 
 def pascal_case(name: str) -> str:
-    """`create_issue` as `CreateIssue`, of ASCII letters and digits alone; may be empty."""
+    """`create_issue` as `CreateIssue`, with ASCII letters and digits only; may be empty."""
     words = _WORDS.findall(name[:_MAX_CHARACTERS])
     joined = "".join(word[0].upper() + word[1:] for word in words)
     return f"_{joined}" if joined[:1].isdigit() else joined
@@ -220,20 +221,20 @@ _UNDECLARABLE: Final = _words(
     void while with yield
     """
 )
-"""Words that no statement can declare, though `tools.delete(input)` is a sound call."""
+"""Words that a statement cannot declare, although `tools.delete(input)` is a valid call."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declared:
-    """Something that a program may reach by name."""
+    """A declaration with its name and comment."""
 
     keyword: Literal["function", "const"] = "function"
     name: str
     rest: str
-    """What follows the name, without the semicolon."""
+    """The text after the name, without the semicolon."""
     comment: str = ""
     types: tuple[str, ...] = ()
-    """Statements for the types that it names."""
+    """Statements of the types that it uses."""
 
     @property
     def size_characters(self) -> int:
@@ -241,8 +242,8 @@ class Declared:
 
 
 def scope_text(path: Sequence[str], members: Sequence[Declared]) -> str:
-    """What is under `MCP.github` or `tools`: a namespace when each member can be a statement."""
-    # After a dot every word is a name, in the path of a namespace too.
+    """The members of `MCP.github` or `tools`, as a namespace if all of them can be statements."""
+    # After a dot, any word is a valid name, also in the path of a namespace.
     is_namespace = all(map(PLAIN_NAME.fullmatch, path)) and all(map(_is_declarable, members))
     if not is_namespace:
         return object_text(path, members)
@@ -251,7 +252,7 @@ def scope_text(path: Sequence[str], members: Sequence[Declared]) -> str:
 
 
 def object_text(path: Sequence[str], members: Sequence[Declared]) -> str:
-    """As members of an object type, which may have any name: `"delete"(input: {}): …`."""
+    """The members of an object type, which allows any name: `"delete"(input: {}): …`."""
     types = [statement for member in members for statement in member.types]
     text = "\n\n".join(
         _join_lines(member.comment, f"{_member_key(member.name)}{member.rest};")
@@ -263,7 +264,7 @@ def object_text(path: Sequence[str], members: Sequence[Declared]) -> str:
 
 
 def statement_text(declared: Declared) -> str:
-    """One statement; exported under its name when that is no name for a statement."""
+    """One statement; a name that cannot be declared is exported instead."""
     if _is_declarable(declared):
         return _statement(declared)
     local = f"_{declared.name}" if PLAIN_NAME.fullmatch(declared.name) else "_unnamed"
@@ -283,7 +284,7 @@ def _is_declarable(declared: Declared) -> bool:
 
 
 def _member_key(name: str) -> str:
-    # `new(…)` would be a constructor; the other words are quoted with it, for one look.
+    # `new(…)` would be a constructor; all reserved words are quoted, for uniformity.
     is_plain = PLAIN_NAME.fullmatch(name) and name not in _UNDECLARABLE
     return name if is_plain else string_literal(name)
 

@@ -101,7 +101,7 @@ def shown_path(steps: Sequence[object]) -> str:
 
 
 def shown_value(
-    value: object, most_characters: int = _MAX_VALUE_CHARACTERS, *, steps: Sequence[object] = ()
+    value: object, max_characters: int = _MAX_VALUE_CHARACTERS, *, steps: Sequence[object] = ()
 ) -> str:
     """A value as JSON, cut short without looking at the rest of it, and without secrets: neither
     those in it, nor the value itself if its path says that it is one."""
@@ -111,7 +111,7 @@ def shown_value(
     # As a member, so that the rules for members decide.
     kept = _REDACTION.value({last: value} if isinstance(last, str) else [value])
     [shown] = kept.values() if isinstance(kept, dict) else cast("list[JsonValue]", kept)
-    return _cut(json.dumps(shown, ensure_ascii=False), most_characters)
+    return _cut(json.dumps(shown, ensure_ascii=False), max_characters)
 
 
 def value_at(value: object, steps: Sequence[object]) -> object:

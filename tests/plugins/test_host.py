@@ -127,9 +127,9 @@ async def test_a_namespace_that_another_plugin_has_rolls_back_the_whole_load(
 @pytest.mark.parametrize(
     ("code", "problem"),
     [
-        ("import no_such_thing", "it does not import: ModuleNotFoundError: No module named"),
-        ("def register(api:", "it does not import: SyntaxError"),
-        ("raise SystemExit(3)", "it does not import: SystemExit: 3"),
+        ("import no_such_thing", "it cannot be imported: ModuleNotFoundError: No module named"),
+        ("def register(api:", "it cannot be imported: SyntaxError"),
+        ("raise SystemExit(3)", "it cannot be imported: SystemExit: 3"),
         ("x = 1", "its module has no function 'register'"),
         ("register = 5", "its module has no function 'register'"),
         ("def register(): ...", "`register` failed: TypeError"),
@@ -138,7 +138,7 @@ async def test_a_namespace_that_another_plugin_has_rolls_back_the_whole_load(
             "from nacre.plugins.api import tool\n"
             "@tool(owner='bank')\nasync def pay() -> None: ...\n"
             "def register(api): api.add_tool(pay)",
-            "the tool 'pay' has the id openclaw:bank:pay; a plugin's tools are its own",
+            "the tool 'pay' has the id openclaw:bank:pay; the owner of a plugin's tool",
         ),
         (
             "def register(api): api.add_hook('before_lunch', print)",
@@ -146,7 +146,7 @@ async def test_a_namespace_that_another_plugin_has_rolls_back_the_whole_load(
         ),
         ("def register(api): api.add_tool(7)", "`register` failed:"),
         ("def register(api): raise SystemExit(1)", "`register` failed: SystemExit: 1"),
-        ("def register(api): api.add_namespace('x')", "what it adds cannot be used:"),
+        ("def register(api): api.add_namespace('x')", "its additions are invalid:"),
     ],
 )
 async def test_faulty_code_is_reported_and_the_others_load(
@@ -251,7 +251,7 @@ async def test_a_plugin_whose_settings_changed_is_loaded_again(
     assert [await called(tool) for tool in plugins.host.tools] == ["two"]
     await plugins.apply(folder)
     assert plugins.tool_ids == []
-    assert plugins.problems["word"] == ("`plugins.entries.word.config.word` is missing, and needed")
+    assert plugins.problems["word"] == ("`plugins.entries.word.config.word` is missing")
 
 
 @pytest.mark.parametrize(

@@ -76,13 +76,13 @@ def test_where_the_manifest_lies_deeper_that_is_said(tmp_path: Path, place: str)
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ({"unit": "k3lvin"}, '`X.unit` is none of what is allowed: "c", "f"'),
+        ({"unit": "k3lvin"}, '`X.unit` is not an allowed value; allowed: "c", "f"'),
         ({"unti": "k3lvin"}, '`X` has the unknown key "unti"; did you mean `unit`?'),
         ({"deep": {"ab": 1}}, '`X.deep` has the unknown key "ab"; known: wide'),
         ({"any": {"ab": 1}}, '`X.any` has the unknown key "ab"'),
-        ({"deep": "k3lvin"}, "`X.deep` is of another type; allowed: object"),
-        ({"list": [{"x": 1}]}, "`X.list[0].city` is missing, and needed"),
-        ({"size": 1}, "`X.size` does not fit: its value is less than the minimum of 3"),
+        ({"deep": "k3lvin"}, "`X.deep` has the wrong type; allowed: object"),
+        ({"list": [{"x": 1}]}, "`X.list[0].city` is missing"),
+        ({"size": 1}, "`X.size` is invalid: its value is less than the minimum of 3"),
     ],
 )
 def test_settings_that_do_not_fit_are_told_of_as_ours_are(config: JsonObject, problem: str) -> None:

@@ -54,7 +54,7 @@ def test_an_import_that_ends_after_it_was_given_up_leaves_nothing(
     thread = threading.Thread(target=load)
     thread.start()
     assert is_importing.wait(5)
-    modules.forget()
+    modules.unload()
     may_go_on.set()
     thread.join(5)
 

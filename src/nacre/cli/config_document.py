@@ -27,7 +27,7 @@ from nacre.config import (
     with_member,
 )
 from nacre.errors import ConfigError, MisplacedValueError, MissingReferenceError
-from nacre.plugins.sources import check_plugins
+from nacre.plugins import check_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""What authors of plugins import, and nothing else: the door through which a plugin registers.
+"""The API for authors of plugins; a plugin imports nothing else of Nacre.
 
-A plugin is a folder with a `nacre.plugin.json` and a module with a function `register`:
+A plugin is a directory with a `nacre.plugin.json` and a module with a function `register`:
 
     from nacre.plugins.api import PluginApi, tool
 
@@ -79,18 +79,18 @@ __all__ = [
 
 
 class PluginApi:
-    """Given to a plugin's `register`, which may be async.
+    """The argument of a plugin's `register` function, which may be async.
 
-    What is added takes effect when `register` has returned, all of it at once. When `register`
-    raises, or one of the things that it added is refused, none of them stays.
+    Everything that you add takes effect together when `register` returns. If `register` raises, or
+    if an addition is refused, nothing takes effect.
     """
 
     def __init__(self, registration: Registration, config: JsonObject) -> None:
         self._registration = registration
         self.config = config
-        """`plugins.entries.<id>.config` of the configuration, after the check by `configSchema`."""
+        """The settings in `plugins.entries.<id>.config`, validated by `configSchema`."""
         self.logger = logging.getLogger(f"nacre.plugins.{registration.plugin_id}")
-        """A logger of the plugin's own."""
+        """The logger of the plugin."""
 
     @property
     def plugin_id(self) -> str:
@@ -98,32 +98,33 @@ class PluginApi:
         return self._registration.plugin_id
 
     def add_tool(self, tool: Tool | Callable[..., object]) -> None:
-        """Add a tool, or a typed function, which becomes one.
+        """Add a tool, or a typed function, which becomes a tool.
 
-        Its id will be `openclaw:<plugin id>:<tool name>`. Raises PluginError for a name that the
-        plugin has used already, and ToolDefinitionError for what cannot be a tool.
+        Its id is `openclaw:<plugin id>:<tool name>`. Raises PluginError if the plugin already has a
+        tool with this name, and ToolDefinitionError if the function cannot be a tool.
         """
         self._registration.add_tool(tool)
 
     def add_hook(self, event: HookEvent, hook: Callable[..., object], *, priority: int = 0) -> None:
-        """Have `hook` asked at each `event`, the highest priority first.
+        """Call `hook` for each `event`; hooks with a higher priority are called first.
 
-        `hook` takes the event's object and may be async; docs/approvals_and_hooks.md has the events
-        and what may be returned. Raises HookError for an event that there is not.
+        `hook` takes the event object and may be async. See docs/approvals_and_hooks.md for the
+        events and the allowed return values. Raises HookError for an unknown event.
         """
         self._registration.add_hook(event, hook, priority=priority)
 
     def add_namespace(self, namespace: Namespace) -> None:
-        """Give programs a global object whose functions call tools of this plugin.
+        """Add a global object for programs, whose functions call tools of this plugin.
 
-        Raises PluginError when the plugin has added the same id or global name before; whether it
-        collides with another plugin's is found out when `register` has returned.
+        Raises PluginError if the plugin has already added the same id or global name. Conflicts
+        with other plugins are detected after `register` returns.
         """
         self._registration.add_namespace(namespace)
 
     def on_unload(self, callback: Callable[[], Awaitable[None] | None]) -> None:
-        """Have `callback` called when the plugin is unloaded, or its load is rolled back.
+        """Call `callback` when the plugin is unloaded, or if loading it fails.
 
-        The last one added is called first. Each has ten seconds; what it raises is logged.
+        Callbacks are called in reverse order, each with a timeout of ten seconds. Exceptions are
+        logged.
         """
         self._registration.on_unload(callback)

@@ -35,12 +35,12 @@ PluginState = Literal["loaded", "disabled", "failed"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PluginStatus:
-    """Whether it is there, what it brought, and why it is not there."""
+    """The state of a plugin, its additions, and why it is not loaded."""
 
     id: str
     state: PluginState
     origin: str
-    """Its folder, or the entry point that names it."""
+    """Its directory or its entry point."""
     version: str = ""
     description: str = ""
     tool_names: tuple[str, ...] = ()
@@ -78,10 +78,10 @@ class _Loaded:
 
 
 class PluginHost:
-    """Loads and unloads plugins. An async context manager; at its end all are unloaded.
+    """Loads and unloads plugins. Exiting the `async with` block unloads all plugins.
 
-    `reserved_ids` are owners of other tools, such as the names of MCP servers: rules that name one
-    of them must not mean a plugin as well.
+    `reserved_ids` are other owners of tools, such as the names of MCP servers. A plugin cannot have
+    one of these ids, because policy rules would match both.
     """
 
     def __init__(
@@ -96,8 +96,8 @@ class PluginHost:
         self.reserved_ids = reserved_ids
         self._loaded: dict[str, _Loaded] = {}
         self._others: list[PluginStatus] = []
-        # One change at a time: two loads at once could both find a name free.
-        self._changing = anyio.Lock()
+        # One change at a time, because two simultaneous loads could claim the same name.
+        self._lock = anyio.Lock()
 
     async def __aenter__(self) -> Self:
         return self
@@ -109,38 +109,43 @@ class PluginHost:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """All tools of the plugins that are loaded now."""
+        """The tools of all loaded plugins."""
         return tuple(tool for it in self._loaded.values() for tool in it.registration.tools)
 
     def status(self) -> list[PluginStatus]:
-        """Every plugin that was found, by id; those that failed say why."""
-        found = [*map(_status_of, self._loaded.values()), *self._others]
-        return sorted(found, key=lambda status: status.id)
+        """The status of all plugins, sorted by id."""
+        statuses = [*map(_status_of, self._loaded.values()), *self._others]
+        return sorted(statuses, key=lambda status: status.id)
 
     async def apply(self, config: PluginsConfig) -> None:
-        """Load what the configuration names, and unload what it does not name any more. One whose
-        settings changed is loaded again; one that fails is reported, and the others go on."""
-        async with self._changing:
+        """Load and unload plugins according to the configuration.
+
+        A plugin whose settings changed is reloaded. A plugin that fails does not affect the others;
+        its status says why.
+        """
+        async with self._lock:
             self._others = []
-            sources = await _in_time(partial(call_in_thread, partial(find_sources, config)))
+            sources = await _with_timeout(partial(call_in_thread, partial(find_sources, config)))
             wanted = {it.manifest.id: it for it in sources if isinstance(it, PluginSource)}
             for plugin_id in reversed(list(self._loaded)):
                 if self._is_outdated(plugin_id, wanted.get(plugin_id), config):
                     await self._unload(plugin_id)
             for source in sources:
-                await self._bring_in(source, config)
+                await self._load_source(source, config)
 
     async def load(self, source: PluginSource, entry: PluginEntry) -> None:
-        """Load one plugin; raises PluginError, and then nothing of it stays."""
-        async with self._changing:
+        """Load one plugin; raises PluginError, after everything is rolled back."""
+        async with self._lock:
             await self._load(source, entry)
 
     async def unload(self, plugin_id: str) -> bool:
-        """Take out everything that a plugin brought; False if none of that id is loaded."""
-        async with self._changing:
+        """Unload a plugin; return False if it is not loaded."""
+        async with self._lock:
             return await self._unload(plugin_id)
 
-    async def _bring_in(self, source: PluginSource | BrokenSource, config: PluginsConfig) -> None:
+    async def _load_source(
+        self, source: PluginSource | BrokenSource, config: PluginsConfig
+    ) -> None:
         if isinstance(source, BrokenSource):
             self._note_failure(source.name, source.origin, source.problem)
             return
@@ -165,18 +170,18 @@ class PluginHost:
         source.manifest.check_config(entry.config)
         registration = Registration(plugin_id=plugin_id)
         modules = PluginModules(source)
-        is_in = False
+        is_active = False
         try:
             api = PluginApi(registration, copy_json(entry.config))
-            with _faults_as_plugin_errors(plugin_id, "it does not import"):
-                register = await _in_time(partial(call_in_thread, modules.load_entry))
-            with _faults_as_plugin_errors(plugin_id, "`register` failed"):
+            with _convert_errors(plugin_id, "it cannot be imported"):
+                register = await _with_timeout(partial(call_in_thread, modules.load_entry))
+            with _convert_errors(plugin_id, "`register` failed"):
                 await _register(register, api)
-            with _faults_as_plugin_errors(plugin_id, "what it adds cannot be used"):
+            with _convert_errors(plugin_id, "its additions are invalid"):
                 registration.activate(self._hooks, self._namespaces)
-            is_in = True
+            is_active = True
         finally:
-            if not is_in:
+            if not is_active:
                 await self._roll_back(registration, modules)
         self._loaded[plugin_id] = _Loaded(
             source=source, entry=entry, registration=registration, modules=modules
@@ -195,7 +200,7 @@ class PluginHost:
             with anyio.CancelScope(shield=True):
                 await registration.run_callbacks()
         finally:
-            modules.forget()
+            modules.unload()
 
     def _is_outdated(
         self, plugin_id: str, source: PluginSource | None, config: PluginsConfig
@@ -222,18 +227,18 @@ class PluginHost:
 
 
 async def _register(register: Callable[..., object], api: PluginApi) -> None:
-    """Call the plugin's own function: off the loop, or in a task of its own if it is async."""
+    """Call `register` of the plugin, in a thread or, if it is async, in a task of its own."""
     if inspect.iscoroutinefunction(register):
-        await _in_time(partial(call_in_own_task, partial(register, api)))
+        await _with_timeout(partial(call_in_own_task, partial(register, api)))
         return
-    returned = await _in_time(partial(call_in_thread, partial(register, api)))
+    returned = await _with_timeout(partial(call_in_thread, partial(register, api)))
     if inspect.isawaitable(returned):
-        await _in_time(partial(call_in_own_task, lambda: returned))
+        await _with_timeout(partial(call_in_own_task, lambda: returned))
 
 
 @contextmanager
-def _faults_as_plugin_errors(plugin_id: str, what: str) -> Generator[None]:
-    """Whatever a plugin's code raises; its traceback is for the log."""
+def _convert_errors(plugin_id: str, what: str) -> Generator[None]:
+    """Convert the exceptions of a plugin's code to PluginError, and log the traceback."""
     task = asyncio.current_task()
     try:
         yield
@@ -246,10 +251,10 @@ def _faults_as_plugin_errors(plugin_id: str, what: str) -> Generator[None]:
         raise PluginError(f"{what}: {type(error).__name__}: {describe_error(error)}") from error
 
 
-async def _in_time(step: Callable[[], Awaitable[_Result]]) -> _Result:
+async def _with_timeout(step: Callable[[], Awaitable[_Result]]) -> _Result:
     with anyio.move_on_after(_LOAD_SECONDS) as scope:
         result = await step()
-        # One that shrugs off its cancellation is late all the same.
+        # A plugin that ignores its cancellation is still too late.
         if not scope.cancel_called:
             return result
     raise PluginError(f"it took longer than {_LOAD_SECONDS:g} seconds to load")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 MASK: Final = "its value"
-"""Stands for the value in a validator's messages: settings may hold secrets."""
+"""Replaces the value in messages of the validator, because settings may contain secrets."""
 
 _MAX_OPTIONS: Final = 20
 
@@ -29,31 +29,31 @@ _MAX_OPTIONS: Final = 20
 def config_problems(
     errors: Iterable[jsonschema_rs.ValidationError], *, path: str, schema: JsonObject
 ) -> Iterator[ConfigError]:
-    """A validator's errors; one of them may be several problems."""
+    """The problems in a validator's errors; one error may contain several."""
     for error in errors:
-        place = _path_below(path, error.instance_path)
-        # Typed as any of the kinds that there are.
+        at = _path_below(path, error.instance_path)
+        # Its type is a union of all error kinds.
         kind = cast("Any", error.kind)
         match kind.name:
             case "additionalProperties" | "unevaluatedProperties":
                 known = _known_names(schema, error.schema_path[:-1])
                 for key in kind.unexpected:
-                    yield _unknown_key_error(place, key, known)
+                    yield _unknown_key_error(at, key, known)
             case "required":
-                yield ConfigError(member_path(place, kind.property), "is missing, and needed")
+                yield ConfigError(member_path(at, kind.property), "is missing")
             case "enum":
                 allowed = ", ".join(map(_format_option, kind.options[:_MAX_OPTIONS]))
-                yield ConfigError(place, f"is none of what is allowed: {allowed}")
+                yield ConfigError(at, f"is not an allowed value; allowed: {allowed}")
             case "type":
-                yield ConfigError(place, f"is of another type; allowed: {' or '.join(kind.types)}")
+                yield ConfigError(at, f"has the wrong type; allowed: {' or '.join(kind.types)}")
             case _:
-                yield ConfigError(place, f"does not fit: {error.message}")
+                yield ConfigError(at, f"is invalid: {error.message}")
 
 
-def _unknown_key_error(place: str, key: str, known: list[str]) -> ConfigError:
+def _unknown_key_error(path: str, key: str, known: list[str]) -> ConfigError:
     if not known:
-        return ConfigError(place, f"has the unknown key {_format_option(key)}")
-    return unknown_key(place, key, known)
+        return ConfigError(path, f"has the unknown key {_format_option(key)}")
+    return unknown_key(path, key, known)
 
 
 def _format_option(option: object) -> str:
@@ -66,14 +66,14 @@ def _known_names(schema: JsonObject, steps: Iterable[str | int]) -> list[str]:
         try:
             node = cast("Any", node)[step]
         except (LookupError, TypeError):
-            # Below a reference; the names are not known then.
+            # The schema is behind a reference, so the names are unknown.
             return []
     properties = cast("JsonObject", node).get("properties") if isinstance(node, dict) else None
     return list(properties) if isinstance(properties, dict) else []
 
 
 def _path_below(path: str, steps: Iterable[str | int]) -> str:
-    """The path of a setting inside of another."""
+    """The path of a nested setting."""
     for step in steps:
         path = f"{path}[{step}]" if isinstance(step, int) else member_path(path, step)
     return path
@@ -88,24 +88,24 @@ _KEYS: Final = ("id", "name", "version", "description", "entry", "configSchema")
 _ALLOWED_CONTROLS: Final = "\n\r\t"
 _ID = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
-# Owners that mean something else wherever tools are named.
+# Owners with another meaning in tool names and policies.
 _TAKEN_IDS: Final = frozenset(("core", "client", "code_mode", "tool_search", "bundle-mcp"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PluginManifest:
-    """Who a plugin is, where its code begins, and what it may be configured with."""
+    """The identity of a plugin, its entry point, and the schema of its settings."""
 
     id: str
     name: str
     version: str = ""
     description: str = ""
     entry: str = DEFAULT_ENTRY
-    """`module:function`, from the plugin's folder."""
+    """`module:function`, relative to the plugin's directory."""
     config_schema: JsonObject | None = None
 
     def problems_in(self, config: JsonObject) -> list[ConfigError]:
-        """Every setting at fault; none for settings that fit."""
+        """The problems in the settings of the plugin."""
         path = member_path("plugins.entries", self.id) + ".config"
         if self.config_schema is None:
             return [ConfigError(path, f"has settings, but {self.id} takes none")] if config else []
@@ -113,14 +113,14 @@ class PluginManifest:
         return list(config_problems(errors, path=path, schema=self.config_schema))
 
     def check_config(self, config: JsonObject) -> None:
-        """Raises PluginError that names the settings at fault."""
+        """Raise PluginError if settings are invalid."""
         problems = [str(problem) for problem in self.problems_in(config)]
         if problems:
             raise PluginError("; ".join(problems[:_MAX_PROBLEMS]))
 
 
 def read_manifest(folder: Path) -> PluginManifest:
-    """The manifest in a plugin's folder; raises PluginError that names the file and the fault."""
+    """Read the manifest in a plugin's directory; raises PluginError."""
     file = folder / MANIFEST_NAME
     try:
         text = file.read_text(encoding="utf-8")
@@ -139,7 +139,7 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 def _hint(folder: Path) -> str:
-    """Where a manifest is when not here: a package has it beside its code."""
+    """A hint if a subdirectory contains the manifest, as in a package."""
     try:
         below = [*folder.glob(f"*/{MANIFEST_NAME}"), *folder.glob(f"src/*/{MANIFEST_NAME}")]
     except (OSError, ValueError):
@@ -187,7 +187,7 @@ def _schema_in(fields: Fields) -> JsonObject | None:
         return None
     schema = Fields(fields.get("configSchema"), fields.path_of("configSchema"))
     described = cast("JsonObject", dict(schema.members))
-    # Here: a broken schema is the author's fault, not that of whoever configures the plugin.
+    # Checked here, because an invalid schema is a mistake of the author, not of the user.
     if described.get("type", "object") != "object":
         raise ConfigError(schema.path, "does not describe an object")
     try:
@@ -200,5 +200,5 @@ def _schema_in(fields: Fields) -> JsonObject | None:
 def _validator(schema: JsonObject) -> jsonschema_rs.Validator:
     import jsonschema_rs
 
-    # Settings may hold secrets, so no message shows a value; and no schema is fetched from afar.
+    # Messages must not contain values, which may be secrets; schemas are not fetched remotely.
     return jsonschema_rs.validator_for(schema, mask=MASK, offline=True)

@@ -1,4 +1,4 @@
-"""A plugin's Python modules: imported under names of their own, and forgotten again."""
+"""The Python modules of a plugin: imported under unique names, and removed on unload."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from nacre.plugins.sources import PluginSource
 
-# Two plugins may both have a `helpers.py`, and one that is loaded again is to be read again.
+# Unique, because two plugins may both have a `helpers.py`, and a reload must import it again.
 _PACKAGE_PREFIX: Final = "nacre_plugin_"
 _numbers = itertools.count(1)
-# One plugin's package may be inside of another's.
+# The package of one plugin may be inside that of another.
 _packages_in_use: Final[set[str]] = set()
 
 
@@ -29,7 +29,7 @@ class PluginModules:
     def __init__(self, source: PluginSource) -> None:
         self._source = source
         self._before = frozenset(sys.modules)
-        self._is_forgotten = False
+        self._is_unloaded = False
         if source.entry_point is None:
             self._package = (
                 f"{_PACKAGE_PREFIX}{source.manifest.id.replace('-', '_')}_{next(_numbers)}"
@@ -38,24 +38,24 @@ class PluginModules:
             self._package = source.package
 
     def load_entry(self) -> Callable[..., object]:
-        """Import the plugin and return its `register`; raises what its code raises. May block."""
+        """Import the plugin and return its `register`; raises any exception of its code. Blocks."""
         _packages_in_use.add(self._package)
         try:
-            return self._loaded_entry()
+            return self._import_entry()
         finally:
-            # Nobody waits for an import that took too long, but its thread goes on with it.
-            if self._is_forgotten:
-                self.forget()
+            # An import that timed out continues in its thread.
+            if self._is_unloaded:
+                self.unload()
 
-    def forget(self) -> None:
-        """Have Python forget what this load has imported; what was there before stays."""
-        self._is_forgotten = True
+    def unload(self) -> None:
+        """Remove the modules of this load from `sys.modules`."""
+        self._is_unloaded = True
         _packages_in_use.discard(self._package)
         for name in list(sys.modules):
             if name not in self._before and _owner_of(name, self._package) == self._package:
-                _forget_module(name)
+                _remove_module(name)
 
-    def _loaded_entry(self) -> Callable[..., object]:
+    def _import_entry(self) -> Callable[..., object]:
         importlib.invalidate_caches()
         if self._source.entry_point is None:
             self._add_package()
@@ -63,13 +63,13 @@ class PluginModules:
             module = f"{self._package}.{module}"
         else:
             module, name = self._source.entry_point.module, self._source.entry_point.attr
-        found: object = getattr(importlib.import_module(module), name, None)
-        if not callable(found):
+        entry: object = getattr(importlib.import_module(module), name, None)
+        if not callable(entry):
             raise PluginError(f"its module has no function {name!r}")
-        return found
+        return entry
 
     def _add_package(self) -> None:
-        """The folder as a package, whether it has an `__init__.py` or not."""
+        """Import the directory as a package, with or without an `__init__.py`."""
         initial = self._source.folder / "__init__.py"
         loader = None
         if initial.is_file():
@@ -83,15 +83,15 @@ class PluginModules:
 
 
 def _owner_of(name: str, package: str) -> str:
-    """The package of a plugin that a module belongs to: this one, one inside of it, or none."""
+    """The innermost package of a plugin that contains the module, or an empty string."""
     around = [it for it in (*_packages_in_use, package) if f"{name}.".startswith(f"{it}.")]
     return max(around, key=len, default="")
 
 
-def _forget_module(name: str) -> None:
+def _remove_module(name: str) -> None:
     module = sys.modules.pop(name, None)
-    parent, _, child = name.rpartition(".")
-    around = sys.modules.get(parent)
-    # `from parent import child` would find it there.
-    if around is not None and getattr(around, child, None) is module:
-        vars(around).pop(child, None)
+    parent_name, _, child = name.rpartition(".")
+    parent = sys.modules.get(parent_name)
+    # `from parent import child` would find the attribute.
+    if parent is not None and getattr(parent, child, None) is module:
+        vars(parent).pop(child, None)

@@ -1,4 +1,4 @@
-"""What one plugin adds: collected, put in its places all at once, and taken out again."""
+"""The additions of one plugin: collected, activated together, and removed again."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ class _Hook:
 
 @dataclass(kw_only=True)
 class Registration:
-    """One plugin's additions.
+    """The additions of one plugin.
 
-    collecting -> in force -> gone,  collecting -> gone
+    States: collecting -> active -> removed, or collecting -> removed.
     """
 
     plugin_id: str
     tools: list[Tool] = field(default_factory=list[Tool])
     hooks: list[_Hook] = field(default_factory=list[_Hook])
     namespaces: list[Namespace] = field(default_factory=list["Namespace"])
-    is_gone: bool = False
+    is_removed: bool = False
     _is_collecting: bool = True
     _callbacks: list[Callable[[], Awaitable[None] | None]] = field(
         default_factory=list["Callable[[], Awaitable[None] | None]"]
     )
 
-    # What `register` does, by way of the API.
+    # Called by the plugin through the API.
 
     def add_tool(self, given: Tool | Callable[..., object]) -> None:
         self._refuse_if_late()
         added = given if isinstance(given, Tool) else tool(given)
         if added.source != "openclaw" or added.owner not in (CORE_OWNER, self.plugin_id):
             raise PluginError(
-                f"the tool {added.name!r} has the id {added.id}; a plugin's tools are its own: "
-                "leave out `owner` and `source`"
+                f"the tool {added.name!r} has the id {added.id}; the owner of a plugin's tool is "
+                "the plugin: do not set `owner` and `source`"
             )
         if any(other.name == added.name for other in self.tools):
             raise PluginError(f"the tool {added.name!r} was added twice")
@@ -66,7 +66,7 @@ class Registration:
 
     def add_hook(self, event: HookEvent, hook: Callable[..., object], *, priority: int) -> None:
         self._refuse_if_late()
-        # A registry of its own for a moment: it knows what a hook is.
+        # A temporary registry validates the hook.
         Hooks().add(hook, event=event, owner=self.plugin_id, priority=priority)
         self.hooks.append(_Hook(event=event, function=hook, priority=priority))
 
@@ -80,10 +80,10 @@ class Registration:
             raise PluginError("on_unload takes a function")
         self._callbacks.append(callback)
 
-    # What the host does.
+    # Called by the host.
 
     def activate(self, hooks: Hooks, namespaces: NamespaceRegistry) -> None:
-        """All of it, or nothing; raises PluginError that says what was refused."""
+        """Register all additions or none; raises PluginError."""
         self._is_collecting = False
         try:
             for hook in self.hooks:
@@ -97,14 +97,14 @@ class Registration:
             raise PluginError(str(error)) from error
 
     def deactivate(self, hooks: Hooks, namespaces: NamespaceRegistry) -> None:
-        """Nothing of it is found any more; calls that run go on, later ones are refused."""
+        """Remove all additions; running calls continue, later ones are refused."""
         self._is_collecting = False
-        self.is_gone = True
+        self.is_removed = True
         hooks.remove_owner(self.plugin_id)
         namespaces.clear_plugin(self.plugin_id)
 
     async def run_callbacks(self) -> None:
-        """Tell the plugin that it is over; never raises but for a cancellation."""
+        """Run the unload callbacks of the plugin; raises nothing but a cancellation."""
         task = asyncio.current_task()
         while self._callbacks:
             callback = self._callbacks.pop()
@@ -122,7 +122,7 @@ class Registration:
 
     def _while_loaded(self, added: Tool) -> Callable[[dict[str, Any], ToolCall], Awaitable[object]]:
         async def execute(given: dict[str, Any], call: ToolCall) -> object:
-            if self.is_gone:
+            if self.is_removed:
                 raise PluginError(f"the plugin {self.plugin_id} was unloaded")
             return await added.execute(given, call)
 

@@ -1,4 +1,4 @@
-"""Finds plugins in configured folders and installed packages; checks them by manifest only."""
+"""Finds plugins in configured directories and installed packages; reads only their manifests."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ENTRY_POINT_GROUP: Final = "nacre.plugins"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PluginSource:
-    """A place with a plugin in it; nothing of it has been imported."""
+    """A directory or installed package with a plugin, which is not imported yet."""
 
     manifest: PluginManifest
     folder: Path
     entry_point: EntryPoint | None = None
-    """Of an installed package, whose modules keep their own names."""
+    """The entry point of an installed package."""
     package: str = ""
-    """The installed package that is the plugin's own: the one with the manifest in it."""
+    """The installed package that contains the manifest."""
 
     @property
     def origin(self) -> str:
@@ -39,7 +39,7 @@ class PluginSource:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BrokenSource:
-    """A place that was named and has no plugin that can be loaded."""
+    """A configured directory or an entry point without a plugin that can be loaded."""
 
     name: str
     origin: str
@@ -47,7 +47,7 @@ class BrokenSource:
 
 
 def find_sources(config: PluginsConfig) -> list[PluginSource | BrokenSource]:
-    """All that the configuration names, in its order, then the installed ones by name."""
+    """The configured plugins in order, then the installed ones by name."""
     if not config.is_enabled:
         return []
     found: list[PluginSource | BrokenSource] = [_find_in_folder(path) for path in config.paths]
@@ -75,7 +75,7 @@ def _find_by_entry_point(point: EntryPoint) -> PluginSource | BrokenSource:
     except PluginError as error:
         return BrokenSource(name=point.name, origin=origin, problem=str(error))
     except (AttributeError, AssertionError, ImportError, ValueError):
-        # What Python makes of a value that is none; one such package must not stop the others.
+        # An invalid entry point of one package must not stop the others.
         problem = "its entry point is not of the form package.module:function"
         return BrokenSource(name=point.name, origin=origin, problem=problem)
     if manifest.id != point.name:
@@ -85,57 +85,59 @@ def _find_by_entry_point(point: EntryPoint) -> PluginSource | BrokenSource:
 
 
 def _own_package(module: str) -> tuple[Path, str]:
-    """The package around the module that has a manifest, the nearest one: several plugins may be
-    parts of one package, or of one namespace. Found without importing anything: nothing of a plugin
-    runs before it is to be loaded."""
+    """The innermost package around the module that has a manifest.
+
+    Several plugins may be parts of one package or namespace. Nothing is imported, because no code
+    of a plugin may run before it is loaded.
+    """
     top, *inner = module.split(".")
     spec = find_spec(top)
     if spec is None or not spec.submodule_search_locations:
         raise PluginError(f"there is no package {top!r} with a {MANIFEST_NAME} in it")
-    places = [Path(place) for place in spec.submodule_search_locations]
+    roots = [Path(location) for location in spec.submodule_search_locations]
     for depth in range(len(inner), -1, -1):
-        for place in places:
-            folder = place.joinpath(*inner[:depth])
+        for root in roots:
+            folder = root.joinpath(*inner[:depth])
             if (folder / MANIFEST_NAME).is_file():
                 return folder, ".".join((top, *inner[:depth]))
-    return places[0], top
+    return roots[0], top
 
 
 def _mark_duplicates(
     found: list[PluginSource | BrokenSource],
 ) -> list[PluginSource | BrokenSource]:
-    """The first plugin of an id is the one; a second one is said to be broken, not left out."""
-    kept: list[PluginSource | BrokenSource] = []
+    """Replace each further plugin with the same id by a BrokenSource."""
+    sources: list[PluginSource | BrokenSource] = []
     origins: dict[str, str] = {}
     for source in found:
         if isinstance(source, BrokenSource):
-            kept.append(source)
+            sources.append(source)
         elif source.manifest.id in origins:
             problem = f"the id {source.manifest.id!r} belongs to {origins[source.manifest.id]}"
-            kept.append(
+            sources.append(
                 BrokenSource(name=source.manifest.id, origin=source.origin, problem=problem)
             )
         else:
             origins[source.manifest.id] = source.origin
-            kept.append(source)
-    return kept
+            sources.append(source)
+    return sources
 
 
 def _escape_surrogates(text: str) -> str:
-    """For logs and terminals: a path may hold halves of characters, which no text can."""
+    """Escape unpaired surrogates, which a path may contain, for logs and terminals."""
     return text.encode(errors="backslashreplace").decode()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PluginFindings:
-    """What keeps plugins from being loaded, as far as manifests tell."""
+    """The problems of all plugins that their manifests show."""
 
     problems: tuple[ConfigError, ...]
     warnings: tuple[str, ...]
 
 
 def check_plugins(config: PluginsConfig) -> PluginFindings:
-    """Read the manifest of every plugin that is named or installed. Blocks."""
+    """Check the manifests of all configured and installed plugins. Blocks."""
     if not config.is_enabled:
         return PluginFindings(problems=(), warnings=())
     problems: list[ConfigError] = []

@@ -115,7 +115,7 @@ def test_an_edited_input_that_does_not_fit_leaves_the_question_open(
     with person_at("run", WRITE_A_FILE, EDITOR=f"{sys.executable} {editor}") as person:
         person.reads(QUESTION)
         person.types("e\n")
-        person.reads("the edited input does not fit")
+        person.reads("the edited input is invalid")
         person.types("a\n")
         person.reads("allowed")
         assert person.leaves() == 0

@@ -353,7 +353,7 @@ def test_settings_of_plugins_are_checked_by_their_manifests(
     place = "`plugins.entries.weather.config"
     assert [line.partition("; set")[0] for line in out.splitlines()] == [
         f"{place}.key` uses the environment variable NONE, which is not set",
-        f'{place}.unit` is none of what is allowed: "celsius"',
+        f'{place}.unit` is not an allowed value; allowed: "celsius"',
         f'{place}` has the unknown key "unitt"; did you mean `unit`?',
         f"`plugins.paths` names {surroundings.config.parent / 'none'}, which has no plugin to load:"
         f" {surroundings.config.parent / 'none' / 'nacre.plugin.json'} cannot be read:"

@@ -40,7 +40,7 @@ def test_the_list_names_loaded_disabled_and_failed_plugins(
     }
     assert status == 1
     assert listed == {
-        "broken": ("failed", [], "it does not import: RuntimeError: no"),
+        "broken": ("failed", [], "it cannot be imported: RuntimeError: no"),
         "greeter": ("loaded", ["greet"], ""),
         "quiet": ("disabled", [], "`plugins.deny` has 'quiet'"),
     }
@@ -58,7 +58,7 @@ def test_the_list_tells_each_problem_once(tmp_path: Path) -> None:
     config = tmp_path / "nacre.json5"
     config.write_text(json.dumps({"plugins": {"paths": [str(folder)]}}), encoding="utf-8")
     done = run_nacre("plugins", "list", "--config", config)
-    assert "it does not import: RuntimeError: no" in done.stdout
+    assert "it cannot be imported: RuntimeError: no" in done.stdout
     assert done.stderr == ""
     # An author needs more than that.
     done = run_nacre("plugins", "validate", folder)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nacre.agent.history import NO_RESULT, estimate_tokens, repair_history
+from nacre.agent.transcript import NO_RESULT, estimate_tokens, repair_history
 from nacre.messages import (
     AssistantMessage,
     ImagePart,

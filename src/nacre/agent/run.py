@@ -14,7 +14,7 @@ import anyio
 
 from nacre.agent.approval_log import approval_to_json
 from nacre.agent.client_tools import ClientCalls, PendingClientCall
-from nacre.agent.history import message_size
+from nacre.agent.transcript import message_size
 from nacre.errors import SessionError, StorageError
 from nacre.messages import FinishReason, Usage
 from nacre.run_context import AbortController

@@ -10,7 +10,7 @@ import anyio
 from nacre.agent.approval_log import ApprovalLog
 from nacre.agent.run import RunRegistry
 from nacre.agent.session_queue import SessionQueues
-from nacre.agent.session_resolution import SessionResolver
+from nacre.agent.turn_request import SessionResolver
 from nacre.errors import SessionError
 from nacre.telemetry import current_trace
 

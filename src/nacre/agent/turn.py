@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.agent.history import repair_history
 from nacre.agent.run import RunEnding, RunFinish, RunResult, do_nothing
-from nacre.agent.transcript import TrajectoryWriter, TurnEnd
+from nacre.agent.transcript import TrajectoryWriter, TurnEnd, repair_history
 from nacre.agent.turn_spans import end_turn_span, turn_span
 from nacre.errors import AbortedError, NacreError, ProviderError, StorageError
 from nacre.foreign_calls import describe_error

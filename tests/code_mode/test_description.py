@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from nacre.code_mode.control_tools import exec_parameters, wait_parameters
-from nacre.code_mode.description import WAIT_DESCRIPTION, exec_description
+from nacre.code_mode.model_surface import WAIT_DESCRIPTION, exec_description
 from nacre.code_mode.namespaces import Namespace
 from nacre.config.code_mode import LANGUAGES, CodeModeConfig
 from nacre.tools.catalog import Catalog, build_catalog

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.code_mode.language_detection import (
+from nacre.code_mode.control_tools import (
     fenced_program,
     has_fences,
     is_python,

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from nacre.code_mode.description import join_within, name_index
+from nacre.code_mode.model_surface import join_within, name_index
 from nacre.tools.catalog import build_catalog
 from nacre.tools.definition import Tool
 from tests.code_mode.simple_tools import simple_tool

@@ -8,7 +8,7 @@ import pytest
 
 from nacre.config.tools import ToolRules
 from nacre.errors import CatalogError
-from nacre.tool_search.live_catalog import LiveCatalog
+from nacre.tool_search.catalog import LiveCatalog
 from nacre.tools import ToolPolicy
 from nacre.tools.definition import ListedServer
 from nacre.tools.tool_names import NearestNames
@@ -87,7 +87,7 @@ async def test_a_broken_server_is_named_and_spoils_nothing() -> None:
 
 
 async def test_a_slow_server_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nacre.tool_search.live_catalog._LISTING_SECONDS", 0.01)
+    monkeypatch.setattr("nacre.tool_search.catalog._LISTING_SECONDS", 0.01)
     slow = LazyServer("slow", "wait_long", is_held=True)
     catalog = LiveCatalog([echo_tool()], servers=[slow], policy=OPEN)
     with anyio.fail_after(5):

@@ -9,7 +9,7 @@ from nacre.errors import HostRequestError
 from nacre.ids import CellId
 from nacre.sandbox import HostRequest
 from nacre.telemetry import Span
-from nacre.tool_search.catalog_access import CatalogAccess, RunTools
+from nacre.tool_search.catalog import CatalogAccess, RunTools
 from nacre.tool_search.programs import CodeBridge, ProgramClock
 from nacre.tools import Tool
 from tests.code_mode.tools import HeldTool, echo_tool

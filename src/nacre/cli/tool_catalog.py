@@ -35,7 +35,7 @@ from nacre.errors import (
 from nacre.hooks import Hooks
 from nacre.mcp_client import McpConnections
 from nacre.run_context import RunContext
-from nacre.tool_search.live_catalog import LiveCatalog
+from nacre.tool_search.catalog import LiveCatalog
 from nacre.tools import SOURCES, CatalogEntry, Tool, ToolPolicy, build_catalog, policy_for
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from nacre.mcp_client import McpServer
     from nacre.plugins import PluginHost
     from nacre.run_context import AbortSignal
-    from nacre.tool_search.live_catalog import Listing
+    from nacre.tool_search.catalog import Listing
     from nacre.tools import CoreTools
 
 

@@ -20,8 +20,7 @@ from nacre.tools import CallSite
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from nacre.code_mode.api_files import ApiFiles
-    from nacre.code_mode.guest_view import PreparedCatalog
+    from nacre.code_mode.guest_view import ApiFiles, PreparedCatalog
     from nacre.code_mode.mcp_servers import McpRequests
     from nacre.code_mode.namespaces import NamespaceRuntime, RunNamespaces
     from nacre.code_mode.results import RunTelemetry

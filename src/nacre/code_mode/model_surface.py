@@ -1,22 +1,24 @@
-"""Which tools the model is shown: all of a run's, or `exec`, `wait` and the direct-only ones."""
+"""The tools that the model sees in code mode, and the description of `exec`."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final
 
 from nacre.code_mode.control_tools import exec_parameters, wait_parameters
-from nacre.code_mode.description import WAIT_DESCRIPTION, exec_description
 from nacre.code_mode.run_config import is_code_mode_active
 from nacre.tools import DefinitionFormat, format_definition, format_tool, split_direct_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from nacre.code_mode.namespaces import Namespace
-    from nacre.config import CodeModeConfig
+    from nacre.config import CodeModeConfig, Language
     from nacre.json_types import JsonObject
     from nacre.tools import Catalog, Tool
+
 
 EXEC_NAME: Final = "exec"
 WAIT_NAME: Final = "wait"
@@ -85,3 +87,150 @@ def visible_tools(
         tools, controls=(EXEC_NAME, WAIT_NAME), owner="code mode"
     )
     return ModelSurface(is_code_mode=True, direct_tools=direct, cataloged=cataloged)
+
+
+_HEADER: Final = "tools.<name> by owner:"
+_MORE_NAMES: Final = "(+{count} more: tools.search)"
+_LINE_BREAK_BYTES: Final = len(r"\n")
+_SEPARATOR: Final = ", "
+
+
+def name_index(catalog: Catalog, *, max_bytes: int) -> str:
+    """A line per owner; empty when there is nothing to show or no room for any of it.
+
+    When not all names fit, owners take turns, so that each of them shows. Bytes are those of the
+    text in JSON, with the line break that comes before it.
+    """
+    owners = _names_by_owner(catalog)
+    total = sum(len(names) for names in owners.values())
+    header_bytes = _LINE_BREAK_BYTES + _json_bytes(_HEADER)
+    shown = _fit_names(owners, max_bytes - header_bytes)
+    count = sum(len(names) for names in shown.values())
+    if count == total:
+        return "\n".join([_HEADER, *_format_lines(shown)]) if total else ""
+    rest_bytes = _LINE_BREAK_BYTES + len(_MORE_NAMES.format(count=total))
+    shown = _fit_names(owners, max_bytes - header_bytes - rest_bytes)
+    count = sum(len(names) for names in shown.values())
+    if not count:
+        return ""
+    return "\n".join([_HEADER, *_format_lines(shown), _MORE_NAMES.format(count=total - count)])
+
+
+def join_within(names: Sequence[str], max_bytes: int) -> str:
+    """The names with commas between them; those that do not fit are counted."""
+    shown = list(_take_fitting(names, max_bytes))
+    left = len(names) - len(shown)
+    return _SEPARATOR.join(shown) + (f" (+{left} more)" if left else "")
+
+
+def _names_by_owner(catalog: Catalog) -> dict[str, list[str]]:
+    """What a program can write, in the catalog's order: the name after `tools.`, else the id."""
+    callable_names = {tool_id: name for name, tool_id in catalog.names.items()}
+    owners: dict[str, list[str]] = {}
+    for entry in catalog.guest_entries:
+        name = callable_names.get(entry.id, entry.id)
+        owners.setdefault(entry.tool.owner, []).append(name)
+    return owners
+
+
+def _fit_names(owners: dict[str, list[str]], max_bytes: int) -> dict[str, list[str]]:
+    shown: dict[str, list[str]] = {owner: [] for owner in owners}
+    left = max_bytes
+    for owner, name in _interleave(owners):
+        cost = _json_bytes(name) + len(_SEPARATOR)
+        if not shown[owner]:
+            cost = _LINE_BREAK_BYTES + _json_bytes(f"{owner}: {name}")
+        if cost <= left:
+            shown[owner].append(name)
+            left -= cost
+        if left <= len(_SEPARATOR):
+            break
+    return shown
+
+
+def _interleave(owners: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
+    turns: Iterable[tuple[tuple[str, str] | None, ...]] = zip_longest(
+        *([(owner, name) for name in names] for owner, names in owners.items())
+    )
+    return (turn for turn in chain.from_iterable(turns) if turn is not None)
+
+
+def _format_lines(shown: dict[str, list[str]]) -> list[str]:
+    return [f"{owner}: {_SEPARATOR.join(names)}" for owner, names in shown.items() if names]
+
+
+def _take_fitting(names: Sequence[str], max_bytes: int) -> Iterator[str]:
+    left = max_bytes
+    for name in names:
+        left -= _json_bytes(name) + len(_SEPARATOR)
+        if left < 0:
+            return
+        yield name
+
+
+def _json_bytes(text: str) -> int:
+    # As most SDKs write it: beyond ASCII, every character takes six bytes or twelve.
+    return len(json.dumps(text)) - 2
+
+
+_LANGUAGE_NAMES: Final = {"javascript": "JavaScript", "typescript": "TypeScript"}
+_MAX_SERVER_NAME_BYTES: Final = 400
+
+WAIT_DESCRIPTION: Final = (
+    "Continue an exec program whose result has status waiting. Returns the same kind of result."
+)
+
+_PROGRAM: Final = (
+    "Run a {languages} program. code is the body of an async function: await calls, and return the"
+    " value you need, as plain data."
+)
+_TOOLS: Final = (
+    "await tools.<name>(input) or tools.call(id, input) gives a tool's result; a failed call throws"
+    " an Error to catch (message, code, toolId). tools.search(task, {{limit}}) finds tools,"
+    " tools.describe(id) gives a tool's input schema: look before you guess. ALL_TOOLS holds"
+    " {count} {{id, name, description}}.\n"
+    'Example: const [tool] = await tools.search("send mail"); return tools.describe(tool.id)'
+)
+_MCP: Final = (
+    "MCP servers: {servers}. await MCP.<server>.<tool>(input) gives {{content, structuredContent,"
+    ' isError}}; MCP.$search(task) finds tools, API.read("mcp/<server>.d.ts") declares them.'
+)
+_REST: Final = (
+    "Do the whole task in one program: loops, filters, Promise.all for calls in parallel.\n"
+    "text(value), json(value), console.log add output. On status waiting, call wait with the runId;"
+    " await yield_control(reason) waits on purpose.\n"
+    "No imports, files or network but through tools. Nothing is kept between programs."
+)
+
+
+def exec_description(
+    *,
+    catalog: Catalog,
+    namespaces: Sequence[Namespace],
+    mcp_servers: Sequence[str] = (),
+    name_index_bytes: int,
+    languages: Sequence[Language],
+) -> str:
+    """The API, then what this run has: MCP servers, namespaces, names of tools.
+
+    `name_index_bytes` is the most that the list of names may add to the JSON of the definition.
+    """
+    shown_languages = " or ".join(_LANGUAGE_NAMES[language] for language in languages)
+    parts = [_PROGRAM.format(languages=shown_languages)]
+    # Somebody with MCP servers alone need not read about tools that there are none of.
+    if catalog.guest_entries or not mcp_servers:
+        parts.append(_TOOLS.format(count=len(catalog.guest_entries)))
+    if mcp_servers:
+        parts.append(_MCP.format(servers=join_within(mcp_servers, _MAX_SERVER_NAME_BYTES)))
+    parts.append(_REST)
+    parts.extend(map(_namespace_text, namespaces))
+    index = name_index(catalog, max_bytes=name_index_bytes)
+    if index:
+        parts.append(index)
+    return "\n".join(parts)
+
+
+def _namespace_text(namespace: Namespace) -> str:
+    # One line each: what a plugin wrote must not look like another part of the description.
+    said = " ".join(f"{namespace.description} {namespace.prompt}".split())
+    return f"Global {namespace.global_name}: {said}"

@@ -24,7 +24,7 @@ from nacre.json_types import encode_json
 from nacre.sandbox import Limits, SharedData
 from nacre.sandbox.results import Completed, Failed, JsonOutput, TextOutput, Waiting
 from nacre.telemetry import span
-from nacre.tool_search.catalog_access import CatalogAccess, RunTools
+from nacre.tool_search.catalog import CatalogAccess, RunTools
 from nacre.tool_search.results import ToolSearchResult
 from nacre.tools import CallSite, InvalidCall
 

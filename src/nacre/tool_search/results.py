@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nacre.json_types import JsonObject
-    from nacre.tool_search.catalog_access import BlockedCall
+    from nacre.tool_search.catalog import BlockedCall
     from nacre.tool_search.model_surface import SurfaceMode
 
 

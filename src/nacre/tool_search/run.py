@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nacre.errors import ToolError
 from nacre.json_types import encode_json
-from nacre.tool_search.catalog_access import CatalogAccess, RunTools
+from nacre.tool_search.catalog import CatalogAccess, RunTools
 from nacre.tool_search.model_surface import (
     CODE_NAME,
     DESCRIBE_NAME,

@@ -21,8 +21,7 @@ from nacre.errors import ConfigError, RuntimeUnavailableError
 from nacre.hooks import HookRunner, Hooks
 from nacre.run_context import AbortController, RunContext
 from nacre.sandbox import Sandbox, SandboxOptions
-from nacre.tool_search.catalog_access import RunTools
-from nacre.tool_search.live_catalog import LiveCatalog
+from nacre.tool_search.catalog import LiveCatalog, RunTools
 from nacre.tool_search.model_surface import (
     direct_surface,
     is_tool_search_active,

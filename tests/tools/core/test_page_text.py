@@ -73,6 +73,15 @@ def test_a_title_is_not_longer_than_a_line() -> None:
     assert len(page_text(f"<title>{'x' * 5000}</title>", url=URL).title) == 300
 
 
+def test_a_page_of_very_many_links_and_cells_keeps_its_text() -> None:
+    links = text_of('<a href="/x">a</a>, ' * 30_000)
+    assert links.count("](https://example.org/x)") == 20_000
+    assert links.count("a") > 30_000
+    cells = text_of("<table>" + "<tr><td>1<td>2" * 30_000)
+    assert cells.count("|") == 50_000
+    assert cells.count("2") == 30_000
+
+
 EVIL = [
     "<a",
     "<a ",

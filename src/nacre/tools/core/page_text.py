@@ -92,6 +92,9 @@ def _codec(charset: str) -> str:
 
 
 _MAX_LINK_CHARACTERS: Final = 2_000
+# Of a page with more of them, the rest is plain text: each takes microseconds in Python.
+_MAX_LINKS: Final = 20_000
+_MAX_CELLS: Final = 50_000
 _MAX_TITLE_CHARACTERS: Final = 300
 _EMPTY_LINK = re.compile(r"\[\s*+\]\([^()\s]*+\)")
 # Elements whose content is not text for a reader.
@@ -114,14 +117,14 @@ def page_text(source: str, *, url: str) -> PageText:
     title = document.find("title")
     title_text = " ".join(title.text.split()) if title else ""
     document.remove(_HIDDEN)
-    for link in document.find_all("a"):
+    for index, link in enumerate(document.find_all("a")):
         href = link.attrs.get("href")
-        address = _web_address(url, href) if isinstance(href, str) else ""
-        if address:
+        is_kept = index < _MAX_LINKS
+        if is_kept and isinstance(href, str) and (address := _web_address(url, href)):
             link.attrs["href"] = address
         else:
             link.attrs.pop("href", None)
-    for cell in document.select("td, th"):
+    for cell in document.select("td, th")[:_MAX_CELLS]:
         cell.insert(0, turbohtml.Text("| "))
     text = document.to_markdown(_markdown_options()).replace("\N{NO-BREAK SPACE}", " ")
     return PageText(

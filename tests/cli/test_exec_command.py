@@ -318,7 +318,7 @@ def test_json_is_silent_about_clamping(capsys: pytest.CaptureFixture[str]) -> No
     status, out, err = run_here(capsys, "--json", "--timeout-ms", "-1", "-e", "for (;;);")
 
     assert (status, err) == (1, "")
-    assert json.loads(out)["error"] == "the program used up its time (timeoutMs is 100)"
+    assert json.loads(out)["error"] == "the program exceeded its time limit (timeoutMs is 100)"
 
 
 @pytest.mark.parametrize(

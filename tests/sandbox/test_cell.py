@@ -14,7 +14,7 @@ from nacre.sandbox import (
     TextOutput,
     Waiting,
 )
-from nacre.sandbox.cell import check_move, state_after
+from nacre.sandbox.cell import check_transition, state_after_leg
 from tests.contract.requirements import requirement
 from tests.sandbox.cell_results import failure_of, value_of
 from tests.sandbox.conftest import HeldHandler
@@ -216,12 +216,12 @@ async def test_a_typescript_diagnostic_has_line_and_column(sandbox: Sandbox) -> 
 async def test_functions_that_are_not_names_are_refused(
     sandbox: Sandbox, functions: list[str]
 ) -> None:
-    with pytest.raises(TypeError, match="it has to be a list of names"):
+    with pytest.raises(TypeError, match="functions must be a list of names"):
         sandbox.cell("return 1", functions=functions)
 
 
 async def test_code_that_is_not_text_is_refused(sandbox: Sandbox) -> None:
-    with pytest.raises(TypeError, match="code is a bytes; it has to be text"):
+    with pytest.raises(TypeError, match="code must be a string, not a bytes"):
         sandbox.cell(b"return 1")  # pyright: ignore[reportArgumentType]
 
 
@@ -232,19 +232,19 @@ ENDS = (CellState.COMPLETED, CellState.FAILED, CellState.ABORTED)
 @pytest.mark.parametrize("state", list(CellState))
 def test_nothing_follows_an_end(end: CellState, state: CellState) -> None:
     with pytest.raises(CellStateError, match=f"cannot go from {end.value} to {state.value}"):
-        check_move(end, state)
+        check_transition(end, state)
 
 
 @pytest.mark.parametrize("state", [CellState.NEW, CellState.WAITING])
 def test_what_does_not_run_can_only_run_or_be_aborted(state: CellState) -> None:
     for after in (CellState.RUNNING, CellState.ABORTED):
-        check_move(state, after)
+        check_transition(state, after)
     for after in (CellState.WAITING, CellState.COMPLETED, CellState.FAILED):
         with pytest.raises(CellStateError):
-            check_move(state, after)
+            check_transition(state, after)
 
 
 def test_a_leg_without_a_result_was_aborted() -> None:
-    assert state_after(None) is CellState.ABORTED
-    assert state_after(Failed(error="no", reason="guest_error")) is CellState.FAILED
-    assert state_after(Completed(value=1)) is CellState.COMPLETED
+    assert state_after_leg(None) is CellState.ABORTED
+    assert state_after_leg(Failed(error="no", reason="guest_error")) is CellState.FAILED
+    assert state_after_leg(Completed(value=1)) is CellState.COMPLETED

@@ -24,21 +24,21 @@ from tests.sandbox.conftest import HeldHandler
 
 def test_waiting_for_people_leaves_the_budget_as_it_is() -> None:
     budget = LegBudget(10, is_first_leg=False)
-    budget.charge_wait(9, is_for_people=True)
+    budget.charge_wait(9, is_for_person=True)
     assert (budget.seconds_left, budget.is_used_up) == (10, False)
-    budget.charge_wait(1, is_for_people=True)
+    budget.charge_wait(1, is_for_person=True)
     assert budget.is_used_up
 
 
 def test_a_first_leg_waits_for_people_only_a_moment() -> None:
     first, later = (LegBudget(10, is_first_leg=is_first) for is_first in (True, False))
-    assert first.left_for_wait(is_for_people=True) == 0.5
-    assert later.left_for_wait(is_for_people=True) == 10
-    assert first.left_for_wait(is_for_people=False) == 10
+    assert first.seconds_for_wait(is_for_person=True) == 0.5
+    assert later.seconds_for_wait(is_for_person=True) == 10
+    assert first.seconds_for_wait(is_for_person=False) == 10
 
 
 def test_patience_is_never_longer_than_the_budget() -> None:
-    assert LegBudget(0.1, is_first_leg=True).left_for_wait(is_for_people=True) == 0.1
+    assert LegBudget(0.1, is_first_leg=True).seconds_for_wait(is_for_person=True) == 0.1
 
 
 async def test_a_burst_that_fails_is_charged_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ async def test_a_rejection_that_nobody_handles_fails_the_cell_after_a_wait_too(
 async def test_a_promise_that_nothing_can_settle_fails_and_says_so(sandbox: Sandbox) -> None:
     result = await failure_of(sandbox, "await new Promise(() => {})")
     assert (result.code, result.reason) == ("internal_error", "never_settles")
-    assert "nothing can settle" in result.error
+    assert "can never settle" in result.error
 
 
 async def test_an_error_in_a_timer_fails_the_cell(sandbox: Sandbox) -> None:

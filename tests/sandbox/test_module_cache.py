@@ -365,7 +365,7 @@ def test_a_file_too_large_to_be_a_module_is_not_even_read(
     open_and_close(cache)
     os.truncate(directory / f"{KEY}.cwasm", 2**40)  # sparse
     assert open_and_close(cache)[0] == "built"
-    assert "which no compiled module has" in warnings_in(caplog)[0]
+    assert "which is not the size of a module" in warnings_in(caplog)[0]
 
 
 # Directories that must not be used

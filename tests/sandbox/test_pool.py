@@ -11,7 +11,7 @@ from tests.sandbox.conftest import HeldHandler
 
 
 def pool_of(sandbox: Sandbox) -> WorkerPool:
-    return sandbox._services.home.pool  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+    return sandbox._services.runtime.pool  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
 
 
 async def test_many_cells_that_wait_for_slow_calls_share_few_workers(held: HeldHandler) -> None:
@@ -111,7 +111,7 @@ async def test_a_cell_that_waits_in_a_worker_notices_its_death_at_once(
 
 
 async def test_the_pool_shrinks_to_its_size_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nacre.sandbox.pool._LINGER_SECONDS", 0.01)
+    monkeypatch.setattr("nacre.sandbox.pool._EXTRA_WORKER_IDLE_SECONDS", 0.01)
     async with Sandbox(SandboxOptions(workers=1)) as sandbox:
         hog = sandbox.cell("for (;;);", limits=Limits(timeout_ms=60000), owner="greedy")
         async with anyio.create_task_group() as tasks:

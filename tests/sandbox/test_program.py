@@ -3,7 +3,7 @@
 import pytest
 
 from nacre.sandbox import Failed, Sandbox
-from nacre.sandbox.program import _FRAME, ByteColumns, failed_from_worker  # pyright: ignore[reportPrivateUsage]
+from nacre.sandbox.program import _FRAME, ByteColumns, failure_from_worker  # pyright: ignore[reportPrivateUsage]
 from nacre.sandbox.results import MAX_ERROR_CHARACTERS, Limits, Position
 
 
@@ -39,7 +39,7 @@ async def test_an_error_behind_wide_characters_names_its_column(
 
 def test_the_frames_of_the_program_are_shown_and_those_of_the_guest_are_not() -> None:
     stack = "    at f (cell.js:3:4)\n    at start (nacre-guest.js:1:9)\n    at cell.js:7:1\n"
-    failed = failed_from_worker(
+    failed = failure_from_worker(
         "guest_error", {"message": "x", "stack": stack}, limits=Limits(), file_name="cell.js"
     )
     assert failed.error == "x\n    at f cell.js:3:4\n    at cell.js:7:1"
@@ -54,7 +54,7 @@ def test_a_frame_is_looked_for_line_by_line() -> None:
 
 
 def test_a_message_as_long_as_memory_is_cut() -> None:
-    failed = failed_from_worker(
+    failed = failure_from_worker(
         "guest_error", {"message": "x" * 10**6}, limits=Limits(), file_name="cell.js"
     )
     assert failed.error == "x" * MAX_ERROR_CHARACTERS + " [...]"

@@ -83,7 +83,7 @@ async def test_cancelling_the_block_closes_the_sandbox() -> None:
 async def test_a_sandbox_is_opened_once() -> None:
     async with Sandbox(SandboxOptions(workers=1)) as sandbox:
         pass
-    with pytest.raises(RuntimeUnavailableError, match="opened once"):
+    with pytest.raises(RuntimeUnavailableError, match="opened only once"):
         await sandbox.__aenter__()
 
 

@@ -12,7 +12,7 @@ from nacre.errors import HostRequestError
 from nacre.json_types import JsonValue
 from nacre.sandbox import Completed, Failed, HostRequest, Limits, Sandbox, SandboxOptions, Waiting
 from nacre.sandbox.pool import WorkerPool
-from nacre.sandbox.worker_process import MAX_SHARED_BYTES, SharedData, SharedHoldings, WorkerProcess
+from nacre.sandbox.worker_process import MAX_SHARED_BYTES, SentData, SharedData, WorkerProcess
 from nacre.sandbox.worker_protocol import HEADER_BYTES, Command, Event, decode_header, encode_frame
 from tests.sandbox.conftest import HeldHandler
 from tests.security.forged_worker import forge_first_worker
@@ -55,7 +55,7 @@ async def value_of(sandbox: Sandbox, code: str, shared: SharedData | None = None
 def pool_of(sandbox: Sandbox) -> WorkerPool:
     services = sandbox._services  # pyright: ignore[reportPrivateUsage]
     assert services is not None
-    return services.home.pool
+    return services.runtime.pool
 
 
 class SentFrames:
@@ -252,7 +252,7 @@ async def test_programs_that_move_out_under_pressure_keep_their_data(held: HeldH
 async def test_what_was_not_used_for_long_is_forgotten_and_sent_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nacre.sandbox.worker_process._MAX_HELD", 2)
+    monkeypatch.setattr("nacre.sandbox.worker_process._MAX_SENT_ITEMS", 2)
     sent = SentFrames(monkeypatch)
     digest = {name: catalog(name).digest for name in "abc"}
     async with Sandbox(SandboxOptions(workers=1)) as sandbox:
@@ -346,23 +346,23 @@ def test_shared_data_does_not_change_with_what_it_was_made_of() -> None:
 
 
 def test_a_part_that_is_not_bytes_is_refused_by_name() -> None:
-    with pytest.raises(TypeError, match="part 'tools' is a str; it has to be bytes"):
+    with pytest.raises(TypeError, match="part 'tools' must be bytes, not a str"):
         SharedData({"tools": "[]"}, methods=())  # pyright: ignore[reportArgumentType]
 
 
 def test_data_beyond_what_a_worker_can_take_is_refused() -> None:
     SharedData({"a": b"x" * MAX_SHARED_BYTES}, methods=())
-    with pytest.raises(ValueError, match=f"the most is {MAX_SHARED_BYTES}"):
+    with pytest.raises(ValueError, match=f"the limit is {MAX_SHARED_BYTES}"):
         SharedData({"a": b"x" * MAX_SHARED_BYTES, "b": b"x"}, methods=())
 
 
 def test_a_worker_never_holds_more_bytes_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nacre.sandbox.worker_process._MAX_HELD_BYTES", 100)
-    holdings = SharedHoldings()
+    monkeypatch.setattr("nacre.sandbox.worker_process._MAX_SENT_BYTES", 100)
+    sent = SentData()
     first, second, third = (SharedData({"a": b"%02d" % n * 25}, methods=()) for n in range(3))
     for data in (first, second):
-        assert holdings.surplus(data.size) == []
-        holdings.note(data, forgotten=[])
-    assert holdings.has(first.digest)
-    assert holdings.surplus(third.size) == [second.digest]
-    assert holdings.surplus(100) == [second.digest, first.digest]
+        assert sent.choose_evictions(data.size) == []
+        sent.record(data, evicted=[])
+    assert sent.has(first.digest)
+    assert sent.choose_evictions(third.size) == [second.digest]
+    assert sent.choose_evictions(100) == [second.digest, first.digest]

@@ -32,7 +32,7 @@ AMPLE = Limits(timeout_ms=20_000)
 
 TIMED_OUT: JsonObject = {
     "status": "failed",
-    "error": f"the program used up its time (timeoutMs is {SHORT_MS})",
+    "error": f"the program exceeded its time limit (timeoutMs is {SHORT_MS})",
     "code": "timeout",
     "reason": "timeout",
 }

@@ -48,15 +48,15 @@ class Requests:
 
 @asynccontextmanager
 async def requests_of(
-    handler: HostRequestHandler, *, most_bytes: int = 1 << 20, most_at_once: int = 16
+    handler: HostRequestHandler, *, max_bytes: int = 1 << 20, max_concurrent: int = 16
 ) -> AsyncGenerator[Requests]:
     async with anyio.create_task_group() as tasks:
         yield Requests(
             HostRequests(
                 handler,
                 tasks=tasks,
-                most_at_once=most_at_once,
-                most_bytes=most_bytes,
+                max_concurrent=max_concurrent,
+                max_bytes=max_bytes,
                 wake=lambda: None,
             )
         )
@@ -71,7 +71,7 @@ async def hundred(request: HostRequest) -> JsonValue:
 
 
 async def test_answers_beyond_what_fits_reject_and_the_others_are_delivered() -> None:
-    async with requests_of(hundred, most_bytes=350) as requests:
+    async with requests_of(hundred, max_bytes=350) as requests:
         requests.add(1, 2, 3, 4, 5)
         answers = await requests.answered()
     assert [answer[:2] for answer in answers] == [
@@ -84,14 +84,14 @@ async def test_answers_beyond_what_fits_reject_and_the_others_are_delivered() ->
     assert [answer[2] for answer in answers[:3]] == ["x" * 100] * 3
     rejection = answers[3][2]
     assert (rejection["name"], rejection["code"]) == ("RangeError", "result_too_large")
-    assert "does not fit beside the others" in rejection["message"]
+    assert "does not fit with the other answers" in rejection["message"]
 
 
 async def test_a_small_answer_finds_room_after_a_large_one_was_refused() -> None:
     async def handler(request: HostRequest) -> JsonValue:
         return "x" * 1000 if request.id == 1 else "y"
 
-    async with requests_of(handler, most_bytes=500) as requests:
+    async with requests_of(handler, max_bytes=500) as requests:
         requests.add(1, 2)
         answers = await requests.answered()
     assert [answer[1] for answer in answers] == [False, True]
@@ -99,7 +99,7 @@ async def test_a_small_answer_finds_room_after_a_large_one_was_refused() -> None
 
 
 async def test_what_was_taken_makes_room_again() -> None:
-    async with requests_of(hundred, most_bytes=150) as requests:
+    async with requests_of(hundred, max_bytes=150) as requests:
         for request_id in (1, 2, 3):
             requests.add(request_id)
             assert await requests.answered() == [[request_id, True, "x" * 100]]
@@ -218,7 +218,7 @@ async def test_handlers_that_never_wait_let_others_have_their_turn() -> None:
     async def other() -> None:
         events.append("other")
 
-    async with requests_of(busy, most_at_once=1) as requests:
+    async with requests_of(busy, max_concurrent=1) as requests:
         async with anyio.create_task_group() as tasks:
             requests.add(*range(10))
             tasks.start_soon(other)
@@ -235,7 +235,7 @@ async def test_a_flood_of_requests_that_never_wait_can_be_given_up() -> None:
         spend_a_turn()
         return None
 
-    async with requests_of(busy, most_at_once=1) as requests:
+    async with requests_of(busy, max_concurrent=1) as requests:
 
         async def give_up() -> None:
             requests.all.cancel("enough")

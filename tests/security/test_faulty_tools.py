@@ -407,7 +407,7 @@ async def test_a_task_that_is_cancelled_after_its_call_does_not_take_the_next_al
 
     async with anyio.create_task_group() as tasks:
         requests = HostRequests(
-            handler, tasks=tasks, most_at_once=2, most_bytes=1000, wake=lambda: None
+            handler, tasks=tasks, max_concurrent=2, max_bytes=1000, wake=lambda: None
         )
         for request_id in (1, 2):
             requests.add(request(request_id))
@@ -417,7 +417,7 @@ async def test_a_task_that_is_cancelled_after_its_call_does_not_take_the_next_al
             task.cancel()
             await turns_of_the_loop()
             assert len(served) == request_id
-        requests.let_go()
+        requests.wake_idle_server()
 
 
 async def test_a_task_that_is_cancelled_in_a_later_call_costs_that_call(runtime: Runtime) -> None:

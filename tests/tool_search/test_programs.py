@@ -193,7 +193,7 @@ async def test_a_program_that_never_stops_is_ended(sandbox: Sandbox) -> None:
     with anyio.fail_after(30):
         failed = failure_of(await program(run, code))
     assert (failed.code, reason_of(failed)) == ("timeout", "timeout")
-    assert failed.error == "the program used up its time (codeTimeoutMs is 1000)"
+    assert failed.error == "the program exceeded its time limit (codeTimeoutMs is 1000)"
     assert failed.to_json()["output"] == [{"type": "text", "text": "started"}]
 
 
@@ -207,7 +207,7 @@ async def test_a_program_that_waits_for_a_slow_tool_is_ended_and_the_tool_with_i
     with anyio.fail_after(30):
         failed = failure_of(await program(run, code, "call_1"))
     assert failed.error == (
-        "the program used up its time (codeTimeoutMs is 1000); unfinished: held"
+        "the program exceeded its time limit (codeTimeoutMs is 1000); unfinished: held"
     )
     assert failed.code == "timeout"
     with anyio.fail_after(30):

@@ -122,7 +122,7 @@ class CodeModeCell:
         """Announce an abort: the cell is not suspended or resumed any more, and starts no call."""
         if self.abort_reason is None:
             self.abort_reason = reason
-        self._cell.give_up_requests(reason)
+        self._cell.cancel_requests(reason)
 
     async def abort(self, reason: str) -> None:
         """Abort the cell in any state, and the calls that it left behind."""

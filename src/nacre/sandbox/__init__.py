@@ -1,4 +1,4 @@
-"""Runs hostile JavaScript in worker processes; knows nothing of tools, agents or models."""
+"""Runs untrusted JavaScript in worker processes. Independent of tools, agents and models."""
 
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ __all__ = [
     "Waiting",
 ]
 
-# Imported on first use: a worker is part of this package and must not load the supervisor.
+# Imported on first use: workers import this package too, but must not load the supervisor.
 __getattr__ = lazy_exports(
     __name__,
     {

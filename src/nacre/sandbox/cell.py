@@ -1,8 +1,9 @@
-"""One program and its states: `run` starts it, `resume` continues it, `abort` ends it.
+"""A cell: one program in the sandbox, and its states.
 
 new -> running -> waiting -> running -> completed | failed | aborted
 
-A leg is one `run` or `resume`. At most one is under way, and the cell's state says whether one is.
+`run` starts the program, `resume` continues it and `abort` ends it. A leg is one `run` or `resume`.
+At most one leg runs at a time, while the state is `running`.
 """
 
 import time
@@ -22,7 +23,7 @@ from nacre.sandbox.results import CellResult, Completed, Failed, PendingRequest,
 
 
 class CellState(Enum):
-    """Where a cell is in its life."""
+    """The state of a cell."""
 
     NEW = "new"
     RUNNING = "running"
@@ -32,7 +33,7 @@ class CellState(Enum):
     ABORTED = "aborted"
 
 
-_MOVES: Final[dict[CellState, frozenset[CellState]]] = {
+_TRANSITIONS: Final[dict[CellState, frozenset[CellState]]] = {
     CellState.NEW: frozenset({CellState.RUNNING, CellState.ABORTED}),
     CellState.RUNNING: frozenset(
         {CellState.WAITING, CellState.COMPLETED, CellState.FAILED, CellState.ABORTED}
@@ -49,108 +50,108 @@ _STATE_AFTER: Final[dict[type[CellResult], CellState]] = {
 }
 
 
-def check_move(before: CellState, after: CellState) -> None:
-    """Raises CellStateError for a move that no cell makes."""
-    if after not in _MOVES[before]:
+def check_transition(before: CellState, after: CellState) -> None:
+    """Raise CellStateError unless a cell can change between these states."""
+    if after not in _TRANSITIONS[before]:
         raise CellStateError(f"a cell cannot go from {before.value} to {after.value}")
 
 
-def state_after(result: CellResult | None) -> CellState:
-    """The state that a leg leaves behind; a leg without a result was aborted."""
+def state_after_leg(result: CellResult | None) -> CellState:
+    """Return the state after a leg with this result. Without a result, the leg was aborted."""
     return CellState.ABORTED if result is None else _STATE_AFTER[type(result)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellServices:
-    """What a cell needs of the sandbox it runs in."""
+    """The parts of a sandbox that its cells use."""
 
-    home: SandboxRuntime
+    runtime: SandboxRuntime
     typescript: TypeScriptTransforms
     tasks: TaskGroup
     running: "set[Cell]"
 
 
 class Cell:
-    """A program in the sandbox; created by `Sandbox.cell`."""
+    """A program in the sandbox. Create it with `Sandbox.cell`."""
 
     def __init__(self, program: Program, services: CellServices) -> None:
         self.state = CellState.NEW
         self._limits = program.limits
         self._running_cells = services.running
-        self._parts = build_cell_context(
+        self._context = build_cell_context(
             program,
-            home=services.home,
+            runtime=services.runtime,
             typescript=services.typescript,
             tasks=services.tasks,
-            wake=self.wake_up,
+            wake=self.wake,
         )
-        self._vm = self._parts.vm
-        self._requests = self._parts.requests
-        self._bursts = CellBursts(self._parts)
+        self._vm = self._context.vm
+        self._requests = self._context.requests
+        self._bursts = CellBursts(self._context)
         self._leg: CellLeg | None = None
 
     @property
     def cell_id(self) -> CellId:
-        return self._parts.cell_id
+        return self._context.cell_id
 
     async def run(self) -> CellResult:
-        """Start the program; the result of its first leg."""
+        """Start the program and return the result of its first leg."""
         return await self._run_leg(CellState.NEW, self._bursts.start)
 
     async def resume(self) -> CellResult:
-        """Continue a waiting program; the result of its next leg."""
+        """Continue a waiting program and return the result of its next leg."""
         return await self._run_leg(CellState.WAITING, self._bursts.resume)
 
     async def abort(self, reason: str = "the run was aborted") -> None:
-        """End the program now, wherever it is; harmless after its end.
+        """End the program now, in any state. Has no effect after its end.
 
-        Calls that a completed program left behind are given up as well.
+        Requests that a completed program did not await are cancelled as well.
         """
-        self.give_up_requests(reason)
+        self.cancel_requests(reason)
         if self._leg is not None:
             await self._leg.abort(reason)
-        # Also a leg that came to wait just before the abort reached it.
+        # A running leg may have ended in `waiting` just before the abort reached it.
         if self.state in (CellState.NEW, CellState.WAITING):
             self._move_to(CellState.ABORTED)
             await self._vm.drop()
 
-    def give_up_requests(self, reason: str) -> None:
-        """Cancel what is not answered yet; the first step of an abort."""
+    def cancel_requests(self, reason: str) -> None:
+        """Cancel all unanswered requests, which is the first step of an abort."""
         self._requests.cancel(reason)
 
-    def wake_up(self) -> None:
-        """Have a leg that waits look around: something has changed."""
+    def wake(self) -> None:
+        """Make a waiting leg check again for answers, its worker and the sandbox."""
         if self._leg is not None:
-            self._leg.wake_up()
+            self._leg.wake()
 
     @property
     def pending(self) -> tuple[PendingRequest, ...]:
-        """The requests that are not answered yet, also after the program's end."""
+        """The unanswered requests, also after the end of the program."""
         return self._requests.pending
 
     @property
     def snapshot(self) -> bytes | None:
-        """The sealed snapshot while the cell waits."""
+        """The sealed snapshot, while the cell is suspended."""
         return self._vm.sealed
 
     async def _run_leg(self, expected: CellState, first_burst: FirstBurst) -> CellResult:
         if self.state is not expected:
             raise CellStateError(f"the cell is {self.state.value}, not {expected.value}")
         self._move_to(CellState.RUNNING)
-        leg = self._leg = CellLeg(self._parts, self._bursts, self._budget(expected))
+        leg = self._leg = CellLeg(self._context, self._bursts, self._budget(expected))
         started = time.monotonic()
         result: CellResult | None = None
         self._running_cells.add(self)
         try:
             result = await leg.run(first_burst)
         finally:
-            # Reached by abort, by the caller's own cancellation, and by faults of ours alike.
+            # The result is missing after an abort, a cancellation of the caller, or a bug.
             if result is None:
                 self._requests.cancel(leg.abort_reason or "the run was cancelled")
                 with anyio.CancelScope(shield=True):
                     await self._vm.drop()
-            self._move_to(state_after(result))
-            self._requests.let_go()
+            self._move_to(state_after_leg(result))
+            self._requests.wake_idle_server()
             self._running_cells.discard(self)
             self._leg = None
             leg.ended.set()
@@ -162,13 +163,13 @@ class Cell:
         return LegBudget(self._limits.timeout_ms / 1000, is_first_leg=state is CellState.NEW)
 
     def _add_usage(self, result: CellResult, *, started: float) -> CellResult:
-        """A leg's result with what the program put out in it and has used so far."""
-        usage = self._parts.usage
+        """Return the result with the output of its leg and the usage of the cell so far."""
+        usage = self._context.usage
         usage.wall_ms += (time.monotonic() - started) * 1000
         usage.unfinished_requests = self._requests.pending_count
-        return replace(result, output=self._parts.output.take(), usage=replace(usage))
+        return replace(result, output=self._context.output.take(), usage=replace(usage))
 
     def _move_to(self, state: CellState) -> None:
-        """The one place that changes the state."""
-        check_move(self.state, state)
+        # All state changes go through here.
+        check_transition(self.state, state)
         self.state = state

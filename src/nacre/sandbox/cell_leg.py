@@ -1,9 +1,9 @@
-"""One leg of a cell: bursts of the program, and waits for answers or timers between them.
+"""One leg of a cell: bursts of guest code, with waits for answers and timers between them.
 
-Nothing that a worker says is trusted.
+A leg ends when the program ends, when it yields, or when its budget is used up while it waits. In
+the last two cases the VM is suspended to a snapshot and its worker is released.
 
-A leg ends when the program ends, when it yields, or when its budget is used up while it only waits;
-in the last two cases the VM becomes a snapshot and its worker is free.
+Messages from a worker are untrusted.
 """
 
 import logging
@@ -20,8 +20,8 @@ from anyio.abc import TaskGroup
 from nacre.errors import SandboxError, WorkerProtocolError
 from nacre.ids import CellId, new_cell_id
 from nacre.sandbox.cell_vm import (
+    BudgetExceeded,
     CellVm,
-    OverranBudget,
     RestoreFailed,
     SandboxRuntime,
     SnapshotTooLarge,
@@ -32,7 +32,7 @@ from nacre.sandbox.program import (
     Program,
     ProgramSource,
     TypeScriptTransforms,
-    failed_from,
+    failure_from_error,
 )
 from nacre.sandbox.results import (
     MAX_ANSWER_BYTES,
@@ -51,48 +51,54 @@ from nacre.sandbox.worker_events import (
     EventReader,
     RequestEvent,
     YieldEvent,
-    json_of,
-    output_of,
-    reason_of,
+    decode_value,
+    read_output,
+    read_reason,
 )
-from nacre.sandbox.worker_process import in_thread
+from nacre.sandbox.worker_process import run_in_thread
 from nacre.sandbox.worker_protocol import OUTPUT_ITEM_BYTES, Command, Event, Frame
 
 logger = logging.getLogger(__name__)
 
-_BIG_TAIL_BYTES: Final = 1 << 18
-# A program that approves by itself answers at once; a person does not, and nobody should hold the
-# line for one when `waiting` can be said instead.
-_PATIENCE_WITH_PEOPLE_SECONDS: Final = 0.5
+# A larger message is decoded in a thread.
+_MAX_LOOP_BYTES: Final = 1 << 18
+# An automatic approver answers within this time. For a person, the leg ends with `waiting` instead.
+_MAX_FIRST_PERSON_WAIT_SECONDS: Final = 0.5
 
 _Result = TypeVar("_Result")
 
 
 class LegBudget:
-    """Seconds that are left to a leg, for its own doings and for waiting for people."""
+    """The time that is left for a leg.
+
+    Bursts and waits count. Waiting for a worker and suspending do not count. While the program
+    waits only for a person, a separate budget applies: short in the first leg, the whole time limit
+    in later legs.
+    """
 
     def __init__(self, seconds: float, *, is_first_leg: bool) -> None:
         self.seconds_left = seconds
-        self._patience_left = seconds
+        self._person_seconds_left = seconds
         if is_first_leg:
-            self._patience_left = min(seconds, _PATIENCE_WITH_PEOPLE_SECONDS)
+            self._person_seconds_left = min(seconds, _MAX_FIRST_PERSON_WAIT_SECONDS)
 
     @property
     def is_used_up(self) -> bool:
-        return self.seconds_left <= 0 or self._patience_left <= 0
+        return self.seconds_left <= 0 or self._person_seconds_left <= 0
 
-    def left_for_wait(self, *, is_for_people: bool) -> float:
-        """How long a wait may last, in seconds."""
-        return self._patience_left if is_for_people else self.seconds_left
+    def seconds_for_wait(self, *, is_for_person: bool) -> float:
+        """Return how long a wait may take."""
+        return self._person_seconds_left if is_for_person else self.seconds_left
 
-    def charge_wait(self, seconds: float, *, is_for_people: bool) -> None:
-        if is_for_people:
-            self._patience_left -= seconds
+    def charge_wait(self, seconds: float, *, is_for_person: bool) -> None:
+        """Subtract the time of a wait."""
+        if is_for_person:
+            self._person_seconds_left -= seconds
         else:
             self.seconds_left -= seconds
 
     async def charge(self, burst: Awaitable[_Result]) -> _Result:
-        """Await a burst on the budget."""
+        """Await a burst and subtract its time."""
         started = time.monotonic()
         try:
             return await burst
@@ -112,39 +118,39 @@ class CellOutput:
         self._items: list[Output] = []
 
     def add(self, frame: Frame) -> None:
-        """Take an item from a worker, which is not trusted."""
-        kind, content = output_of(frame)
-        # The worker counts too; this is for one that no longer does.
+        """Add an item of output that a worker sent."""
+        kind, content = read_output(frame)
+        # The worker counts too, but it may be compromised.
         self.bytes_left -= len(content) + OUTPUT_ITEM_BYTES
         if self.bytes_left < 0:
-            raise WorkerProtocolError("a worker sent more output than the cell may have")
+            raise WorkerProtocolError("a worker sent more output than the cell's limit")
         item = (
-            JsonOutput(value=json_of(content))
+            JsonOutput(value=decode_value(content))
             if kind == "json"
             else TextOutput(text=content.decode(errors="replace"))
         )
         self._items.append(item)
         self._usage.output_bytes += len(content)
-        self._show(item)
+        self._notify(item)
 
     def take(self) -> tuple[Output, ...]:
-        """What came since the last time."""
+        """Return and remove the items added since the last call."""
         items, self._items = self._items, []
         return tuple(items)
 
-    def _show(self, item: Output) -> None:
+    def _notify(self, item: Output) -> None:
         if self._on_output is None:
             return
         try:
             self._on_output(item)
         except Exception:
-            # The caller's own fault is not the program's: the result has the item all the same.
-            logger.exception("the caller's on_output failed")
+            # A bug of the caller must not fail the program; its result has the item anyway.
+            logger.exception("on_output failed")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellContext:
-    """A program, where its VM is, what it asked for, what it put out, and what it used."""
+    """The parts of a cell that its legs share."""
 
     cell_id: CellId
     program: Program
@@ -158,27 +164,27 @@ class CellContext:
 def build_cell_context(
     program: Program,
     *,
-    home: SandboxRuntime,
+    runtime: SandboxRuntime,
     typescript: TypeScriptTransforms,
     tasks: TaskGroup,
     wake: Callable[[], None],
 ) -> CellContext:
-    """The parts of a new cell; `wake` is called when a leg that waits has to look around."""
+    """Create the parts of a new cell. `wake` is called when a waiting leg has to check again."""
     limits, usage = program.limits, Usage()
     output = CellOutput(max_bytes=limits.max_output_bytes, usage=usage, on_output=program.on_output)
     vm = CellVm(
-        home,
+        runtime,
         limits,
         owner=program.owner,
         shared=program.shared,
         on_output=output.add,
-        on_trouble=wake,
+        on_worker_change=wake,
     )
     requests = HostRequests(
         program.handler,
         tasks=tasks,
-        most_at_once=limits.max_pending_tool_calls,
-        most_bytes=max(limits.memory_limit_bytes, MAX_ANSWER_BYTES),
+        max_concurrent=limits.max_pending_tool_calls,
+        max_bytes=max(limits.memory_limit_bytes, MAX_ANSWER_BYTES),
         wake=wake,
     )
     return CellContext(
@@ -193,16 +199,19 @@ def build_cell_context(
 
 
 class CellBursts:
-    """Lets a program run in bursts; knows what it waits for after each."""
+    """Runs the bursts of a program, and records what it waits for after each.
 
-    def __init__(self, parts: CellContext) -> None:
-        self._parts = parts
-        self._vm = parts.vm
-        self._requests = parts.requests
-        self._limits = parts.program.limits
-        methods = frozenset(parts.program.functions)
-        if parts.program.shared is not None:
-            methods |= parts.program.shared.methods
+    Each method that runs a burst returns the frame that says how the burst ended.
+    """
+
+    def __init__(self, context: CellContext) -> None:
+        self._context = context
+        self._vm = context.vm
+        self._requests = context.requests
+        self._limits = context.program.limits
+        methods = frozenset(context.program.functions)
+        if context.program.shared is not None:
+            methods |= context.program.shared.methods
         self._events = EventReader(methods, max_value_bytes=self._limits.max_output_bytes)
         self.yields: tuple[YieldEvent, ...] = ()
         self._timer_due: float | None = None
@@ -214,29 +223,27 @@ class CellBursts:
     def seconds_until_timer(self) -> float:
         return float("inf") if self._timer_due is None else self._timer_due - time.time()
 
-    # Each ends with the frame that says how the burst ended.
-
     async def start(self, budget: LegBudget) -> Frame:
-        """The program's first burst."""
-        source = self._parts.source
+        """Run the first burst of the program."""
+        source = self._context.source
         code = await source.javascript()
         fields = {
             **self._cell_fields(budget),
-            "functions": self._parts.program.functions,
+            "functions": self._context.program.functions,
             "fileName": source.file_name,
         }
         await self._vm.start(fields, code)
         return await budget.charge(self._vm.finish(budget.seconds_left))
 
     async def resume(self, budget: LegBudget) -> Frame | None:
-        """The first burst of a later leg; None if there is nothing to tell the program yet."""
+        """Run the first burst of a later leg. Returns None if there are no answers yet."""
         for each in self.yields:
             self._requests.answer(each.id)
         self.yields = ()
-        return await self.go_on(budget) if self._requests.has_answers else None
+        return await self.continue_program(budget) if self._requests.has_answers else None
 
-    async def go_on(self, budget: LegBudget) -> Frame:
-        """Deliver what came in, or fire what is due."""
+    async def continue_program(self, budget: LegBudget) -> Frame:
+        """Run a burst that delivers the answers, or that fires the due timers if there are none."""
         if not self._vm.is_live:
             await self._vm.restore(self._cell_fields(budget))
         self._vm.unpark()
@@ -256,7 +263,7 @@ class CellBursts:
     def _cell_fields(self, budget: LegBudget) -> dict[str, object]:
         return {
             "memoryLimitBytes": self._limits.memory_limit_bytes,
-            "outputBytesLeft": self._parts.output.bytes_left,
+            "outputBytesLeft": self._context.output.bytes_left,
             "maxOutputBytes": self._limits.max_output_bytes,
             **self._burst_fields(budget),
         }
@@ -264,39 +271,37 @@ class CellBursts:
     def _burst_fields(self, budget: LegBudget) -> dict[str, object]:
         return {
             "budgetMs": max(budget.seconds_left, 0.0) * 1000,
-            "maxRequests": self._room_for_requests(),
+            "maxRequests": self._max_new_requests(),
         }
 
-    def _room_for_requests(self) -> int:
+    def _max_new_requests(self) -> int:
         return MAX_REQUEST_BACKLOG - self._requests.pending_count
 
-    # How they ended.
-
-    async def result_of(self, frame: Frame) -> Completed | Failed | None:
-        """Note what a burst came to; a result if the program is over."""
+    async def read_result(self, frame: Frame) -> Completed | Failed | None:
+        """Read the end of a burst. Returns a result if the program has ended."""
         if frame.kind not in (Event.COMPLETED, Event.FAILED, Event.PARKED):
             raise WorkerProtocolError(f"a worker sent an event of kind {frame.kind}")
         burst = await self._read(frame)
-        usage = self._parts.usage
+        usage = self._context.usage
         usage.guest_bursts += 1
         usage.worker_ms += burst.busy_ms
         if frame.kind == Event.FAILED:
-            failed = self._parts.source.build_failure(reason_of(frame), frame.fields)
-            self._vm.leave()
+            failed = self._context.source.build_failure(read_reason(frame), frame.fields)
+            self._vm.release_worker()
             return failed
         usage.output_bytes += burst.value_bytes
         self._add_requests(burst.requests)
         if frame.kind == Event.COMPLETED:
-            self._vm.leave()
+            self._vm.release_worker()
             return Completed(value=burst.value)
-        self._note_waits(burst)
+        self._record_waits(burst)
         return None
 
     async def _read(self, frame: Frame) -> BurstEvent:
-        read = partial(self._events.burst, frame, max_requests=self._room_for_requests())
-        # Reading megabytes of JSON on the event loop would hold up everybody else.
-        is_big = len(frame.tail) > _BIG_TAIL_BYTES
-        return await in_thread(read) if is_big else read()
+        read = partial(self._events.burst, frame, max_requests=self._max_new_requests())
+        # Decoding megabytes of JSON would block the event loop.
+        is_big = len(frame.tail) > _MAX_LOOP_BYTES
+        return await run_in_thread(read) if is_big else read()
 
     def _add_requests(self, requests: tuple[RequestEvent, ...]) -> None:
         for request in requests:
@@ -305,31 +310,31 @@ class CellBursts:
                     id=request.id,
                     method=request.method,
                     payload=request.payload,
-                    cell_id=self._parts.cell_id,
+                    cell_id=self._context.cell_id,
                     abort=self._requests.abort_signal,
                     asking_person=partial(self._requests.asking_person, request.id),
                 )
             )
-        self._parts.usage.requests += len(requests)
+        self._context.usage.requests += len(requests)
 
-    def _note_waits(self, burst: BurstEvent) -> None:
+    def _record_waits(self, burst: BurstEvent) -> None:
         self.yields = burst.yields
         self._timer_due = None if burst.timer_ms is None else time.time() + burst.timer_ms / 1000
         if not self.yields and self._timer_due is None and not self._requests.is_open:
-            raise WorkerProtocolError("a worker says that the program waits for nothing")
+            raise WorkerProtocolError("a worker parked a program that waits for nothing")
 
 
 FirstBurst = Callable[[LegBudget], Awaitable[Frame | None]]
-"""Starts or continues a program; None if it has nothing to do yet."""
+"""Starts or continues a program. Returns None if there is nothing to run yet."""
 
 
 class CellLeg:
     """One `run` or `resume` of a cell."""
 
-    def __init__(self, parts: CellContext, bursts: CellBursts, budget: LegBudget) -> None:
-        self._parts = parts
-        self._vm = parts.vm
-        self._requests = parts.requests
+    def __init__(self, context: CellContext, bursts: CellBursts, budget: LegBudget) -> None:
+        self._context = context
+        self._vm = context.vm
+        self._requests = context.requests
         self._bursts = bursts
         self._budget = budget
         self._scope = anyio.CancelScope()
@@ -338,68 +343,68 @@ class CellLeg:
         self.ended = anyio.Event()
 
     async def run(self, first_burst: FirstBurst) -> CellResult | None:
-        """Follow the program to the end of the leg; None if the leg was aborted."""
+        """Run the program to the end of the leg. Returns None if the leg was aborted."""
         with self._scope:
             return await self._run_to_end(first_burst)
         return None
 
     async def abort(self, reason: str) -> None:
-        """Cancel the leg, and wait until its cell has cleaned up after it."""
+        """Cancel the leg, and wait until its cell has cleaned up."""
         self.abort_reason = reason
         self._scope.cancel()
         await self.ended.wait()
 
-    def wake_up(self) -> None:
-        """If the leg waits: look around, something has changed."""
+    def wake(self) -> None:
+        """If the leg waits, make it check again."""
         if self._wake is not None:
             self._wake.set()
 
     async def _run_to_end(self, first_burst: FirstBurst) -> CellResult:
         try:
-            result = await self._follow(await first_burst(self._budget))
+            result = await self._run_bursts(await first_burst(self._budget))
         except RestoreFailed as error:
-            result = self._parts.source.build_failure(
+            result = self._context.source.build_failure(
                 "snapshot_restore_failed", {"message": str(error)}
             )
-        except OverranBudget:
-            message = "the program used up its time"
-            result = self._parts.source.build_failure("timeout", {"message": message})
+        except BudgetExceeded:
+            message = "the program exceeded its time limit"
+            result = self._context.source.build_failure("timeout", {"message": message})
         except SandboxError as error:
-            result = failed_from(error)
+            result = failure_from_error(error)
         except NotJavaScript as refusal:
             result = refusal.failed
         except Exception as error:
-            # The top of a hostile program: whatever it found is our fault, and ends here.
-            logger.exception("a cell ran into a fault of the sandbox")
-            result = Failed(error=f"the sandbox has a fault: {error!r}", reason="internal_error")
+            # An untrusted program found a bug of the sandbox: it must not reach the caller.
+            logger.exception("a cell failed because of a bug in the sandbox")
+            result = Failed(error=f"the sandbox has a bug: {error!r}", reason="internal_error")
         if isinstance(result, Failed):
             self._requests.cancel(f"the cell failed: {result.reason}")
-            # A worker that still holds the VM of a failed cell is stuck or not to be trusted.
+            # A worker that still holds the VM of a failed cell is stuck or compromised.
             self._vm.kill()
         return result
 
-    async def _follow(self, frame: Frame | None) -> CellResult:
-        """From burst to burst until the leg is over."""
+    async def _run_bursts(self, frame: Frame | None) -> CellResult:
+        """Run bursts and wait between them until the leg ends."""
         while True:
             if frame is not None:
-                ended = await self._bursts.result_of(frame)
+                ended = await self._bursts.read_result(frame)
                 if ended is not None:
                     return ended
             if self._bursts.yields:
                 return await self._suspend("yield")
             if not await self._wait_for_work():
                 return await self._suspend("pending_tools" if self._requests.is_open else "yield")
-            frame = await self._bursts.go_on(self._budget)
+            frame = await self._bursts.continue_program(self._budget)
 
     # Waiting.
 
     async def _wait_for_work(self) -> bool:
-        """Wait for an answer or a timer; False when budget or patience ends before either."""
-        # Answers that take no time are there after one turn of the loop: no need to park for them.
+        """Wait for an answer or a timer. Returns False if the budget ends first."""
+        # Handlers that do not wait answer within one turn of the loop: no need to park for them.
         await anyio.lowlevel.checkpoint()
         if not self._requests.has_answers:
             self._vm.park()
-        # Checked first: a program that always finds something to do must end its leg as well.
+        # Checked first, so that a program that always has work also ends its leg.
         while not self._budget.is_used_up:
             self._vm.ensure_open()
             if self._requests.has_answers:
@@ -409,31 +414,31 @@ class CellLeg:
                 return True
             await self._wait(until_timer)
             self._vm.check_alive()
-            if self._vm.is_wanted:
-                await self._make_room()
+            if self._vm.is_worker_needed:
+                await self._free_worker()
         return False
 
     async def _wait(self, until_timer: float) -> None:
-        """Wait for anything that changes, no longer than the budget allows."""
+        """Wait until `wake` is called, at most as long as the budget allows."""
         started = time.monotonic()
-        is_for_people = not self._bursts.has_timer and self._requests.only_people_are_left
-        left = self._budget.left_for_wait(is_for_people=is_for_people)
+        is_for_person = not self._bursts.has_timer and self._requests.waits_only_for_people
+        left = self._budget.seconds_for_wait(is_for_person=is_for_person)
         self._wake = anyio.Event()
         with anyio.move_on_after(min(left, until_timer)):
             await self._wake.wait()
-        self._budget.charge_wait(time.monotonic() - started, is_for_people=is_for_people)
+        self._budget.charge_wait(time.monotonic() - started, is_for_person=is_for_person)
 
     # Suspending.
 
-    async def _make_room(self) -> None:
-        """Move out of a worker that others need; a VM too large for a snapshot stays."""
+    async def _free_worker(self) -> None:
+        """Suspend to free a worker that other cells need. A VM over the snapshot limit stays."""
         try:
             await self._vm.suspend(self._requests.open_ids())
         except SnapshotTooLarge:
-            self._vm.park(can_move=False)
+            self._vm.park(can_suspend=False)
 
     async def _suspend(self, reason: Literal["pending_tools", "yield"]) -> Waiting | Failed:
-        """End the leg, not the program: it waits as a snapshot for the next `resume`."""
+        """End the leg with the program suspended, until the next `resume`."""
         yields = self._bursts.yields
         if self._vm.is_live:
             try:
@@ -442,9 +447,9 @@ class CellLeg:
             except SnapshotTooLarge as error:
                 await self._vm.drop()
                 return self._too_large(error.size)
-        self._parts.usage.snapshot_bytes = len(self._vm.sealed or b"")
+        self._context.usage.snapshot_bytes = len(self._vm.sealed or b"")
         return Waiting(
-            cell_id=self._parts.cell_id,
+            cell_id=self._context.cell_id,
             reason=reason,
             yield_reason=yields[0].reason if yields else "",
             pending=self._requests.pending,
@@ -452,9 +457,9 @@ class CellLeg:
         )
 
     def _too_large(self, size: int) -> Failed:
-        most = self._parts.program.limits.max_snapshot_bytes
+        most = self._context.program.limits.max_snapshot_bytes
         message = (
             f"the suspended program takes {size} bytes, more than maxSnapshotBytes ({most}); "
             "keep less data alive across a wait"
         )
-        return self._parts.source.build_failure("snapshot_limit_exceeded", {"message": message})
+        return self._context.source.build_failure("snapshot_limit_exceeded", {"message": message})

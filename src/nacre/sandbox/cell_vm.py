@@ -1,9 +1,8 @@
-"""Moves the VM of a cell between workers and sealed snapshots, and runs it.
+"""The VM of a cell: runs it in a worker, and moves it between workers and sealed snapshots.
 
-Restoring foreign bytes is running foreign code, so the seal is a keyed hash. The key stays in the
-supervisor: workers run hostile code and never see it.
-
-Moves it between these, and lets it run. Nothing that a worker says is trusted.
+Restoring a forged snapshot would run foreign code, so a snapshot is sealed with a keyed hash. The
+key stays in the supervisor: workers run untrusted code and never get it. Messages from a worker are
+untrusted.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ from nacre.errors import (
 )
 from nacre.sandbox.pool import Launcher, WorkerPool
 from nacre.sandbox.results import Limits
-from nacre.sandbox.worker_events import size_of
+from nacre.sandbox.worker_events import read_size
 from nacre.sandbox.worker_process import SharedData, WorkerProcess
 from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
 
@@ -37,7 +36,7 @@ _SEAL_BYTES: Final = 32
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """The state of a VM: its memory as a difference from its image, and what the host knows."""
+    """The state of a VM: its memory as a difference from its image, and the host's own records."""
 
     image: str
     memory_bytes: int
@@ -47,7 +46,7 @@ class Snapshot:
 
 
 def seal(snapshot: Snapshot, *, key: bytes) -> bytes:
-    """The snapshot as bytes that only this key can have made."""
+    """Encode a snapshot with a seal that only this key can produce."""
     facts = {
         "image": snapshot.image,
         "memoryBytes": snapshot.memory_bytes,
@@ -60,9 +59,9 @@ def seal(snapshot: Snapshot, *, key: bytes) -> bytes:
 
 
 def unseal(data: bytes, *, key: bytes, image: str) -> Snapshot:
-    """The snapshot again; raises SnapshotError before anything of it is used if a check fails."""
+    """Decode a snapshot. Raises SnapshotError if a check fails, before any part is used."""
     if len(data) < _HEAD.size + _SEAL_BYTES or not data.startswith(_MAGIC):
-        raise SnapshotError(f"this is not a snapshot, or it is cut off: {len(data)} bytes")
+        raise SnapshotError(f"this is not a snapshot, or it is truncated: {len(data)} bytes")
     _, version, header_size = _HEAD.unpack_from(data)
     if version != _VERSION:
         raise SnapshotError(
@@ -72,10 +71,10 @@ def unseal(data: bytes, *, key: bytes, image: str) -> Snapshot:
     body, seal_found = data[:-_SEAL_BYTES], data[-_SEAL_BYTES:]
     if not hmac.compare_digest(_seal_of(body, key), seal_found):
         raise SnapshotError(
-            "the snapshot is cut off, was changed, or was made with another key; "
+            "the snapshot is truncated, was changed, or was made with another key; "
             "run the program again"
         )
-    # The seal holds: from here on the bytes are our own.
+    # The seal is valid: this supervisor wrote the bytes.
     facts = json.loads(body[_HEAD.size : _HEAD.size + header_size])
     if facts["image"] != image:
         raise SnapshotError(
@@ -97,37 +96,37 @@ def _seal_of(body: bytes, key: bytes) -> bytes:
     ).digest()
 
 
-# The engine stops a program at its deadline by itself; a worker that has not by then is stuck.
-_OVERTIME_SECONDS: Final = 0.03
+# The engine stops a program at its deadline. A worker that takes this much longer is stuck.
+_GRACE_SECONDS: Final = 0.03
 _MAX_STARTS: Final = 3
-# A worker that takes longer than this to start a program is stuck. A busy machine is not: starting
-# takes milliseconds, so this leaves room for a load that slows it down a hundred times.
+# How long a worker may take to start a program. It takes milliseconds; the limit also holds on a
+# machine whose load makes it a hundred times slower.
 _BASE_LIMIT_SECONDS: Final = 5.0
 # Sending, suspending or restoring 1 MiB takes up to 11 ms of CPU time. The limit is ten times that,
-# again for a busy machine.
+# for a busy machine.
 _LIMIT_SECONDS_PER_MIB: Final = 0.1
 
 
 def transfer_limit_seconds(size_bytes: int) -> float:
-    """How long a worker may take to receive, suspend or restore so many bytes."""
+    """Return how long a worker may take to receive, suspend or restore this many bytes."""
     return _BASE_LIMIT_SECONDS + _LIMIT_SECONDS_PER_MIB * size_bytes / (1 << 20)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SandboxRuntime:
-    """What VMs of cells live in."""
+    """The workers in which the VMs of cells run."""
 
     pool: WorkerPool
     launcher: Launcher
     snapshot_key: bytes
 
 
-class OverranBudget(Exception):
-    """The program did not stop when its time was up; its worker has to be killed."""
+class BudgetExceeded(Exception):
+    """The program did not stop at its deadline; its worker has to be killed."""
 
 
 class SnapshotTooLarge(Exception):
-    """The suspended VM would take more than the cell may; it is still live."""
+    """The snapshot would be larger than the cell's limit. The VM is still live."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"{size} bytes")
@@ -135,7 +134,7 @@ class SnapshotTooLarge(Exception):
 
 
 class RestoreFailed(Exception):
-    """A sound snapshot did not come back."""
+    """A valid snapshot could not be restored."""
 
 
 class CellVm:
@@ -143,24 +142,24 @@ class CellVm:
 
     def __init__(
         self,
-        home: SandboxRuntime,
+        runtime: SandboxRuntime,
         limits: Limits,
         *,
         owner: str,
         shared: SharedData | None = None,
         on_output: Callable[[Frame], None],
-        on_trouble: Callable[[], None],
+        on_worker_change: Callable[[], None],
     ) -> None:
-        self._home = home
+        self._runtime = runtime
         self._limits = limits
         self._owner = owner
         self._shared = shared
         self._on_output = on_output
-        # Called when the worker dies or is wanted by others, while the program only waits.
-        self._on_trouble = on_trouble
+        # Called when the worker dies or other cells need it, while the program waits.
+        self._on_worker_change = on_worker_change
         self._worker: WorkerProcess | None = None
         self._sealed: bytes | None = None
-        self.is_wanted = False
+        self.is_worker_needed = False
 
     @property
     def is_live(self) -> bool:
@@ -168,31 +167,31 @@ class CellVm:
 
     @property
     def sealed(self) -> bytes | None:
-        """The snapshot, while there is one."""
+        """The sealed snapshot, if the VM is suspended."""
         return self._sealed
 
     # Running.
 
     async def start(self, fields: Mapping[str, object], code: bytes) -> None:
-        """Get a worker, any worker, and have it start a program; `finish` tells how that ends."""
-        await self._enter(Command.START, fields, code, size_bytes=len(code))
+        """Start a program in a free worker. Call `finish` to wait for the end of the burst."""
+        await self._start_in_worker(Command.START, fields, code, size_bytes=len(code))
 
     async def restore(self, fields: Mapping[str, object]) -> None:
-        """Put the snapshot back into a worker, any worker."""
+        """Restore the snapshot in a free worker."""
         if self._sealed is None:
             raise CellStateError("the cell has neither a worker nor a snapshot")
-        snapshot = unseal(self._sealed, key=self._home.snapshot_key, image=self._image())
+        snapshot = unseal(self._sealed, key=self._runtime.snapshot_key, image=self._image())
         facts = {
             "memoryBytes": snapshot.memory_bytes,
             "rejections": snapshot.rejections,
             "open": snapshot.open_requests,
         }
-        await self._enter(
+        await self._start_in_worker(
             Command.RESTORE, {**fields, **facts}, snapshot.pages, size_bytes=snapshot.memory_bytes
         )
         self._sealed = None
 
-    async def _enter(
+    async def _start_in_worker(
         self, command: Command, fields: Mapping[str, object], tail: bytes, *, size_bytes: int
     ) -> None:
         digest = None
@@ -201,8 +200,8 @@ class CellVm:
             size_bytes += self._shared.size
         frame = encode_frame(command, {**fields, "shared": digest}, tail)
         for attempt in range(_MAX_STARTS):
-            worker = self._worker = await self._home.pool.acquire(self._owner)
-            worker.on_death = self._on_trouble
+            worker = self._worker = await self._runtime.pool.acquire(self._owner)
+            worker.on_death = self._on_worker_change
             try:
                 with anyio.fail_after(transfer_limit_seconds(size_bytes)):
                     if self._shared is not None:
@@ -212,13 +211,13 @@ class CellVm:
                 if answer.kind == Event.FAILED and command == Command.RESTORE:
                     raise RestoreFailed(str(answer.fields.get("message", "")))
                 if answer.kind != Event.STARTED:
-                    raise WorkerProtocolError("a worker did not say that it started")
+                    raise WorkerProtocolError("a worker did not confirm that it started")
                 return
             except (WorkerDiedError, TimeoutError) as error:
-                # Nothing of the program has run yet: another worker may do it.
-                self._give_up_worker()
+                # No guest code has run yet, so another worker can start it.
+                self._discard_worker()
                 if attempt + 1 == _MAX_STARTS:
-                    raise WorkerDiedError(f"no worker took the cell: {error}") from error
+                    raise WorkerDiedError(f"no worker could start the cell: {error}") from error
 
     async def run(
         self,
@@ -228,109 +227,111 @@ class CellVm:
         *,
         budget_seconds: float,
     ) -> Frame:
-        """Let the program run until it waits or ends; the event that says which."""
+        """Run the program until it waits or ends. Returns the event that says which."""
         return await self.finish(budget_seconds, encode_frame(command, fields, tail))
 
     async def finish(self, budget_seconds: float, command: bytes = b"") -> Frame:
-        """Wait for the end of a burst; raises OverranBudget if it does not come in time."""
-        worker = self._held_worker()
-        with anyio.move_on_after(max(budget_seconds, 0.0) + _OVERTIME_SECONDS):
+        """Wait for the end of a burst. Raises BudgetExceeded if it does not end in time."""
+        worker = self._require_worker()
+        with anyio.move_on_after(max(budget_seconds, 0.0) + _GRACE_SECONDS):
             if command:
-                # Within the deadline: a worker that does not read is stuck as well.
+                # Within the deadline, because a worker that does not read is stuck as well.
                 await worker.send(command)
             while True:
                 frame = await worker.event()
                 if frame.kind != Event.OUTPUT:
-                    worker.fall_quiet()
+                    worker.expect_silence()
                     return frame
                 self._on_output(frame)
-        raise OverranBudget
+        raise BudgetExceeded
 
     # Waiting.
 
-    def park(self, *, can_move: bool = True) -> None:
-        """The program only waits: others may ask for the worker, unless it cannot move."""
+    def park(self, *, can_suspend: bool = True) -> None:
+        """Report to the pool that the program waits, and whether it can free its worker."""
         if self._worker is not None:
-            self._home.pool.park(self._worker, self._want if can_move else None)
+            self._runtime.pool.park(self._worker, self._note_worker_needed if can_suspend else None)
 
     def unpark(self) -> None:
-        """The program goes on."""
+        """Report to the pool that the program runs again."""
         if self._worker is not None:
-            self._home.pool.unpark(self._worker)
+            self._runtime.pool.unpark(self._worker)
 
     def ensure_open(self) -> None:
-        """Raises RuntimeUnavailableError if there is no home for VMs any more."""
-        if self._home.pool.is_closed:
+        """Raise RuntimeUnavailableError if the sandbox is closed."""
+        if self._runtime.pool.is_closed:
             raise RuntimeUnavailableError("the sandbox is closed")
 
     def check_alive(self) -> None:
-        """Raises WorkerDiedError if the worker that holds the VM is gone."""
+        """Raise WorkerDiedError if the worker that holds the VM has died."""
         if self._worker is not None and self._worker.is_dead:
             self._worker = None
-            raise WorkerDiedError("the worker process that held the cell is gone")
+            raise WorkerDiedError("the worker process that held the cell died")
 
     async def suspend(self, open_requests: tuple[int, ...]) -> None:
-        """Turn the VM into a snapshot and give the worker back."""
-        worker = self._held_worker()
-        self.is_wanted = False
-        self._home.pool.unpark(worker)
+        """Replace the VM by a snapshot and release the worker."""
+        worker = self._require_worker()
+        self.is_worker_needed = False
+        self._runtime.pool.unpark(worker)
         fields = {"maxBytes": self._limits.max_snapshot_bytes}
         try:
-            # The worker knows how large the VM is, but it may lie: so the most that it can be.
+            # The worker may lie about the size of the VM, so the limit is for the largest VM.
             with anyio.fail_after(transfer_limit_seconds(self._limits.memory_limit_bytes)):
                 await worker.send(encode_frame(Command.SUSPEND, fields))
                 frame = await worker.event()
         except TimeoutError:
             raise WorkerDiedError("the worker process did not suspend the cell") from None
-        worker.fall_quiet()
+        worker.expect_silence()
         if frame.kind == Event.SNAPSHOT_TOO_LARGE:
-            raise SnapshotTooLarge(size_of(frame))
+            raise SnapshotTooLarge(read_size(frame))
         if frame.kind != Event.SUSPENDED or len(frame.tail) > self._limits.max_snapshot_bytes:
             raise WorkerProtocolError(f"a worker answered SUSPEND with kind {frame.kind}")
-        self._sealed = seal(self._snapshot_from(frame, open_requests), key=self._home.snapshot_key)
-        self.leave()
+        self._sealed = seal(
+            self._snapshot_from(frame, open_requests), key=self._runtime.snapshot_key
+        )
+        self.release_worker()
 
     # Ending.
 
-    def leave(self) -> None:
-        """Give the worker back; it has dropped the VM itself."""
+    def release_worker(self) -> None:
+        """Return the worker, which has dropped the VM, to the pool."""
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.on_death = None
-            self._home.pool.release(worker)
+            self._runtime.pool.release(worker)
 
     def kill(self) -> None:
-        """End the worker with the VM in it: it is stuck, or not to be trusted."""
-        self._give_up_worker()
+        """Kill the worker with the VM in it. For a worker that is stuck or compromised."""
+        self._discard_worker()
         self._sealed = None
 
-    def _give_up_worker(self) -> None:
+    def _discard_worker(self) -> None:
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.on_death = None
-            self._home.pool.discard(worker)
+            self._runtime.pool.discard(worker)
 
     async def drop(self) -> None:
-        """Have the worker drop the VM, in the middle of a burst too, and give it back."""
+        """Abort the VM, also during a burst, and release the worker."""
         worker = self._worker
         if worker is not None:
             if await worker.abort(Command.ABORT):
-                self.leave()
+                self.release_worker()
             else:
                 self.kill()
         self._sealed = None
 
-    def _want(self) -> None:
-        self.is_wanted = True
-        self._on_trouble()
+    def _note_worker_needed(self) -> None:
+        self.is_worker_needed = True
+        self._on_worker_change()
 
-    def _held_worker(self) -> WorkerProcess:
+    def _require_worker(self) -> WorkerProcess:
         if self._worker is None:
             raise CellStateError("the cell has no worker")
         return self._worker
 
     def _image(self) -> str:
-        return self._home.launcher.image.identity
+        return self._runtime.launcher.image.identity
 
     def _snapshot_from(self, frame: Frame, open_requests: tuple[int, ...]) -> Snapshot:
         try:

@@ -1,7 +1,7 @@
-"""The requests of one cell: served by a handler, so many at a time, each answered once.
+"""The host requests of a cell: passed to a handler, with a limit on concurrent calls.
 
-Requests outlive the burst and the leg that made them: while a cell waits they go on, and their
-answers are kept until the cell is resumed.
+Requests outlive the burst and the leg that made them. While a cell waits they continue, and their
+answers are stored until the cell is resumed.
 """
 
 import asyncio
@@ -27,56 +27,56 @@ from nacre.sandbox.results import MAX_ANSWER_BYTES, MAX_ERROR_CHARACTERS, Pendin
 
 logger = logging.getLogger(__name__)
 
-# How long requests are served before everybody else has a turn.
+# How long requests are served before other tasks get a turn.
 _TURN_SECONDS: Final = 0.005
-# An error with its data; of a larger one only the beginning of the message is kept.
+# The size of an error with its data. Of a larger error, only the start of the message is sent.
 _MAX_REJECTION_BYTES: Final = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostRequest:
-    """What a program asks of the host: a method that the caller defined, and one JSON value."""
+    """A request of a program to the host: a method that the caller defined, and a JSON value."""
 
     id: int
     method: str
     payload: JsonValue
     cell_id: CellId
     abort: AbortSignal = field(default_factory=AbortSignal)
-    """Set just before the handler is cancelled, because the cell failed or was aborted."""
+    """Aborted just before the handler is cancelled, when the cell fails or is aborted."""
     asking_person: Callable[[], AbstractContextManager[None]] = nullcontext
-    """To be entered while the handler waits for a person: that time is not the program's."""
+    """Enter it while the handler waits for a person. This time does not count for the program."""
 
 
 HostRequestHandler = Callable[[HostRequest], Awaitable[JsonValue]]
-"""Answers a request. `HostRequestError` rejects the program's promise with its data; any other
-exception rejects it with its message alone. Cancelled when the run is aborted."""
+"""Answers a request. A HostRequestError rejects the program's promise with its data; any other
+exception rejects it with its message alone. The handler is cancelled when the cell is aborted."""
 
 
 class HostRequests:
-    """The unanswered requests of a cell and the answers that it has not got yet."""
+    """The unanswered requests of a cell, and the answers that are not delivered yet."""
 
     def __init__(
         self,
         handler: HostRequestHandler | None,
         *,
         tasks: TaskGroup,
-        most_at_once: int,
-        most_bytes: int,
+        max_concurrent: int,
+        max_bytes: int,
         wake: Callable[[], None],
     ) -> None:
         self._handler = handler
         self._tasks = tasks
-        self._most_at_once = most_at_once
+        self._max_concurrent = max_concurrent
         self._wake = wake
         self._queue: deque[HostRequest] = deque()
         self._servers: set[anyio.CancelScope] = set()
-        # The server that has nothing to do is told of more, or that there is no more, by this.
+        # Set to wake the idle server when there are more requests, or when it has to end.
         self._idle_server: anyio.Event | None = None
         self._unanswered: dict[int, HostRequest] = {}
         self._answers: list[tuple[int, bytes]] = []
-        # How much more the program may be given at its next turn.
-        self._most_bytes = self._bytes_left = most_bytes
-        self._with_people: set[int] = set()
+        # The space left for answers that are delivered together in the next burst.
+        self._max_bytes = self._bytes_left = max_bytes
+        self._waiting_for_person: set[int] = set()
         self._is_cancelled = False
         self._abort = AbortController()
 
@@ -86,13 +86,13 @@ class HostRequests:
 
     @property
     def pending(self) -> tuple[PendingRequest, ...]:
-        """The requests without an answer, oldest first."""
+        """The unanswered requests, oldest first."""
         return tuple(
             PendingRequest(
                 id=request.id,
                 method=request.method,
                 payload=request.payload,
-                is_with_person=request.id in self._with_people,
+                is_with_person=request.id in self._waiting_for_person,
             )
             for request in self._unanswered.values()
         )
@@ -107,46 +107,46 @@ class HostRequests:
 
     @property
     def is_open(self) -> bool:
-        """Whether the program still waits for anything of the host."""
+        """Whether the program still waits for an answer of the host."""
         return bool(self._unanswered or self._answers)
 
     @property
-    def only_people_are_left(self) -> bool:
-        """Whether nothing moves any more unless a person answers."""
-        in_service = len(self._unanswered) - len(self._queue)
-        return 0 < in_service == len(self._with_people) and not self._answers
+    def waits_only_for_people(self) -> bool:
+        """Whether all running requests wait for a person."""
+        running = len(self._unanswered) - len(self._queue)
+        return 0 < running == len(self._waiting_for_person) and not self._answers
 
     def open_ids(self) -> tuple[int, ...]:
-        """The ids that the program still waits for, answered or not."""
+        """Return the ids that the program still waits for, answered or not."""
         return (*self._unanswered, *(request_id for request_id, _ in self._answers))
 
     def add(self, request: HostRequest) -> None:
-        """Serve a request as soon as there is room."""
+        """Add a request to the queue and start a server for it if the limit allows."""
         if self._is_cancelled:
             return
         self._unanswered[request.id] = request
         self._queue.append(request)
         if self._idle_server is not None:
-            self.let_go()
-        elif len(self._servers) < self._most_at_once:
-            # Known before the task runs, so that a cancellation in between reaches it.
+            self.wake_idle_server()
+        elif len(self._servers) < self._max_concurrent:
+            # Added before the task starts, so that a cancellation in between reaches it.
             scope = anyio.CancelScope()
             self._servers.add(scope)
             self._tasks.start_soon(self._serve, scope)
 
     @contextmanager
     def asking_person(self, request_id: int) -> Generator[None]:
-        """The handler of this request waits for a person while this is entered."""
-        self._with_people.add(request_id)
+        """Count the request as waiting for a person inside this block."""
+        self._waiting_for_person.add(request_id)
         self._wake()
         try:
             yield
         finally:
-            self._with_people.discard(request_id)
+            self._waiting_for_person.discard(request_id)
             self._wake()
 
-    def let_go(self) -> None:
-        """Have the idle server look at the queue; it ends if there is nothing in it."""
+    def wake_idle_server(self) -> None:
+        """Make the idle server check the queue. It ends if the queue is empty."""
         if self._idle_server is not None:
             self._idle_server.set()
             self._idle_server = None
@@ -156,13 +156,13 @@ class HostRequests:
         self._answers.append((request_id, b"[%d,true,%b]" % (request_id, encode_json(value))))
 
     def take_answers(self) -> tuple[list[int], bytes]:
-        """The ids and the JSON `[[id, succeeded, value], ...]` of what came in; each once."""
+        """Return and remove the answers: their ids, and `[[id, succeeded, value], ...]` as JSON."""
         answers, self._answers = self._answers, []
-        self._bytes_left = self._most_bytes
+        self._bytes_left = self._max_bytes
         return [found for found, _ in answers], b"[%b]" % b",".join(json for _, json in answers)
 
     def cancel(self, reason: str) -> None:
-        """Give up every request; nothing is answered any more."""
+        """Cancel all requests. Later answers are dropped."""
         self._is_cancelled = True
         for request in self._queue:
             del self._unanswered[request.id]
@@ -172,8 +172,11 @@ class HostRequests:
             scope.cancel()
 
     async def _serve(self, scope: anyio.CancelScope) -> None:
-        """Serve requests one by one. One server waits for more: starting a task costs as much as
-        all the rest of a quick request."""
+        """Serve requests one by one.
+
+        One server stays idle and waits for more, because starting a task costs as much as a quick
+        request.
+        """
         try:
             with scope:
                 while True:
@@ -181,8 +184,8 @@ class HostRequests:
                         await self._serve_all()
                         break
                     except BaseException as error:
-                        # A handler's own code may hold this task and cancel it; a task group that
-                        # saw it end so would give up every other cell.
+                        # A handler may cancel its own task. The task group would then cancel the
+                        # tasks of all other cells.
                         if not _is_cancelled_from_outside(error):
                             raise
         finally:
@@ -197,7 +200,7 @@ class HostRequests:
                 await self._wait_for_more()
                 turn_began = time.monotonic()
             elif time.monotonic() - turn_began > _TURN_SECONDS:
-                # Handlers that never wait would keep everybody else waiting.
+                # Handlers that never wait would block the event loop.
                 await anyio.lowlevel.checkpoint()
                 turn_began = time.monotonic()
 
@@ -206,23 +209,23 @@ class HostRequests:
         try:
             await idle.wait()
         finally:
-            # Woken by somebody who is not us: nobody may count on this server any more.
+            # On a cancellation, this server is no longer available.
             if self._idle_server is idle:
                 self._idle_server = None
 
     async def _serve_one(self, request: HostRequest) -> None:
         try:
-            answer = await self._answer_for(request)
+            answer = await self._call_handler(request)
         finally:
-            # Also when it is cancelled: nobody serves it any more.
+            # Also on a cancellation.
             self._unanswered.pop(request.id, None)
         if len(answer) > self._bytes_left:
-            answer = _rejection(request.id, _no_room(request, len(answer)))
+            answer = _rejection(request.id, _backlog_full(request, len(answer)))
         self._bytes_left -= len(answer)
         self._answers.append((request.id, answer))
         self._wake()
 
-    async def _answer_for(self, request: HostRequest) -> bytes:
+    async def _call_handler(self, request: HostRequest) -> bytes:
         task = asyncio.current_task()
         try:
             if self._handler is None:
@@ -239,13 +242,13 @@ class HostRequests:
         except BaseException as error:
             if passes_through(error, caller=task) and not _is_cancelled_from_outside(error):
                 raise
-            # The program gets plain words; the traceback is for the operator.
+            # The program gets the message; the traceback goes to the log.
             logger.exception("the handler of the host request %s failed", request.method)
             return _rejection(request.id, HostRequestError(describe_error(error)))
 
 
 def _is_cancelled_from_outside(error: BaseException) -> bool:
-    """Whether somebody cancelled this task who does not own it; the task can go on then."""
+    """Whether this task was cancelled by code that does not own it. It then continues."""
     if not isinstance(error, asyncio.CancelledError):
         return False
     if anyio.current_effective_deadline() == -math.inf:
@@ -256,10 +259,10 @@ def _is_cancelled_from_outside(error: BaseException) -> bool:
     return True
 
 
-def _no_room(request: HostRequest, size: int) -> HostRequestError:
+def _backlog_full(request: HostRequest, size: int) -> HostRequestError:
     return HostRequestError(
-        f"the answer of {request.method} ({size} bytes) does not fit beside the others that the "
-        "program has not taken yet; await some before you start more, or ask for less",
+        f"the answer of {request.method} ({size} bytes) does not fit with the other answers that "
+        "are not delivered yet; await some calls before you start more, or request less data",
         name="RangeError",
         code="result_too_large",
     )
@@ -267,8 +270,8 @@ def _no_room(request: HostRequest, size: int) -> HostRequestError:
 
 def _too_large(request: HostRequest, size: int) -> HostRequestError:
     return HostRequestError(
-        f"the answer of {request.method} is {size} bytes, more than a program can be given "
-        f"({MAX_ANSWER_BYTES}); ask for less at a time",
+        f"the answer of {request.method} has {size} bytes, the limit is {MAX_ANSWER_BYTES}; "
+        "request less data at a time",
         name="RangeError",
         code="result_too_large",
     )

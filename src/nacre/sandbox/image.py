@@ -1,7 +1,7 @@
-"""The images that come with the package: QuickJS with a guest already evaluated in its memory.
+"""The sandbox images in this package: QuickJS with the guest code already loaded in its memory.
 
-An image is a WebAssembly module. Its identity is the hash of its bytes, and so of the engine, the
-guest's code and the settings it was built with; snapshots name it.
+An image is a WebAssembly module. Its identity is the hash of its bytes, which covers the engine,
+the guest code and the build settings. A snapshot contains the identity of its image.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _ASSETS = Path(__file__).parent / "assets"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Image:
-    """What a host knows of an image before it runs it."""
+    """The metadata of an image."""
 
     kind: ImageKind
     path: Path
@@ -34,7 +34,7 @@ class Image:
     undefined: int
 
     def wasm(self) -> bytes:
-        """The module's bytes, refused unless they are the ones the package was built with."""
+        """Read the module. Raises ImageError if it is not the one the package was built with."""
         try:
             wasm = self.path.read_bytes()
         except OSError as error:
@@ -49,7 +49,7 @@ class Image:
 
 
 def load_image(kind: ImageKind, *, assets: Path = _ASSETS) -> Image:
-    """Find an image and what the build noted about it."""
+    """Load the metadata of an image, which the build wrote."""
     manifest = assets / "images.json"
     try:
         facts = json.loads(manifest.read_bytes())["images"][kind]
@@ -74,7 +74,7 @@ def load_image(kind: ImageKind, *, assets: Path = _ASSETS) -> Image:
 
 
 def engine_version(*, assets: Path = _ASSETS) -> str:
-    """Name and version of the engine inside the images, for people."""
+    """Return the name and version of the engine in the images, for display."""
     try:
         engine = json.loads((assets / "images.json").read_bytes())["engine"]
         return f"{engine['package']} {engine['version']}"

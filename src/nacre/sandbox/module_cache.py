@@ -1,15 +1,15 @@
-"""Compiled modules on disk: private to one user, checked at every use, built once.
+"""A cache of compiled modules on disk, private to one user.
 
-Loading an artefact runs it as native code, so nothing on disk is trusted for its name alone. Each
-`<key>.cwasm` has a sidecar `<key>.json` with its size and SHA-256, published after it; both must
-be regular files that belong to this user and that nobody else can write, in a directory of which
-the same is true. Whatever fails a check counts as absent and is built again.
+Loading an artefact runs it as native code, so it is checked at every use. Each `<key>.cwasm` has a
+sidecar `<key>.json` with its size and SHA-256, which is written after it. Both must be regular
+files that belong to this user and that nobody else can write, in a directory with the same
+property. An artefact that fails a check is built again.
 
-The digest is taken through the descriptor that the caller gets, never by opening the path again.
-It finds damage, mix-ups and half-finished writes; against forgery it is the ownership that counts.
+The digest is computed through the descriptor that the caller gets, never by opening the path again.
+It detects damage and incomplete writes. The ownership checks protect against forgery.
 
-Locks only save work. Without them two builders may publish a pair that does not match, which the
-next use finds and builds again.
+Locks only avoid duplicate work. Without them, two builders may publish files that do not match. The
+next use detects that and builds the artefact again.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FORMAT_VERSION = 1
-# Far above any real module (3 MB); keeps a wrong file from being hashed for minutes.
+# A real module has 3 MB. The limit avoids hashing a wrong file for minutes.
 _MAX_ARTEFACT_BYTES = 256 * 1024 * 1024
 _MAX_SIDECAR_BYTES = 4096
-# Many times what a build takes, on a slow machine too.
+# Much longer than a build takes on a slow machine.
 _LOCK_WAIT_SECONDS = 60.0
 _LOCK_POLL_SECONDS = 0.02
-_LEFTOVER_SECONDS = 60 * 60
-_UNUSED_SECONDS = 30 * 24 * 60 * 60
+_MAX_WORKSPACE_SECONDS = 60 * 60
+_MAX_UNUSED_SECONDS = 30 * 24 * 60 * 60
 
 _KEY = re.compile(r"[0-9a-f]{1,128}")
 _ARTEFACT_NAME = re.compile(r"[0-9a-f]{1,128}\.cwasm")
-# The process that builds, and the pid space in which its number means something.
+# The id of the building process, and the pid namespace of this id.
 _WORKSPACE_NAME = re.compile(r"\.build-([0-9]{1,10})-([0-9a-f]{16})-\w+")
 _LOCK_NAME = ".lock"
 
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
-# Not through a symbolic link, and without waiting for the writer of a pipe.
+# Do not follow a symbolic link, and do not wait for the writer of a pipe.
 _SAFE_FLAGS = (
     getattr(os, "O_NOFOLLOW", 0)
     | getattr(os, "O_NONBLOCK", 0)
@@ -73,13 +73,13 @@ _SAFE_FLAGS = (
 
 
 class _NotWritableError(Exception):
-    """The directory takes no new files from this process."""
+    """This process cannot write to the directory."""
 
 
 class CachedModule:
-    """A checked artefact; owns the open descriptor through which it was checked.
+    """A checked artefact. It owns the open descriptor through which it was checked.
 
-    Load it through `fd` (on Linux `/proc/self/fd/N`): `path` can name another file by then.
+    Load it through `fd` (on Linux `/proc/self/fd/N`), because `path` may name another file later.
     """
 
     def __init__(self, *, fd: int, path: Path, origin: Literal["cache", "built"]) -> None:
@@ -90,7 +90,7 @@ class CachedModule:
 
     @property
     def fd(self) -> int:
-        """Raises ValueError once closed: the number may by then stand for another file."""
+        """Raises ValueError after `close`, when the number may refer to another file."""
         if not self._closer.alive:
             raise ValueError(f"the compiled module {self.path} is closed")
         return self._fd
@@ -111,25 +111,24 @@ class CachedModule:
 
 
 class ModuleCache:
-    """The compiled modules of one user, in one directory; may be shared between threads.
+    """The compiled modules of one user in one directory. It can be shared between threads.
 
-    A directory that cannot be used safely is replaced, with a warning, by a private one that
-    lasts until `close`. Modules that are already open outlive the cache.
+    If the directory cannot be used safely, a private temporary directory is used until `close`, and
+    a warning is logged. Open modules stay valid after `close`.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
-        self._wanted = directory and directory.absolute()
+        self._requested = directory and directory.absolute()
         self._guard = threading.Lock()
         self._closed = False
         self._fallback: Path | None = None
         self._remove_fallback: Callable[[], object] | None = None
 
     def open(self, key: str, build: Callable[[Path], None]) -> CachedModule:
-        """Return the artefact of `key`, which `build` writes to the path it gets if need be.
+        """Return the artefact of `key`. If it is missing, `build` writes it to the given path.
 
-        Blocks while another process builds the same cache, at most a minute. What `build` raises
-        passes through, but for OSError: that and a disk that is full become
-        RuntimeUnavailableError.
+        Blocks for up to a minute while another process builds. Exceptions of `build` propagate,
+        except OSError, which becomes RuntimeUnavailableError, as does a full disk.
         """
         if not _KEY.fullmatch(key):
             raise ValueError(f"a module key is 1 to 128 lower-case hex digits, not {key!r}")
@@ -143,7 +142,7 @@ class ModuleCache:
             raise RuntimeUnavailableError(f"{reason}; and {refusal}") from refusal
 
     def evict(self, key: str) -> None:
-        """Forget the artefact of `key`: sound bytes that do not load on this machine."""
+        """Remove the artefact of `key`. For valid bytes that do not load on this machine."""
         directory = self._directory()
         _remove(directory / f"{key}.json")
         _remove(directory / f"{key}.cwasm")
@@ -171,7 +170,7 @@ class ModuleCache:
         if self._fallback is not None:
             return self._fall_back(f"{self._fallback} is gone")
         try:
-            return private_cache_directory(self._wanted)
+            return private_cache_directory(self._requested)
         except (OSError, RuntimeError, NotPrivateError) as error:
             return self._fall_back(str(error))
 
@@ -179,7 +178,7 @@ class ModuleCache:
         with self._guard:
             if self._closed:
                 raise ValueError("the module cache is closed")
-            # A cleaner of temporary files may have taken it away in the meantime.
+            # Temporary files may have been cleaned up in the meantime.
             if self._fallback is not None and self._fallback.is_dir():
                 return self._fallback
             try:
@@ -187,7 +186,7 @@ class ModuleCache:
             except OSError as error:
                 raise RuntimeUnavailableError(
                     f"no private directory for compiled modules: {reason}; and a temporary one"
-                    f" could not be made: {error}. Set NACRE_CACHE_DIR to a directory of your own"
+                    f" could not be created: {error}. Set NACRE_CACHE_DIR to a directory you own"
                 ) from error
             logger.warning(
                 "compiled modules are kept in %s for this process only: %s", fallback, reason
@@ -199,7 +198,7 @@ class ModuleCache:
 
 @dataclass(frozen=True, kw_only=True)
 class _Record:
-    """What a sidecar says of its artefact."""
+    """The content of a sidecar."""
 
     key: str
     size: int
@@ -217,28 +216,28 @@ class _Record:
 
 def _open_or_build(directory: Path, key: str, build: Callable[[Path], None]) -> CachedModule:
     path = directory / f"{key}.cwasm"
-    # Without the lock a mismatch can be a publication in progress: no reason to complain yet.
-    fd = _open_published(path, key, complaint_level=logging.DEBUG)
+    # Without the lock, a mismatch can be a write in progress, so it is not a warning yet.
+    fd = _open_published(path, key, log_level=logging.DEBUG)
     if fd is not None:
-        _tidy(directory, used=path)
+        _remove_stale_files(directory, used=path)
         return CachedModule(fd=fd, path=path, origin="cache")
     with _build_lock(directory):
-        fd = _open_published(path, key, complaint_level=logging.WARNING)
+        fd = _open_published(path, key, log_level=logging.WARNING)
         if fd is not None:
             return CachedModule(fd=fd, path=path, origin="cache")
-        _tidy(directory, used=path)
+        _remove_stale_files(directory, used=path)
         return CachedModule(fd=_build(path, key, build), path=path, origin="built")
 
 
-def _open_published(path: Path, key: str, *, complaint_level: int) -> int | None:
-    """Return a descriptor of the published artefact, or None if there is none to be trusted."""
+def _open_published(path: Path, key: str, *, log_level: int) -> int | None:
+    """Return a descriptor of the published artefact, or None if it is missing or not trusted."""
     try:
         with ExitStack() as undo:
             fd = _open_file(path)
             undo.callback(os.close, fd)
             if _read_sidecar(path) != _measure(fd, path, key).encode():
                 raise NotPrivateError(f"{path} is not the file that its sidecar describes")
-            # On a read-only file system nothing is pruned either.
+            # This fails on a read-only file system, where nothing is removed either.
             with suppress(OSError):
                 os.utime(fd if os.utime in os.supports_fd else path)
             undo.pop_all()
@@ -246,7 +245,7 @@ def _open_published(path: Path, key: str, *, complaint_level: int) -> int | None
     except FileNotFoundError:
         return None
     except (OSError, NotPrivateError) as error:
-        logger.log(complaint_level, "a cached compiled module is not used: %s", error)
+        logger.log(log_level, "a cached compiled module is not used: %s", error)
         return None
 
 
@@ -277,10 +276,10 @@ def _read_sidecar(artefact: Path) -> bytes:
 
 
 def _measure(fd: int, path: Path, key: str) -> _Record:
-    """Return the record of an open artefact, and leave the descriptor at its beginning."""
+    """Return the record of an open artefact. The descriptor is at the start afterwards."""
     size = os.fstat(fd).st_size
     if not 0 < size <= _MAX_ARTEFACT_BYTES:
-        raise NotPrivateError(f"{path} has {size} bytes, which no compiled module has")
+        raise NotPrivateError(f"{path} has {size} bytes, which is not the size of a module")
     with os.fdopen(fd, "rb", buffering=0, closefd=False) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(0)
@@ -289,12 +288,12 @@ def _measure(fd: int, path: Path, key: str) -> _Record:
 
 @contextmanager
 def _build_lock(directory: Path) -> Generator[None, None, None]:
-    """Hold the lock of the directory; go on without it where it cannot be had."""
-    with ExitStack() as held:
-        # No lock in a read-only directory, nor on some network file systems.
+    """Hold the lock of the directory. Continue without it if it is not available."""
+    with ExitStack() as stack:
+        # Read-only directories and some network file systems have no locks.
         with suppress(OSError):
             fd = os.open(directory / _LOCK_NAME, os.O_RDWR | os.O_CREAT | _SAFE_FLAGS, 0o600)
-            held.callback(os.close, fd)
+            stack.callback(os.close, fd)
             _wait_for_lock(fd, directory)
         yield
 
@@ -317,7 +316,7 @@ def _wait_for_lock(fd: int, directory: Path) -> None:
 
 
 def _build(path: Path, key: str, build: Callable[[Path], None]) -> int:
-    """Have the artefact built, publish it, and return a descriptor of it."""
+    """Build and publish the artefact, and return a descriptor of it."""
     try:
         workspace = _make_workspace(path.parent)
     except OSError as error:
@@ -330,7 +329,7 @@ def _build(path: Path, key: str, build: Callable[[Path], None]) -> int:
     except (OSError, NotPrivateError) as error:
         raise RuntimeUnavailableError(
             f"the compiled module could not be written to {path}: {error}."
-            " Make room there, or set NACRE_CACHE_DIR to another directory"
+            " Free some space there, or set NACRE_CACHE_DIR to another directory"
         ) from error
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
@@ -342,7 +341,7 @@ def _make_workspace(directory: Path) -> Path:
 
 
 def _publish(artefact: Path, path: Path, key: str) -> int:
-    """Move a finished artefact and its sidecar into place; leave both or nothing there."""
+    """Move an artefact and its sidecar into place. On an error, remove both."""
     built_sidecar, sidecar = artefact.with_suffix(".json"), path.with_suffix(".json")
     with ExitStack() as undo:
         descriptor = undo.enter_context(ExitStack())
@@ -350,10 +349,10 @@ def _publish(artefact: Path, path: Path, key: str) -> int:
         descriptor.callback(os.close, fd)
         record = _measure(fd, artefact, key)
         if sys.platform == "win32":
-            descriptor.close()  # an open file cannot be renamed there
+            descriptor.close()  # Windows cannot rename an open file
         else:
             os.fsync(fd)
-        # Written before either is moved: a disk that is full is noticed while nothing has changed.
+        # Written before the moves, so that a full disk is detected before anything changes.
         _write_synced(built_sidecar, record.encode())
         undo.callback(_remove, path)
         undo.callback(_remove, sidecar)
@@ -384,10 +383,10 @@ def _move(source: Path, target: Path) -> None:
         os.replace(source, target)
 
 
-def _tidy(directory: Path, *, used: Path) -> None:
-    """Remove what killed builders left, and artefacts that nobody has used for long.
+def _remove_stale_files(directory: Path, *, used: Path) -> None:
+    """Remove the files of killed builders, and artefacts that were not used for a month.
 
-    Whoever has such an artefact open keeps it; whoever was about to open it builds it again.
+    Open artefacts stay usable; a process that was about to open one builds it again.
     """
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
@@ -400,17 +399,17 @@ def _remove_if_stale(entry: os.DirEntry[str]) -> None:
     path = Path(entry.path)
     age_seconds = time.time() - entry.stat(follow_symlinks=False).st_mtime
     if workspace := _WORKSPACE_NAME.fullmatch(entry.name):
-        if age_seconds > _LEFTOVER_SECONDS or _is_dead(workspace[1], pid_space=workspace[2]):
+        if age_seconds > _MAX_WORKSPACE_SECONDS or _is_dead(workspace[1], pid_space=workspace[2]):
             shutil.rmtree(path, ignore_errors=True)
-    elif age_seconds > _UNUSED_SECONDS and _ARTEFACT_NAME.fullmatch(entry.name):
-        # The sidecar first: alone it would never be found again.
+    elif age_seconds > _MAX_UNUSED_SECONDS and _ARTEFACT_NAME.fullmatch(entry.name):
+        # The sidecar first, because a sidecar without its artefact would never be removed.
         _remove(path.with_suffix(".json"))
         _remove(path)
 
 
 def _is_dead(pid: str, *, pid_space: str) -> bool:
-    """Whether the process has certainly ended; one in another container can never be judged."""
-    # On Windows, `os.kill` with 0 would not ask but send.
+    """Whether the process has ended. Unknown, and so False, for one in another container."""
+    # On Windows, `os.kill` with 0 would send a signal.
     if sys.platform == "win32" or pid_space != _pid_space():
         return False
     try:
@@ -423,7 +422,7 @@ def _is_dead(pid: str, *, pid_space: str) -> bool:
 
 
 def _pid_space() -> str:
-    """Identify the boot and the pid namespace within which process numbers can be compared."""
+    """Return an id of the boot and pid namespace, within which process ids can be compared."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
         space = boot + os.readlink("/proc/self/ns/pid")
@@ -438,6 +437,6 @@ def _remove(path: Path) -> None:
 
 
 def _remove_own(directory: Path, pid: int) -> None:
-    # A forked child inherits the finalizer, but not the right to pull the directory away.
+    # A forked child inherits the finalizer, but must not remove the directory.
     if os.getpid() == pid:
         shutil.rmtree(directory, ignore_errors=True)

@@ -1,10 +1,11 @@
-"""The pool of workers: who runs where, who waits, and what is started, replaced or given up.
+"""A pool of worker processes, and the launcher that starts them.
 
-A worker holds one live cell at a time, so a hostile program shares its process with nobody. A cell
-whose calls are slow keeps its worker only while nobody else needs one: under pressure it is asked
-to move out (its VM becomes a snapshot), which costs a few milliseconds instead of somebody's turn.
-A program that hogs its worker does not block the rest: the pool grows beyond its size, up to twice,
-so that one worker is free for whoever comes next; and no owner can hold the last one.
+A worker runs one cell at a time, so an untrusted program never shares its process. A cell that
+waits for slow calls keeps its worker while no other cell needs one. If another cell does, the
+waiting cell is suspended to a snapshot, which takes a few milliseconds.
+
+A hog is a program that runs for long without waiting. It does not block other cells: the pool grows
+beyond its size, up to twice, so that one worker stays free. No owner can hold the last worker.
 """
 
 import asyncio
@@ -38,15 +39,15 @@ from nacre.sandbox.worker_process import WorkerProcess, python_command, spawn_wo
 
 logger = logging.getLogger(__name__)
 
-# A call that answers within this time keeps its worker: moving out and in would cost as much.
+# A cell keeps its worker if its call ends within this time: suspending would take as long.
 _PARKED_GRACE_SECONDS: Final = 0.005
-# A burst longer than this is a hog: the pool starts another worker for the others.
+# A program with a longer burst is a hog: the pool starts another worker for other cells.
 _HOG_SECONDS: Final = 0.05
 _PRESSURE_POLL_SECONDS: Final = 0.005
-# Hogs come in series: a worker that was started beside one is kept for the next.
-_LINGER_SECONDS: Final = 5.0
-# Before another try where a worker died at once and with nothing to do.
-_PAUSE_SECONDS: Final = 0.5
+# How long an extra worker stays idle before it is stopped. It may be needed for the next hog.
+_EXTRA_WORKER_IDLE_SECONDS: Final = 5.0
+# The delay before a restart if a worker died at once without any work.
+_RESTART_DELAY_SECONDS: Final = 0.5
 
 
 class _Waiter:
@@ -58,27 +59,27 @@ class _Waiter:
 
 
 class _Lease:
-    """A worker in use: by whom, since when, and how to ask for it back while its cell waits."""
+    """A worker in use: its owner, the start of the burst or wait, and how to suspend its cell."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self.since = time.monotonic()
-        self.move_out: Callable[[], None] | None = None
-        self.is_immovable = False
+        self.request_suspend: Callable[[], None] | None = None
+        self.cannot_suspend = False
 
     def is_hog(self, now: float) -> bool:
-        is_running = self.move_out is None and now - self.since > _HOG_SECONDS
-        return self.is_immovable or is_running
+        is_running = self.request_suspend is None and now - self.since > _HOG_SECONDS
+        return self.cannot_suspend or is_running
 
 
 class WorkerPool:
-    """Workers of one image. Started by the first use or by `warm`; ended by `aclose`."""
+    """The workers of one image. `warm` or the first use starts them, `aclose` stops them."""
 
     def __init__(self, launcher: "Launcher", *, size: int, tasks: TaskGroup) -> None:
         self.size = size
         self._launcher = launcher
         self._tasks = tasks
-        self._most = max(2 * size, 4)
+        self._max_workers = max(2 * size, 4)
         self._workers: set[WorkerProcess] = set()
         self._idle: list[WorkerProcess] = []
         self._leases: dict[WorkerProcess, _Lease] = {}
@@ -92,19 +93,19 @@ class WorkerPool:
 
     @property
     def workers(self) -> tuple[WorkerProcess, ...]:
-        """The workers that are up."""
+        """The running workers."""
         return tuple(self._workers)
 
     def warm(self) -> None:
-        """Start what is missing to the pool's size, without waiting for it."""
+        """Start workers up to the size of the pool, without waiting for them."""
         for _ in range(self.size - len(self._workers) - self._starting):
             self._start_worker()
 
     async def acquire(self, owner: str) -> WorkerProcess:
-        """A worker for one cell; waits until one is free. Raises RuntimeUnavailableError."""
+        """Wait for a free worker and return it. Raises RuntimeUnavailableError."""
         if self.is_closed:
             raise RuntimeUnavailableError("the sandbox is closed")
-        while self._idle and not self._has_its_share(owner):
+        while self._idle and not self._is_at_limit(owner):
             worker = self._idle.pop()
             if not worker.is_dead:
                 self._leases[worker] = _Lease(owner)
@@ -113,18 +114,18 @@ class WorkerPool:
                 return worker
         waiter = _Waiter(owner)
         self._waiters.append(waiter)
-        self._relieve()
+        self._reduce_pressure()
         try:
             await waiter.ready.wait()
         except BaseException:
-            self._forget(waiter)
+            self._remove_waiter(waiter)
             raise
         if waiter.worker is None:
             raise RuntimeUnavailableError(waiter.problem)
         return waiter.worker
 
     def release(self, worker: WorkerProcess) -> None:
-        """Give a worker back that holds no cell."""
+        """Return a worker that holds no cell to the pool."""
         self._leases.pop(worker, None)
         if worker.is_dead or self.is_closed:
             return
@@ -137,45 +138,46 @@ class WorkerPool:
             waiter.worker = worker
             waiter.ready.set()
         else:
-            worker.is_quiet = True
+            worker.must_be_silent = True
             self._idle.append(worker)
             if len(self._workers) > self.size and not self._is_shrinking:
                 self._is_shrinking = True
                 self._tasks.start_soon(self._shrink)
 
     def discard(self, worker: WorkerProcess) -> None:
-        """Kill a worker that is stuck or not to be trusted; another takes its place."""
+        """Kill a worker that is stuck or compromised. The pool starts another one."""
         self._leases.pop(worker, None)
         worker.kill()
-        # Its owner has room in its share again, and may have waited for that alone.
+        # Its owner is below its limit again, so one of its waiters may get an idle worker.
         if self._idle and self._waiters:
             self.release(self._idle.pop())
 
-    def park(self, worker: WorkerProcess, move_out: Callable[[], None] | None) -> None:
-        """Say that the cell in this worker only waits; `move_out` is called if others need it.
+    def park(self, worker: WorkerProcess, request_suspend: Callable[[], None] | None) -> None:
+        """Mark that the cell in this worker waits.
 
-        A cell that cannot move out counts as a hog: the pool grows beside it.
+        `request_suspend` is called if another cell needs the worker. A cell without it cannot be
+        suspended and counts as a hog.
         """
         lease = self._leases.get(worker)
         if lease is not None:
             lease.since = time.monotonic()
-            lease.move_out = move_out
-            lease.is_immovable = move_out is None
+            lease.request_suspend = request_suspend
+            lease.cannot_suspend = request_suspend is None
             if self._waiters:
-                self._relieve()
+                self._reduce_pressure()
 
     def unpark(self, worker: WorkerProcess) -> None:
-        """Say that the cell in this worker goes on."""
+        """Mark that the cell in this worker runs again."""
         lease = self._leases.get(worker)
         if lease is not None:
             lease.since = time.monotonic()
-            lease.move_out = None
-            lease.is_immovable = False
+            lease.request_suspend = None
+            lease.cannot_suspend = False
             if not self._idle:
                 self._watch_pressure()
 
     async def aclose(self) -> None:
-        """End every worker; those who wait for one are told."""
+        """Stop all workers. Callers that wait for one get an error."""
         self.is_closed = True
         self._fail_waiters("the sandbox is closed")
         async with anyio.create_task_group() as tasks:
@@ -184,34 +186,34 @@ class WorkerPool:
         self._workers.clear()
         self._idle.clear()
 
-    # Starting and ending workers.
+    # Start and stop workers.
 
     def _start_worker(self, after_seconds: float = 0.0) -> None:
         self._starting += 1
         self._tasks.start_soon(self._run_worker, after_seconds)
 
     async def _run_worker(self, after_seconds: float) -> None:
-        """The whole life of one worker."""
+        """Start a worker and watch it until it dies."""
         worker = None
         try:
             await anyio.sleep(after_seconds)
             worker = await self._launcher.launch()
             worker.watch()
             await worker.ready()
-            self._welcome(worker)
+            self._add_worker(worker)
             await worker.death.wait()
         except ModuleNotLoadableError as error:
             await self._rebuild_once(str(error))
         except (SandboxError, OSError, RuntimeError) as error:
-            # RuntimeError is how Python says that no thread can be started.
+            # Python raises RuntimeError if it cannot start a thread.
             self._note_failed_start(worker, str(error))
         finally:
             if worker is not None:
                 with anyio.CancelScope(shield=True):
                     await worker.stop()
-                self._bury(worker)
+                self._remove_worker(worker)
 
-    def _welcome(self, worker: WorkerProcess) -> None:
+    def _add_worker(self, worker: WorkerProcess) -> None:
         self._starting -= 1
         self.problem = ""
         self._workers.add(worker)
@@ -240,44 +242,46 @@ class WorkerPool:
         if not self._workers and not self._starting:
             self._fail_waiters(problem)
 
-    def _bury(self, worker: WorkerProcess) -> None:
+    def _remove_worker(self, worker: WorkerProcess) -> None:
         was_used = self._leases.pop(worker, None) is not None or worker not in self._idle
         with suppress(ValueError):
             self._idle.remove(worker)
         if worker in self._workers:
             self._workers.discard(worker)
             if not self.is_closed and len(self._workers) + self._starting < self.size:
-                lived = time.monotonic() - worker.started
-                self._start_worker(after_seconds=0.0 if was_used or lived > 1 else _PAUSE_SECONDS)
+                is_old = time.monotonic() - worker.started > 1
+                self._start_worker(
+                    after_seconds=0.0 if was_used or is_old else _RESTART_DELAY_SECONDS
+                )
 
     async def _shrink(self) -> None:
-        """Retire workers beyond the pool's size, once they have had nothing to do for a while."""
+        """Stop idle workers beyond the size of the pool, after a delay."""
         try:
             while len(self._workers) > self.size and not self.is_closed:
-                await anyio.sleep(_LINGER_SECONDS)
+                await anyio.sleep(_EXTRA_WORKER_IDLE_SECONDS)
                 if self._idle and len(self._workers) > self.size:
                     await self._idle.pop(0).stop()
         finally:
             self._is_shrinking = False
 
-    # Those who wait.
+    # Waiters.
 
     def _next_waiter(self) -> _Waiter | None:
-        """The first of the owner who has the fewest workers, so that nobody crowds others out."""
-        entitled = [waiter for waiter in self._waiters if not self._has_its_share(waiter.owner)]
-        if not entitled:
+        """Remove and return the first waiter of the owner with the fewest workers."""
+        eligible = [waiter for waiter in self._waiters if not self._is_at_limit(waiter.owner)]
+        if not eligible:
             return None
         in_use = Counter(lease.owner for lease in self._leases.values())
-        waiter = min(entitled, key=lambda waiting: in_use[waiting.owner])
+        waiter = min(eligible, key=lambda waiting: in_use[waiting.owner])
         self._waiters.remove(waiter)
         return waiter
 
-    def _has_its_share(self, owner: str) -> bool:
-        """Whether this owner holds all workers that one owner may hold: all but one."""
+    def _is_at_limit(self, owner: str) -> bool:
+        """Whether this owner holds as many workers as one owner may hold: all but one."""
         in_use = sum(lease.owner == owner for lease in self._leases.values())
-        return in_use >= self._most - 1
+        return in_use >= self._max_workers - 1
 
-    def _forget(self, waiter: _Waiter) -> None:
+    def _remove_waiter(self, waiter: _Waiter) -> None:
         with suppress(ValueError):
             self._waiters.remove(waiter)
         if waiter.worker is not None:
@@ -291,7 +295,7 @@ class WorkerPool:
 
     # Pressure.
 
-    def _relieve(self) -> None:
+    def _reduce_pressure(self) -> None:
         self.warm()
         self._watch_pressure()
 
@@ -301,58 +305,59 @@ class WorkerPool:
             self._tasks.start_soon(self._balance)
 
     async def _balance(self) -> None:
-        """While no worker is free: move waiting cells out, and start workers beside hogs."""
+        """While no worker is free, suspend waiting cells and start workers to replace hogs."""
         try:
             while not self.is_closed and self._is_under_pressure():
                 is_urgent = bool(self._waiters)
                 await anyio.sleep(_PRESSURE_POLL_SECONDS if is_urgent else _HOG_SECONDS)
-                self._make_room()
+                self._free_workers()
         finally:
             self._is_balancing = False
 
     def _is_under_pressure(self) -> bool:
-        """Whether somebody waits, or the last free worker is taken by what may turn out a hog."""
-        is_running = any(lease.move_out is None for lease in self._leases.values())
+        """Whether a caller waits, or no worker is idle while a cell runs that may be a hog."""
+        is_running = any(lease.request_suspend is None for lease in self._leases.values())
         return bool(self._waiters) or (is_running and not self._idle)
 
-    def _make_room(self) -> None:
+    def _free_workers(self) -> None:
         now = time.monotonic()
-        self._ask_one_to_move(now)
+        self._suspend_one_cell(now)
         hogs = sum(lease.is_hog(now) for lease in self._leases.values())
-        # One free worker beside all hogs, for whoever comes next.
-        wanted = hogs + 1 - len(self._workers) - self._starting
-        free_room = self._most - len(self._workers) - self._starting
-        for _ in range(min(wanted, free_room)):
+        # One worker more than there are hogs, for the next cell.
+        missing = hogs + 1 - len(self._workers) - self._starting
+        allowed = self._max_workers - len(self._workers) - self._starting
+        for _ in range(min(missing, allowed)):
             self._start_worker()
 
-    def _ask_one_to_move(self, now: float) -> None:
-        """Ask the cell that has waited longest; one of the waiter's owner if others are no help."""
-        parked = [lease for lease in self._leases.values() if lease.move_out is not None]
+    def _suspend_one_cell(self, now: float) -> None:
+        """Request the cell that has waited longest to suspend."""
+        parked = [lease for lease in self._leases.values() if lease.request_suspend is not None]
         if self._waiters and self._idle:
+            # The waiters' owners are at their limit, so only one of their own cells helps.
             owners = {waiter.owner for waiter in self._waiters}
             parked = [lease for lease in parked if lease.owner in owners]
         if not self._waiters or not parked:
             return
         lease = min(parked, key=lambda lease: lease.since)
-        if now - lease.since >= _PARKED_GRACE_SECONDS and lease.move_out is not None:
-            move_out, lease.move_out = lease.move_out, None
-            # Not a hog while it writes itself down.
+        if now - lease.since >= _PARKED_GRACE_SECONDS and lease.request_suspend is not None:
+            request_suspend, lease.request_suspend = lease.request_suspend, None
+            # The cell is not a hog while it is being suspended.
             lease.since = now
-            move_out()
+            request_suspend()
 
 
-# Compiling takes a second; a machine that needs this long will not run cells either.
+# Compiling takes about a second.
 _COMPILE_SECONDS: Final = 300
 
 
 class Launcher:
-    """Starts workers of one image; the costly part is done once, by the first start."""
+    """Starts workers of one image. The first start compiles the image and the call filter."""
 
     def __init__(self, kind: ImageKind, cache_directory: Path | None) -> None:
         self._kind: ImageKind = kind
         self.module_origin = ""
         self._cache_directory = cache_directory
-        # Workers die with the thread that started them, so they all get one that lives as long.
+        # Workers die with the thread that started them, so all are started from one thread.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="nacre-launcher")
         self._resources = ExitStack()
         self._settings: dict[str, Any] | None = None
@@ -360,18 +365,18 @@ class Launcher:
 
     @cached_property
     def image(self) -> Image:
-        """The image; raises ImageError where the package is damaged."""
+        """The image. Raises ImageError if the package is damaged."""
         return load_image(self._kind)
 
     def close(self) -> None:
-        """Release what workers are started with, and end those that still run."""
+        """Close the compiled module and end the thread, with the workers that still run."""
         self._thread.shutdown(wait=False)
         self._settings = None
         self._resources.close()
 
     async def launch(self) -> WorkerProcess:
-        """Start a worker; the first call may have to compile the image."""
-        # Cut off in the middle it would lose track of a process; every step is bounded.
+        """Start a worker. The first call may have to compile the image."""
+        # Shielded, because a cancellation could lose a started process. Every step has a limit.
         spawning = self._thread.submit(self._spawn)
         with anyio.CancelScope(shield=True):
             await asyncio.wrap_future(spawning)
@@ -379,18 +384,18 @@ class Launcher:
         return WorkerProcess(process, connection)
 
     async def rebuild(self) -> None:
-        """Compile the image again with the next start: what the cache has does not load here."""
+        """Compile the image again at the next start, because the cached module does not load."""
         with anyio.CancelScope(shield=True):
-            await asyncio.wrap_future(self._thread.submit(self._forget_module))
+            await asyncio.wrap_future(self._thread.submit(self._evict_module))
 
-    def _forget_module(self) -> None:
+    def _evict_module(self) -> None:
         with ModuleCache(self._cache_directory) as cache:
             cache.evict(self._module_key(library_path()))
         self._settings = None
         self._resources.close()
 
     def _spawn(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
-        # Without a system-call filter it is looked for again: what kept it away may have passed.
+        # If the system-call filter could not be compiled, try it again.
         if self._settings is None or self._settings["seccompProblem"]:
             self._resources.close()
             self._settings = self._prepare()
@@ -418,7 +423,7 @@ class Launcher:
         }
 
     def _module_key(self, library: Path) -> str:
-        # Size and date stand for the library's content: reading its 25 MB would tell no more.
+        # Size and date identify the library, so that its 25 MB need not be hashed.
         info = library.stat()
         facts = (self.image.identity, library, info.st_size, info.st_mtime_ns, platform.machine())
         return hashlib.sha256(repr(facts).encode()).hexdigest()
@@ -444,16 +449,17 @@ class Launcher:
         if done.returncode != 0:
             last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
             raise RuntimeUnavailableError(
-                f"cannot compile the sandbox image into {output.parent}: {' '.join(last)}; that "
-                "takes about 10 MB, and NACRE_CACHE_DIR names another place"
+                f"cannot compile the sandbox image into {output.parent}: {' '.join(last)}; it "
+                "needs about 10 MB, and NACRE_CACHE_DIR can name another directory"
             )
 
 
 def _system_call_filter(cache: ModuleCache) -> tuple[bytes, str]:
-    """The filter for workers, or why there is none. Making one costs 20 ms, so it is cached too."""
+    """Return the filter for workers, or why there is none."""
     if sys.platform != "linux":
         return b"", f"not available on {sys.platform}"
     try:
+        # Compiling it takes 20 ms, so it is cached like the module.
         key = hashlib.sha256(filter_cache_key().encode()).hexdigest()
         with cache.open(key, _write_filter) as artefact:
             size = os.fstat(artefact.fd).st_size
@@ -465,7 +471,7 @@ def _system_call_filter(cache: ModuleCache) -> tuple[bytes, str]:
 
 
 def _check_descriptors() -> None:
-    """Tell a machine that has no filters from one that has no descriptors left to make one."""
+    """Raise RuntimeUnavailableError if the filter is missing for lack of file descriptors."""
     try:
         os.close(os.dup(0))
     except OSError as error:

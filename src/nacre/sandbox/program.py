@@ -1,4 +1,4 @@
-"""A program as written and as JavaScript, and its failures in terms of its own lines."""
+"""A program, its transform to JavaScript, and its failures at positions in the original source."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -20,27 +20,27 @@ from nacre.sandbox.host_requests import HostRequestHandler
 from nacre.sandbox.pool import WorkerPool
 from nacre.sandbox.results import MAX_ERROR_CHARACTERS, Failed, Limits, Output, Position, Reason
 from nacre.sandbox.source_map import PositionMap
-from nacre.sandbox.worker_events import reason_of
+from nacre.sandbox.worker_events import read_reason
 from nacre.sandbox.worker_process import SharedData, WorkerProcess
 from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
 
 
 class ByteColumns:
-    """The lines of a program, for positions that the engine reports in it."""
+    """Converts columns in bytes, as the engine reports them, to columns in characters."""
 
     def __init__(self, code: bytes) -> None:
-        # A program without other characters needs no lines: its bytes are its columns.
+        # In ASCII, bytes are characters.
         self._lines = None if code.isascii() else code.split(b"\n")
 
     def position(self, line: int, column: int) -> tuple[int, int]:
-        """The same position with the column in characters."""
+        """Return the position with its column in characters."""
         if self._lines is None or not 0 < line <= len(self._lines):
             return line, column
         before = self._lines[line - 1][: max(column - 1, 0)]
         return line, len(before.decode(errors="ignore")) + 1
 
 
-# Where in the program: the frames of the guest's own code say nothing to a model.
+# Matches frames in the program; frames of the guest's own code do not help a model.
 _FRAME = re.compile(
     r"^[ \t]*at (?:(?P<name>.*) \()?"
     r"cell\.[jt]s:(?P<line>[1-9]\d{0,8}):(?P<column>[1-9]\d{0,8})\)?$",
@@ -51,8 +51,8 @@ _MAX_FRAMES: Final = 6
 MapPosition = Callable[[int, int], tuple[int, int] | None]
 
 
-def failed_from(error: SandboxError) -> Failed:
-    """The value that stands for an exception of the sandbox."""
+def failure_from_error(error: SandboxError) -> Failed:
+    """Convert an exception of the sandbox to a result."""
     reason: Reason
     match error:
         case RuntimeUnavailableError() | ImageError():
@@ -66,7 +66,7 @@ def failed_from(error: SandboxError) -> Failed:
     return Failed(error=str(error), reason=reason)
 
 
-def failed_from_worker(
+def failure_from_worker(
     reason: Reason,
     fields: Mapping[str, Any],
     *,
@@ -74,7 +74,7 @@ def failed_from_worker(
     file_name: str,
     map_position: MapPosition | None = None,
 ) -> Failed:
-    """The value for a failure that a worker reported, in terms of the program as it was written."""
+    """Convert a failure that a worker reported to a result, with positions in the source."""
     message = _shorten(str(fields.get("message", "")))
     frames = _user_frames(str(fields.get("stack", "")), map_position)
     position = Position(line=frames[0][1], column=frames[0][2]) if frames else None
@@ -102,13 +102,13 @@ def _shorten(text: str) -> str:
     return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]} [...]"
 
 
-# A transform can only grow a program so much; more comes from no sound worker.
+# A transform cannot make a program larger than this. A compromised worker could send more.
 _MAX_GROWTH: Final = 64
 _SPARE_BYTES: Final = 1 << 16
 
 
 class TypeScriptTransforms:
-    """Turns programs into JavaScript; knows nothing of running them."""
+    """Transforms TypeScript to JavaScript, in workers of their own."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
@@ -116,26 +116,28 @@ class TypeScriptTransforms:
     async def transform(
         self, code: bytes, *, limits: Limits, owner: str
     ) -> tuple[bytes, MapPosition | None] | Failed:
-        """JavaScript and the way back to the program's own lines, or why there is none."""
+        """Return JavaScript and a function that maps positions back, or the failure."""
         worker = await self._pool.acquire(owner)
-        is_sound = False
+        is_reusable = False
         try:
-            frame = await self._ask(worker, code, limits)
-            is_sound = frame is not None
+            frame = await self._send_transform(worker, code, limits)
+            is_reusable = frame is not None
         finally:
-            if is_sound:
+            if is_reusable:
                 self._pool.release(worker)
             else:
                 self._pool.discard(worker)
         if frame is None:
             fields = {"message": "transforming the TypeScript took too long"}
-            return failed_from_worker("timeout", fields, limits=limits, file_name="cell.ts")
+            return failure_from_worker("timeout", fields, limits=limits, file_name="cell.ts")
         if frame.kind == Event.FAILED:
-            reason = reason_of(frame)
-            return failed_from_worker(reason, frame.fields, limits=limits, file_name="cell.ts")
+            reason = read_reason(frame)
+            return failure_from_worker(reason, frame.fields, limits=limits, file_name="cell.ts")
         return self._check_result(frame, len(code))
 
-    async def _ask(self, worker: WorkerProcess, code: bytes, limits: Limits) -> Frame | None:
+    async def _send_transform(
+        self, worker: WorkerProcess, code: bytes, limits: Limits
+    ) -> Frame | None:
         with anyio.move_on_after(limits.timeout_ms / 1000):
             await worker.send(encode_frame(Command.TRANSFORM, {}, code))
             return await worker.event()
@@ -150,14 +152,12 @@ class TypeScriptTransforms:
         try:
             return frame.tail, PositionMap.from_mappings(str(mappings)).original
         except ValueError as error:
-            raise WorkerProtocolError(
-                f"a worker sent a source map that is not one: {error}"
-            ) from error
+            raise WorkerProtocolError(f"a worker sent an invalid source map: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Program:
-    """What to run, with what, and on whose behalf."""
+    """A program with its limits, functions, data and callbacks."""
 
     code: str
     language: Language = "javascript"
@@ -170,7 +170,7 @@ class Program:
 
 
 class NotJavaScript(Exception):
-    """The program could not be made JavaScript; carries the value that says so."""
+    """The program cannot be transformed to JavaScript. Carries the result to return."""
 
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.error)
@@ -178,7 +178,7 @@ class NotJavaScript(Exception):
 
 
 class ProgramSource:
-    """The text of a program: made JavaScript once, and the way back from there to its own lines."""
+    """The source of a program: transforms it, and maps positions of failures back to it."""
 
     def __init__(self, program: Program, typescript: TypeScriptTransforms) -> None:
         self._program = program
@@ -190,7 +190,7 @@ class ProgramSource:
         return "cell.ts" if self._program.language == "typescript" else "cell.js"
 
     async def javascript(self) -> bytes:
-        """What a worker can run; raises NotJavaScript if that cannot be made of it."""
+        """Return the program as JavaScript. Raises NotJavaScript if it cannot be transformed."""
         language = self._program.language
         if language not in LANGUAGES:
             raise NotJavaScript(
@@ -215,8 +215,8 @@ class ProgramSource:
         return javascript
 
     def build_failure(self, reason: Reason, fields: Mapping[str, Any]) -> Failed:
-        """The value for a failure that a worker reported, in terms of the program as written."""
-        return failed_from_worker(
+        """Convert a failure that a worker reported to a result, with positions in the source."""
+        return failure_from_worker(
             reason,
             fields,
             limits=self._program.limits,

@@ -1,4 +1,4 @@
-"""How a cell can end or pause: completed, waiting or failed, with its output; and error codes."""
+"""The limits, output and results of a cell, and its error codes."""
 
 from __future__ import annotations
 
@@ -57,58 +57,58 @@ Reason = Literal[
 
 CODE_OF_REASON: Final[Mapping[Reason, ErrorCode]] = MappingProxyType(
     {
-        # The caller can put it right: nothing of the program ran, or the run cannot be resumed.
-        "invalid_input": "invalid_input",  # arguments that `exec` or `wait` does not take
-        "call_denied": "invalid_input",  # a hook or a person refused the call of `exec` or `wait`
-        "unsupported_language": "invalid_input",  # a language that the config leaves out
+        # The caller can correct it: the program did not run, or the cell cannot be resumed.
+        "invalid_input": "invalid_input",  # arguments that `exec` or `wait` does not accept
+        "call_denied": "invalid_input",  # a hook or a person denied the call of `exec` or `wait`
+        "unsupported_language": "invalid_input",  # a language that the config does not allow
         "syntax_error": "invalid_input",  # the program is not JavaScript
         "typescript_transform_failed": "invalid_input",  # the program is not TypeScript
         "module_access_denied": "invalid_input",  # import, require or a module loader
-        "run_unavailable": "invalid_input",  # no suspended run has this id
-        "run_scope_mismatch": "invalid_input",  # the run is another session's or another run's
-        "run_already_resuming": "invalid_input",  # a `wait` for it is already in flight
-        "too_many_suspended_runs": "invalid_input",  # no room to suspend one more
-        "snapshot_expired": "invalid_input",  # the run waited longer than its snapshot lives
-        "snapshot_invalid": "invalid_input",  # refused unread: foreign, cut short or tampered with
-        # The sandbox itself is missing.
+        "run_unavailable": "invalid_input",  # no suspended cell has this id
+        "run_scope_mismatch": "invalid_input",  # the cell belongs to another session or run
+        "run_already_resuming": "invalid_input",  # another `wait` for this cell is running
+        "too_many_suspended_runs": "invalid_input",  # the limit of suspended cells is reached
+        "snapshot_expired": "invalid_input",  # the cell was suspended for too long
+        "snapshot_invalid": "invalid_input",  # the seal does not match: truncated, changed, foreign
+        # The sandbox is not available.
         "runtime_unavailable": "runtime_unavailable",  # it could not be started
-        "worker_lost": "runtime_unavailable",  # the worker died under the cell
-        # A limit with a code of its own.
-        "timeout": "timeout",  # the time budget ended inside the program
+        "worker_lost": "runtime_unavailable",  # the worker of the cell died
+        # A limit with its own code.
+        "timeout": "timeout",  # the program exceeded its time limit
         "output_limit_exceeded": "output_limit_exceeded",  # output or value too large
         "snapshot_limit_exceeded": "snapshot_limit_exceeded",  # the suspended VM is too large
-        # The program ran and went wrong, or was stopped.
+        # The program failed or was stopped.
         "guest_error": "internal_error",  # an exception that the program did not catch
-        "unhandled_rejection": "internal_error",  # a rejected promise that nobody handled
+        "unhandled_rejection": "internal_error",  # a rejected promise without a handler
         "nested_tool_failed": "internal_error",  # a tool's error that the program did not catch
         "never_settles": "internal_error",  # it awaits a promise that nothing can settle
-        "memory_limit_exceeded": "internal_error",  # it needed more memory than it may have
+        "memory_limit_exceeded": "internal_error",  # it needed more memory than its limit
         "too_many_pending_tool_calls": "internal_error",  # the backlog of requests is full
-        "aborted": "internal_error",  # the run was aborted from outside
-        "engine_trap": "internal_error",  # the engine gave up; its VM is gone
-        "snapshot_restore_failed": "internal_error",  # a sound snapshot that did not come back
-        "internal_error": "internal_error",  # a fault of ours
+        "aborted": "internal_error",  # the caller aborted the cell
+        "engine_trap": "internal_error",  # the engine trapped, and its VM is lost
+        "snapshot_restore_failed": "internal_error",  # a valid snapshot could not be restored
+        "internal_error": "internal_error",  # a bug in the sandbox
     }
 )
-"""The code of every reason: the code is what the contract promises, the reason is the finer name.
+"""The error code of each reason. The contract defines the codes; a reason is more specific.
 
-`invalid_config` is not among them: a bad config is a `ConfigError` before any cell exists.
+There is no `invalid_config`: an invalid configuration raises ConfigError before a cell exists.
 """
 
-# Requests of a cell beyond `max_pending_tool_calls` wait their turn. A program that has this many
-# waiting is a runaway loop: the cell fails before any request of that burst is sent.
+# Requests beyond `max_pending_tool_calls` are queued. A program with this many queued requests is a
+# runaway loop: the cell fails before any request of that burst is sent.
 MAX_REQUEST_BACKLOG: Final = 4096
 
 # The answer to one request, as JSON. A larger one rejects the program's promise.
 MAX_ANSWER_BYTES: Final = 16 << 20
 
-# A program can throw an error as large as its memory; a model needs the beginning.
+# A program can throw an error as large as its memory. Only the start is reported.
 MAX_ERROR_CHARACTERS: Final = 8192
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What one cell may use; the defaults are those of `tools.codeMode`."""
+    """The limits of one cell. The defaults are those of `tools.codeMode`."""
 
     timeout_ms: int = LIMITS["timeout_ms"].default
     memory_limit_bytes: int = LIMITS["memory_limit_bytes"].default
@@ -123,7 +123,7 @@ class Limits:
                 limit = LIMITS[name]
                 allowed = f"whole numbers from {limit.least} to {limit.most}"
                 raise ConfigError(name, f"is {value!r}; allowed: {allowed}")
-            # Frozen, so this is how: a number out of range is clamped, as in the config.
+            # A number out of range is clamped, as in the config.
             object.__setattr__(self, name, LIMITS[name].clamp(value))
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The sandbox: workers, kept warm, and the cells that run in them."""
+"""The sandbox: a pool of started workers, and the cells that run in them."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ from nacre.sandbox.image import ImageKind, engine_version
 from nacre.sandbox.pool import Launcher, WorkerPool
 from nacre.sandbox.program import Program, TypeScriptTransforms
 from nacre.sandbox.results import Limits, Output
-from nacre.sandbox.worker_process import SharedData, in_thread
+from nacre.sandbox.worker_process import SharedData, run_in_thread
 
 _KEY_BYTES: Final = 32
 _STOP_SECONDS: Final = 5.0
@@ -30,19 +30,19 @@ _MAX_WORKERS: Final = 256
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SandboxOptions:
-    """How a sandbox is set up; every field has a default that suits most machines."""
+    """Options of a sandbox. The defaults suit most machines."""
 
     workers: int = 0
-    """How many workers are kept warm; 0 takes one per core, at least two and at most eight."""
+    """The number of workers to keep running; 0 means one per core, from two to eight."""
     cache_directory: Path | None = None
-    """Where compiled modules are kept; the user's cache directory by default. Text will do."""
+    """The directory for compiled modules, as a path or text; by default the user's cache."""
 
     def __post_init__(self) -> None:
         if type(self.workers) is not int or not 0 <= self.workers <= _MAX_WORKERS:
             raise ConfigError(
                 "workers", f"is {self.workers!r}; allowed: whole numbers from 0 to {_MAX_WORKERS}"
             )
-        # From callers that are not type-checked; frozen, so this is how it is set.
+        # Callers may not be type-checked. A frozen dataclass needs `object.__setattr__`.
         directory = cast("object", self.cache_directory)
         if isinstance(directory, str) and directory:
             object.__setattr__(self, "cache_directory", Path(directory))
@@ -52,7 +52,7 @@ class SandboxOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SandboxReport:
-    """What the sandbox needs and has on this machine; for people who look for a fault."""
+    """The state of the sandbox on this machine, for diagnosis."""
 
     engine: str
     image: str
@@ -65,8 +65,8 @@ class SandboxReport:
 class Sandbox:
     """Runs programs. An async context manager: `async with Sandbox() as sandbox: ...`.
 
-    Entering starts workers in the background and does not wait for them. Where they cannot start,
-    cells fail with `runtime_unavailable`.
+    Entering starts workers in the background and does not wait for them. If they cannot start,
+    cells fail with `runtime_unavailable`. Exiting aborts all running cells.
     """
 
     def __init__(self, options: SandboxOptions | None = None) -> None:
@@ -76,18 +76,18 @@ class Sandbox:
 
     async def __aenter__(self) -> Self:
         if self._services is not None:
-            raise RuntimeUnavailableError("a sandbox is opened once; make another one")
-        # Closed in reverse: workers end, then the tasks around them, then what started them.
+            raise RuntimeUnavailableError("a sandbox can be opened only once; create another one")
+        # Closed in reverse order: workers, then their tasks, then the launchers.
         launcher, typescript_launcher = self._launcher("cell"), self._launcher("typescript")
         tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._stack.callback(tasks.cancel_scope.cancel)
         pool = self._pool(launcher, tasks, size=self._size())
-        # Not warmed: the first TypeScript cell starts it, and programs in JavaScript never do.
+        # Started by the first TypeScript cell.
         typescript = self._pool(typescript_launcher, tasks, size=1)
-        # Nobody else can make a snapshot that this sandbox restores, and none outlives it.
+        # A new key for each sandbox: it restores only its own snapshots.
         key = os.urandom(_KEY_BYTES)
         self._services = CellServices(
-            home=SandboxRuntime(pool=pool, launcher=launcher, snapshot_key=key),
+            runtime=SandboxRuntime(pool=pool, launcher=launcher, snapshot_key=key),
             typescript=TypeScriptTransforms(typescript),
             tasks=tasks,
             running=set(),
@@ -102,7 +102,7 @@ class Sandbox:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # An exception of the caller's block is not ours to wrap in a group: it goes on as it is.
+        # The exception of the block is not passed on, so that no group wraps it.
         await self._stack.aclose()
 
     def cell(
@@ -117,20 +117,21 @@ class Sandbox:
         on_output: Callable[[Output], None] | None = None,
         owner: str = "",
     ) -> Cell:
-        """A program that is ready to run.
+        """Create a cell for a program.
 
         `functions` become global functions of the program; each call is a host request that
-        `handler` answers. `shared` is data that the program reads where it runs, and the requests
-        that come with it. `on_output` is called with each item of output as it comes; the results
-        have them all as well. Cells of one `owner` (a session) share their turn among themselves.
+        `handler` answers. `shared` is data that the program reads inside its worker, with the
+        requests that belong to it. `on_output` is called with each item of output at once; the
+        results contain all items as well. The pool shares workers fairly between owners; an `owner`
+        is a session.
         """
         if self._services is None:
             raise RuntimeUnavailableError("the sandbox is not open; use it in `async with`")
         names = tuple(functions)
         if not isinstance(code, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"code is a {type(code).__name__}; it has to be text")
+            raise TypeError(f"code must be a string, not a {type(code).__name__}")
         if isinstance(functions, str) or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"functions is {functions!r}; it has to be a list of names")
+            raise TypeError(f"functions must be a list of names, not {functions!r}")
         program = Program(
             code=code,
             language=language,
@@ -144,17 +145,17 @@ class Sandbox:
         return Cell(program, self._services)
 
     async def check(self) -> SandboxReport:
-        """Have a worker start, if none has, and report on it."""
+        """Wait for a worker to start and return a report about the sandbox."""
         if self._services is None:
             raise RuntimeUnavailableError("the sandbox is not open; use it in `async with`")
-        pool, launcher = self._services.home.pool, self._services.home.launcher
+        pool, launcher = self._services.runtime.pool, self._services.runtime.launcher
         problem, hardening = "", None
         engine = image = ""
         try:
             worker = await pool.acquire("")
             pool.release(worker)
             hardening = HardeningReport.from_json(worker.hardening)
-            engine = await in_thread(engine_version)
+            engine = await run_in_thread(engine_version)
             image = launcher.image.identity
         except (SandboxError, ValueError) as error:
             problem = str(error)
@@ -181,11 +182,11 @@ class Sandbox:
         return pool
 
     def _wake_cells(self) -> None:
-        """Cells that wait without a worker would not notice by themselves that all is over."""
+        # Cells that wait without a worker would not notice that the sandbox closes.
         if self._services is not None:
-            self._services.home.pool.is_closed = True
+            self._services.runtime.pool.is_closed = True
             for cell in self._services.running:
-                cell.wake_up()
+                cell.wake()
 
     async def _close_pool(self, pool: WorkerPool) -> None:
         with anyio.CancelScope(shield=True), anyio.move_on_after(_STOP_SECONDS):

@@ -1,6 +1,6 @@
-"""Source maps: from a position in transformed code back to the program that was written.
+"""Source maps: map a position in transformed code back to the original program.
 
-Only the `mappings` of a map are of interest. They come from a worker, so they may hold anything.
+Only the `mappings` of a source map are read. They come from a worker and are untrusted.
 """
 
 from array import array
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-# What the transform makes of two megabytes of source; more is nothing that a cell comes to.
+# Enough for two megabytes of source, which is larger than any program.
 MAX_MAPPINGS_LENGTH: Final = 1 << 20
 
 _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -21,11 +21,11 @@ _MAX_POSITION: Final = 1 << 31
 
 
 class PositionMap:
-    """Where each part of transformed code comes from; lines and columns count from 1."""
+    """Maps positions in transformed code to the source. Lines and columns count from 1."""
 
     def __init__(self) -> None:
-        # The segments of all lines, and where those of each line begin; arrays keep a hostile map
-        # to a few times its own size.
+        # The segments of all lines, and the index of the first segment of each line. Arrays limit
+        # the memory of a hostile map to a few times its size.
         self._columns = array("I")
         self._original_lines = array("I")
         self._original_columns = array("I")
@@ -33,7 +33,7 @@ class PositionMap:
 
     @classmethod
     def from_mappings(cls, mappings: str) -> "PositionMap":
-        """Read the `mappings` of a source map with one source; ValueError if they are not sound."""
+        """Decode the `mappings` of a source map with one source. Raises ValueError if invalid."""
         if len(mappings) > MAX_MAPPINGS_LENGTH:
             raise ValueError(
                 f"mappings of {len(mappings)} characters; at most {MAX_MAPPINGS_LENGTH} are read"
@@ -52,7 +52,7 @@ class PositionMap:
         return found
 
     def original(self, line: int, column: int) -> tuple[int, int] | None:
-        """Line and column in the source of what stands here, or of the nearest thing before it."""
+        """Return the line and column in the source, or those of the nearest segment before."""
         if line < 1:
             return None
         line = min(line, len(self._line_starts))
@@ -60,7 +60,7 @@ class PositionMap:
         end = self._line_starts[line] if line < len(self._line_starts) else start
         found = bisect_right(self._columns, column - 1, start, end) - 1
         if found < start < end:
-            # To the left of all that is known of this line.
+            # Before the first segment of this line.
             found = start
         if found < 0:
             return None
@@ -72,7 +72,7 @@ class PositionMap:
             and 0 <= line < _MAX_POSITION
             and 0 <= column < _MAX_POSITION
         ):
-            raise ValueError(f"no such position: {generated} from {line}:{column}")
+            raise ValueError(f"invalid position: {generated} from {line}:{column}")
         if len(self._columns) > self._line_starts[-1] and generated < self._columns[-1]:
             raise ValueError(f"column {generated} after column {self._columns[-1]}")
         self._columns.append(generated)
@@ -80,10 +80,10 @@ class PositionMap:
         self._original_columns.append(column)
 
 
-# The same few segments make up most of a map.
+# Cached because a few segments make up most of a map.
 @lru_cache(maxsize=4096)
 def decode_segment(text: str) -> tuple[int, ...]:
-    """The fields of one segment: a column, and maybe source, line, column, and maybe a name."""
+    """Decode one segment: a column, optionally source, line and column, optionally a name."""
     if len(text) > _MAX_SEGMENT_LENGTH:
         raise ValueError(f"{text[:40]!r}... is too long for a segment")
     fields: list[int] = []
@@ -106,7 +106,7 @@ def decode_segment(text: str) -> tuple[int, ...]:
 
 
 def encode_segment(fields: Sequence[int]) -> str:
-    """The text that `decode_segment` reads."""
+    """Encode the fields of one segment."""
     digits: list[str] = []
     for field in fields:
         value = -field << 1 | 1 if field < 0 else field << 1

@@ -1,4 +1,4 @@
-"""One worker as the supervisor sees it: a process, a socket, and what comes over it."""
+"""A worker process as the supervisor sees it: its start, its messages, its shared data."""
 
 import asyncio
 import hashlib
@@ -36,20 +36,20 @@ from nacre.sandbox.worker_protocol import (
     encode_frame,
 )
 
-# A worker that has not said READY by then never will.
+# How long a worker may take to send READY.
 _START_SECONDS: Final = 30.0
-# The engine looks for an abort every millisecond or two; what takes longer is stuck.
+# The engine checks for an abort every millisecond or two. A worker that takes longer is stuck.
 _ABORT_SECONDS: Final = 0.1
-# No sound frame is larger: the largest snapshot that can be configured, and room beside it.
+# The largest snapshot that can be configured, and space for the rest of the frame.
 _MAX_FRAME_BYTES: Final = LIMITS["max_snapshot_bytes"].most + (64 << 20)
-# The requests of a burst, 4,096 of them at most, are the longest fields there are.
+# The longest fields are the requests of a burst, which are at most 4,096.
 _MAX_FIELDS_BYTES: Final = 1 << 20
 _CHUNK_BYTES: Final = 1 << 18
-# What one worker holds, at most; a worker's own memory is limited as well.
-_MAX_HELD: Final = 16
-_MAX_HELD_BYTES: Final = 64 << 20
-# Half of that: what is on its way takes room twice.
-MAX_SHARED_BYTES: Final = _MAX_HELD_BYTES // 2
+# Limits of the shared data in one worker.
+_MAX_SENT_ITEMS: Final = 16
+_MAX_SENT_BYTES: Final = 64 << 20
+# Half of that, because data in transfer takes twice its size.
+MAX_SHARED_BYTES: Final = _MAX_SENT_BYTES // 2
 _MAX_THREADS: Final = 16
 _limiter: RunVar[anyio.CapacityLimiter] = RunVar("nacre_sandbox_threads")
 
@@ -65,10 +65,10 @@ _BOOT: Final = (
 
 
 def python_command(function: str, settings: dict[str, Any]) -> list[str]:
-    """The command that calls a function of `nacre.sandbox.worker.main` in a bare interpreter."""
+    """Return a command that calls a function of `nacre.sandbox.worker.main` with the settings."""
     if not sys.executable:
-        raise RuntimeUnavailableError("this Python does not know its own executable")
-    # Only where the child's imports are; the standard library comes first and from the interpreter.
+        raise RuntimeUnavailableError("the path of the Python executable is unknown")
+    # The isolated interpreter (-I -S) has no site-packages: add only the directories it needs.
     specs = (importlib.util.find_spec(name) for name in ("nacre", "zstandard"))
     paths = {str(Path(spec.origin).parent.parent) for spec in specs if spec and spec.origin}
     arguments = ("\n".join(sorted(paths)), function, json.dumps(settings))
@@ -78,9 +78,9 @@ def python_command(function: str, settings: dict[str, Any]) -> list[str]:
 def spawn_worker(
     settings: dict[str, Any], *, keep_fds: tuple[int, ...]
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start the process of a worker, and our end of the socket to it.
+    """Start a worker and return its process and the supervisor's end of the socket.
 
-    Blocks for some milliseconds. On Linux a worker dies with the thread that calls this.
+    Blocks for some milliseconds. On Linux, the worker dies with the calling thread.
     """
     ours, theirs = socket.socketpair()
     try:
@@ -94,7 +94,7 @@ def spawn_worker(
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=(theirs.fileno(), *keep_fds),
-            # Ctrl-C at the terminal is for the supervisor, which then stops its workers.
+            # Ctrl-C at the terminal goes to the supervisor, which then stops its workers.
             start_new_session=True,
         )
     except OSError as error:
@@ -106,11 +106,11 @@ def spawn_worker(
 
 
 class SharedData:
-    """JSON texts that programs read without leaving their worker.
+    """JSON texts that many programs read, such as a tool catalog. A worker gets them once.
 
-    `parts` are the texts by name; the caller vouches that they are JSON. `methods` are the host
-    requests that the guest makes on a program's behalf when it has this data. A program reads a
-    part when it touches what is made of it, never before.
+    `parts` maps names to texts, which the caller guarantees to be JSON. `methods` are the host
+    requests that the guest makes for a program with this data. A part is decoded when the program
+    first uses it.
     """
 
     __slots__ = ("digest", "methods", "parts", "size")
@@ -118,50 +118,50 @@ class SharedData:
     def __init__(self, parts: Mapping[str, bytes], *, methods: Iterable[str] = ()) -> None:
         for name, text in parts.items():
             if not isinstance(text, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TypeError(f"part {name!r} is a {type(text).__name__}; it has to be bytes")
+                raise TypeError(f"part {name!r} must be bytes, not a {type(text).__name__}")
         self.parts: Mapping[str, bytes] = MappingProxyType(dict(parts))
         self.methods = frozenset(methods)
         self.size = sum(map(len, parts.values()))
         if self.size > MAX_SHARED_BYTES:
             raise ValueError(
-                f"the shared data takes {self.size} bytes; the most is {MAX_SHARED_BYTES}"
+                f"the shared data has {self.size} bytes; the limit is {MAX_SHARED_BYTES}"
             )
         self.digest = _digest(self.parts)
 
 
-class SharedHoldings:
-    """What one worker holds, as the supervisor knows it; decides what it has to forget."""
+class SentData:
+    """The shared data that one worker has. Decides which data the worker has to drop."""
 
     def __init__(self) -> None:
         self._sizes: OrderedDict[str, int] = OrderedDict()
 
     def has(self, digest: str) -> bool:
-        """Whether the worker holds this data; if so, it is the one used last."""
+        """Whether the worker has this data. If so, mark it as used most recently."""
         if digest not in self._sizes:
             return False
         self._sizes.move_to_end(digest)
         return True
 
-    def surplus(self, size: int) -> list[str]:
-        """What to forget, the longest unused first, to make room for so many bytes."""
+    def choose_evictions(self, size: int) -> list[str]:
+        """Return the digests to drop, least recently used first, to free `size` bytes."""
         count, total = len(self._sizes), sum(self._sizes.values())
-        forgotten: list[str] = []
-        for digest, held in self._sizes.items():
-            if count < _MAX_HELD and total + size <= _MAX_HELD_BYTES:
+        evicted: list[str] = []
+        for digest, item_size in self._sizes.items():
+            if count < _MAX_SENT_ITEMS and total + size <= _MAX_SENT_BYTES:
                 break
-            forgotten.append(digest)
-            count, total = count - 1, total - held
-        return forgotten
+            evicted.append(digest)
+            count, total = count - 1, total - item_size
+        return evicted
 
-    def note(self, data: SharedData, *, forgotten: Iterable[str]) -> None:
-        """The worker was given this and has forgotten those."""
-        for digest in forgotten:
+    def record(self, data: SharedData, *, evicted: Iterable[str]) -> None:
+        """Record that the worker got the data and dropped the evicted data."""
+        for digest in evicted:
             del self._sizes[digest]
         self._sizes[data.digest] = data.size
 
 
 def _digest(parts: Mapping[str, bytes]) -> str:
-    """One hash for names and texts; each with its length, so that none can pass for two."""
+    """Hash the names and texts, each with its length, so that different data never match."""
     found = hashlib.sha256()
     for name in sorted(parts):
         for text in (name.encode(errors="surrogatepass"), parts[name]):
@@ -171,7 +171,7 @@ def _digest(parts: Mapping[str, bytes]) -> str:
 
 
 class WorkerProcess:
-    """A running worker. Whoever creates it calls `watch` at the start and `stop` at the end."""
+    """A running worker. Call `watch` after creation and `stop` at the end."""
 
     def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket) -> None:
         self._process = process
@@ -182,12 +182,12 @@ class WorkerProcess:
         self._problem = ""
         self.started = time.monotonic()
         self.is_dead = False
-        # Whether nobody expects anything of it: idle, or holding a program that only waits.
-        self.is_quiet = False
+        # Whether a message is a protocol error: the worker is idle, or its program waits.
+        self.must_be_silent = False
         self.hardening: Any = None
-        self._holdings = SharedHoldings()
+        self._sent_data = SentData()
         self.death = anyio.Event()
-        # Whoever holds this worker for a cell that only waits; called once, when it dies.
+        # Called once when the worker dies.
         self.on_death: Callable[[], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -196,13 +196,13 @@ class WorkerProcess:
         return self._process.pid
 
     async def ready(self) -> None:
-        """Wait until the worker is locked down and listens."""
+        """Wait until the worker is hardened and ready for commands."""
         with anyio.move_on_after(_START_SECONDS):
             frame = await self.event()
             if frame.kind == Event.READY:
                 self.hardening = frame.fields.get("hardening")
                 return
-            problem = frame.fields.get("problem", "it said something else first")
+            problem = frame.fields.get("problem", "its first message is not READY")
             message = f"the sandbox worker did not start: {problem}"
             if frame.fields.get("isModuleNotLoadable"):
                 raise ModuleNotLoadableError(message)
@@ -210,21 +210,19 @@ class WorkerProcess:
         raise RuntimeUnavailableError(f"the sandbox worker did not start in {_START_SECONDS} s")
 
     def watch(self) -> None:
-        """Take in what the worker says, from now until it is gone.
-
-        The event loop calls back on every arrival: a task that waits for the socket would cost a
-        third of a request's time.
-        """
+        """Receive messages from now until the worker dies."""
+        # A callback of the event loop: a task that waits for the socket would add a third to the
+        # time of a request.
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._socket, self._take_in)
+        self._loop.add_reader(self._socket, self._receive)
 
-    def _take_in(self) -> None:
+    def _receive(self) -> None:
         try:
             chunk = self._socket.recv(_CHUNK_BYTES)
             self._received += chunk
             self._inbox.extend(self._frames())
-            if self.is_quiet and self._inbox:
-                raise WorkerProtocolError("a worker spoke without being asked")
+            if self.must_be_silent and self._inbox:
+                raise WorkerProtocolError("a worker sent an unexpected message")
         except BlockingIOError:
             return
         except OSError as error:
@@ -233,10 +231,10 @@ class WorkerProcess:
             chunk, self._problem = b"", str(error)
             self._process.kill()
         if not chunk:
-            self._note_death()
+            self._mark_dead()
         self._arrived.set()
 
-    def _note_death(self) -> None:
+    def _mark_dead(self) -> None:
         if self._loop is not None:
             self._loop.remove_reader(self._socket)
             self._loop = None
@@ -247,7 +245,7 @@ class WorkerProcess:
             self.on_death()
 
     async def event(self) -> Frame:
-        """The next event; raises WorkerDiedError if none can come any more."""
+        """Return the next event. Raises WorkerDiedError if the worker has died."""
         while not self._inbox:
             if self.is_dead:
                 raise await self._death()
@@ -256,8 +254,8 @@ class WorkerProcess:
         return self._inbox.popleft()
 
     async def send(self, data: bytes) -> None:
-        """Send a frame; raises WorkerDiedError if the worker is gone."""
-        self.is_quiet = False
+        """Send a frame. Raises WorkerDiedError if the worker has died."""
+        self.must_be_silent = False
         view = memoryview(data)
         while view:
             try:
@@ -268,32 +266,32 @@ class WorkerProcess:
                 raise await self._death() from error
 
     async def share(self, data: SharedData) -> None:
-        """See to it that the worker holds this data; nothing is sent if it does already."""
-        if self._holdings.has(data.digest):
+        """Send the data to the worker, unless it has the data already."""
+        if self._sent_data.has(data.digest):
             return
-        forgotten = self._holdings.surplus(data.size)
+        evicted = self._sent_data.choose_evictions(data.size)
         fields = {
             "digest": data.digest,
             "parts": [[name, len(text)] for name, text in data.parts.items()],
-            "forget": forgotten,
+            "forget": evicted,
         }
         await self.send(encode_frame(Command.SHARE, fields, b"".join(data.parts.values())))
-        # Only now: a send that was cut short leaves a worker that nobody can use any more.
-        self._holdings.note(data, forgotten=forgotten)
+        # After the send: if it is cancelled, the worker is not used again.
+        self._sent_data.record(data, evicted=evicted)
 
     @property
     def has_unread(self) -> bool:
-        """Whether the worker has said more than anybody asked for."""
+        """Whether the worker has sent something that was not read."""
         return bool(self._inbox or self._received)
 
-    def fall_quiet(self) -> None:
-        """Expect nothing more until the next command; more than was asked for is a breach."""
+    def expect_silence(self) -> None:
+        """Treat every message before the next command as a protocol error."""
         if self.has_unread:
-            raise WorkerProtocolError("a worker said more than it was asked for")
-        self.is_quiet = True
+            raise WorkerProtocolError("a worker sent more than it was asked for")
+        self.must_be_silent = True
 
     async def abort(self, command: int) -> bool:
-        """Have the worker drop its VM now; False if it does not answer and has to be killed."""
+        """Make the worker drop its VM. Returns False if it does not answer in time."""
         try:
             with anyio.move_on_after(_ABORT_SECONDS):
                 await self.send(encode_frame(command, {}))
@@ -305,27 +303,27 @@ class WorkerProcess:
         return False
 
     def kill(self) -> None:
-        """End the process at once; `stop` collects it."""
+        """Kill the process. `stop` waits for its end."""
         self._process.kill()
 
     async def stop(self) -> None:
-        """End the process, wait until it is gone, and close the socket; twice is harmless."""
+        """Kill the process, wait for its end, and close the socket. Can be called twice."""
         self._process.kill()
         if self._process.returncode is None:
-            await in_thread(self._process.wait)
-        self._note_death()
+            await run_in_thread(self._process.wait)
+        self._mark_dead()
         self._socket.close()
 
     async def _death(self) -> WorkerDiedError:
-        # The socket closes a moment before the process is gone and can say how it ended.
+        # The socket closes shortly before the exit status of the process is available.
         with suppress(subprocess.TimeoutExpired):
-            await in_thread(self._process.wait, _ABORT_SECONDS)
+            await run_in_thread(self._process.wait, _ABORT_SECONDS)
         code = self._process.returncode
-        how = "is gone"
+        how = "died"
         if code is not None and code < 0:
-            how = f"was ended by {_signal_name(-code)}"
+            how = f"was killed by {_signal_name(-code)}"
         elif code is not None:
-            how = f"ended with status {code}"
+            how = f"exited with status {code}"
         detail = f" ({self._problem})" if self._problem else ""
         return WorkerDiedError(f"the worker process {how}{detail}")
 
@@ -356,8 +354,11 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-async def in_thread(function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-    """Call a blocking function in a thread."""
+async def run_in_thread(function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+    """Call a blocking function in a thread.
+
+    The sandbox has its own thread limit, so that blocking tools cannot use up its threads.
+    """
     try:
         limiter = _limiter.get()
     except LookupError:

@@ -1,8 +1,8 @@
-"""What the supervisor and a worker say to each other: frames on a Unix socket.
+"""The protocol between the supervisor and a worker: frames on a Unix socket.
 
-A frame is a kind, a JSON object and a binary tail. Values of the guest travel in the tail, as the
-JSON text that the guest made of them, and are read once, by the side that needs them. The
-supervisor trusts no frame of a worker: hostile code may have taken it over.
+A frame has a kind, a JSON object and a binary tail. Values of the guest are in the tail, as JSON
+text that the guest wrote. They are decoded once, by the side that uses them. The supervisor trusts
+no frame of a worker, because guest code may have compromised it.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 _HEADER = struct.Struct("<BII")
 HEADER_BYTES: Final = _HEADER.size
 
-# An item of output costs the host more than its text: a million empty ones are a flood, too.
+# Added to the size of each item of output, so that many empty items also reach the limit.
 OUTPUT_ITEM_BYTES: Final = 16
 
 _CHUNK_BYTES: Final = 1 << 18
@@ -53,7 +53,7 @@ class Event(IntEnum):
 
 
 class Frame(NamedTuple):
-    """One message; `fields` is a JSON object, `tail` whatever the kind says."""
+    """One message. `fields` is a JSON object; the kind defines the content of `tail`."""
 
     kind: int
     fields: dict[str, Any]
@@ -61,23 +61,23 @@ class Frame(NamedTuple):
 
 
 def encode_frame(kind: int, fields: Mapping[str, object], tail: bytes = b"") -> bytes:
-    """The bytes of a frame."""
+    """Encode a frame."""
     encoded = json.dumps(fields, separators=(",", ":")).encode()
     return _HEADER.pack(kind, len(encoded), len(tail)) + encoded + tail
 
 
 def decode_header(data: bytes | bytearray) -> tuple[int, int, int]:
-    """Kind, length of the fields and length of the tail."""
+    """Decode the kind, the length of the fields and the length of the tail."""
     return _HEADER.unpack_from(data)
 
 
 class WorkerConnection:
-    """Blocking, because a worker has nothing else to do. The end of the socket ends the process."""
+    """The worker's end of the socket, with blocking calls. The process exits when it is closed."""
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
         self._received = bytearray()
-        # Made now: a hardened worker can open nothing, not even this.
+        # Created now, because a hardened worker cannot create descriptors.
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
 
@@ -88,12 +88,12 @@ class WorkerConnection:
         """Send a whole frame."""
         self._socket.sendall(data)
 
-    def has_news(self) -> bool:
-        """Whether the supervisor has said something that is not read yet."""
+    def has_input(self) -> bool:
+        """Whether there is an unread message of the supervisor."""
         return bool(self._received) or bool(self._poll.poll(0))
 
     def receive(self) -> Frame:
-        """The next command."""
+        """Wait for the next command."""
         self._read_at_least(HEADER_BYTES)
         kind, fields_size, tail_size = decode_header(self._received)
         fields_end = HEADER_BYTES + fields_size

@@ -243,7 +243,7 @@ class Programs:
             return result
         # Taken before the calls are cancelled.
         failed = self._timeout_failure(bridge.unfinished)
-        await cell.abort("the program used up its time")
+        await cell.abort("the program exceeded its time limit")
         return failed
 
     def _may_go_on(self, waiting: Waiting) -> bool:
@@ -256,7 +256,8 @@ class Programs:
     def _timeout_failure(self, calls: list[str]) -> Failed:
         unfinished = f"; unfinished: {', '.join(calls[:_MAX_SHOWN_CALLS])}" if calls else ""
         return Failed(
-            error=f"the program used up its time (codeTimeoutMs is {self._timeout_ms}){unfinished}",
+            error="the program exceeded its time limit "
+            f"(codeTimeoutMs is {self._timeout_ms}){unfinished}",
             reason="timeout",
         )
 

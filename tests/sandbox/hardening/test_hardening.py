@@ -28,7 +28,7 @@ needs_seccomp = pytest.mark.skipif(bpf() is None, reason="no seccomp filter can 
 
 MEASURES = [
     "parent_death_signal",
-    "surroundings_left",
+    "surroundings_cleared",
     "descriptors_closed",
     "single_thread",
     "executable_memory_sealed",
@@ -277,7 +277,7 @@ def test_on_another_system_only_what_every_posix_has_is_applied() -> None:
     done = run(command("nothing", platform="darwin"))
     assert {measure.detail for measure in done.report.missing} == {"not available on darwin"}
     assert [measure.name for measure in done.report.measures if measure.applied] == [
-        "surroundings_left",
+        "surroundings_cleared",
         "descriptors_closed",
         "resource_limits",
     ]

@@ -68,7 +68,7 @@ ALONE: list[tuple[list[str], str, object, object]] = [
     (["forbid_new_executable_memory"], "make_executable", None, "EACCES"),
     (["forbid_dumping"], "show_dumpable", None, 0),
     (["seal_executable_memory"], "list_writable_code", None, [0, 7]),
-    (["leave_surroundings"], "show_surroundings", None, [{}, "/", 0o077]),
+    (["clear_surroundings"], "show_surroundings", None, [{}, "/", 0o077]),
 ]
 
 

@@ -72,7 +72,7 @@ class Sandbox:
 
     def run(self, source: str) -> Cell:
         transformed = self.transform(source)
-        burst = Burst(BURST, send=lambda _: None, is_called_off=lambda: False)
+        burst = Burst(BURST, send=lambda _: None, is_cancelled=lambda: False)
         vm = self._factory.create(burst, memory_limit_bytes=MEMORY_LIMIT_BYTES)
         failure = run_guest(
             burst,

@@ -1,18 +1,17 @@
-"""Locks a sandbox worker's process down with all the platform gives; knows nothing of WebAssembly.
+"""Restricts a worker process with the security features of the platform.
 
-The supervisor calls `compile_filter` once and starts workers; a worker loads all it will ever need,
-then calls `harden`. Afterwards it can compute, use the descriptors it has, and exit; nothing else.
-What a worker has to do before and after, because of this:
+The supervisor calls `compile_filter` once and starts workers. A worker loads all it needs and then
+calls `harden`. After that it can only compute, use its open descriptors, and exit. So a worker must
 
-- import every module first; nothing can be opened any more, so a later import says "not found";
-- make one instance of each WebAssembly module first, and keep the descriptors that hold the image
-  of its memory: the difference of `open_descriptors()` before and after;
-- create no ctypes callback afterwards, and leave by `os._exit`: callbacks live in a page that is
-  no longer writable, so creating or freeing one ends the process with SIGSEGV;
-- write with `send`, `write` or `writev`: `sendmsg` and `recvmsg`, which pass descriptors, are shut.
+- import all modules before: no file can be opened later, so an import fails with "not found";
+- create one instance of each WebAssembly module before, and keep the descriptors of its memory
+  image: the difference of `open_descriptors()` before and after;
+- not create or free a ctypes callback later, and exit with `os._exit`: callbacks are in a page that
+  is no longer writable, so the process would end with SIGSEGV;
+- write with `send`, `write` or `writev`: `sendmsg` and `recvmsg`, which pass descriptors, fail.
 
-The parent must have started the worker from a thread that lives on: Linux sends the parent-death
-signal when that thread ends, not only when the process does.
+The thread that starts a worker must not end before it: Linux sends the parent-death signal when
+that thread ends, not only when the process does.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from nacre.sandbox.hardening.linux import NotApplied
 from nacre.sandbox.hardening.measures import (
     PARENT_GONE_EXIT_CODE,
+    clear_surroundings,
     close_descriptors,
     die_with_parent,
     drop_capabilities,
@@ -30,7 +30,6 @@ from nacre.sandbox.hardening.measures import (
     forbid_dumping,
     forbid_new_executable_memory,
     forbid_new_privileges,
-    leave_surroundings,
     limit_resources,
     open_descriptors,
     restrict_with_landlock,
@@ -64,7 +63,7 @@ _Kind = TypeVar("_Kind")
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """One protection: whether it holds in this process, and how or why not."""
+    """One protection: whether it is applied in this process, and the details or the reason."""
 
     name: str
     applied: bool
@@ -73,7 +72,7 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class HardeningReport:
-    """Every measure that was tried, in the order in which it was tried."""
+    """All measures, in the order in which they were tried."""
 
     measures: tuple[Measure, ...]
 
@@ -82,7 +81,7 @@ class HardeningReport:
         return tuple(measure for measure in self.measures if not measure.applied)
 
     def to_json(self) -> dict[str, list[dict[str, str | bool]]]:
-        """A JSON value, not text: it is a part of a larger message."""
+        """Return the report as a JSON value."""
         return {
             "measures": [
                 {"name": measure.name, "applied": measure.applied, "detail": measure.detail}
@@ -92,7 +91,7 @@ class HardeningReport:
 
     @classmethod
     def from_json(cls, value: object) -> HardeningReport:
-        """Raises ValueError for anything that `to_json` would not have written."""
+        """Read the output of `to_json`. Raises ValueError for anything else."""
         measures = cast("list[object]", _field(value, "measures", list))
         return cls(measures=tuple(_measure_from_json(item) for item in measures))
 
@@ -105,11 +104,11 @@ def harden(
     seccomp_problem: str,
     max_data_bytes: int,
 ) -> HardeningReport:
-    """Apply every measure that this machine has, and say of each whether it holds.
+    """Apply all measures that this machine supports, and report which are applied.
 
-    Never raises; exits with `PARENT_GONE_EXIT_CODE` when the parent has died meanwhile.
-    `max_data_bytes` bounds all private writable memory of the process, the interpreter included.
-    `seccomp_problem` is why there is no `seccomp_bpf`, for the report.
+    Never raises. Exits with `PARENT_GONE_EXIT_CODE` if the parent has died in the meantime.
+    `max_data_bytes` limits all private writable memory of the process, including the interpreter.
+    `seccomp_problem` says for the report why there is no `seccomp_bpf`.
     """
 
     def install_seccomp() -> str:
@@ -117,12 +116,12 @@ def harden(
             raise NotApplied(seccomp_problem or "no filter was given")
         return install_filter(seccomp_bpf)
 
-    # The order matters. What reads /proc comes before "not dumpable", which shuts it to non-root;
-    # landlock and seccomp need "no new privileges"; landlock needs a free descriptor, so the limits
-    # follow it; and seccomp is last because it forbids what all the others do.
+    # The order matters. Steps that read /proc come before "not dumpable", which denies it to
+    # non-root. Landlock and seccomp need "no new privileges". Landlock needs a free descriptor, so
+    # the limits follow it. Seccomp is last because it forbids the calls of all other steps.
     steps: tuple[tuple[str, Callable[[], str]], ...] = (
         ("parent_death_signal", lambda: die_with_parent(parent_pid)),
-        ("surroundings_left", leave_surroundings),
+        ("surroundings_cleared", clear_surroundings),
         ("descriptors_closed", lambda: close_descriptors(keep=keep_fds)),
         ("single_thread", ensure_single_thread),
         ("executable_memory_sealed", seal_executable_memory),
@@ -138,13 +137,13 @@ def harden(
 
 
 def attempt(name: str, step: Callable[[], str]) -> Measure:
-    """Run one step; it returns a detail, or raises and becomes a measure that is not applied."""
+    """Run one step. It returns a detail; if it raises, the measure is reported as not applied."""
     try:
         return Measure(name=name, applied=True, detail=step())
     except NotApplied as refusal:
         return Measure(name=name, applied=False, detail=str(refusal))
     except Exception as error:
-        # A worker with one protection less still needs the others, whatever went wrong here.
+        # A worker without one protection still needs the others.
         return Measure(name=name, applied=False, detail=f"{type(error).__name__}: {error}")
 
 

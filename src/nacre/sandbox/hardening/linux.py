@@ -1,4 +1,4 @@
-"""The raw Linux calls that Python has no function for."""
+"""Linux system calls for which Python has no function."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 
 
 class NotApplied(Exception):
-    """A measure does not hold; the message says why."""
+    """A measure cannot be applied. The message says why."""
 
 
 def require_linux() -> None:
@@ -19,22 +19,22 @@ def require_linux() -> None:
 
 
 def prctl(option: int, argument: int = 0) -> int:
-    """Raises OSError. The kernel insists on zeros for the arguments that are not used."""
+    """Call `prctl` with zeros for the unused arguments. Raises OSError."""
     return _check(_libc().prctl(option, *_words(argument, 0, 0, 0)))
 
 
 def system_call(number: int, *arguments: int) -> int:
-    """Raises OSError. Buffers are passed as `ctypes.addressof(buffer)`."""
+    """Make a system call. Pass buffers as `ctypes.addressof(buffer)`. Raises OSError."""
     return _check(_libc().syscall(*_words(number, *arguments)))
 
 
 def protect_memory(start: int, length: int, protection: int) -> None:
-    """Raises OSError."""
+    """Call `mprotect`. Raises OSError."""
     _check(_libc().mprotect(*_words(start, length), protection))
 
 
 def explain(error: OSError) -> str:
-    """ENOSYS and EINVAL from these calls nearly always mean a kernel that is too old for them."""
+    """Describe an error. ENOSYS and EINVAL usually mean that the kernel is too old."""
     text = f"{errno.errorcode.get(error.errno or 0, 'error')}: {error.strerror}"
     if error.errno in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
         return f"not available in this kernel ({text})"
@@ -42,7 +42,7 @@ def explain(error: OSError) -> str:
 
 
 def _words(*values: int) -> list[ctypes.c_ulong]:
-    # These functions are variadic: a bare int would be passed as 32 bits.
+    # These functions are variadic: a plain int would be passed as 32 bits.
     return [ctypes.c_ulong(value) for value in values]
 
 

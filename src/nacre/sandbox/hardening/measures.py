@@ -1,4 +1,4 @@
-"""The measures that restrict a worker process: Landlock, resource limits, memory, privileges."""
+"""Measures that restrict a worker process: Landlock, resource limits, memory, privileges."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CREATE_RULESET = 444
 _RESTRICT_SELF = 446
 _CREATE_RULESET_VERSION = 1
 
-# For each version of the interface that added rights: all file system rights known since then.
+# All file system rights, by the Landlock version that introduced the last of them.
 _FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _NETWORK_SINCE = 4
 _BIND_AND_CONNECT_TCP = 0b11
@@ -29,7 +29,7 @@ _ABSTRACT_SOCKETS_AND_SIGNALS = 0b11
 
 
 def restrict_with_landlock() -> str:
-    """Handle every right that this kernel knows, with no rule: so all of them are refused."""
+    """Deny all rights that this kernel knows, with a ruleset that has no rules."""
     linux.require_linux()
     try:
         version = linux.system_call(_CREATE_RULESET, 0, 0, _CREATE_RULESET_VERSION)
@@ -40,7 +40,7 @@ def restrict_with_landlock() -> str:
 
 
 def _ruleset_fields(version: int) -> list[int]:
-    """The fields of `struct landlock_ruleset_attr`, which later versions made longer."""
+    """Return the fields of `struct landlock_ruleset_attr`. Later versions have more fields."""
     fields = [max(rights for since, rights in _FILE_RIGHTS.items() if since <= version)]
     if version >= _NETWORK_SINCE:
         fields.append(_BIND_AND_CONNECT_TCP)
@@ -72,22 +72,20 @@ def _refused_rights(version: int) -> list[str]:
 if sys.platform != "win32":
     import resource
 
-# Descriptors 0 to 2 are taken, so no new one can be made; `poll` refuses more entries than this.
+# Descriptors 0 to 2 are in use, so no new one can be created. `poll` accepts this many entries.
 _MAX_DESCRIPTORS = 3
-# Stack is not counted as data: without its own limit it would be a way around that one. WebAssembly
-# frames get half of it, so that deep recursion ends as an error of the program.
+# The data limit does not include the stack, so the stack needs its own limit. WebAssembly frames
+# get half of it, so that deep recursion becomes an error of the program.
 _MAX_STACK_BYTES = 64 * 1024 * 1024
 
 
 def limit_resources(*, max_data_bytes: int) -> str:
-    """Lower every limit that can be lowered; raises NotApplied when one could not.
-
-    There is no limit on address space: wasmtime reserves 4 GiB and guards for each memory, and
-    touches little of it. Data counts what is private and writable, which is what costs memory.
-    """
+    """Lower all resource limits. Raises NotApplied if one cannot be lowered."""
+    # Address space is not limited: wasmtime reserves 4 GiB for each memory and uses little of it.
+    # The data limit covers private writable memory.
     if sys.platform == "win32":
         raise NotApplied(f"not available on {sys.platform}")
-    wanted = {
+    limits = {
         "CORE": 0,
         "FSIZE": 0,
         "NPROC": 0,
@@ -97,7 +95,7 @@ def limit_resources(*, max_data_bytes: int) -> str:
         "STACK": _MAX_STACK_BYTES,
         "DATA": max_data_bytes,
     }
-    outcomes = {name: _lower(name, most) for name, most in wanted.items()}
+    outcomes = {name: _lower(name, most) for name, most in limits.items()}
     detail = ", ".join(f"{name.lower()} {outcome}" for name, outcome in outcomes.items())
     if os.getuid() == 0:
         detail += "; nproc has no effect on root"
@@ -107,7 +105,7 @@ def limit_resources(*, max_data_bytes: int) -> str:
 
 
 def _lower(name: str, most: int) -> int | str:
-    """The limit now in force, or why it could not be set."""
+    """Return the new limit, or why it could not be set."""
     kind: int | None = getattr(resource, f"RLIMIT_{name}", None)
     if kind is None:
         return f"(not known on {sys.platform})"
@@ -126,10 +124,8 @@ _PR_MDWE_REFUSE_EXEC_GAIN = 1
 
 
 def seal_executable_memory() -> str:
-    """Make pages that are writable and executable read-only.
-
-    ctypes keeps its callbacks in such a page; they still run. Creating or freeing one now faults.
-    """
+    """Make pages that are writable and executable read-only."""
+    # ctypes keeps callbacks in such a page. They still run, but creating or freeing one faults.
     linux.require_linux()
     regions = _writable_and_executable()
     for start, end in regions:
@@ -140,7 +136,7 @@ def seal_executable_memory() -> str:
 
 
 def forbid_new_executable_memory() -> str:
-    """The kernel's own rule, which holds without seccomp too."""
+    """Forbid it in the kernel, which works without seccomp too."""
     linux.require_linux()
     try:
         linux.prctl(_PR_SET_MDWE, _PR_MDWE_REFUSE_EXEC_GAIN)
@@ -158,7 +154,7 @@ def _writable_and_executable() -> list[tuple[int, int]]:
 
 PARENT_GONE_EXIT_CODE = 70
 
-# Importing `signal` for one number would double the time that this module takes to load.
+# Importing `signal` for this number would double the import time of this module.
 _SIGKILL = 9
 
 _PR_SET_PDEATHSIG = 1
@@ -178,14 +174,14 @@ def die_with_parent(parent_pid: int) -> str:
     try:
         linux.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
     finally:
-        # A parent that died before the call above sends no signal: then this is an orphan already.
+        # If the parent died before this call, there is no signal.
         if os.getppid() != parent_pid:
             os._exit(PARENT_GONE_EXIT_CODE)
     return f"SIGKILL when the thread that started this worker in process {parent_pid} ends"
 
 
-def leave_surroundings() -> str:
-    # Python itself adds LC_CTYPE to an environment that was started empty.
+def clear_surroundings() -> str:
+    # Python adds LC_CTYPE to an empty environment.
     names = sorted(os.environ)
     os.environ.clear()
     os.umask(0o077)
@@ -194,7 +190,7 @@ def leave_surroundings() -> str:
 
 
 def open_descriptors() -> frozenset[int]:
-    """The descriptors open now; raises OSError where the system does not list them."""
+    """Return the open descriptors. Raises OSError if the system does not list them."""
     for folder in _DESCRIPTOR_FOLDERS:
         with contextlib.suppress(OSError):
             return frozenset(int(name) for name in os.listdir(folder) if _is_open(int(name)))
@@ -202,16 +198,16 @@ def open_descriptors() -> frozenset[int]:
 
 
 def close_descriptors(*, keep: Collection[int]) -> str:
-    """Close all but 0, 1, 2 and those to keep."""
-    surplus = sorted(open_descriptors() - _STANDARD_DESCRIPTORS - frozenset(keep))
-    for descriptor in surplus:
+    """Close all descriptors except 0, 1, 2 and those in `keep`."""
+    extra = sorted(open_descriptors() - _STANDARD_DESCRIPTORS - frozenset(keep))
+    for descriptor in extra:
         os.close(descriptor)
     kept = ", ".join(map(str, sorted({*_STANDARD_DESCRIPTORS, *keep})))
-    return f"closed {len(surplus)}, kept {kept}"
+    return f"closed {len(extra)}, kept {kept}"
 
 
 def ensure_single_thread() -> str:
-    """Landlock and capabilities are per thread: a second one would be outside of them."""
+    """Check that there is one thread. Landlock and capabilities apply to single threads."""
     linux.require_linux()
     count = len(os.listdir(_TASK_FOLDER))
     if count != 1:
@@ -220,7 +216,7 @@ def ensure_single_thread() -> str:
 
 
 def drop_capabilities() -> str:
-    """Without this a worker of root could raise its own limits again."""
+    """Drop all capabilities, so that a worker of root cannot raise its limits again."""
     linux.require_linux()
     number = _CAPSET.get(os.uname().machine)
     if number is None:
@@ -244,7 +240,7 @@ def forbid_dumping() -> str:
 
 
 def _is_open(descriptor: int) -> bool:
-    # Listing a folder opens one descriptor that is in the list and gone afterwards.
+    # The list contains the descriptor of the listing itself, which is closed afterwards.
     try:
         os.fstat(descriptor)
     except OSError:

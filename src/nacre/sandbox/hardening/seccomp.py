@@ -1,7 +1,7 @@
 """Compiles and installs the seccomp filter of a worker.
 
-Found with strace: Python and wasmtime instantiating, growing memory, trapping, collecting garbage,
-printing a traceback and exiting. A call that is in no table here fails with EPERM.
+The allowed calls were found with strace, while Python and wasmtime create instances, grow memory,
+trap, collect garbage, print a traceback and exit. All other calls fail with EPERM.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from nacre.sandbox.hardening import linux
 from nacre.sandbox.hardening.linux import NotApplied
 
-# An argument's position, the bits to look at, and what they must be.
+# The position of an argument, a bit mask, and the value of the masked bits.
 Condition = tuple[int, int, int]
 
 _PROT_READ_WRITE = 0x1 | 0x2
@@ -28,7 +28,7 @@ _MSG_PEEK, _MSG_DONTWAIT, _MSG_WAITALL, _MSG_NOSIGNAL = 0x2, 0x40, 0x100, 0x4000
 _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL = 1, 2, 3, 4
 _FIONBIO = 0x5421
 
-# A filter is compiled before its worker exists; `install_filter` puts the worker's own id here.
+# The filter is compiled before the worker starts. `install_filter` replaces this by its process id.
 OWN_PROCESS_ID = 0x5EA1ED1D
 
 
@@ -37,7 +37,7 @@ def _no_other_bits(argument: int, allowed: int) -> Condition:
 
 
 def _equals(argument: int, value: int) -> Condition:
-    # The kernel takes these as 32 bits; the upper half of the register may hold anything.
+    # The kernel reads 32 bits; the upper half of the register is undefined.
     return (argument, 0xFFFF_FFFF, value)
 
 
@@ -64,7 +64,7 @@ ALLOWED = (
     # Memory; mmap, mprotect and others are below.
     "munmap",
     "brk",
-    # Time and chance.
+    # Time and random numbers.
     "clock_gettime",
     "clock_getres",
     "gettimeofday",
@@ -78,7 +78,7 @@ ALLOWED = (
     "rt_sigreturn",
     "sigaltstack",
     "restart_syscall",
-    # The end, and what abort() asks on the way.
+    # Exit, and the calls of abort().
     "getpid",
     "gettid",
     "sched_yield",
@@ -86,9 +86,9 @@ ALLOWED = (
     "exit_group",
 )
 
-# A call passes when all conditions of one of its rows hold.
+# A call is allowed if all conditions of one of its rows are true.
 ALLOWED_WITH_CONDITIONS: tuple[tuple[str, tuple[Condition, ...]], ...] = (
-    # Never executable. Shared or growing-down memory would not count as data in the limits.
+    # Never executable. The data limit does not include shared or growing-down memory.
     (
         "mmap",
         (
@@ -100,21 +100,21 @@ ALLOWED_WITH_CONDITIONS: tuple[tuple[str, tuple[Condition, ...]], ...] = (
     ("mremap", (_no_other_bits(3, _MREMAP_MAYMOVE),)),
     ("madvise", (_equals(2, _MADV_DONTNEED),)),
     ("madvise", (_equals(2, _MADV_FREE),)),
-    # Locks of Python and Rust use these; the priority-inheriting ones had one kernel hole too many.
+    # Used by the locks of Python and Rust. Priority-inheriting futexes had kernel vulnerabilities.
     *(
         ("futex", ((1, 0xFFFF_FFFF & ~_FUTEX_PRIVATE_OR_REALTIME, operation),))
         for operation in (_FUTEX_WAIT, _FUTEX_WAKE, _FUTEX_WAIT_BITSET, _FUTEX_WAKE_BITSET)
     ),
-    # To the peer and nobody else; out-of-band data on Unix sockets had kernel holes as well.
+    # Only to the peer. Out-of-band data on Unix sockets had kernel vulnerabilities.
     ("sendto", (_no_other_bits(3, _MSG_DONTWAIT | _MSG_NOSIGNAL), _null(4))),
     ("recvfrom", (_no_other_bits(3, _MSG_PEEK | _MSG_DONTWAIT | _MSG_WAITALL | _MSG_NOSIGNAL),)),
     *(("fcntl", (_equals(1, command),)) for command in (_F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL)),
-    # What `socket.settimeout` and `setblocking` are made of.
+    # Used by `socket.settimeout` and `setblocking`.
     ("ioctl", (_equals(1, _FIONBIO),)),
     ("tgkill", (_equals(0, OWN_PROCESS_ID),)),
 )
 
-# No library asks for these by accident: whoever does is hostile, and gets no second try.
+# No library makes these calls by accident, so they kill the process.
 FATAL = (
     "execve",
     "execveat",
@@ -160,7 +160,7 @@ FATAL = (
 )
 
 
-# To be raised when `compile_filter` comes to make other bytes from the same tables.
+# Increase it when `compile_filter` changes its output for the same tables.
 FILTER_VERSION = "1"
 
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
@@ -173,7 +173,7 @@ _BINARY_TREE = 2
 
 
 class SeccompUnavailableError(Exception):
-    """No filter can be compiled here; the message says why and goes into the worker's report."""
+    """No filter can be compiled on this machine. The message is part of the worker's report."""
 
 
 class _Program(ctypes.Structure):
@@ -183,25 +183,25 @@ class _Program(ctypes.Structure):
 
 
 def compile_filter() -> bytes:
-    """The BPF program for workers on this machine; raises SeccompUnavailableError.
+    """Compile the BPF program for workers on this machine. Raises SeccompUnavailableError.
 
-    Takes some 15 ms the first time, most of it spent by pyseccomp in looking for libseccomp.
+    Takes about 15 ms the first time, mostly because pyseccomp searches for libseccomp.
     """
     if sys.platform != "linux":
         raise SeccompUnavailableError(f"not available on {sys.platform}")
     try:
-        # Importing it runs ldconfig: no worker should, and not every machine has libseccomp.
+        # Imported here because it runs ldconfig, and because a machine may lack libseccomp.
         import pyseccomp  # pyright: ignore[reportMissingTypeStubs]
     except (ImportError, RuntimeError, AttributeError, OSError) as error:
         raise SeccompUnavailableError(f"pyseccomp does not load: {error}") from error
     try:
         return _export(_with_rules(pyseccomp))
     except (OSError, ValueError) as error:
-        raise SeccompUnavailableError(f"libseccomp refuses the filter: {error}") from error
+        raise SeccompUnavailableError(f"libseccomp rejects the filter: {error}") from error
 
 
 def filter_cache_key() -> str:
-    """Names what `compile_filter` gives: bytes cached under the same key filter the same."""
+    """Return a key that identifies the output of `compile_filter`."""
     import hashlib
 
     tables = repr((ALLOWED, ALLOWED_WITH_CONDITIONS, FATAL))
@@ -210,7 +210,7 @@ def filter_cache_key() -> str:
 
 
 def install_filter(bpf: bytes) -> str:
-    """Filter the system calls of all threads of this process from now on; cannot be undone."""
+    """Install the filter for all threads of this process. This cannot be undone."""
     linux.require_linux()
     number = _SECCOMP.get(os.uname().machine)
     if number is None:
@@ -239,14 +239,14 @@ def _bound_to_this_process(bpf: bytes) -> bytes:
 
 def _with_rules(pyseccomp: Any) -> Any:
     rules = pyseccomp.SyscallFilter(pyseccomp.ERRNO(errno.EPERM))
-    # A 32-bit call in a 64-bit process has one purpose only: to get around this filter.
+    # A 32-bit call in a 64-bit process can only be an attempt to bypass this filter.
     rules.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.KILL_PROCESS)
     rules.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, _BINARY_TREE)
 
     def number(name: str) -> int:
         return pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name)
 
-    # A negative number: this architecture has no such call, or libseccomp is older than the call.
+    # The number is negative if the architecture has no such call or libseccomp is too old.
     for name in filter(lambda name: number(name) >= 0, ALLOWED):
         rules.add_rule(pyseccomp.ALLOW, name)
     for name in filter(lambda name: number(name) >= 0, FATAL):

@@ -1,1 +1,1 @@
-"""What runs inside worker processes: the engine and hostile programs, not the supervisor."""
+"""The code of a worker process: the engine that runs untrusted programs."""

@@ -1,4 +1,9 @@
-"""A worker that runs cells: what it does on each command."""
+"""A worker that runs cells: its commands, and the bursts of guest code.
+
+A burst runs from a command of the supervisor until the program can only wait. Output is sent at
+once, so that it is not lost if the worker dies. Requests are collected and sent at the end of the
+burst, so that a runaway loop is stopped before any request is sent.
+"""
 
 import json
 import re
@@ -22,28 +27,28 @@ from nacre.sandbox.worker_protocol import (
 
 _COMPRESSION_LEVEL: Final = 3
 _STARTED: Final = encode_frame(Event.STARTED, {})
-# What the requests of one burst may carry together.
+# The total size of the requests of one burst.
 _MAX_REQUEST_BYTES: Final = 16 << 20
-# They all travel with a snapshot.
+# A snapshot contains all of them.
 _MAX_REJECTIONS: Final = 10_000
-# Errors and reasons can be as long as memory allows; nobody reads more.
+# A program can create errors and reasons of any length.
 _MAX_FAILURE_CHARACTERS: Final = 1 << 14
 _MAX_REASON_CHARACTERS: Final = 1 << 10
-_OUT_OF_MEMORY: Final = "the program needs more memory than it may use"
-# What the guest says of an error that is null.
+_OUT_OF_MEMORY: Final = "the program exceeded its memory limit"
+# How the guest describes an error that is null.
 _THROWN_NULL: Final = "thrown: null"
 _NEVER_SETTLES: Final = (
-    "the program waits for a promise that nothing can settle: no request, timer or yield is "
+    "the program waits for a promise that can never settle: no request, timer or yield is "
     "pending; resolve it in the program or return without awaiting it"
 )
-# How far to look back for the keyword before a mistake.
+# How many characters before a syntax error are searched for `import`.
 _LOOK_BACK: Final = 200
 _ENDS_WITH_IMPORT = re.compile(r"(?:^|[\s;{}()])import\s*$")
 _STACK_POSITION = re.compile(r"at (?:.* \()?(cell\.[jt]s):(\d{1,9}):(\d{1,9})\)?")
 
 
 class BurstFailure:
-    """Why a cell is over."""
+    """The failure of a cell."""
 
     def __init__(self, reason: str, message: str, *, stack: str = "") -> None:
         self.reason = reason
@@ -51,7 +56,7 @@ class BurstFailure:
         self.stack = stack
 
     def fields(self) -> dict[str, object]:
-        """The failure as fields of a frame."""
+        """Return the failure as fields of a frame."""
         return {
             "reason": self.reason,
             "message": self.message[:_MAX_FAILURE_CHARACTERS],
@@ -60,27 +65,27 @@ class BurstFailure:
 
 
 class Burst:
-    """Listens to the guest of one cell, from burst to burst."""
+    """The `GuestListener` of one cell: enforces its limits and collects the results of a burst."""
 
     def __init__(
         self,
         fields: dict[str, Any],
         *,
         send: Callable[[bytes], None],
-        is_called_off: Callable[[], bool],
+        is_cancelled: Callable[[], bool],
     ) -> None:
         self._send = send
-        self._is_called_off = is_called_off
+        self._is_cancelled_by_host = is_cancelled
         self._output_left = fields["outputBytesLeft"]
         self._max_output = fields["maxOutputBytes"]
-        # Requests and yields that wait for an answer; some from before a suspension.
+        # Unanswered requests and yields, including those from before a suspension.
         self._open: set[int] = set(fields.get("open", ()))
         self.value: bytes | None = None
         self.failure: BurstFailure | None = None
         self.renew(fields)
 
     def renew(self, fields: dict[str, Any]) -> None:
-        """Prepare for the next burst."""
+        """Reset for the next burst."""
         self._started = time.monotonic()
         self._deadline = self._started + fields["budgetMs"] / 1000
         self._max_requests = fields["maxRequests"]
@@ -92,15 +97,13 @@ class Burst:
         self.stop: BurstFailure | None = None
 
     def busy_ms(self) -> float:
-        """How long this burst has run."""
+        """Return how long this burst has run."""
         return (time.monotonic() - self._started) * 1000
 
     def report(self) -> tuple[dict[str, object], bytes]:
-        """What the supervisor has to know when the program waits or has ended.
-
-        The payloads of requests travel behind the value, each with its length: whatever a program
-        gets into one, it cannot pass for another request.
-        """
+        """Return the fields and tail of the frame that ends the burst."""
+        # The tail is the value and the payloads of the requests. Their lengths are in the fields,
+        # so that a program cannot forge a request inside a payload.
         value = self.value or b""
         fields: dict[str, object] = {
             "requests": [[number, method, len(data)] for number, method, data in self._requests],
@@ -112,23 +115,20 @@ class Burst:
         return fields, b"".join((value, *(data for _, _, data in self._requests)))
 
     def settle(self, vm: Vm) -> None:
-        """Decide what the burst came to.
-
-        Describing errors and asking for timers runs guest code, so this is part of the burst.
-        """
+        """Determine whether the program waits, ended or failed. This may run guest code."""
         if self.failure is None and self.value is None:
             self._timer_ms = vm.ms_until_next_timer()
         is_waiting = self.value is None and (self._open or self._timer_ms is not None)
         if self.failure is None and not is_waiting:
-            # It is over, or nothing is left that could ever settle what the program awaits.
+            # The program has ended, or nothing can settle the promise it awaits.
             described = vm.unhandled_failure()
             if described is not None:
                 self.failure = failure_from(described, reason="unhandled_rejection")
             elif self.value is None:
                 self.failure = BurstFailure("never_settles", _NEVER_SETTLES)
-        self._blame_memory(vm)
+        self._detect_out_of_memory(vm)
 
-    def _blame_memory(self, vm: Vm) -> None:
+    def _detect_out_of_memory(self, vm: Vm) -> None:
         is_null = self.failure is not None and self.failure.message == _THROWN_NULL
         if is_null and vm.is_out_of_memory():
             self.failure = BurstFailure("memory_limit_exceeded", _OUT_OF_MEMORY)
@@ -176,8 +176,8 @@ class Burst:
 
     def interrupt(self) -> None:
         if time.monotonic() >= self._deadline:
-            self._stop("timeout", "the program used up its time")
-        if self._is_called_off():
+            self._stop("timeout", "the program exceeded its time limit")
+        if self._is_cancelled_by_host():
             self._stop("aborted", "the run was aborted")
 
     def _spend(self, size: int, what: str) -> None:
@@ -197,7 +197,7 @@ class Burst:
 def run_guest(
     burst: Burst, action: Callable[[], None], *, source: bytes = b""
 ) -> BurstFailure | None:
-    """Let guest code run; every way it can break down ends as a failure."""
+    """Run guest code and convert every error to a failure."""
     try:
         action()
     except GuestError as error:
@@ -210,12 +210,12 @@ def run_guest(
             return burst.stop
         if trap.stack_exhausted:
             return BurstFailure("engine_trap", "the program exhausted the engine's stack")
-        return BurstFailure("engine_trap", f"the engine gave up: {trap}")
+        return BurstFailure("engine_trap", f"the engine trapped: {trap}")
     return None
 
 
 def failure_from(described: bytes, *, reason: str) -> BurstFailure:
-    """A failure from what the guest says of an error."""
+    """Convert the guest's description of an error to a failure."""
     fields = json.loads(described)
     if fields["memory"]:
         reason = "memory_limit_exceeded"
@@ -227,14 +227,14 @@ def failure_from(described: bytes, *, reason: str) -> BurstFailure:
 
 
 def _compile_failure(failure: BurstFailure, source: bytes) -> BurstFailure:
-    """A program that does not compile; one that does not because of a module statement says so."""
+    """Convert a syntax error, and recognise one caused by a module statement."""
     if not failure.message.startswith("SyntaxError"):
         return failure
     lines = source.decode(errors="replace").split("\n")
     file_name, line, column = _position_in(failure.stack, lines)
     stack = f"    at {file_name}:{line}:{column}"
     before = "\n".join([*lines[: line - 1], lines[line - 1][: column - 1]])[-_LOOK_BACK:]
-    # The engine stumbled right behind an `import` that it took for the keyword, or said so itself.
+    # The error is just after the keyword `import`, or its message names module syntax.
     is_module_syntax = _ENDS_WITH_IMPORT.search(before) is not None or any(
         word in failure.message for word in ("export", "import.meta")
     )
@@ -246,7 +246,7 @@ def _compile_failure(failure: BurstFailure, source: bytes) -> BurstFailure:
 
 
 def _position_in(stack: str, lines: list[str]) -> tuple[str, int, int]:
-    """Where the engine stopped reading; the end of the program for what lies behind it."""
+    """Return the position of a syntax error, at most the end of the program."""
     found = _STACK_POSITION.search(stack)
     if found is None or int(found[2]) > len(lines):
         return found[1] if found else "cell.js", len(lines), len(lines[-1]) + 1
@@ -254,7 +254,7 @@ def _position_in(stack: str, lines: list[str]) -> tuple[str, int, int]:
 
 
 class CellWorker:
-    """Obeys commands; holds at most one VM."""
+    """Runs the commands of the supervisor. It holds at most one VM."""
 
     def __init__(self, connection: WorkerConnection, factory: VmFactory) -> None:
         self._connection = connection
@@ -262,13 +262,13 @@ class CellWorker:
         self._factory = factory
         self._compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL)
         self._decompressor = zstandard.ZstdDecompressor()
-        # By digest; the supervisor knows what is here and says what to forget.
+        # By digest. The supervisor tracks the content and says what to drop.
         self._shared: dict[str, SharedParts] = {}
         self._vm: Vm | None = None
         self._burst: Burst | None = None
 
     def serve(self) -> NoReturn:
-        """Read commands for ever; the end of the socket ends the process."""
+        """Serve commands until the socket closes, which ends the process."""
         handlers = {
             Command.START: self._start,
             Command.RESTORE: self._restore,
@@ -292,7 +292,7 @@ class CellWorker:
 
     def _start(self, frame: Frame) -> None:
         shared = self._shared_of(frame)
-        # From here on the program may have run: nobody starts it again elsewhere.
+        # After this frame the program may have run, so it is not started in another worker.
         self._send(_STARTED)
         fields = frame.fields
         burst = self._begin(fields)
@@ -357,14 +357,14 @@ class CellWorker:
         self._drop()
         self._send(suspended)
 
-    def _compress_pages(self, pieces: Iterable[bytes], most: int) -> tuple[bytes, int]:
-        """The pieces compressed, and the size of that; nothing is kept of what is too large."""
-        kept, size = bytearray(), 0
+    def _compress_pages(self, pieces: Iterable[bytes], max_bytes: int) -> tuple[bytes, int]:
+        """Return the compressed pages, truncated at the limit, and their full size."""
+        compressed, size = bytearray(), 0
         for chunk in self._compress(pieces):
             size += len(chunk)
-            if size <= most:
-                kept += chunk
-        return bytes(kept), size
+            if size <= max_bytes:
+                compressed += chunk
+        return bytes(compressed), size
 
     def _compress(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         stream = self._compressor.compressobj()
@@ -379,11 +379,11 @@ class CellWorker:
         digest = frame.fields["shared"]
         return None if digest is None else self._shared[digest]
 
-    # One burst of guest code, and what it comes to.
+    # Bursts.
 
     def _begin(self, fields: dict[str, Any]) -> Burst:
         connection = self._connection
-        self._burst = Burst(fields, send=connection.send, is_called_off=connection.has_news)
+        self._burst = Burst(fields, send=connection.send, is_cancelled=connection.has_input)
         return self._burst
 
     def _run(self, burst: Burst, action: Callable[[], None], source: bytes = b"") -> None:

@@ -1,7 +1,7 @@
-"""What the engine may ask of the host while guest code runs: the imports, by their stable names.
+"""The host functions that the engine imports, and the interface of their listener.
 
-One `HostCalls` serves all VMs of a worker, one VM at a time: callbacks can only be created before
-the worker is hardened.
+One `HostCalls` serves all VMs of a worker, one VM at a time, because callbacks can only be created
+before the worker is hardened.
 """
 
 import json
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 _WASI = "wasi_snapshot_preview1"
 _WASI_BAD_DESCRIPTOR = 8
-# The guest's `crypto` asks for no more at a time.
+# The guest's `crypto` requests no more at a time.
 _MAX_RANDOM_BYTES = 65536
 _MAX_SHOWN_NAME_BYTES = 100
 MODULES_DISABLED = "module access is disabled in cells"
 
 
 class GuestListener(Protocol):
-    """Who hears what a guest says. Each method may raise `StopGuest` to end the guest at once."""
+    """Receives the events of a guest. Each method may raise `StopGuest` to stop the guest."""
 
     def output(self, kind: str, content: bytes) -> None:
         """One item of output; `kind` is text or json, `content` UTF-8 text or JSON."""
         ...
 
     def request(self, request_id: int, method: str, payload: bytes) -> None:
-        """A request for the host, `payload` as JSON; its answer is delivered later."""
+        """A request to the host, with `payload` as JSON. Its answer is delivered later."""
         ...
 
     def pause(self, request_id: int, reason: str) -> None:
-        """The guest yields until the request of this id is answered."""
+        """The guest yields until the request with this id is answered."""
         ...
 
     def on_completed(self, value: bytes) -> None:
@@ -48,7 +48,7 @@ class GuestListener(Protocol):
         ...
 
     def on_rejected(self, count: int) -> None:
-        """One more promise was rejected without a handler; so many are by now."""
+        """A promise was rejected without a handler. `count` is the number of such promises."""
         ...
 
     def interrupt(self) -> None:
@@ -57,7 +57,7 @@ class GuestListener(Protocol):
 
 
 class HostCalls:
-    """The imports of every VM in this process, routed to the VM that is running."""
+    """The imports of all VMs in this process. A call goes to the running VM."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.vm: Vm | None = None
@@ -88,7 +88,7 @@ class HostCalls:
         define("env", "host_get_timezone_offset", lambda *_: 0, parameters=[i32, i32])
         define(_WASI, "clock_time_get", self._clock, parameters=[i32, i64, i32])
         define(_WASI, "random_get", self._random_get, parameters=[i32, i32])
-        # A cell has no descriptors; what the engine itself would print has nowhere to go.
+        # A cell has no descriptors, so the engine cannot print anything.
         for name, parameters in (
             ("fd_close", [i32]),
             ("fd_fdstat_get", [i32, i32]),
@@ -165,7 +165,7 @@ def _request(vm: "Vm", arguments: list[int]) -> int:
 def _on_shared(vm: "Vm", arguments: list[int]) -> int:
     if vm.shared is None:
         return vm.new_undefined()
-    # The guest names the part; a key comes from the program.
+    # The name of the part comes from the guest code, a key from the program.
     part = vm.text(arguments[0]).decode()
     if len(arguments) > 1:
         found = vm.shared.member(part, vm.text(arguments[1]))

@@ -1,8 +1,8 @@
-"""The code that runs inside a worker: hostile programs in a process that can do nothing else.
+"""The entry points of a worker process.
 
-The worker loads what it needs, locks itself down, says READY and then obeys the supervisor. It is
-single-threaded; while guest code runs, the engine calls back every few thousand steps, and that is
-when time is checked and an ABORT is noticed.
+A worker loads what it needs, restricts itself, sends READY and then serves commands of the
+supervisor. It has one thread. While guest code runs, the engine calls back every few thousand steps
+to check the deadline and to look for an ABORT.
 """
 
 import json
@@ -17,24 +17,24 @@ from nacre.sandbox.image import Image, load_image
 from nacre.sandbox.worker.cell_worker import CellWorker
 from nacre.sandbox.worker.host_calls import HostCalls
 from nacre.sandbox.worker.typescript import TransformWorker, TypeScriptTransformer
-from nacre.sandbox.worker.vm import VmFactory, room_for
+from nacre.sandbox.worker.vm import VmFactory, memory_with_overhead
 from nacre.sandbox.worker.wasm_runtime import MAX_WASM_STACK_BYTES, Runtime, WasmError
 from nacre.sandbox.worker_protocol import Event, WorkerConnection, encode_frame
 
-# What the interpreter and the engine themselves take, on top of the largest memory of a guest.
+# The memory of the interpreter and the engine, in addition to the memory of a guest.
 _OWN_DATA_BYTES: Final = 256 << 20
-# Where the main thread's stack cannot grow on demand it has 8 MiB.
+# A main thread whose stack cannot grow has 8 MiB.
 _SMALL_WASM_STACK_BYTES: Final = 4 << 20
 
 
-class _Serving(Protocol):
+class _Worker(Protocol):
     def serve(self) -> NoReturn: ...
 
 
 def serve(settings_json: str) -> NoReturn:
     """Serve one supervisor until it closes the socket."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
-        # A supervisor that ignores them, as under nohup, would hand that down.
+        # Ignored signals are inherited, for example under nohup.
         signal.signal(number, signal.SIG_DFL)
     settings = json.loads(settings_json)
     connection = WorkerConnection(settings["socket"])
@@ -46,7 +46,7 @@ def serve(settings_json: str) -> NoReturn:
             parent_pid=settings["parentPid"],
             seccomp_bpf=bytes.fromhex(settings["seccomp"]) or None,
             seccomp_problem=settings["seccompProblem"],
-            max_data_bytes=_OWN_DATA_BYTES + room_for(settings["maxGuestBytes"]),
+            max_data_bytes=_OWN_DATA_BYTES + memory_with_overhead(settings["maxGuestBytes"]),
         )
     except Exception as error:
         problem = {
@@ -59,10 +59,10 @@ def serve(settings_json: str) -> NoReturn:
         connection.send(encode_frame(Event.READY, {"hardening": report.to_json()}))
         worker.serve()
     except OSError:
-        # The supervisor is gone, and nobody is left to tell.
+        # The supervisor has closed the socket.
         os._exit(0)
     except BaseException:
-        # No clean-up: freeing callbacks would write to a page that is sealed by now.
+        # No cleanup: freeing callbacks would write to a read-only page.
         os._exit(1)
 
 
@@ -73,7 +73,7 @@ def compile_image(settings_json: str) -> None:
     Path(settings["output"]).write_bytes(Runtime(Path(settings["library"])).compile(wasm))
 
 
-def _load(settings: dict[str, Any], connection: WorkerConnection) -> _Serving:
+def _load(settings: dict[str, Any], connection: WorkerConnection) -> _Worker:
     facts: dict[str, Any] = settings["image"]
     image = Image(path=Path(facts.pop("path")), **facts)
     stack = MAX_WASM_STACK_BYTES if _stack_can_grow() else _SMALL_WASM_STACK_BYTES

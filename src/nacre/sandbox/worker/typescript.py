@@ -1,12 +1,12 @@
-"""Transforms TypeScript to JavaScript in a worker.
+"""Transforms TypeScript to JavaScript in a worker, with swc.
 
-Types are replaced by spaces wherever that is enough, and every line and column stays. Enums,
-namespaces, parameter properties and `<T>x` need more: then the program is printed anew, and a
-source map tells where its parts come from.
+If possible, types are replaced by spaces, so that all lines and columns stay the same. Enums,
+namespaces, parameter properties and `<T>x` need a full transform: the program is printed again, and
+a source map maps its positions.
 
-The module was made by wasm-bindgen for a JavaScript host: it holds JavaScript values by their index
-in a table of the host's, and imports a function for all it does with them. A transform uses sixteen
-of these imports; a call of any other traps.
+swc was compiled with wasm-bindgen for a JavaScript host. It refers to JavaScript values by their
+index in a table of the host, and imports a function for each operation on them. A transform uses
+sixteen of these imports; a call of any other traps.
 """
 
 import json
@@ -21,7 +21,7 @@ from nacre.sandbox.worker.host_calls import MODULES_DISABLED
 from nacre.sandbox.worker.wasm_runtime import HostFunction, Imports, Instance, Runtime, WasmTrap
 from nacre.sandbox.worker_protocol import Command, Event, WorkerConnection, encode_frame
 
-# A program is the body of an async function. The first line is ours alone, so columns stay.
+# A program is the body of an async function. The head is a separate line, so columns do not change.
 _HEAD: Final = b"(async()=>{\n"
 _TAIL: Final = b"\n})"
 # The same function as swc prints it.
@@ -48,7 +48,7 @@ class Transformed:
 
 
 class TransformRefused(Exception):
-    """The program is not valid, or asks for modules; the position, from 1, is in its source."""
+    """The program is invalid, or uses modules. The position, from 1, is in the source."""
 
     def __init__(self, message: str, *, line: int, column: int, is_module_syntax: bool) -> None:
         super().__init__(message, line, column)
@@ -59,20 +59,20 @@ class TransformRefused(Exception):
 
 
 class TypeScriptTransformer:
-    """Transforms programs one by one. Make it before the process is hardened."""
+    """Transforms programs, one at a time. Create it before the process is hardened."""
 
     def __init__(self, runtime: Runtime, module: int) -> None:
         self._runtime = runtime
         self._host = _Host(runtime)
         self._prepared = self._host.imports.prepare(module, trap_unknown=True)
-        # wasmtime sets up the file of the initial memory with the first instance.
+        # wasmtime creates the file of the initial memory with the first instance.
         self._instance().close()
 
     def transform(self, source: bytes) -> Transformed:
-        """Turn the body of an async function into JavaScript.
+        """Transform the body of an async function to JavaScript.
 
-        Raises `TransformRefused`, or `WasmTrap` where swc breaks down. swc cannot be interrupted:
-        a deadline is the supervisor's to keep.
+        Raises `TransformRefused`, or `WasmTrap` if swc crashes. swc cannot be interrupted, so the
+        supervisor enforces the deadline.
         """
         program = _Program(source)
         instance = self._instance()
@@ -96,15 +96,15 @@ class TypeScriptTransformer:
 
 
 class _Program:
-    """A source and its function around it: puts it on and takes it off."""
+    """A program inside the async function that swc sees. Adds and removes the function."""
 
     def __init__(self, source: bytes) -> None:
         try:
-            # swc takes our word that a text is UTF-8.
+            # swc does not check that a text is UTF-8.
             self._source = source.decode()
         except UnicodeDecodeError as error:
             self._source = source[: error.start].decode()
-            raise self._refused_at_end(f"the program is not UTF-8: {error.reason}") from None
+            raise self._build_refusal_at_end(f"the program is not UTF-8: {error.reason}") from None
         self.wrapped = _HEAD + source + _TAIL
 
     def strip_types(self, output: "_JsObject") -> Transformed:
@@ -114,17 +114,17 @@ class _Program:
     def print_program(self, output: "_JsObject") -> Transformed:
         body = self._between(output.text(b"code"), _PRINTED_HEAD, _PRINTED_TAIL)
         mappings = json.loads(output.text(b"map"))["mappings"]
-        # Nothing follows the head on its line, unless the program closed our function itself.
+        # Nothing follows the head on its line, unless the program closes the function itself.
         if is_head_alone := body.startswith(b"\n"):
             body = body[1:].removesuffix(b"\n")
         lines = _mappings_below_head(mappings)
         if not is_head_alone:
             lines.insert(0, "")
-        kept = ";".join(lines[: body.count(b"\n") + 1])
-        if len(kept) > MAX_MAPPINGS_LENGTH:
-            # A huge program: what comes later is taken to come from the last line that is known.
-            kept = kept[:MAX_MAPPINGS_LENGTH].rpartition(";")[0]
-        return Transformed(code=body, mappings=kept)
+        joined = ";".join(lines[: body.count(b"\n") + 1])
+        if len(joined) > MAX_MAPPINGS_LENGTH:
+            # In a huge program, later positions are mapped to the last line of the map.
+            joined = joined[:MAX_MAPPINGS_LENGTH].rpartition(";")[0]
+        return Transformed(code=body, mappings=joined)
 
     def build_refusal(self, problem: "_JsObject") -> TransformRefused:
         message = problem.text(b"message").decode(errors="replace")
@@ -140,18 +140,18 @@ class _Program:
 
     def _between(self, code: bytes, head: bytes, tail: bytes) -> bytes:
         if not (code.startswith(head) and code.endswith(tail)):
-            # It closed our function, and what it opened at its end is not one.
-            raise self._refused_at_end("the program closes a bracket that it did not open")
+            # The program closes the function and opens something else at its end.
+            raise self._build_refusal_at_end("the program closes a bracket that it did not open")
         return code[len(head) : -len(tail)]
 
-    def _refused_at_end(self, message: str) -> TransformRefused:
+    def _build_refusal_at_end(self, message: str) -> TransformRefused:
         lines = self._source.split("\n")
         return TransformRefused(
             message, line=len(lines), column=len(lines[-1]) + 1, is_module_syntax=False
         )
 
     def _position(self, wrapped_line: int, shown_column: int) -> tuple[int, int]:
-        """From swc's position: line from 1, column from 0 and as a terminal would show it."""
+        """Convert a position of swc: line from 1, column from 0 in terminal columns."""
         lines = self._source.split("\n")
         line = max(wrapped_line - _HEAD.count(b"\n"), 1)
         if line > len(lines):
@@ -166,7 +166,7 @@ class _Program:
 
 
 def _shown_columns(character: str) -> int:
-    """How many columns swc counts for a character: its width, and one more beyond 16 bits."""
+    """Return the columns that swc counts for a character: its width, plus one beyond 16 bits."""
     if " " <= character <= "~":
         return 1
     if character == "\t":
@@ -177,11 +177,9 @@ def _shown_columns(character: str) -> int:
 
 
 def _mappings_below_head(mappings: str) -> list[str]:
-    """The mappings of all printed lines but the first, for a source that begins below the head.
-
-    A segment says how far it is from the one before, so the first that is left has to make up for
-    those that are gone.
-    """
+    """Return the mappings of all printed lines except the head, for a source without the head."""
+    # Segments are relative to the segment before, so the offsets of removed segments are added to
+    # the first one that is left.
     head, *lines = mappings.split(";")
     moved: Sequence[int] = (0, -_HEAD.count(b"\n"), 0)
     for segment in filter(None, head.split(",")):
@@ -202,12 +200,12 @@ def _sum(left: Sequence[int], right: Sequence[int]) -> Sequence[int]:
 
 
 class _JsObject(dict[bytes, object]):
-    """A JavaScript object; strings are UTF-8."""
+    """A JavaScript object. Strings are UTF-8."""
 
     def text(self, key: bytes) -> bytes:
         value = self.get(key)
         if not isinstance(value, bytes):
-            raise _broken(f"answered without a {key.decode()}")
+            raise _broken(f"returned no {key.decode()}")
         return value
 
     def integer(self, key: bytes) -> int:
@@ -220,13 +218,13 @@ _STRIP: Final = _JsObject({b"mode": b"strip-only"})
 _PRINT: Final = _JsObject({b"mode": b"transform", b"sourceMap": True, b"filename": b"cell.ts"})
 
 _UNDEFINED: Final = object()
-# wasm-bindgen gives these indices to these values.
+# The indices that wasm-bindgen assigns to these values.
 _FIXED_VALUES: Final[dict[int, object]] = {128: _UNDEFINED, 129: None, 130: True, 131: False}
 _FIRST_FREE_INDEX: Final = 132
 
 
 class _Host:
-    """The JavaScript values of the transform under way, and what the module may do with them."""
+    """The table of JavaScript values of the current transform, and the imports that use it."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.imports = Imports(runtime)
@@ -236,18 +234,18 @@ class _Host:
         self._define()
 
     def begin(self, instance: Instance) -> None:
-        """Serve this instance from now on."""
+        """Start to serve this instance."""
         self._instance = instance
         self._values = dict(_FIXED_VALUES)
         self._next_index = _FIRST_FREE_INDEX
 
     def end(self) -> None:
-        """Forget the instance and its values."""
+        """Drop the instance and its values."""
         self._instance = None
         self._values = {}
 
     def transform(self, text: bytes, options: _JsObject) -> tuple[_JsObject, _JsObject | None]:
-        """Call swc; its output, and the problem if there is one."""
+        """Call swc. Returns its output, and the problem if there is one."""
         instance = self._running()
         out = instance.call("__wbindgen_add_to_stack_pointer", -16)
         instance.call("transformSync", out, self._add(text), self._add(options))
@@ -258,7 +256,7 @@ class _Host:
         return self._object(output), None
 
     def _define(self) -> None:
-        # The names end in a hash that changes with every version of the module.
+        # Some names end in a hash that changes with each version of the module.
         used: list[tuple[str, HostFunction, int, int]] = [
             ("__wbindgen_string_get", self._string_get, 2, 0),
             ("__wbindgen_string_new", self._string_new, 2, 1),
@@ -293,7 +291,7 @@ class _Host:
 
     def _running(self) -> Instance:
         if self._instance is None:
-            raise RuntimeError("no transform is under way")
+            raise RuntimeError("no transform is running")
         return self._instance
 
     # The table.
@@ -308,25 +306,25 @@ class _Host:
         try:
             return self._values[index]
         except KeyError:
-            raise _broken(f"named the value {index}, which it does not have") from None
+            raise _broken(f"used the invalid value index {index}") from None
 
     def _object(self, index: int) -> _JsObject:
         value = self._get(index)
         if not isinstance(value, _JsObject):
-            raise _broken("took another value for an object")
+            raise _broken("used a value that is not an object as an object")
         return value
 
     def _key(self, index: int) -> bytes:
         value = self._get(index)
         if not isinstance(value, bytes):
-            raise _broken("took another value for a name")
+            raise _broken("used a value that is not a string as a name")
         return value
 
     def _drop(self, index: int) -> None:
         if index >= _FIRST_FREE_INDEX:
             self._values.pop(index, None)
 
-    # What the module does with values.
+    # Imports of the module.
 
     def _string_get(self, out: int, index: int) -> None:
         instance, value = self._running(), self._get(index)
@@ -388,18 +386,18 @@ def _broken(problem: str) -> WasmTrap:
 
 
 class TransformWorker:
-    """Answers each TRANSFORM with TRANSFORMED or FAILED, and knows no other command."""
+    """Answers TRANSFORM commands with TRANSFORMED or FAILED."""
 
     def __init__(self, connection: WorkerConnection, transformer: TypeScriptTransformer) -> None:
         self._connection = connection
         self._transformer = transformer
 
     def serve(self) -> NoReturn:
-        """Read commands for ever; the end of the socket ends the process."""
+        """Serve commands until the socket closes, which ends the process."""
         while True:
             frame = self._connection.receive()
             if frame.kind != Command.TRANSFORM:
-                raise ValueError(f"a command that is not for a transformer: {frame.kind}")
+                raise ValueError(f"not a command for a transform worker: {frame.kind}")
             self._connection.send(self._transform(frame.tail))
 
     def _transform(self, source: bytes) -> bytes:
@@ -409,7 +407,7 @@ class TransformWorker:
             reason = "typescript_transform_failed"
             if refused.is_module_syntax:
                 reason = "module_access_denied"
-            # Said as the engine would: where in the program, in a frame of its own.
+            # In the format of the engine's stack frames.
             stack = f"    at cell.ts:{refused.line}:{refused.column}"
             message = refused.message
         except (WasmTrap, MemoryError):

@@ -1,10 +1,10 @@
-"""One VM of the guest: its memory, its shared data, and its snapshots.
+"""A VM that runs guest code: its memory, its shared data and its snapshots.
 
-Pages are kept as the exclusive-or with the image's page: most changed pages differ in a reference
-count or two, and a page of zeros compresses to nothing.
+The host uses handles: addresses of JavaScript values in the guest's memory. They stay valid across
+a snapshot, because between two calls the memory is the whole state of a VM.
 
-It drives the engine through handles: addresses of JavaScript values inside the guest's memory. They
-stay valid across a snapshot, because memory is all there is to a VM between two calls.
+A snapshot contains changed pages as the exclusive-or with the image's page. Most of them differ in
+one or two reference counts, and zeros compress well.
 """
 
 import ctypes
@@ -20,11 +20,11 @@ from nacre.sandbox.worker.wasm_runtime import Instance, Runtime
 
 
 class SharedParts:
-    """The parts of one set of shared data. Nothing is parsed before a program looks it up."""
+    """The parts of one set of shared data. A part is parsed when a program first uses it."""
 
     def __init__(self, sizes: list[tuple[str, int]], texts: bytes) -> None:
         self._texts: dict[str, bytes] = {}
-        # Parts that were looked into by key, parsed.
+        # Parsed parts, for lookups by key.
         self._members: dict[str, dict[str, Any]] = {}
         start = 0
         for name, size in sizes:
@@ -32,15 +32,15 @@ class SharedParts:
             start += size
 
     def text(self, part: str) -> bytes | None:
-        """The whole JSON text of a part."""
+        """Return the JSON text of a part."""
         return self._texts.get(part)
 
     def member(self, part: str, key: bytes) -> bytes | None:
-        """The JSON text of one member of a part that is an object."""
+        """Return the JSON text of one member of a part that is an object."""
         try:
             found = self._members_of(part).get(key.decode(), self)
         except UnicodeDecodeError:
-            # Half a surrogate pair: JSON in UTF-8 has no such key.
+            # Half a surrogate pair cannot be a key of JSON in UTF-8.
             return None
         return None if found is self else json.dumps(found, separators=(",", ":")).encode()
 
@@ -53,7 +53,7 @@ class SharedParts:
 
 
 PAGE_BYTES: Final = 4096
-# Compared first in big steps: most of an image is never touched.
+# Compared in large steps first, because most of an image does not change.
 _STRIDE_BYTES: Final = 65536
 _INDEX = struct.Struct("<I")
 _RECORD_BYTES: Final = _INDEX.size + PAGE_BYTES
@@ -64,7 +64,7 @@ _memcmp.restype = ctypes.c_int
 
 
 class BaseMemory:
-    """The memory that every VM of an image starts with."""
+    """The initial memory of all VMs of an image."""
 
     def __init__(self, content: bytes, stack_pointer: int) -> None:
         self._content = content
@@ -74,9 +74,9 @@ class BaseMemory:
         ]
 
     def changed_pages(self, instance: Instance) -> Iterator[bytes]:
-        """The difference of every page that changed, with its number; in pieces of any size."""
+        """Yield the number and difference of each changed page, in pieces of any size."""
         size = instance.current_memory_bytes()
-        # Below the stack pointer is what returned calls left behind: nothing will read it again.
+        # Memory below the stack pointer belongs to calls that have returned.
         for stride in range(self._stack_pointer // _STRIDE_BYTES, size // _STRIDE_BYTES):
             at = stride * _STRIDE_BYTES
             base = self._strides[stride] if stride < len(self._strides) else _ZERO_STRIDE
@@ -84,10 +84,10 @@ class BaseMemory:
                 yield _differences(instance.read(at, _STRIDE_BYTES), base, at // PAGE_BYTES)
 
     def apply_pages(self, instance: Instance, pages: BinaryIO) -> None:
-        """Put what `changed_pages` gave into a fresh instance of the same image."""
+        """Apply the output of `changed_pages` to a new instance of the same image."""
         while record := pages.read(_RECORD_BYTES):
             if len(record) != _RECORD_BYTES:
-                raise ValueError("the pages of a snapshot are cut off")
+                raise ValueError("the pages of a snapshot are truncated")
             (number,) = _INDEX.unpack_from(record)
             at = number * PAGE_BYTES
             difference = record[_INDEX.size :]
@@ -113,26 +113,26 @@ def _exclusive_or(first: bytes, second: bytes) -> bytes:
     return number.to_bytes(PAGE_BYTES, "little")
 
 
-# JSValue's tag is in its upper half; 6 is the exception tag of QuickJS's NaN boxing.
+# The tag of a JSValue is in its upper half; 6 is the exception tag of QuickJS's NaN boxing.
 _EXCEPTION_TAG: Final = (6).to_bytes(4, "little")
 _EVAL_OPTIONS_VERSION: Final = 1
-# The image's scratch area: the length of a text first, the arguments of a call, then a short text.
+# The scratch area of the image: the length of a text, the arguments of a call, a short text.
 _SCRATCH_ARGUMENTS: Final = 16
 _SCRATCH_TEXT: Final = 64
 
 
-def room_for(memory_limit_bytes: int) -> int:
-    """Memory for so many bytes of a program: the engine's allocator needs room beside what it
-    hands out, and the host borrows some for texts."""
+def memory_with_overhead(memory_limit_bytes: int) -> int:
+    """Return the memory to reserve for a program with this limit."""
+    # The allocator of the engine has overhead, and the host allocates texts.
     return memory_limit_bytes * 5 // 4 + (4 << 20)
 
 
 class OutOfMemory(Exception):
-    """The guest's memory limit left no room for a value of the host."""
+    """A value of the host does not fit within the guest's memory limit."""
 
 
 class GuestError(Exception):
-    """The engine threw while the host drove it; `failure` describes the error in JSON."""
+    """The engine threw an error in a call of the host. `failure` describes it in JSON."""
 
     def __init__(self, failure: bytes) -> None:
         super().__init__(failure.decode(errors="replace"))
@@ -140,15 +140,15 @@ class GuestError(Exception):
 
 
 class VmFactory:
-    """Makes VMs of one image; whatever is costly is done here, once."""
+    """Creates VMs of one image. It does the expensive steps once."""
 
     def __init__(self, runtime: Runtime, host: HostCalls, image: Image, module: int) -> None:
         self.runtime = runtime
         self.host = host
         self.image = image
         self._prepared = host.imports.prepare(module)
-        # The memory every VM starts with: a snapshot holds only what differs from it. Making this
-        # instance also lets wasmtime set up the memory's file before the process is locked down.
+        # A snapshot contains only the differences from this memory. Creating the instance also
+        # makes wasmtime create the file of the memory before the process is hardened.
         pristine = self._instance(image.memory_bytes)
         self.base_memory = BaseMemory(pristine.read(0, image.memory_bytes), image.stack_pointer)
         pristine.close()
@@ -160,7 +160,7 @@ class VmFactory:
         memory_limit_bytes: int,
         shared: SharedParts | None = None,
     ) -> "Vm":
-        """A fresh VM with a random seed of its own."""
+        """Create a VM with its own random seed."""
         vm = Vm(self, self._new_instance(memory_limit_bytes), listener, shared)
         vm.instance.write(self.image.random_state, _random_seed())
         vm.limit_memory(memory_limit_bytes)
@@ -176,7 +176,7 @@ class VmFactory:
         rejections: dict[int, tuple[int, int]],
         shared: SharedParts | None = None,
     ) -> "Vm":
-        """A VM in the state of a snapshot that was taken of a VM of this image."""
+        """Create a VM from a snapshot of a VM of this image."""
         instance = self._new_instance(memory_limit_bytes)
         try:
             instance.grow_to(memory_bytes)
@@ -191,14 +191,14 @@ class VmFactory:
         return vm
 
     def _new_instance(self, memory_limit_bytes: int) -> Instance:
-        return self._instance(self.image.memory_bytes + room_for(memory_limit_bytes))
+        return self._instance(self.image.memory_bytes + memory_with_overhead(memory_limit_bytes))
 
     def _instance(self, max_memory_bytes: int) -> Instance:
         return Instance(self.runtime, self._prepared, max_memory_bytes=max_memory_bytes)
 
 
 class _Running:
-    """While this is entered, host calls go to its VM."""
+    """A context manager that makes a VM the target of host calls."""
 
     def __init__(self, host: HostCalls, vm: "Vm") -> None:
         self._host = host
@@ -212,7 +212,7 @@ class _Running:
 
 
 class Vm:
-    """A running VM. Every method that lets guest code run may raise `GuestError` or `WasmTrap`."""
+    """A VM. Every method that runs guest code may raise `GuestError` or `WasmTrap`."""
 
     def __init__(
         self,
@@ -227,7 +227,7 @@ class Vm:
         self.instance = instance
         self.listener = listener
         self.shared = shared
-        # Promises that were rejected with no handler so far: their address to (promise, reason).
+        # Rejected promises without a handler: from their address to (promise, reason).
         self.rejections: dict[int, tuple[int, int]] = {}
         self.may_have_timers = False
         self._scratch = factory.image.scratch
@@ -235,40 +235,40 @@ class Vm:
         self._undefined = factory.image.undefined
 
     def close(self) -> None:
-        """Dispose of the VM; closing twice is harmless."""
+        """Free the VM. Can be called twice."""
         self.instance.close()
 
     def limit_memory(self, memory_limit_bytes: int) -> None:
-        """Cap what the program may allocate, on top of what the guest itself holds."""
+        """Limit the memory of the program, in addition to the memory of the guest code."""
         limit = self._factory.image.heap_bytes + memory_limit_bytes
         self.instance.call("qjs_set_memory_limit", limit)
 
     def define_functions(self, names: bytes) -> None:
-        """Give the program global functions that send requests; `names` is a JSON array."""
+        """Define global functions that send requests. `names` is a JSON array."""
         with self._while_running:
             self._call_with_text("defineFunctions", names)
 
     def define_catalog(self) -> None:
-        """Give the program what is made of its shared data, as far as that needs names now."""
+        """Define the global names of the shared data."""
         names = self.shared.text("globals") if self.shared is not None else None
         with self._while_running:
             self._call_with_text("defineCatalog", names or b"[]")
 
     def start(self, source: bytes, *, file_name: str) -> None:
-        """Compile the program and run it until it has nothing left to do."""
+        """Compile the program and run it until it waits or ends."""
         with self._while_running:
             main = self._compile(source, file_name)
             self._free(self._call_entry("start", main), main)
             self._drain_jobs()
 
     def deliver(self, settlements: bytes) -> None:
-        """Settle requests, `[[id, succeeded, value], ...]` in JSON, and run what that sets free."""
+        """Settle requests with the JSON `[[id, succeeded, value], ...]`, and run the program."""
         with self._while_running:
             self._call_with_text("deliver", settlements)
             self._drain_jobs()
 
     def fire_timers(self) -> None:
-        """Run every timer that is due, and the promise jobs after each."""
+        """Run all due timers, and the promise jobs after each."""
         with self._while_running:
             while True:
                 fired = self._call_entry("fireTimer")
@@ -279,7 +279,7 @@ class Vm:
                     return
 
     def ms_until_next_timer(self) -> float | None:
-        """How long until the next timer is due; None without timers."""
+        """Return the time until the next timer is due, or None without timers."""
         if not self.may_have_timers:
             return None
         with self._while_running:
@@ -290,9 +290,9 @@ class Vm:
         return left if self.may_have_timers else None
 
     def is_out_of_memory(self) -> bool:
-        """Whether the program has used up what it may allocate, or tried to, as far as one can see.
+        """Whether the program seems to have reached its memory limit.
 
-        Where not even an error object fits, the engine throws null; so can a program.
+        If not even an error object fits, the engine throws null. A program can throw null as well.
         """
         self.instance.call("qjs_compute_memory_usage", self._scratch)
         usage = self.instance.read(self._scratch, 16)
@@ -303,7 +303,7 @@ class Vm:
         return used - image.heap_bytes > allowed * 3 // 4 or grown > allowed // 4
 
     def unhandled_failure(self) -> bytes | None:
-        """The description of the first rejection that nobody has handled, if there is one."""
+        """Return the description of the first unhandled rejection, if there is one."""
         first = next(iter(self.rejections.values()), None)
         if first is None:
             return None
@@ -311,13 +311,13 @@ class Vm:
             return self.text(self._call_entry("describeFailure", first[1]))
 
     def snapshot(self) -> Iterator[bytes]:
-        """The pages that differ from the image, in pieces."""
+        """Yield the pages that differ from the image, in pieces."""
         return self._factory.base_memory.changed_pages(self.instance)
 
-    # What host calls use while the guest runs.
+    # Used by host calls while the guest runs.
 
     def text(self, handle: int) -> bytes:
-        """A string value as UTF-8."""
+        """Read a string value as UTF-8."""
         start = self.instance.call("qjs_get_string_len", handle, self._scratch)
         if not start:
             raise OutOfMemory
@@ -327,15 +327,15 @@ class Vm:
         return data
 
     def number(self, handle: int) -> float:
-        """A number value."""
+        """Read a number value."""
         return self.instance.call_for_f64("qjs_get_float64", handle)
 
     def new_undefined(self) -> int:
-        """A handle of its own: the engine frees what a host call returns."""
+        """Create a handle of undefined. The engine frees the result of a host call."""
         return self.instance.call("qjs_get_undefined")
 
     def new_string(self, data: bytes) -> int:
-        """A string value; raises OutOfMemory where it does not fit."""
+        """Create a string value. Raises OutOfMemory if it does not fit."""
         is_short = len(data) <= self._scratch_bytes - _SCRATCH_TEXT
         at = self._scratch + _SCRATCH_TEXT if is_short else self._malloc(len(data))
         self.instance.write(at, data)
@@ -347,7 +347,7 @@ class Vm:
         return handle
 
     def new_bytes(self, data: bytes) -> int:
-        """A Uint8Array with a copy of `data`."""
+        """Create a Uint8Array with a copy of `data`."""
         at = self._malloc(len(data))
         self.instance.write(at, data)
         handle = self.instance.call("qjs_new_uint8_array", at, len(data))
@@ -365,25 +365,25 @@ class Vm:
         self._free(error, text)
 
     def note_rejection(self, promise: int, reason: int, *, is_handled: bool) -> None:
-        """Keep track of rejected promises without a handler; both handles are ours to free."""
+        """Track rejected promises without a handler. The host must free both handles."""
         address = self.instance.call("qjs_get_value_ptr", promise)
         if is_handled:
             self._free(promise, reason)
             self._free(*self.rejections.pop(address, ()))
         else:
-            # Held until it is handled, so that the address cannot come to mean another promise.
+            # Not freed until it is handled, so that no other promise gets its address.
             self.rejections[address] = (promise, reason)
             self.listener.on_rejected(len(self.rejections))
 
-    # Driving the engine.
+    # Calls of the engine.
 
     def _compile(self, source: bytes, file_name: str) -> int:
-        """The program as an async function; its first line is line 1 of `file_name`."""
+        """Compile the program as an async function. Its first line is line 1 of `file_name`."""
         code = b"(async () => {\n\n" + source + b"\n})"
         code_at = self._new_c_string(code)
         name_at = self._new_c_string(file_name.encode())
         options = self._malloc(16)
-        # The two lines of the wrapper come out as -1 and 0; the engine takes 0 itself for "unset".
+        # The two lines of the wrapper get the numbers -1 and 0; to the engine, 0 means "unset".
         fields = (_EVAL_OPTIONS_VERSION, 0, name_at, 0xFFFFFFFF)
         self.instance.write(options, b"".join(field.to_bytes(4, "little") for field in fields))
         context = self.instance.call("qjs_get_context_ptr")
@@ -397,7 +397,7 @@ class Vm:
         return slot
 
     def _call_entry(self, entry: str, *arguments: int) -> int:
-        """Call an entry of the guest; the arguments stay the caller's to free."""
+        """Call an entry point of the guest. The caller frees the arguments."""
         slots = self._scratch + _SCRATCH_ARGUMENTS
         self.instance.write(slots, b"".join(a.to_bytes(4, "little") for a in arguments))
         result = self.instance.call(
@@ -423,7 +423,7 @@ class Vm:
         self.instance.write(slots, error.to_bytes(4, "little"))
         described = call("qjs_call", self._entries["describeFailure"], self._undefined, 1, slots)
         if self._is_exception(described):
-            # Not even the error could be described: there is no memory left to do it in.
+            # There is not enough memory left to describe the error.
             raise OutOfMemory
         return GuestError(self.text(described))
 
@@ -451,5 +451,5 @@ class Vm:
 
 
 def _random_seed() -> bytes:
-    # Zero is the one state an xorshift generator never leaves.
+    # Not zero, because an xorshift generator would then return only zeros.
     return (int.from_bytes(os.urandom(8), "little") | 1).to_bytes(8, "little")

@@ -1,9 +1,9 @@
-"""The one door to wasmtime: its C library through ctypes, as few calls as a QuickJS VM needs.
+"""A minimal interface to wasmtime: its C library through ctypes. No other module uses wasmtime.
 
-The `wasmtime` package brings the library and its Python interface. The interface costs 30 us per
-call and 60 ms per import, where these calls cost 0.8 us and 12 ms; workers are started often and
-call often, so they take the library alone. Everything foreign ends here: errors and traps of
-wasmtime leave this module as `WasmError` and `WasmTrap`.
+The `wasmtime` package contains the library and a Python interface. That interface takes 30 us per
+call and 60 ms to import; these calls take 0.8 us and 12 ms. Workers start often and make many
+calls, so they use the library directly. Errors and traps of wasmtime are raised as `WasmError` and
+`WasmTrap`.
 """
 
 import ctypes
@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-# Native stack for WebAssembly frames. QuickJS's own limit counts the module's shadow stack, whose
-# frames are far smaller than the native ones: with this much, its RangeError always comes first.
+# The native stack for WebAssembly frames. QuickJS limits the shadow stack of the module, whose
+# frames are much smaller. With this size, the RangeError of QuickJS always comes first.
 MAX_WASM_STACK_BYTES: Final = 32 << 20
 
 _PAGE_BYTES: Final = 65536
@@ -27,11 +27,11 @@ HostFunction = Callable[..., int | None]
 
 
 class WasmError(Exception):
-    """wasmtime refused to compile, load or instantiate a module."""
+    """wasmtime cannot compile, load or instantiate a module."""
 
 
 class WasmTrap(Exception):
-    """WebAssembly code stopped: a fault of its own, or a host function that ended it."""
+    """WebAssembly code trapped, or a host function stopped it."""
 
     def __init__(self, message: str, *, stack_exhausted: bool) -> None:
         super().__init__(message)
@@ -39,11 +39,11 @@ class WasmTrap(Exception):
 
 
 class StopGuest(Exception):
-    """Raised by a host function to end the WebAssembly call it was called from."""
+    """Raised by a host function to stop the WebAssembly code that called it."""
 
 
 def library_path() -> Path:
-    """Where the installed `wasmtime` package keeps its shared library."""
+    """Return the path of the shared library in the installed `wasmtime` package."""
     spec = importlib.util.find_spec("wasmtime")
     if spec is None or not spec.submodule_search_locations:
         raise WasmError("the wasmtime package is not installed; reinstall nacre")
@@ -70,7 +70,7 @@ _HostCallback = ctypes.CFUNCTYPE(
 
 
 class _Library:
-    """The C functions in use, each with its types declared once."""
+    """The C functions that are used, with their types."""
 
     def __init__(self, path: Path) -> None:
         dll = ctypes.CDLL(str(path))
@@ -141,18 +141,18 @@ class _Library:
 
 
 class Runtime:
-    """wasmtime's engine in this process; it lives as long as the process."""
+    """The wasmtime engine of this process. It is never freed."""
 
     def __init__(self, library: Path, *, max_stack_bytes: int = MAX_WASM_STACK_BYTES) -> None:
         self.lib = _Library(library)
         config = self.lib.config_new()
-        # wasmtime wants the stack of its (unused) fibers to be no smaller than the other one.
+        # wasmtime requires that the stack of its (unused) fibers is at least as large.
         self.lib.config_async_stack(config, max_stack_bytes)
         self.lib.config_max_stack(config, max_stack_bytes)
         self.engine = self.lib.engine_new(config)
 
     def compile(self, wasm: bytes) -> bytes:
-        """Compile a module to the form that `load` reads back in a millisecond."""
+        """Compile a module to the format that `load` reads in a millisecond."""
         module = ctypes.c_void_p()
         self.check(self.lib.module_new(self.engine, wasm, len(wasm), ctypes.addressof(module)))
         vector = _ByteVector()
@@ -160,7 +160,7 @@ class Runtime:
         return self._take_bytes(vector)
 
     def load(self, path: str) -> int:
-        """Load a compiled module. Its bytes are native code: the caller vouches for them."""
+        """Load a compiled module. It contains native code, so the caller must trust the file."""
         module = ctypes.c_void_p()
         self.check(
             self.lib.module_deserialize_file(self.engine, path.encode(), ctypes.addressof(module))
@@ -168,19 +168,19 @@ class Runtime:
         return module.value or 0
 
     def check(self, error: int | None) -> None:
-        """Raise a foreign error as ours."""
+        """Raise WasmError if a call returned an error."""
         if error:
-            raise WasmError(self.message_of(error))
+            raise WasmError(self.take_message(error))
 
-    def message_of(self, error: int) -> str:
-        """Read and free an error."""
+    def take_message(self, error: int) -> str:
+        """Return the message of an error and free the error."""
         vector = _ByteVector()
         self.lib.error_message(error, ctypes.addressof(vector))
         self.lib.error_delete(error)
         return _summary(self._take_bytes(vector))
 
     def trap_from(self, trap: int) -> WasmTrap:
-        """Read and free a trap."""
+        """Convert a trap to an exception and free the trap."""
         code = ctypes.c_uint8(255)
         has_code = self.lib.trap_code(trap, ctypes.addressof(code))
         vector = _ByteVector()
@@ -195,7 +195,7 @@ class Runtime:
         return data
 
     def function_type(self, parameters: Sequence[str], results: Sequence[str]) -> int:
-        """A C function type; `parameters` and `results` are i32, i64 or f64."""
+        """Create a C function type. `parameters` and `results` are i32, i64 or f64."""
         vectors: list[_ByteVector] = []
         for names in (parameters, results):
             kinds = (ctypes.c_void_p * max(len(names), 1))()
@@ -208,18 +208,18 @@ class Runtime:
 
 
 def _summary(message: bytes) -> str:
-    """What happened, without the addresses of WebAssembly frames around it."""
+    """Extract the cause from a message, without the addresses of WebAssembly frames."""
     text = message.decode(errors="replace").rstrip("\0")
     _, found, causes = text.partition("Caused by:\n")
-    # The last of several causes, which are numbered, is the one that says what kind it was.
+    # The last of several numbered causes names the kind of error.
     line = causes.strip().splitlines()[-1] if found and causes.strip() else text.partition("\n")[0]
     return line.strip().lstrip("0123456789").lstrip(": ").rstrip("\0")
 
 
 class Imports:
-    """The host functions of all instances of one process, and the way to make an instance.
+    """The host functions of all instances in this process.
 
-    The callbacks are made once: a hardened worker can create no more of them.
+    The callbacks are created once, because a hardened worker cannot create more.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -236,7 +236,7 @@ class Imports:
         parameters: Sequence[str],
         results: Sequence[str] = ("i32",),
     ) -> None:
-        """Import `function`; it gets numbers, returns an integer, and may raise `StopGuest`."""
+        """Define an import. `function` gets numbers, returns an integer, may raise `StopGuest`."""
         lib = self._runtime.lib
         callback = _HostCallback(_host_callback(lib, function, parameters))
         self._keep_alive.append(callback)
@@ -272,17 +272,17 @@ def _host_callback(
             if result is not None:
                 i32.from_address(values).value = result
         except BaseException as error:
-            # Nothing may pass through the C frames below; the trap takes the guest down, and the
-            # host function has left word of the reason with the VM.
-            function_failed(error)
+            # No exception may pass through the C frames. The trap stops the guest, and the reason
+            # is stored in the VM or below.
+            record_failure(error)
             return lib.trap_new(stopped, len(stopped))
         return 0
 
     return callback
 
 
-def function_failed(error: BaseException) -> None:
-    """Note an exception other than `StopGuest` for the call that is under way."""
+def record_failure(error: BaseException) -> None:
+    """Store an exception other than `StopGuest`, to raise it when the current call returns."""
     if not isinstance(error, StopGuest):
         _failures.append(error)
 
@@ -313,18 +313,18 @@ class Instance:
         except BaseException:
             self.close()
             raise
-        # The memory's whole range is reserved at the start, so it grows in place and never moves.
+        # The whole address range is reserved at the start, so the memory never moves.
         self.base = lib.memory_data(self._context, self._memory_at)
         self.memory_bytes = lib.memory_data_size(self._context, self._memory_at)
 
     def close(self) -> None:
-        """Free the instance; closing twice is harmless."""
+        """Free the instance. Can be called twice."""
         if self._store:
             self._runtime.lib.store_delete(self._store)
             self._store = 0
 
     def call(self, name: str, *arguments: int) -> int:
-        """Call an exported function with 32-bit values; its 32-bit result, unsigned."""
+        """Call an exported function with 32-bit values. Returns its 32-bit result, unsigned."""
         found = self._functions.get(name)
         if found is None:
             found = self._functions[name] = self._export(name)
@@ -341,27 +341,27 @@ class Instance:
         return values[0]
 
     def call_for_i64(self, name: str, *arguments: int) -> int:
-        """`call` for a function with a 64-bit result."""
+        """Call an exported function with a 64-bit result."""
         self.call(name, *arguments)
         return ctypes.c_uint64.from_address(self._values_at).value
 
     def call_for_f64(self, name: str, *arguments: int) -> float:
-        """`call` for a function with a floating-point result."""
+        """Call an exported function with a floating-point result."""
         self.call(name, *arguments)
         return ctypes.c_double.from_address(self._values_at).value
 
     def read(self, at: int, size: int) -> bytes:
-        """A copy of guest memory; a range outside it is a fault of the guest."""
+        """Copy guest memory. Raises WasmTrap for a range outside of it."""
         self._check_range(at, size)
         return ctypes.string_at(self.base + at, size)
 
     def write(self, at: int, data: bytes) -> None:
-        """Overwrite guest memory."""
+        """Write guest memory. Raises WasmTrap for a range outside of it."""
         self._check_range(at, len(data))
         ctypes.memmove(self.base + at, data, len(data))
 
     def current_memory_bytes(self) -> int:
-        """The memory's size now."""
+        """Return the current size of the memory."""
         self.memory_bytes = self._runtime.lib.memory_data_size(self._context, self._memory_at)
         return self.memory_bytes
 
@@ -384,7 +384,7 @@ class Instance:
         end = at + size
         if at < 0 or (end > self.memory_bytes and end > self.current_memory_bytes()):
             raise WasmTrap(
-                f"the guest named memory outside its own: {size} bytes at {at}",
+                f"the guest passed a range outside its memory: {size} bytes at {at}",
                 stack_exhausted=False,
             )
 
@@ -409,5 +409,5 @@ class Instance:
             raise failure
         if trap:
             raise self._runtime.trap_from(trap)
-        # A trap that a host function made comes back as an error.
-        raise WasmTrap(self._runtime.message_of(error), stack_exhausted=False)
+        # A trap of a host function is returned as an error.
+        raise WasmTrap(self._runtime.take_message(error), stack_exhausted=False)

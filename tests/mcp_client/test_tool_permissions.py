@@ -6,8 +6,7 @@ import pytest
 from nacre import CodeMode, Completed, McpConnections
 from nacre.config.mcp_entry import McpServerConfig
 from nacre.mcp_client.handshake import ServerFacts
-from nacre.mcp_client.tool_permissions import ToolPatterns, ToolPermissions
-from nacre.mcp_client.tools import build_operations
+from nacre.mcp_client.tools import ToolPatterns, ToolPermissions, build_operations
 from nacre.tools.tool_names import assign_guest_names
 from tests.mcp_client.peers import raw
 

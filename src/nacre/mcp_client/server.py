@@ -15,8 +15,13 @@ from nacre.errors import ToolServerError
 from nacre.json_types import NotJsonError, encode_json
 from nacre.mcp_client.connection import Connection
 from nacre.mcp_client.peer_errors import RpcError
-from nacre.mcp_client.tool_permissions import ToolPermissions
-from nacre.mcp_client.tools import OPERATION_NAMES, ToolListing, build_operations, build_tools
+from nacre.mcp_client.tools import (
+    OPERATION_NAMES,
+    ToolListing,
+    ToolPermissions,
+    build_operations,
+    build_tools,
+)
 from nacre.mcp_client.upstream import METHOD_NOT_FOUND
 from nacre.tools import OPERATION_MARK, Tool
 

@@ -4,8 +4,7 @@ Only the modules that talk to a server import the `mcp` SDK, and they are import
 connection: it takes two thirds of a second.
 """
 
-from nacre.mcp_client.connections import McpConnections
-from nacre.mcp_client.server import McpServer, ServerState, ServerStatus
+from nacre.mcp_client.server import McpConnections, McpServer, ServerState, ServerStatus
 from nacre.mcp_client.upstream import UpstreamRefusal, UpstreamRequests
 
 __all__ = [

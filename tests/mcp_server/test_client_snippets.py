@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from nacre.config.mcp_entry import starts_nacre
-from nacre.mcp_client.client_files import CLIENTS, Client, ClientFolders, client_files
-from nacre.mcp_server.client_snippets import client_snippet, nacre_command
+from nacre.mcp_client.client_files import (
+    CLIENTS,
+    Client,
+    ClientFolders,
+    client_files,
+    client_snippet,
+    nacre_command,
+)
 
 FOLDERS = ClientFolders(environment={"HOME": "/h"}, project=Path("/p"), platform="linux")
 COMMAND = ("/opt/my tools/nacre", "mcp", "--config", 'C:\\é"\x7f\U0001f600.json5')

@@ -124,7 +124,7 @@ def config_command(
     in folders of their own.
     """
     from nacre.cli.mcp_entries import client_named, here, serve_arguments
-    from nacre.mcp_server.client_snippets import client_snippet, nacre_command
+    from nacre.mcp_client.client_files import client_snippet, nacre_command
 
     client = client_named(client_name)
     command = nacre_command("mcp", *serve_arguments(config, servers or ()))

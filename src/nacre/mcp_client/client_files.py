@@ -5,7 +5,10 @@ References such as `${TOKEN}` stay as they are: nothing here looks at the values
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue
 
 
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 _SECONDS: Final = {"startup_timeout_sec": "startupSeconds", "tool_timeout_sec": "timeoutSeconds"}
@@ -267,3 +271,59 @@ def _read_text(file: Path) -> str:
         raise ConfigError(str(file), f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:
         raise ConfigError(str(file), "is not UTF-8 text") from None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClientSnippet:
+    """Text, and where it belongs."""
+
+    text: str
+    language: Literal["json", "toml"]
+    files: tuple[Path, ...]
+    """Where the client looks; the project's file first, if it has one, and the user's last."""
+
+
+def client_snippet(
+    client: Client, folders: ClientFolders, *, command: Sequence[str], name: str = "nacre"
+) -> ClientSnippet:
+    """For a client that shall start `command` as its server `name`."""
+    return ClientSnippet(
+        text=_snippet_text(client, name, command),
+        language="toml" if client == "codex" else "json",
+        # VS Code's settings are where older versions had servers.
+        files=tuple(file for file in client_files(client, folders) if file.name != "settings.json"),
+    )
+
+
+def nacre_command(*arguments: str) -> list[str]:
+    """How to start this very `nacre` from anywhere: a client may not have the shell's PATH."""
+    program = shutil.which("nacre", path=os.path.dirname(sys.executable))
+    start = [program] if program else [sys.executable, "-m", "nacre.cli.main"]
+    return [*start, *arguments]
+
+
+def _snippet_text(client: Client, name: str, command: Sequence[str]) -> str:
+    program, *arguments = command
+    entry = {"command": program, "args": arguments}
+    match client:
+        case "claude" | "cursor":
+            return _json({"mcpServers": {name: entry}})
+        case "claude-code":
+            return _json({"mcpServers": {name: {"type": "stdio", **entry}}})
+        case "vscode":
+            return _json({"servers": {name: {"type": "stdio", **entry}}})
+        case "codex":
+            key = name if _BARE_KEY.fullmatch(name) else _toml_text(name)
+            listed = ", ".join(map(_toml_text, arguments))
+            return f"[mcp_servers.{key}]\ncommand = {_toml_text(program)}\nargs = [{listed}]\n"
+        case _:
+            assert_never(client)
+
+
+def _json(value: object) -> str:
+    return f"{json.dumps(value, indent=2, ensure_ascii=False)}\n"
+
+
+def _toml_text(text: str) -> str:
+    # As in JSON, but for one character that TOML wants escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -19,8 +19,7 @@ from nacre import Runtime, Tool, ToolCall
 from nacre.json_types import JsonObject, JsonValue, encode_json
 from nacre.mcp_client.upstream import UpstreamRefusal, UpstreamRequests
 from nacre.mcp_server import CodeModeMcpServer
-from nacre.mcp_server.sessions import OpenServers
-from nacre.mcp_server.upstream import clean_question
+from nacre.mcp_server.sessions import OpenServers, clean_question
 from nacre.tools.definition import ListedServer, ToolServer
 from tests.code_mode.tools import HeldTool
 from tests.mcp_server.clients import Era, FormFiller, connect, exec_in

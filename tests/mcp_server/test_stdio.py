@@ -1,9 +1,8 @@
-"""`nacre mcp` on standard input and output: lines, request ids, and real clients."""
+"""`nacre mcp` on standard input and output, with pipes and real clients."""
 
 import json
 import os
 import signal
-import tempfile
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,17 +14,8 @@ from mcp import Client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
-from nacre.json_types import JsonObject, JsonValue, decode_json
-from nacre.mcp_server.stdio import (
-    EDGE_BYTES,
-    MAX_LINE_BYTES,
-    StdioWire,
-    TooLongLine,
-    read_lines,
-    request_id_at_edges,
-    request_id_of,
-    stdio_streams,
-)
+from nacre.json_types import JsonObject, decode_json
+from nacre.mcp_server.stdio import MAX_LINE_BYTES, StdioWire, stdio_streams
 from tests.mcp_server.clients import Era, FormFiller, Heard, exec_in
 from tests.mcp_server.processes import (
     ServerProcess,
@@ -194,30 +184,6 @@ def test_it_says_who_it_is_without_a_word_on_standard_error() -> None:
         assert server.stderr.read() == b""
 
 
-def lines_in(data: bytes) -> list[object]:
-    with tempfile.TemporaryFile() as file:
-        file.write(data)
-        file.seek(0)
-        return list(read_lines(file.fileno()))
-
-
-def test_lines_are_split_and_empty_ones_left_out() -> None:
-    assert lines_in(b"a\n\n  \nb\r\nc") == [b"a", b"b\r", b"c"]
-
-
-def test_the_longest_line_is_read() -> None:
-    longest = b"x" * MAX_LINE_BYTES
-    assert lines_in(longest + b"\na") == [longest, b"a"]
-
-
-def test_of_a_line_that_is_too_long_the_edges_are_kept() -> None:
-    start, end = b"s" * EDGE_BYTES, b"e" * EDGE_BYTES
-    data = start + b"x" * MAX_LINE_BYTES + end
-    too_long = TooLongLine(start=start, end=end)
-    assert lines_in(data + b"\na\n") == [too_long, b"a"]
-    assert lines_in(data) == [too_long]
-
-
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
 
@@ -382,43 +348,3 @@ async def test_a_client_that_reads_no_more_ends_the_connection(pipes: Pipes) -> 
             await outbound.send(SessionMessage(answer))
             with pytest.raises(anyio.EndOfStream):
                 await inbound.receive()
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "found"),
-    [
-        (b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"a', b'b"}}', 7),
-        (b' { "method" : "x" , "id" : "seven" , "params":{', b"}}", "seven"),
-        (b'{"method":"tools/call","params":{"a', b'b"},"jsonrpc":"2.0","id":7}', 7),
-        (b'{"method":"tools/call","params":{"a', b'b"}, "jsonrpc": "2.0", "id": 7 } \r', 7),
-        (b'{"params":{"a', b'"},"jsonrpc":"2.0","method":"x","id":"a\\"b"}', 'a"b'),
-        # An answer to a question of ours.
-        (b'{"jsonrpc":"2.0","id":7,"result":{"a', b'b"}}', None),
-        # The id of something inside.
-        (b'{"method":"x","params":{"a', b'b","id":7}}', None),
-        (b'{"method":"x","params":{"id":7,"a', b'b"}}', None),
-        (b'{"method":"x","params":{"a', b'\\",\\"id\\":7}', None),
-        (b'{"jsonrpc":"2.0","id":true,"method":"x"', b"}", None),
-        (b'{"jsonrpc":"2.0","id":%s,"method":"x"' % (b"9" * 500), b"}", None),
-        (b"", b"", None),
-        (b"\xff" * 1024, b"[" * 1024, None),
-    ],
-)
-def test_an_id_is_found_at_the_edges(start: bytes, end: bytes, found: JsonValue) -> None:
-    assert request_id_at_edges(start, end) == found
-
-
-@pytest.mark.parametrize(
-    ("message", "found"),
-    [
-        ({"method": 5, "id": 7}, 7),
-        ({"method": "x", "id": "a"}, "a"),
-        ({"method": "x", "id": True}, None),
-        ({"method": "x", "id": [1]}, None),
-        ({"method": "x"}, None),
-        ({"id": 7, "result": 5}, None),
-        ([], None),
-    ],
-)
-def test_only_a_request_has_an_id_to_answer(message: JsonValue, found: JsonValue) -> None:
-    assert request_id_of(message) == found

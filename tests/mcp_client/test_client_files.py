@@ -104,7 +104,7 @@ def test_of_two_files_the_nearer_one_wins_and_the_other_is_named(folders: Client
     write(far, {"mcpServers": {"git": WEB, "same": WEB, "far": WEB}})
     found = servers_of_client("cursor", folders)
     assert found.servers == {"git": GIT, "same": WEB, "far": WEB}
-    assert found.notes == (f"{far}: git is left out: there is another one of that name",)
+    assert found.notes == (f"{far}: git is left out: the name is already used",)
 
 
 def test_claude_code_has_servers_for_one_project_in_the_user_s_file(folders: ClientFolders) -> None:
@@ -178,8 +178,8 @@ def test_codex_servers_become_entries_of_ours(folders: ClientFolders) -> None:
         },
     }
     assert found.notes == (
-        f"{file}: mcp_servers.git.env_vars[1] is not taken over",
-        f"{file}: mcp_servers.git.required is not taken over",
+        f"{file}: mcp_servers.git.env_vars[1] is not imported",
+        f"{file}: mcp_servers.git.required is not imported",
     )
 
 

@@ -86,7 +86,7 @@ async def test_a_server_that_fails_again_and_again_is_left_alone_for_a_while(
     for _ in range(2):
         with pytest.raises(ToolServerError, match="exited with status 3"):
             await server.tools()
-    with pytest.raises(ToolServerError, match=r"exited with status 3; tried again in \d+ s"):
+    with pytest.raises(ToolServerError, match=r"exited with status 3; the next try is in \d+ s"):
         await server.tools()
     assert server.status().state == "failed"
     assert server.status().restarts == 1

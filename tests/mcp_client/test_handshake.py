@@ -17,7 +17,7 @@ async def test_the_reason_of_a_failed_handshake_is_what_the_server_said(opening:
     old = await opening.one(raw("old"))
     with pytest.raises(ToolServerError) as failure:
         await old.tools()
-    assert "speaks version '1999-01-01' of MCP" in str(failure.value)
+    assert "uses version '1999-01-01' of MCP" in str(failure.value)
     assert "just a warning" not in str(failure.value)
     refusing = await opening.one(raw(args=(str(RAW_SERVER), "refusing", "initialize")))
     with pytest.raises(ToolServerError, match="refused the connection: no licence"):

@@ -67,7 +67,7 @@ async def test_headers_are_sent(opening: Opening) -> None:
 async def test_a_missing_token_is_told_by_its_status(opening: Opening) -> None:
     async with serving("--token", "correct-horse") as running:
         server = await opening.one(running.config())
-        with pytest.raises(ToolServerError, match="answered HTTP 401 Unauthorized; it wants a tok"):
+        with pytest.raises(ToolServerError, match="answered HTTP 401 Unauthorized; it needs a tok"):
             await server.tools()
 
 
@@ -162,7 +162,7 @@ async def test_a_body_without_end_is_refused() -> None:
         McpConnections([config]) as connections,
     ):
         (server,) = connections.servers()
-        with pytest.raises(ToolServerError, match="the answer has more than 33,554,432 bytes"):
+        with pytest.raises(ToolServerError, match="the response has more than 33,554,432 bytes"):
             await server.tools()
 
 
@@ -173,7 +173,7 @@ async def test_a_compressed_body_is_refused_because_it_may_be_any_size() -> None
         McpConnections([config]) as connections,
     ):
         (server,) = connections.servers()
-        with pytest.raises(ToolServerError, match="the answer is compressed"):
+        with pytest.raises(ToolServerError, match="the response is compressed"):
             await server.tools()
 
 
@@ -201,7 +201,7 @@ async def test_an_answer_of_too_many_parts_is_refused(kind: bytes, body: bytes) 
         McpConnections([config]) as connections,
     ):
         (server,) = connections.servers()
-        with pytest.raises(ToolServerError, match="the answer has more than 200,000 parts"):
+        with pytest.raises(ToolServerError, match="the response has more than 200,000 parts"):
             await server.tools()
 
 

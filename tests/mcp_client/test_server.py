@@ -49,7 +49,7 @@ async def test_a_list_in_a_circle_ends(opening: Opening) -> None:
     server = await opening.one(raw("circle"))
     await server.tools()
     assert names_of(server) == ["first", "second"]
-    assert server.status().problem == "its list goes on in a circle"
+    assert server.status().problem == "its list repeats a cursor"
 
 
 async def test_a_list_without_end_is_cut(opening: Opening) -> None:
@@ -77,7 +77,7 @@ async def test_one_broken_tool_does_not_spoil_the_list(opening: Opening) -> None
     assert tools["bad_output"].output_schema is None
     assert server.status().state == "ready"
     assert server.status().problem.startswith(
-        "tool 'no_schema': its input schema describes no object; any object is accepted; "
+        "tool 'no_schema': its input schema does not describe an object; any object is accepted; "
     )
     assert server.status().problem.endswith("; and 5 more")
     assert text_of(await call(server, "no_schema", a=1)) == '{"a": 1}'

@@ -55,7 +55,7 @@ def test_composed_and_decomposed_characters_are_the_same() -> None:
 
 def test_the_patterns_that_match_nothing_are_found() -> None:
     patterns = ToolPatterns("git", ["log", "gone", "create*"])
-    assert patterns.without_match(["log", "create_tag"]) == ["gone"]
+    assert patterns.find_unmatched(["log", "create_tag"]) == ["gone"]
 
 
 def test_what_is_denied_is_denied_by_any_name_though_it_is_allowed() -> None:

@@ -54,7 +54,7 @@ async def test_a_flood_of_progress_ends_with_a_note(opening: Opening) -> None:
     assert updates[-1] == {
         "progress": 199,
         "total": 5_000,
-        "message": "more than 200 reports; no others are kept",
+        "message": "more than 200 updates; later ones are dropped",
     }
 
 
@@ -87,10 +87,10 @@ async def test_an_answer_with_half_a_surrogate_pair_is_repaired(opening: Opening
 @pytest.mark.parametrize(
     ("tool", "given", "problem"),
     [
-        ("not_json", {}, "its answer is not JSON"),
-        ("no_object", {}, "its answer is no JSON-RPC message"),
-        ("deep", {"depth": 5_000}, "its answer is nested more than"),
-        ("deep", {"depth": 100_000}, "its answer is nested more than"),
+        ("not_json", {}, "its response is not JSON"),
+        ("no_object", {}, "its response is not a JSON-RPC message"),
+        ("deep", {"depth": 5_000}, "its response is nested more than"),
+        ("deep", {"depth": 100_000}, "its response is nested more than"),
     ],
 )
 async def test_an_answer_that_cannot_be_read_fails_its_call_at_once(
@@ -117,7 +117,7 @@ async def test_a_message_beyond_all_bounds_fails_its_call_and_nothing_else(
     opening: Opening,
 ) -> None:
     server = await opening.one(raw())
-    with pytest.raises(ToolFailedError, match=r"its answer has 40,\d+,\d+ bytes, which is too"):
+    with pytest.raises(ToolFailedError, match=r"its response has 40,\d+,\d+ bytes, which is too"):
         await call(server, "large", characters=40_000_000)
     assert text_of(await call(server, "echo")) == "{}"
     assert server.status().restarts == 0
@@ -145,7 +145,7 @@ async def test_a_result_of_too_many_parts_is_refused_before_it_is_read(
     opening: Opening, part: str
 ) -> None:
     server = await opening.one(raw())
-    with pytest.raises(ToolFailedError, match="its answer has more than 200,000 parts"):
+    with pytest.raises(ToolFailedError, match="its response has more than 200,000 parts"):
         await call(server, "parts", of=part, count=300_000, is_text=False)
     assert text_of(await call(server, "echo")) == "{}"
     assert server.status().restarts == 0

@@ -40,7 +40,7 @@ async def test_without_anybody_a_question_is_refused(opening: Opening) -> None:
     refusal = await answer_to(opening, None, "elicitation/create")
     assert refusal["code"] == -32601
     assert refusal["message"] == (
-        "elicitation is not supported: nobody is there to answer elicitation/create"
+        "elicitation is not supported: there is no client to answer elicitation/create"
     )
 
 
@@ -51,7 +51,7 @@ async def test_what_is_not_announced_is_refused(opening: Opening) -> None:
 
 async def test_an_unknown_method_is_refused(opening: Opening) -> None:
     refusal = await answer_to(opening, Person(), "tools/call")
-    assert refusal["message"] == "tools/call is not known to this client"
+    assert refusal["message"] == "tools/call is unknown to this client"
 
 
 async def test_a_refusal_reaches_the_server_in_its_own_words(opening: Opening) -> None:
@@ -79,14 +79,14 @@ async def test_only_a_few_questions_are_open_at_once() -> None:
             tasks.start_soon(ask)
         await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
-    assert refusals == ["8 requests are open already; wait for an answer"] * 92
+    assert refusals == ["8 requests are already open; wait for an answer"] * 92
 
 
 async def test_a_result_with_too_many_questions_is_refused_before_the_first_is_asked() -> None:
     person = Person()
     request: JsonObject = {"method": "elicitation/create", "params": QUESTION}
     gate = UpstreamGate("noisy", person)
-    with pytest.raises(UpstreamRefusal, match="asks 21 questions; the most is 20"):
+    with pytest.raises(UpstreamRefusal, match="has 21 requests for input; the limit is 20"):
         await gate.answer_all({str(number): request for number in range(21)})
     assert person.asked == []
     assert len(await gate.answer_all({str(number): request for number in range(20)})) == 20

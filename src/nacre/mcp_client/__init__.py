@@ -1,7 +1,7 @@
-"""Uses the tools of MCP servers: supervised connections, and their tools as tools of ours.
+"""Connects to MCP servers and provides their tools.
 
-Only the modules that talk to a server import the `mcp` SDK, and they are imported with the first
-connection: it takes two thirds of a second.
+Only modules that exchange messages with a server import the `mcp` SDK. They are imported with the
+first connection, because the SDK takes two thirds of a second to import.
 """
 
 from nacre.mcp_client.server import McpConnections, McpServer, ServerState, ServerStatus

@@ -1,6 +1,6 @@
-"""Finds the configuration files of other MCP clients and reads them as `mcp.servers` entries.
+"""Configuration files of other MCP clients: imports their servers, and entries for `nacre mcp`.
 
-References such as `${TOKEN}` stay as they are: nothing here looks at the values behind them.
+References such as `${TOKEN}` are not resolved.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SECONDS: Final = {"startup_timeout_sec": "startupSeconds", "tool_timeout_sec": 
 _TOOL_NAMES: Final = {"enabled_tools": "allow", "disabled_tools": "deny"}
 _MAX_SECONDS: Final = 86_400
 _TEXTS: Final = ("command", "cwd", "url")
-_TAKEN: Final = (
+_IMPORTED: Final = (
     *_SECONDS,
     *_TOOL_NAMES,
     *_TEXTS,
@@ -51,13 +51,13 @@ _TAKEN: Final = (
     "bearer_token_env_var",
     "startup_timeout_ms",
     "enabled",
-    # Has no meaning beside the key of the table.
+    # The key of the table is the name.
     "name",
 )
 
 
 def entry_from_codex(value: object, path: str, notes: list[str]) -> JsonObject:
-    """Variables that Codex forwards become references; raises ConfigError for a wrong type."""
+    """Convert a server of Codex. Forwarded variables become references. Raises ConfigError."""
     fields = Fields(value, path)
     entry: JsonObject = {key: _literal(fields.text(key)) for key in _TEXTS if fields.has(key)}
     if fields.has("args"):
@@ -72,7 +72,7 @@ def entry_from_codex(value: object, path: str, notes: list[str]) -> JsonObject:
     entry.update(_times(fields))
     if fields.switch("enabled") is False:
         entry["disabled"] = True
-    notes += [f"{fields.path_of(key)} is not taken over" for key in fields.others(_TAKEN)]
+    notes += [f"{fields.path_of(key)} is not imported" for key in fields.others(_IMPORTED)]
     return entry
 
 
@@ -81,10 +81,10 @@ def _environment(fields: Fields, notes: list[str]) -> dict[str, JsonValue]:
     listed = fields.get("env_vars")
     for index, item in enumerate(cast("list[object]", listed if isinstance(listed, list) else [])):
         if isinstance(item, str):
-            # Codex forwards what is set and does not mind what is not.
+            # Codex ignores a variable that is not set.
             env[item] = f"${{{item}:-}}" if _VARIABLE.fullmatch(item) else f"${{env:{item}:-}}"
         else:
-            notes.append(f"{fields.path_of('env_vars')}[{index}] is not taken over")
+            notes.append(f"{fields.path_of('env_vars')}[{index}] is not imported")
     for name, text in fields.text_map("env").items():
         env[name] = _literal(text)
     return env
@@ -117,7 +117,7 @@ def _reference(variable: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """Codex has no references: what looks like one is meant as it stands."""
+    """Escape text that looks like a reference, because Codex has no references."""
     return text.replace("${", "$${")
 
 
@@ -127,18 +127,18 @@ CLIENTS: Final[tuple[Client, ...]] = get_args(Client)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientServers:
-    """What was found: entries by name, as the config file may hold them."""
+    """The servers of a client: config entries by name."""
 
     servers: Mapping[str, JsonObject]
     notes: tuple[str, ...]
-    """What was not taken over, and why; for the person who imports."""
+    """What was not imported, and why."""
     files: tuple[Path, ...]
-    """The files that were there."""
+    """The files that were found."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientFolders:
-    """Where to look."""
+    """The folders that are searched for files of clients."""
 
     environment: Mapping[str, str]
     project: Path
@@ -149,7 +149,7 @@ class ClientFolders:
         return home_folder(self.environment)
 
     def application(self, name: str) -> Path:
-        """The folder in which an application with windows keeps its settings."""
+        """Return the settings folder of a desktop application."""
         match self.platform:
             case "darwin":
                 return self.home / "Library" / "Application Support" / name
@@ -162,7 +162,7 @@ class ClientFolders:
 
 
 def client_files(client: Client, folders: ClientFolders) -> list[Path]:
-    """The files that the client reads, whether they are there or not; the first one wins."""
+    """Return the paths that the client reads, whether they exist or not. The first one wins."""
     home, project = folders.home, folders.project
     match client:
         case "claude":
@@ -183,15 +183,15 @@ def client_files(client: Client, folders: ClientFolders) -> list[Path]:
 
 
 def servers_of_client(client: Client, folders: ClientFolders) -> ClientServers:
-    """All servers of a client; raises ConfigError for a file that is there and cannot be read."""
+    """Read all servers of a client. Raises ConfigError if a file cannot be read."""
     files = [file for file in client_files(client, folders) if file.is_file()]
     return _gather_servers(files, folders.project)
 
 
 def servers_of_file(file: Path, *, project: Path | None = None) -> ClientServers:
-    """The servers of any client's file, Codex's TOML too; raises ConfigError, also for none.
+    """Read the servers of a file of any client. Raises ConfigError if it has none.
 
-    For `project`, what Claude Code has noted for that folder alone is taken as well.
+    `project` selects the servers that Claude Code stores for one folder.
     """
     found = _gather_servers([file], project)
     if not found.servers and not found.notes:
@@ -207,7 +207,7 @@ def _gather_servers(files: Sequence[Path], project: Path | None) -> ClientServer
             if starts_nacre(entry):
                 notes.append(f"{file}: {name} is left out: it starts `nacre mcp` itself")
             elif servers.setdefault(name, entry) != entry:
-                notes.append(f"{file}: {name} is left out: there is another one of that name")
+                notes.append(f"{file}: {name} is left out: the name is already used")
     return ClientServers(servers=servers, notes=tuple(notes), files=tuple(files))
 
 
@@ -221,7 +221,7 @@ def _entries(
             else:
                 entry = _as_entry(value, f"{file}: {name}")
         except ConfigError as error:
-            # Costs that server alone.
+            # Only this server is left out.
             notes.append(f"{error}; it is left out")
         else:
             yield name, entry
@@ -238,7 +238,7 @@ def _raw_entries(file: Path, project: Path | None) -> Iterator[tuple[str, object
 
 
 def _servers_of_project(document: object, project: Path | None) -> Mapping[str, object] | None:
-    """Claude Code notes servers that hold for one folder in the user's file, under its path."""
+    """Return the servers that Claude Code stores for one folder in the user's file."""
     here: object = document
     for key in ("projects", str(project), "mcpServers"):
         here = here.get(key) if is_object(here) else None
@@ -258,7 +258,7 @@ def _codex_servers(text: str, file: Path) -> Mapping[str, object]:
 
 
 def _as_entry(value: object, path: str) -> JsonObject:
-    # From a parser of JSON, so what is inside is JSON.
+    # The parser returns JSON values.
     if not isinstance(value, dict):
         raise reject_value(path, value, "an object")
     return cast("JsonObject", value)
@@ -275,28 +275,28 @@ def _read_text(file: Path) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientSnippet:
-    """Text, and where it belongs."""
+    """An entry for `nacre mcp` in the file of a client."""
 
     text: str
     language: Literal["json", "toml"]
     files: tuple[Path, ...]
-    """Where the client looks; the project's file first, if it has one, and the user's last."""
+    """The files that the client reads: of the project first, if there is one, then the user's."""
 
 
 def client_snippet(
     client: Client, folders: ClientFolders, *, command: Sequence[str], name: str = "nacre"
 ) -> ClientSnippet:
-    """For a client that shall start `command` as its server `name`."""
+    """Return the entry that makes a client start `command` as its server `name`."""
     return ClientSnippet(
         text=_snippet_text(client, name, command),
         language="toml" if client == "codex" else "json",
-        # VS Code's settings are where older versions had servers.
+        # Only older versions of VS Code have servers in `settings.json`.
         files=tuple(file for file in client_files(client, folders) if file.name != "settings.json"),
     )
 
 
 def nacre_command(*arguments: str) -> list[str]:
-    """How to start this very `nacre` from anywhere: a client may not have the shell's PATH."""
+    """Return the command that starts this `nacre` by its path. A client may have another PATH."""
     program = shutil.which("nacre", path=os.path.dirname(sys.executable))
     start = [program] if program else [sys.executable, "-m", "nacre.cli.main"]
     return [*start, *arguments]
@@ -325,5 +325,5 @@ def _json(value: object) -> str:
 
 
 def _toml_text(text: str) -> str:
-    # As in JSON, but for one character that TOML wants escaped.
+    # As in JSON, except for one character that TOML requires to be escaped.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

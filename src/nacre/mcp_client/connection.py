@@ -1,4 +1,4 @@
-"""Keeps a supervised connection to one server: starts it on demand and restarts it on failure."""
+"""A supervised connection to one server: starts it on demand and restarts it after a failure."""
 
 from __future__ import annotations
 
@@ -29,15 +29,18 @@ if TYPE_CHECKING:
 
 
 _REDACTED: Final = "[redacted]"
-# Shorter values are words such as `true`, or would tear holes into every sentence.
+# Shorter values are words such as `true`, or would match in the middle of other words.
 _MIN_CHARACTERS: Final = 6
 _MAX_TEXT_CHARACTERS: Final = 2_000
 _MAX_DATA_BYTES: Final = 8_000
 
 
 class ConfigSecrets:
-    """Every value of `env` and `headers` counts as secret, what references were replaced by, all
-    of a URL but its host, and what is known for a token by its shape."""
+    """Removes the secrets of a server's configuration from texts.
+
+    Secret are the values of `env` and `headers`, resolved references, all parts of a URL except
+    the host, and texts that look like tokens.
+    """
 
     def __init__(self, config: McpServerConfig) -> None:
         values = [
@@ -48,17 +51,17 @@ class ConfigSecrets:
         ]
         # `Bearer abc`: the token alone as well.
         words = [word for value in values for word in (value, *value.split())]
-        # Longest first, so that none hides a part of another.
+        # Longest first, because a value may contain another one.
         long_enough = {word for word in words if len(word) >= _MIN_CHARACTERS}
         self._values = sorted(long_enough, key=len, reverse=True)
         self._rules = Redaction(max_text_characters=_MAX_TEXT_CHARACTERS)
 
     def clean(self, text: str) -> str:
-        """For people: a line of it, or a few."""
+        """Return a short text without secrets, for display."""
         return self._rules.text(self.without_values(text))
 
     def clean_data(self, data: JsonValue) -> JsonValue:
-        """What came with an error; in words if it is large."""
+        """Return the data of an error without secrets. Large data is replaced by its size."""
         try:
             size_bytes = len(encode_json(data))
         except NotJsonError:
@@ -68,13 +71,13 @@ class ConfigSecrets:
         return self._rules.value(self._data_without_values(data))
 
     def without_values(self, text: str) -> str:
-        """The whole text, without what the configuration itself holds."""
+        """Return the whole text without the secret values of the configuration."""
         for value in self._values:
             text = text.replace(value, _REDACTED)
         return text
 
     def _data_without_values(self, data: JsonValue) -> JsonValue:
-        # No deeper than JSON that could be written.
+        # The depth is limited, because the data was encoded as JSON.
         match data:
             case str():
                 return self.without_values(data)
@@ -100,7 +103,7 @@ def _find_url_secrets(url: str) -> list[str]:
 
 
 class Connection:
-    """Many callers share it; each life of it is a task in `tasks`."""
+    """A connection that many callers share. Each start of the server is a task in `tasks`."""
 
     def __init__(
         self,
@@ -117,106 +120,112 @@ class Connection:
         self._secrets = ConfigSecrets(config)
         self._tail = OutputTail(self._secrets.clean)
         self._backoff = RestartBackoff()
-        self._life: ConnectionTask | None = None
+        self._connection_task: ConnectionTask | None = None
         self._is_closed = False
         self.start_count = 0
         self.problem = ""
-        """Why it failed, if it did, and has not been ready since."""
+        """Why the last start or connection failed, until the server is ready again."""
         self.facts: ServerFacts | None = None
-        """What the server last said of itself."""
+        """The last known name, version and capabilities of the server."""
 
     @property
     def state(self) -> ServerState:
-        if self._life is not None and self._life.phase in ("starting", "ready"):
-            return "ready" if self._life.phase == "ready" else "starting"
+        if self._connection_task is not None and self._connection_task.phase in (
+            "starting",
+            "ready",
+        ):
+            return "ready" if self._connection_task.phase == "ready" else "starting"
         if self._is_closed:
             return "closed"
         return "failed" if self.problem else "idle"
 
     @property
     def pid(self) -> int | None:
-        return self._life.pid if self._life is not None else None
+        return self._connection_task.pid if self._connection_task is not None else None
 
     @property
     def last_output(self) -> tuple[str, ...]:
         return self._tail.lines
 
     async def start(self) -> ServerFacts:
-        """Start the server if it is not running; raises ToolServerError."""
-        life = await self._usable_life()
-        assert life.facts is not None
-        return life.facts
+        """Start the server if it is not running. Raises ToolServerError."""
+        connection_task = await self._ensure_task()
+        assert connection_task.facts is not None
+        return connection_task.facts
 
-    async def ask(
+    async def request(
         self,
         method: str,
         params: JsonObject,
         *,
         on_progress: Callable[[JsonObject], None] | None = None,
     ) -> JsonObject:
-        """The result as the server sent it; raises as `nacre.mcp_client.tools.Ask` says."""
+        """Send a request and return the result. Raises the errors of `SendRequest` in `tools`."""
         try:
-            return await self._ask_twice(method, params, on_progress)
+            return await self._request_with_retry(method, params, on_progress)
         except RpcError as error:
             message, data = self.clean(error.message), self._secrets.clean_data(error.data)
-            # Without its cause, whose message is not clean.
+            # Without its cause, whose message may contain secrets.
             raise RpcError(error.code, message, data) from None
 
     def clean(self, text: str) -> str:
-        """What a server said, as it may be shown."""
+        """Return a text of the server without secrets, for display."""
         return self._secrets.clean(text)
 
     async def aclose(self) -> None:
-        """End it for good; calls that are open fail."""
+        """Close the connection permanently. Open calls fail."""
         self._is_closed = True
-        if self._life is not None:
-            await self._life.stop()
+        if self._connection_task is not None:
+            await self._connection_task.stop()
 
-    async def _ask_twice(
+    async def _request_with_retry(
         self,
         method: str,
         params: JsonObject,
         on_progress: Callable[[JsonObject], None] | None,
     ) -> JsonObject:
         try:
-            return await self._ask_once(method, params, on_progress)
+            return await self._request_once(method, params, on_progress)
         except PeerLostError as lost:
             if not lost.is_unsent:
                 self._fail_during_call(lost)
         try:
-            return await self._ask_once(method, params, on_progress)
+            return await self._request_once(method, params, on_progress)
         except PeerLostError as lost:
             self._fail_during_call(lost)
 
-    async def _ask_once(
+    async def _request_once(
         self,
         method: str,
         params: JsonObject,
         on_progress: Callable[[JsonObject], None] | None,
     ) -> JsonObject:
-        life = await self._usable_life()
+        connection_task = await self._ensure_task()
         try:
-            return await life.request(method, params, on_progress)
+            return await connection_task.request(method, params, on_progress)
         except PeerSilentError as silent:
             raise self._unavailable(silent.problem) from silent
         except PeerLostError as lost:
             if lost.is_unsent:
-                # It does not know us any more; the next life begins with a new handshake.
-                await life.stop()
+                # The server has lost the session. The next connection starts with a handshake.
+                await connection_task.stop()
             raise
 
-    async def _usable_life(self) -> ConnectionTask:
+    async def _ensure_task(self) -> ConnectionTask:
         while True:
-            while self._life is not None and self._life.phase in ("leaving", "over"):
-                await self._life.over()
-            life = self._life or self._new_life()
+            while self._connection_task is not None and self._connection_task.phase in (
+                "closing",
+                "closed",
+            ):
+                await self._connection_task.wait_until_closed()
+            connection_task = self._connection_task or self._start_task()
             try:
-                self.facts = self._clean_facts(await life.ready())
+                self.facts = self._clean_facts(await connection_task.ready())
             except PeerLostError as lost:
                 raise self._unavailable(lost.problem) from lost
-            # While we waited for our turn, it may have been stopped for want of use.
-            if life.phase == "ready":
-                return life
+            # It may have been stopped as idle while this task waited.
+            if connection_task.phase == "ready":
+                return connection_task
 
     def _clean_facts(self, facts: ServerFacts) -> ServerFacts:
         return replace(
@@ -225,36 +234,37 @@ class Connection:
             description=self._secrets.without_values(facts.description),
         )
 
-    def _new_life(self) -> ConnectionTask:
+    def _start_task(self) -> ConnectionTask:
         if self._is_closed:
             raise self._unavailable("is closed")
         wait_seconds = self._backoff.wait_seconds(now=anyio.current_time())
         if wait_seconds > 0:
-            raise self._unavailable(f"{self.problem}; tried again in {wait_seconds:.0f} s")
-        life = self._life = ConnectionTask(
+            raise self._unavailable(f"{self.problem}; the next try is in {wait_seconds:.0f} s")
+        connection_task = self._connection_task = ConnectionTask(
             self._config,
             upstream=self._upstream,
             tail=self._tail,
             on_list_changed=self._on_list_changed,
         )
         self.start_count += 1
-        self._tasks.start_soon(self._run, life)
-        return life
+        self._tasks.start_soon(self._run, connection_task)
+        return connection_task
 
-    async def _run(self, life: ConnectionTask) -> None:
+    async def _run(self, connection_task: ConnectionTask) -> None:
         try:
-            await life.run()
+            await connection_task.run()
         finally:
-            self._life = None
-            self.problem = self._secrets.clean(life.problem)
-            if life.problem:
+            self._connection_task = None
+            self.problem = self._secrets.clean(connection_task.problem)
+            if connection_task.problem:
                 now = anyio.current_time()
-                self._backoff.record_failure(now=now, worked_seconds=life.worked_seconds)
+                self._backoff.record_failure(now=now, worked_seconds=connection_task.worked_seconds)
 
     def _fail_during_call(self, lost: PeerLostError) -> NoReturn:
         problem = "was closed" if self._is_closed else lost.problem
         raise self._unavailable(
-            f"was lost during the call, and whether that was carried out is not known: it {problem}"
+            "was lost during the call, and the call may or may not have been executed: "
+            f"it {problem}"
         ) from lost
 
     def _unavailable(self, problem: str) -> ToolServerError:

@@ -1,7 +1,7 @@
 """Runs one connection to a server in its own task, from start to end.
 
-Whoever enters a transport of the SDK is cancelled when it breaks, so that must not be a caller.
-Callers wait here for events, and read in `problem` why it ended.
+When a transport of the SDK fails, it cancels the task that opened it, so a caller must not open it.
+Callers wait for events, and read in `problem` why the connection ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Deadlines:
-    """Each call has `seconds` of its server's time."""
+    """The deadlines of open calls. The time limit of a call is `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -38,7 +38,7 @@ class Deadlines:
 
     @contextmanager
     def limit_call(self) -> Generator[anyio.CancelScope]:
-        """A scope that is cancelled when the time is over: then its `cancelled_caught` is set."""
+        """Return a scope that is cancelled at the deadline. `cancelled_caught` is then true."""
         with anyio.CancelScope(deadline=self._deadline()) as scope:
             self._scopes.add(scope)
             try:
@@ -48,7 +48,7 @@ class Deadlines:
 
     @contextmanager
     def pause(self) -> Generator[None]:
-        """No time passes meanwhile; afterwards every call has all of its time again."""
+        """Suspend all deadlines. Afterwards, each call has its full time limit again."""
         self._hold_count += 1
         self._set_all()
         try:
@@ -66,15 +66,15 @@ class Deadlines:
             scope.deadline = deadline
 
 
-# A server that does not take leave is left.
-_LEAVE_SECONDS: Final = 5.0
+# How long closing a connection may take.
+_CLOSE_SECONDS: Final = 5.0
 _EXPLAIN_SECONDS: Final = 2.0
 
-Phase = Literal["starting", "ready", "leaving", "over"]
+Phase = Literal["starting", "ready", "closing", "closed"]
 
 
 class ConnectionTask:
-    """`starting` -> `ready` -> `leaving` -> `over`; any phase may be followed by `over`."""
+    """`starting` -> `ready` -> `closing` -> `closed`; any phase may be followed by `closed`."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class ConnectionTask:
         self._idle_at = math.inf
         self.phase: Phase = "starting"
         self.problem = ""
-        """Why it ended; empty as long as it lives, and when it was ended on purpose."""
+        """Why the connection ended. Empty while it is open, and if it was stopped."""
         self.facts: ServerFacts | None = None
         self._ready_at = math.inf
 
@@ -110,62 +110,65 @@ class ConnectionTask:
 
     @property
     def worked_seconds(self) -> float:
-        """How long it has been ready for."""
+        """How long the connection has been ready."""
         return max(0.0, anyio.current_time() - self._ready_at)
 
     async def run(self) -> None:
-        """The whole life; raises nothing but cancellation."""
+        """Open the connection and run it until it ends. Raises only cancellation."""
         try:
             with self._scope:
-                await self._live()
+                await self._run_connection()
             if self._scope.cancelled_caught and self.facts is None and not self._is_stopped:
                 self.problem = f"did not start within {self._config.startup_seconds:g} seconds"
         except Exception as error:
-            self.problem = self.problem or self._problem_of(_first_leaf(error))
+            self.problem = self.problem or self._describe_problem(_first_leaf(error))
         finally:
-            self.phase = "over"
+            self.phase = "closed"
             for event in (self._started, self._explained, self._ended):
                 event.set()
 
     async def ready(self) -> ServerFacts:
-        """Wait until it can be used; raises PeerLostError when it never can."""
+        """Wait until the connection is ready. Raises PeerLostError if it fails."""
         await self._started.wait()
         if self.facts is None:
-            raise PeerLostError(self.problem or "was closed before it had started")
+            raise PeerLostError(self.problem or "was closed before it was ready")
         return self.facts
 
     async def request(
         self, method: str, params: JsonObject, on_progress: Callable[[JsonObject], None] | None
     ) -> JsonObject:
-        """Only while it is ready. Raises PeerLostError, PeerSilentError, RpcError, NotJsonError."""
+        """Send a request. The connection must be ready.
+
+        Raises PeerLostError, PeerSilentError, RpcError and NotJsonError.
+        """
         assert self._peer is not None
-        # Before anybody else gets a turn: a life without an open request may be ended as idle.
+        # Before the first await: a connection without open requests may be closed as idle.
         self._open_count += 1
         try:
             with self._deadlines.limit_call() as scope:
                 return await self._peer.request(method, params, on_progress=on_progress)
         except PeerLostError as lost:
-            raise await self._explained_loss(lost) from lost
+            raise await self._explain_loss(lost) from lost
         finally:
             self._open_count -= 1
-            self._used()
+            self._mark_used()
         assert scope.cancelled_caught
         raise PeerSilentError(
             f"did not answer {method} within {self._config.timeout_seconds:g} seconds"
         )
 
     async def stop(self) -> None:
-        """End it, and return when it is over."""
+        """Stop the connection and wait until it is closed."""
         self._is_stopped = True
         if self.phase == "starting":
             self._scope.cancel()
         self._waiting.cancel()
-        await self.over()
+        await self.wait_until_closed()
 
-    async def over(self) -> None:
+    async def wait_until_closed(self) -> None:
         await self._ended.wait()
 
-    async def _live(self) -> None:
+    async def _run_connection(self) -> None:
         if self._config.missing:
             raise PeerLostError(f"cannot be used: {self._config.missing}")
         open_peer = await anyio.to_thread.run_sync(_load_sdk)
@@ -179,60 +182,60 @@ class ConnectionTask:
         ) as peer:
             self._peer = peer
             try:
-                self.facts = await peer.shake_hands()
+                self.facts = await peer.negotiate()
             except PeerLostError as lost:
-                # Else it still runs, and what is wrong is another matter.
-                told = await self._how_it_ended(peer) if lost.is_connection_over else ""
-                raise PeerLostError(told or lost.problem) from lost
+                # If the connection is not closed, the server still runs.
+                end = await self._describe_end(peer) if lost.is_connection_over else ""
+                raise PeerLostError(end or lost.problem) from lost
             self._become_ready()
-            await self._until_over(peer)
-            self.phase = "leaving"
-            self._scope.deadline = anyio.current_time() + _LEAVE_SECONDS
+            await self._wait_until_over(peer)
+            self.phase = "closing"
+            self._scope.deadline = anyio.current_time() + _CLOSE_SECONDS
 
     def _become_ready(self) -> None:
         self._scope.deadline = math.inf
         self._ready_at = anyio.current_time()
         self.phase = "ready"
-        self._used()
+        self._mark_used()
         self._started.set()
 
-    async def _until_over(self, peer: Peer) -> None:
-        """Return when it was stopped, has not been used for long, or the server is gone."""
+    async def _wait_until_over(self, peer: Peer) -> None:
+        """Wait until the connection is stopped, idle for too long, or closed by the server."""
         while not self._is_stopped:
             with anyio.CancelScope(deadline=self._idle_at) as self._waiting:
-                await peer.over.wait()
-            if peer.over.is_set():
+                await peer.closed.wait()
+            if peer.closed.is_set():
                 await self._explain(peer)
                 return
             if anyio.current_time() >= self._idle_at:
                 if not self._open_count:
                     return
-                self._used()
+                self._mark_used()
 
     async def _explain(self, peer: Peer) -> None:
-        self.phase = "leaving"
+        self.phase = "closing"
         if not self._is_stopped:
-            self.problem = await self._how_it_ended(peer) or "closed the connection"
+            self.problem = await self._describe_end(peer) or "closed the connection"
         self._explained.set()
 
-    def _used(self) -> None:
+    def _mark_used(self) -> None:
         self._idle_at = anyio.current_time() + self._config.idle_seconds
 
-    async def _how_it_ended(self, peer: Peer) -> str:
-        told = await peer.how_it_ended()
+    async def _describe_end(self, peer: Peer) -> str:
+        end = await peer.describe_end()
         last = self._tail.last
-        return f"{told}; its last line was: {last}" if told and last else told
+        return f"{end}; its last line was: {last}" if end and last else end
 
-    async def _explained_loss(self, lost: PeerLostError) -> PeerLostError:
+    async def _explain_loss(self, lost: PeerLostError) -> PeerLostError:
         if lost.is_connection_over:
-            # The task that runs this is just finding out.
+            # The task of the connection is about to find the reason.
             with anyio.move_on_after(_EXPLAIN_SECONDS):
                 await self._explained.wait()
         return PeerLostError(self.problem or lost.problem, is_unsent=lost.is_unsent)
 
     @contextmanager
     def _logging_in(self) -> Generator[None]:
-        """A person takes longer to log in than a server to start."""
+        # A person needs longer to log in than a server to start.
         self._scope.deadline = math.inf
         try:
             with self._deadlines.pause():
@@ -241,13 +244,13 @@ class ConnectionTask:
             if self.phase == "starting":
                 self._scope.deadline = anyio.current_time() + self._config.startup_seconds
 
-    def _problem_of(self, error: Exception) -> str:
+    def _describe_problem(self, error: Exception) -> str:
         config = self._config
         match error:
             case PeerLostError():
                 return error.problem
             case RpcError() if error.message.startswith("HTTP 401"):
-                return f"answered {error.message}; it wants a token in `headers`, or `oauth`"
+                return f"answered {error.message}; it needs a token in `headers`, or `oauth`"
             case RpcError():
                 return f"refused the connection: {error.message}"
             case FileNotFoundError() if config.cwd is not None and error.filename == config.cwd:
@@ -255,13 +258,13 @@ class ConnectionTask:
             case FileNotFoundError() if config.transport == "stdio":
                 return f"cannot be started: there is no command {config.command!r}; install it"
             case _:
-                words = str(error) or type(error).__name__
-                doing = "be started" if config.transport == "stdio" else "be reached"
-                return f"cannot {doing} at {config.place}: {words}"
+                message = str(error) or type(error).__name__
+                action = "be started" if config.transport == "stdio" else "be reached"
+                return f"cannot {action} at {config.place}: {message}"
 
 
 def _load_sdk() -> Callable[..., AbstractAsyncContextManager[Peer]]:
-    """In a thread: it takes two thirds of a second, once."""
+    # Called in a thread, because the first import takes two thirds of a second.
     from nacre.mcp_client.peer import open_peer
 
     return open_peer

@@ -1,7 +1,7 @@
-"""Agrees on a protocol version with a server and reads what the server says about itself.
+"""Negotiates the protocol version with a server and reads its name and capabilities.
 
-`initialize` is tried first: every server of today knows it, and many wait for it in silence when
-they are asked for the newer `server/discover`, which is for those that refuse it.
+`initialize` is tried first: all current servers know it, and many do not respond to the newer
+`server/discover` before it. `server/discover` is for servers that reject `initialize`.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _MAX_INSTRUCTIONS_CHARACTERS: Final = 8_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerFacts:
-    """Short enough to be shown, whatever the server sent."""
+    """The name, version and capabilities of a server. Texts are truncated for display."""
 
     protocol_version: str
     is_modern: bool
-    """Whether the protocol is without handshake, of 2026-07-28 or later."""
+    """Whether the protocol has no handshake: version 2026-07-28 or later."""
     version: str = ""
-    """Its name and version."""
+    """The name and version of the server."""
     description: str = ""
     capabilities: JsonObject = field(default_factory=dict[str, "JsonValue"])
 
@@ -61,9 +61,9 @@ class ServerFacts:
 def read_facts(
     result: JsonObject, info: JsonValue, *, protocol_version: str, is_modern: bool
 ) -> ServerFacts:
-    """From the result of `initialize` or `server/discover`, and the server's name in it."""
-    told = info if isinstance(info, dict) else {}
-    names = (_text(told.get("name")), _text(told.get("version")))
+    """Read the result of `initialize` or `server/discover`, with the server info in it."""
+    details = info if isinstance(info, dict) else {}
+    names = (_text(details.get("name")), _text(details.get("version")))
     capabilities = result.get("capabilities")
     return ServerFacts(
         protocol_version=protocol_version,
@@ -71,8 +71,8 @@ def read_facts(
         version=" ".join(name[:_MAX_NAME_CHARACTERS] for name in names if name),
         description=(
             _text(result.get("instructions"))
-            or _text(told.get("description"))
-            or _text(told.get("title"))
+            or _text(details.get("description"))
+            or _text(details.get("title"))
         )[:_MAX_INSTRUCTIONS_CHARACTERS],
         capabilities=capabilities if isinstance(capabilities, dict) else {},
     )
@@ -82,26 +82,26 @@ def _text(value: JsonValue) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-# Read from disk, when this module is imported in a thread.
+# Read from disk at import time, because this module is imported in a thread.
 _VERSION: Final = package_version("nacre-ai")
 _NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Era:
-    """What goes with every request."""
+    """The protocol version, and the metadata that every request needs."""
 
     protocol_version: str = ""
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
-    """Of a modern server: who asks, in every request, because there was no handshake."""
+    """For a modern server: the client info, which is part of every request."""
 
     @property
     def has_session(self) -> bool:
-        """Whether the server remembers us from a handshake."""
+        """Whether the server has a session from a handshake."""
         return bool(self.protocol_version) and not self.meta
 
     def stamp(self, method: str, params: JsonObject, options: CallOptions) -> None:
-        """Add to a request what its version wants: members of `_meta`, and HTTP headers."""
+        """Add the `_meta` members and HTTP headers that the version requires."""
         if method in _NEVER_CANCELLED:
             options["cancel_on_abandon"] = False
         headers = options.setdefault("headers", {})
@@ -123,7 +123,7 @@ Send: TypeAlias = Callable[[str, JsonObject, Era], Awaitable[JsonObject]]
 
 
 async def negotiate_era(send: Send, capabilities: JsonObject) -> tuple[ServerFacts, Era]:
-    """Ask the server; raises PeerLostError, and RpcError with what it said to `initialize`."""
+    """Negotiate with the server. Raises PeerLostError, and the RpcError of `initialize`."""
     try:
         return await _initialize(send, capabilities)
     except RpcError as refusal:
@@ -143,8 +143,8 @@ async def _initialize(send: Send, capabilities: JsonObject) -> tuple[ServerFacts
     version = result.get("protocolVersion")
     if version not in HANDSHAKE_PROTOCOL_VERSIONS:
         raise PeerLostError(
-            f"speaks version {str(version)[:40]!r} of MCP; "
-            f"known are {', '.join(HANDSHAKE_PROTOCOL_VERSIONS)}"
+            f"uses version {str(version)[:40]!r} of MCP; "
+            f"supported are {', '.join(HANDSHAKE_PROTOCOL_VERSIONS)}"
         )
     facts = read_facts(result, result.get("serverInfo"), protocol_version=version, is_modern=False)
     return facts, Era(protocol_version=version)
@@ -157,7 +157,7 @@ async def _discover(send: Send, capabilities: JsonObject) -> tuple[ServerFacts, 
     versions = offered if isinstance(offered, list) else []
     common = [version for version in MODERN_PROTOCOL_VERSIONS if version in versions]
     if not common:
-        raise PeerLostError(f"speaks no version of MCP that is known: {str(versions)[:200]}")
+        raise PeerLostError(f"has no supported version of MCP: {str(versions)[:200]}")
     meta = result.get("_meta")
     info = meta.get(SERVER_INFO_META_KEY) if isinstance(meta, dict) else None
     facts = read_facts(result, info, protocol_version=common[-1], is_modern=True)

@@ -1,4 +1,4 @@
-"""Servers at a URL: Streamable HTTP, and SSE as older servers have it, by the SDK's transports."""
+"""The HTTP transports: Streamable HTTP, and SSE for older servers. Both use the SDK."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from nacre.config import McpServerConfig
 
 _CONNECT_SECONDS: Final = 30.0
-# Calls have their own timeouts, and a stream of notices may be silent for long.
+# Calls have their own timeouts, and a stream of notifications may be silent for long.
 _SILENCE_SECONDS: Final = 3600.0
-_TOO_MANY_PARTS: Final = f"the answer has more than {MAX_MESSAGE_PARTS:,} parts, too many to read"
+_TOO_MANY_PARTS: Final = f"the response has more than {MAX_MESSAGE_PARTS:,} parts, too many to read"
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n")
 
 
@@ -32,9 +32,9 @@ _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n")
 async def open_http(
     config: McpServerConfig, *, auth: httpx2.Auth | None
 ) -> AsyncGenerator[Transport]:
-    """Nothing is sent yet: that the server cannot be reached shows with the first message."""
+    """Open Streamable HTTP. It sends nothing: connection errors occur with the first message."""
     responses = _Responses()
-    # Reads certificates and its own metadata from disk.
+    # In a thread, because it reads certificates and metadata from disk.
     client = await anyio.to_thread.run_sync(_client, dict(config.headers), auth, responses)
     async with (
         client,
@@ -49,7 +49,7 @@ async def open_http(
 async def open_sse(
     config: McpServerConfig, *, auth: httpx2.Auth | None
 ) -> AsyncGenerator[Transport]:
-    """Connects at once; the SDK allows 1 MiB for one message here."""
+    """Open SSE. It connects at once. The SDK limits a message to 1 MiB."""
     responses = _Responses()
     client = await anyio.to_thread.run_sync(_client, dict(config.headers), auth, responses)
 
@@ -76,37 +76,37 @@ def _client(
 
 
 class _Responses:
-    """Looks at every response: bounds its body, and remembers a refusal, which the SDK forgets."""
+    """Limits the body of each response, and stores the last HTTP error, which the SDK drops."""
 
     def __init__(self) -> None:
         self._refusal = ""
 
     async def check_response(self, response: httpx2.Response) -> None:
         if response.request.method == "POST":
-            is_refused = response.status_code >= HTTPStatus.BAD_REQUEST
-            told = f"HTTP {response.status_code} {response.reason_phrase}".strip()
-            self._refusal = told if is_refused else ""
+            is_error = response.status_code >= HTTPStatus.BAD_REQUEST
+            status = f"HTTP {response.status_code} {response.reason_phrase}".strip()
+            self._refusal = status if is_error else ""
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            # Not asked for, and a few bytes of it can be any number.
-            raise httpx2.DecodingError("the answer is compressed", request=response.request)
+            # It was not requested, and a few compressed bytes can expand to any size.
+            raise httpx2.DecodingError("the response is compressed", request=response.request)
         if not isinstance(response.stream, httpx2.AsyncByteStream):
             return
         kind = response.headers.get("content-type", "").lower()
-        # The SDK bounds the bytes of events one by one.
+        # The SDK limits the size of each event.
         is_events = kind.startswith("text/event-stream")
         response.stream = (_BoundedEvents if is_events else _BoundedBody)(response.stream)
 
     def transport(self, streams: TransportStreams) -> Transport:
         return Transport(
-            streams=streams, how_it_ended=self._how_it_ended, last_refusal=lambda: self._refusal
+            streams=streams, describe_end=self._describe_end, last_refusal=lambda: self._refusal
         )
 
-    async def _how_it_ended(self) -> str:
+    async def _describe_end(self) -> str:
         return f"answered {self._refusal}" if self._refusal else "closed the connection"
 
 
 class _BoundedBody(httpx2.AsyncByteStream):
-    """A body that is refused once it is too large, or has too many parts."""
+    """A body that raises an error when it is too large or has too many parts."""
 
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:
         self._stream = stream
@@ -116,7 +116,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
         async for chunk in self._stream:
             left_bytes -= len(chunk)
             if left_bytes < 0:
-                raise httpx2.StreamError(f"the answer has more than {MAX_MESSAGE_BYTES:,} bytes")
+                raise httpx2.StreamError(f"the response has more than {MAX_MESSAGE_BYTES:,} bytes")
             parts.feed(chunk)
             if parts.count > MAX_MESSAGE_PARTS:
                 raise httpx2.StreamError(_TOO_MANY_PARTS)
@@ -127,18 +127,18 @@ class _BoundedBody(httpx2.AsyncByteStream):
 
 
 class _BoundedEvents(_BoundedBody):
-    """A stream of events, of which none may have too many parts."""
+    """A stream of events that raises an error when an event has too many parts."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         parts = PartCounter()
         before = b""
         async for chunk in self._stream:
-            # What a chunk holds of further events is little: it counts as one with the last.
+            # A chunk is small, so all events in it count as one.
             if _EVENT_END.search(before + chunk):
                 parts = PartCounter()
             parts.feed(_EVENT_END.split(chunk)[-1])
             if parts.count > MAX_MESSAGE_PARTS:
-                # Of all errors, the SDK passes on the words of this one.
+                # The SDK passes on the message of this error only.
                 raise httpx2.SSEError(_TOO_MANY_PARTS)
             before = chunk[-3:]
             yield chunk

@@ -1,4 +1,4 @@
-"""Logs in to a server with a browser through the OAuth client of the SDK, and stores the tokens."""
+"""OAuth login to a server in a browser, with the OAuth client of the SDK, and token storage."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ _ANSWER: Final = (
 
 
 class LoopbackCallback:
-    """Listens from `listen` on, until `wait_for_callback` returns."""
+    """A local HTTP server for the redirect of a login.
+
+    It listens after `listen`, until `wait_for_callback` returns.
+    """
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -56,12 +59,12 @@ class LoopbackCallback:
         self._query: dict[str, str] = {}
 
     async def listen(self) -> None:
-        """Raises OSError when the port is taken."""
+        """Start to listen. Raises OSError if the port is in use."""
         if self._listener is None:
             self._listener = await anyio.create_tcp_listener(local_host=HOST, local_port=self._port)
 
     async def wait_for_callback(self) -> dict[str, str]:
-        """The query with which the browser came back."""
+        """Wait for the redirect and return its query parameters."""
         assert self._listener is not None
         try:
             async with anyio.create_task_group() as tasks:
@@ -78,7 +81,7 @@ class LoopbackCallback:
                 target = await _read_request_target(stream)
                 is_callback = urlsplit(target).path == PATH
                 if not is_callback:
-                    await stream.send(_ANSWER % (b"404 Not Found", b"There is nothing here."))
+                    await stream.send(_ANSWER % (b"404 Not Found", b"Not found."))
                     return
                 found = parse_qs(urlsplit(target).query)
                 self._query = {key: values[0] for key, values in found.items()}
@@ -87,7 +90,7 @@ class LoopbackCallback:
 
 
 async def _read_request_target(stream: SocketStream) -> str:
-    """The target of an HTTP request; empty for what is none."""
+    """Return the target of an HTTP request, or an empty string if it is invalid."""
     request = b""
     while b"\r\n\r\n" not in request and len(request) < _MAX_REQUEST_BYTES:
         try:
@@ -104,10 +107,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class TokenFile:
-    """The SDK's `TokenStorage`: what is not there or cannot be read means a new login."""
+    """A `TokenStorage` of the SDK in a file. A missing or invalid file means a new login."""
 
     def __init__(self, server_url: str, *, directory: Path | None = None) -> None:
-        # The URL may be secret, and may hold what no file name can.
+        # The URL may be secret, and may contain characters that a file name cannot.
         name = hashlib.sha256(server_url.encode()).hexdigest()[:32]
         self._path = (directory or user_folder("state", os.environ) / "oauth") / f"{name}.json"
 
@@ -124,11 +127,11 @@ class TokenFile:
         await self._set("client", client_info)
 
     async def _get(self, key: str, kind: type[_Model]) -> _Model | None:
-        kept = (await anyio.to_thread.run_sync(self._read)).get(key)
+        stored = (await anyio.to_thread.run_sync(self._read)).get(key)
         try:
-            return None if kept is None else kind.model_validate(kept)
+            return None if stored is None else kind.model_validate(stored)
         except ValidationError:
-            logger.warning("%s holds no usable %s; a new login is needed", self._path, key)
+            logger.warning("%s has no valid %s; a new login is needed", self._path, key)
             return None
 
     async def _set(self, key: str, value: BaseModel) -> None:
@@ -137,11 +140,11 @@ class TokenFile:
     def _read(self) -> JsonObject:
         try:
             content = read_private(self._path)
-            kept = decode_json(content) if content else {}
+            stored = decode_json(content) if content else {}
         except (OSError, NotJsonError):
             logger.warning("%s cannot be read; a new login is needed", self._path, exc_info=True)
-            kept = {}
-        return kept if isinstance(kept, dict) else {}
+            stored = {}
+        return stored if isinstance(stored, dict) else {}
 
     def _write(self, key: str, value: JsonObject) -> None:
         write_private(self._path, encode_json({**self._read(), key: value}))
@@ -159,9 +162,10 @@ def build_login(
     open_browser: Callable[[str], object] = webbrowser.open,
     directory: Path | None = None,
 ) -> httpx2.Auth | None:
-    """Sends the token of an earlier login, renews it, and asks the user when there is none.
+    """Return OAuth authentication for HTTP requests, or None if `oauth` is not configured.
 
-    `logging_in` is entered while the user is asked. None unless the configuration wants it.
+    It sends the stored token, renews it, and starts a login if there is none. `logging_in` is
+    entered while it waits for the user.
     """
     if not config.oauth:
         return None
@@ -187,7 +191,7 @@ class _BrowserLogin:
         self._name = config.name
         self._logging_in = logging_in
         self._open_browser = open_browser
-        # The same port for every login: servers remember the address that was registered.
+        # The same port for every login, because the redirect address is registered.
         self._port = _FIRST_PORT + zlib.crc32(config.url.encode()) % _PORT_COUNT
         self._callback = LoopbackCallback(self._port)
 
@@ -196,27 +200,27 @@ class _BrowserLogin:
         return f"http://{HOST}:{self._port}{PATH}"
 
     async def send_user_to(self, url: str) -> None:
-        """Listen first, so that no browser is too quick; then open the page."""
-        # The address comes from the server: nothing but a web page is opened for it.
+        """Listen for the redirect, then open the login page in a browser."""
+        # The URL comes from the server, so only web pages are opened.
         if urlsplit(url).scheme not in ("https", "http"):
-            raise OAuthFlowError("the server wants the login at what is no web address")
+            raise OAuthFlowError("the login URL of the server is not a web address")
         try:
             await self._callback.listen()
         except OSError as error:
             raise OAuthFlowError(
-                f"port {self._port}, on which the login ends, is taken; is another one under way?"
+                f"port {self._port} of the login is in use; is another login running?"
             ) from error
         notice = f"nacre: log in to the MCP server {self._name} in your browser: {url}\n"
         await anyio.to_thread.run_sync(sys.stderr.write, notice)
         await anyio.to_thread.run_sync(self._open_browser, url)
 
     async def callback(self) -> AuthorizationCodeResult:
-        """What the browser brings back."""
+        """Wait for the redirect and return its result."""
         query: dict[str, str] = {}
         with self._logging_in(), anyio.move_on_after(_LOGIN_SECONDS):
             query = await self._callback.wait_for_callback()
         code = query.get("code")
         if not code:
-            told = query.get("error_description") or query.get("error")
-            raise OAuthFlowError(told or f"nobody logged in within {_LOGIN_SECONDS:g} seconds")
+            error = query.get("error_description") or query.get("error")
+            raise OAuthFlowError(error or f"there was no login within {_LOGIN_SECONDS:g} seconds")
         return AuthorizationCodeResult(code=code, state=query.get("state"), iss=query.get("iss"))

@@ -1,7 +1,7 @@
 """Opens the transport to a server and exchanges JSON-RPC messages. Imports the SDK.
 
-Built on the SDK's dispatcher instead of its session, which refuses a whole list for one bad tool,
-checks results against schemas that a hostile server wrote, and drops members that it does not know.
+It uses the dispatcher of the SDK, not its session. The session rejects a whole list for one invalid
+tool, validates results with schemas of an untrusted server, and drops unknown members.
 """
 
 from __future__ import annotations
@@ -46,21 +46,24 @@ if TYPE_CHECKING:
 
 
 SERVERS_OWN_CODE: Final = CONNECTION_CLOSED - 1_000_000
-"""Stands for the SDK's code of a lost connection where the server itself answered with that."""
+"""Replaces the SDK's code for a lost connection if it comes from the server."""
 
-# By the transport over HTTP, which has no other way to say that a stream broke off.
+# The HTTP transport of the SDK reports a broken stream with such a message.
 _SDK_ERROR_PREFIX: Final = "SSE stream "
 
 
 class ServerErrorStream:
-    """The messages of a transport. An error with the code of a lost connection gets another one,
-    unless the transport made it up: many servers use that code for errors of their own."""
+    """The messages of a transport, with SERVERS_OWN_CODE in errors of the server.
+
+    Many servers use the code of a lost connection for their own errors. A transport of the SDK can
+    report such errors as well; these keep their code.
+    """
 
     def __init__(
-        self, stream: ReadStream[SessionMessage | Exception], *, is_made_up_possible: bool
+        self, stream: ReadStream[SessionMessage | Exception], *, has_sdk_errors: bool
     ) -> None:
         self._stream = stream
-        self._is_made_up_possible = is_made_up_possible
+        self._has_sdk_errors = has_sdk_errors
 
     @property
     def last_context(self) -> object:
@@ -94,8 +97,8 @@ class ServerErrorStream:
         if not isinstance(item, SessionMessage) or not isinstance(item.message, JSONRPCError):
             return item
         error = item.message.error
-        is_made_up = self._is_made_up_possible and error.message.startswith(_SDK_ERROR_PREFIX)
-        if error.code == CONNECTION_CLOSED and not is_made_up:
+        is_of_sdk = self._has_sdk_errors and error.message.startswith(_SDK_ERROR_PREFIX)
+        if error.code == CONNECTION_CLOSED and not is_of_sdk:
             error.code = SERVERS_OWN_CODE
         return item
 
@@ -107,7 +110,7 @@ _MAX_ERROR_CHARACTERS: Final = 4_000
 
 
 class Peer:
-    """Use `request` once `run` has started and `shake_hands` has returned."""
+    """A connection to a server. Call `request` after `run` has started and `negotiate` returned."""
 
     def __init__(
         self,
@@ -118,11 +121,11 @@ class Peer:
         on_list_changed: Callable[[], None],
     ) -> None:
         read, write = transport.streams
-        is_made_up_possible = transport.pid is None
+        has_sdk_errors = transport.pid is None
         self._transport = transport
         self._tasks = tasks
         self._dispatcher = JSONRPCDispatcher(
-            ServerErrorStream(read, is_made_up_possible=is_made_up_possible),
+            ServerErrorStream(read, has_sdk_errors=has_sdk_errors),
             write,
             on_stream_exception=_ignore_exception,
         )
@@ -131,18 +134,18 @@ class Peer:
         self._era: Era = BEFORE_HANDSHAKE
         self._progress: dict[int, Callable[[JsonObject], None]] = {}
         self._tokens = itertools.count(1)
-        self.over = anyio.Event()
+        self.closed = anyio.Event()
 
     @property
     def pid(self) -> int | None:
         return self._transport.pid
 
-    async def how_it_ended(self) -> str:
-        """For people; to be asked once it is over."""
-        return await self._transport.how_it_ended()
+    async def describe_end(self) -> str:
+        """Describe why the connection ended. Call it when `closed` is set."""
+        return await self._transport.describe_end()
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Read messages until they end."""
+        """Read messages until the connection ends."""
         try:
             await self._dispatcher.run(
                 self._answer_request,
@@ -151,10 +154,10 @@ class Peer:
                 task_status=task_status,
             )
         finally:
-            self.over.set()
+            self.closed.set()
 
-    async def shake_hands(self) -> ServerFacts:
-        """Agree on a version of the protocol; raises PeerLostError and RpcError."""
+    async def negotiate(self) -> ServerFacts:
+        """Negotiate the protocol version. Raises PeerLostError and RpcError."""
         facts, self._era = await negotiate_era(self._send, self._gate.capabilities())
         if facts.is_modern:
             self._tasks.start_soon(self._listen)
@@ -165,11 +168,11 @@ class Peer:
         return facts
 
     async def _listen(self) -> None:
-        """Stay subscribed to changes of the server's list, which come unasked otherwise."""
+        """Subscribe to changes of the tool list, which the newer protocol requires."""
         try:
             await self._send("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
         except (RpcError, PeerLostError):
-            # It has none; then its list is what it was when it was asked.
+            # The server does not support it, so its list does not change.
             return
 
     async def request(
@@ -179,7 +182,7 @@ class Peer:
         *,
         on_progress: Callable[[JsonObject], None] | None = None,
     ) -> JsonObject:
-        """The result as the server sent it; raises PeerLostError, RpcError and NotJsonError."""
+        """Send a request and return the result. Raises PeerLostError, RpcError, NotJsonError."""
         token = next(self._tokens)
         if on_progress is not None:
             params = {**params, "_meta": {"progressToken": token}}
@@ -190,7 +193,7 @@ class Peer:
             self._progress.pop(token, None)
 
     async def _complete_result(self, method: str, params: JsonObject) -> JsonObject:
-        """In the newer protocol a server answers with questions, and is asked again."""
+        """Send a request, again with answers if the result asks for input (newer protocol)."""
         result = await self._send(method, params)
         for _ in range(_MAX_INPUT_ROUNDS):
             if result.get("resultType") != "input_required":
@@ -213,9 +216,9 @@ class Peer:
             raise RpcError(refusal.code, refusal.message) from refusal
 
     async def _send(self, method: str, params: JsonObject, era: Era | None = None) -> JsonObject:
-        sent, options = _sendable(params), cast("CallOptions", {})
+        sent, options = _replace_surrogates(params), cast("CallOptions", {})
         (era or self._era).stamp(method, sent, options)
-        is_unsent = self.over.is_set()
+        is_unsent = self.closed.is_set()
         try:
             return await self._dispatcher.send_raw_request(method, sent, options)
         except MCPError as error:
@@ -228,7 +231,7 @@ class Peer:
             return PeerLostError(message, is_unsent=is_unsent, is_connection_over=is_over)
         refusal = self._transport.last_refusal()
         if refusal.startswith("HTTP 404") and self._era.has_session:
-            # It was restarted, and knows nothing of us any more.
+            # The server was restarted and has lost the session.
             return PeerLostError(f"has lost the session: {message}", is_unsent=True)
         if refusal and message == "Server returned an error response":
             message = refusal
@@ -242,36 +245,38 @@ class Peer:
         params: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
         try:
-            return _sendable(await self._gate.answer(method, dict(params or {})))
+            return _replace_surrogates(await self._gate.answer(method, dict(params or {})))
         except UpstreamRefusal as refusal:
             raise MCPError(refusal.code, refusal.message) from refusal
 
     def _handle_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
-        """Called in the order of the messages; nothing is left to the SDK, which would start a
-        task for each one."""
+        """Handle a notification, in the order of the messages. Returns True if it is handled.
+
+        All are handled here, because the SDK would start a task for each.
+        """
         match method, params:
             case "notifications/tools/list_changed", _:
                 self._on_list_changed()
             case "notifications/progress", {"progressToken": int(token)}:
                 listener = self._progress.get(token)
                 if listener is not None:
-                    listener(_progress_in(params))
+                    listener(_read_progress(params))
             case _:
                 pass
         return True
 
 
-def _sendable(params: JsonObject) -> JsonObject:
-    """Without halves of surrogate pairs, on which a connection would break; raises NotJsonError."""
-    # Wrapped: what goes around it in a message counts into the depth that can be sent.
+def _replace_surrogates(params: JsonObject) -> JsonObject:
+    """Replace halves of surrogate pairs, which break a connection. Raises NotJsonError."""
+    # Wrapped, because the levels of the message around it count for the depth limit.
     encoded = encode_json([[[[params]]]])
     if _REPLACEMENT not in encoded:
         return dict(params)
-    # Decoded with its wrapping, which is two brackets for each of four levels.
+    # Without the four brackets of the wrapping at each end.
     return cast("JsonObject", decode_json(encoded[4:-4]))
 
 
-def _progress_in(params: Mapping[str, Any]) -> JsonObject:
+def _read_progress(params: Mapping[str, Any]) -> JsonObject:
     found: JsonObject = {}
     for key in ("progress", "total"):
         value = params.get(key)
@@ -283,23 +288,23 @@ def _progress_in(params: Mapping[str, Any]) -> JsonObject:
 
 
 async def _ignore_exception(error: Exception) -> None:
-    """What is no message is for the transport to tell."""
+    """Do nothing: the transport reports lines that are no messages."""
 
 
 async def _ignore_notification(
     context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
 ) -> None:
-    """Never called: every notice has been taken before."""
+    """Never called: `_handle_notification` handles all notifications."""
 
 
-# They log whole messages, addresses and tracebacks, in which there are secrets; what went wrong is
-# told by our own errors. Whoever has set a level for one of them wants that.
-_TALKATIVE: Final = {
+# These loggers write whole messages, URLs and tracebacks, which contain secrets. Errors of this
+# package have none. A level that the application has set is kept.
+_LOG_LEVELS: Final = {
     "mcp.client": logging.CRITICAL,
     "httpx2": logging.WARNING,
     "httpcore2": logging.WARNING,
 }
-for _name, _level in _TALKATIVE.items():
+for _name, _level in _LOG_LEVELS.items():
     if logging.getLogger(_name).level == logging.NOTSET:
         logging.getLogger(_name).setLevel(_level)
 
@@ -313,12 +318,12 @@ async def open_peer(
     on_list_changed: Callable[[], None],
     logging_in: Callable[[], AbstractContextManager[None]],
 ) -> AsyncGenerator[Peer]:
-    """The server, reading its messages; hands are still to be shaken.
+    """Open a connection and start to read messages. The caller has to call `negotiate`.
 
-    Raises OSError or ValueError when it cannot be started, and groups of what the SDK raises.
+    Raises OSError or ValueError if the server cannot be started, and exception groups of the SDK.
     """
     async with (
-        _transport_to(config, tail, logging_in) as transport,
+        _open_transport(config, tail, logging_in) as transport,
         anyio.create_task_group() as tasks,
     ):
         peer = Peer(transport, tasks=tasks, gate=gate, on_list_changed=on_list_changed)
@@ -329,7 +334,7 @@ async def open_peer(
             tasks.cancel_scope.cancel()
 
 
-def _transport_to(
+def _open_transport(
     config: McpServerConfig,
     tail: OutputTail,
     logging_in: Callable[[], AbstractContextManager[None]],

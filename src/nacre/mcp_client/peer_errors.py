@@ -1,4 +1,4 @@
-"""How asking a server can fail, in the client's own terms; free of the SDK."""
+"""Errors of a request to a server. This module does not import the SDK."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class PeerLostError(NacreError):
-    """The connection ended before the answer came."""
+    """The connection ended before the response arrived."""
 
     def __init__(
         self, problem: str, *, is_unsent: bool = False, is_connection_over: bool = False
@@ -19,13 +19,13 @@ class PeerLostError(NacreError):
         super().__init__(problem)
         self.problem = problem
         self.is_unsent = is_unsent
-        """Whether the server cannot have acted on the request, so that it may be sent again."""
+        """Whether the server has not processed the request, so that it can be sent again."""
         self.is_connection_over = is_connection_over
-        """Whether nothing else will come through it; why is found out meanwhile."""
+        """Whether the connection is closed. The reason may not be known yet."""
 
 
 class RpcError(NacreError):
-    """The server answered with an error."""
+    """The server responded with an error."""
 
     def __init__(self, code: int, message: str, data: JsonValue = None) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class RpcError(NacreError):
 
 
 class PeerSilentError(NacreError):
-    """The server did not answer in time; the connection goes on."""
+    """The server did not respond in time. The connection stays open."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)

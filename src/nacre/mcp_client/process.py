@@ -1,4 +1,4 @@
-"""Starts, watches and stops one server process with its children, and keeps its last output."""
+"""Starts and stops a server process with its children, and stores its last output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_LINE_CHARACTERS: Final = 400
 
 
 class OutputTail:
-    """Takes bytes as they come; `clean` takes secrets out of what is shown."""
+    """The last lines of the output of a process. `clean` removes secrets from them."""
 
     def __init__(self, clean: Callable[[str], str] = str) -> None:
         self._clean = clean
@@ -33,7 +33,7 @@ class OutputTail:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The last lines, oldest first; also the one that has not ended."""
+        """The last lines, oldest first, including an incomplete line."""
         shown = (self._clean(line) for line in (*self._lines, _format_line(self._open)) if line)
         return tuple(line[:_MAX_LINE_CHARACTERS] for line in shown)[-_MAX_LINES:]
 
@@ -43,8 +43,8 @@ class OutputTail:
         return lines[-1] if lines else ""
 
     def add(self, chunk: bytes) -> None:
-        """More of the output."""
-        # Looked at from its end: of a flood, only what is kept costs anything.
+        """Add output."""
+        # Split from the end, so that only the lines that are stored take time.
         *ended, rest = chunk.rsplit(b"\n", _MAX_LINES + 1)
         if not ended:
             self._open = (self._open + rest)[: 4 * _MAX_LINE_CHARACTERS]
@@ -55,7 +55,7 @@ class OutputTail:
         self._open = rest[: 4 * _MAX_LINE_CHARACTERS]
 
     def add_line(self, line: bytes, *, label: str) -> None:
-        """A line from elsewhere."""
+        """Add a line from another source."""
         self._lines.append(f"{label}: {_format_line(line)}")
 
     def _note(self, line: bytes) -> None:
@@ -64,17 +64,17 @@ class OutputTail:
 
 
 def _format_line(line: bytes) -> str:
-    # Twice what is shown, so that a secret at the cut is seen as a whole.
+    # Longer than the displayed line, so that `clean` sees a secret at the end as a whole.
     text = line[: 4 * _MAX_LINE_CHARACTERS].decode(errors="replace")
     printable = "".join(char if char.isprintable() else " " for char in text)
     return printable.strip()[: 2 * _MAX_LINE_CHARACTERS]
 
 
-# A sound server ends when its input does; SIGTERM and SIGKILL are for the others.
+# A server should exit when its input ends. Otherwise it gets SIGTERM, then SIGKILL.
 _EXIT_SECONDS: Final = 1.0
 _TERM_SECONDS: Final = 2.0
 _KILL_SECONDS: Final = 2.0
-# For one that has nothing to finish.
+# For a server that was never used.
 _SHORT_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.01
 _KILL: Final = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL
@@ -83,16 +83,16 @@ _live_groups: Final[set[int]] = set()
 
 
 def kill_all_groups() -> None:
-    """Kill every server that runs, with its children, at once and without waiting.
+    """Kill all running servers with their children, without waiting.
 
-    For whoever must end now, such as at a second signal: nothing in here waits or takes a lock.
+    For an immediate exit, for example at a second signal. It takes no lock.
     """
     for group in tuple(_live_groups):
         _signal(group, _KILL)
 
 
 def _signal(group: int, number: int) -> bool:
-    """Whether there was anybody to signal."""
+    """Send a signal to a process group. Returns whether the group exists."""
     with suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             os.kill(group, number)
@@ -112,7 +112,7 @@ class ServerProcess:
     async def start(
         cls, config: McpServerConfig, *, environment: Mapping[str, str]
     ) -> ServerProcess:
-        """Raises OSError when there is no such command or directory, ValueError for a NUL byte."""
+        """Start the process. Raises OSError for a missing command or directory, and ValueError."""
         process = await anyio.open_process(
             [config.command, *config.args],
             env=environment,
@@ -141,8 +141,8 @@ class ServerProcess:
         assert self._process.stderr is not None
         return self._process.stderr
 
-    async def how_it_ended(self) -> str:
-        """For people; to be asked when its output has ended."""
+    async def describe_end(self) -> str:
+        """Describe how the process ended. Call it after the end of its output."""
         if not await self._has_exited(within_seconds=_EXIT_SECONDS):
             return "closed its standard output"
         status = self._process.returncode or 0
@@ -153,24 +153,23 @@ class ServerProcess:
         return f"was killed by signal {-status}"
 
     async def stop(self, *, is_in_use: bool) -> None:
-        """End it and what is left of its group; takes some seconds at most, and little for one
-        that nobody has got to use."""
+        """Stop the process and its group. Takes a few seconds at most, less if it was not used."""
         exit_seconds, term_seconds = (
             (_EXIT_SECONDS, _TERM_SECONDS) if is_in_use else (_SHORT_SECONDS, _SHORT_SECONDS)
         )
         with suppress(OSError, anyio.BrokenResourceError):
             await self.input.aclose()
         await self._has_exited(within_seconds=exit_seconds)
-        # Also when it has ended: its children may not have.
+        # Also if the process has ended, because its children may still run.
         if self._signal_group(signal.SIGTERM) and not await self._is_gone(term_seconds):
             self._signal_group(_KILL)
-            # Of its children, nobody has to wait for what is left of them to be cleared away.
+            # There is no need to wait for its children.
             await self._has_exited(within_seconds=_KILL_SECONDS)
         _live_groups.discard(self._process.pid)
         self._close_pipes()
 
     async def _has_exited(self, *, within_seconds: float) -> bool:
-        # `wait` of asyncio returns only when the pipes are closed, which a child may hold open.
+        # `wait` of asyncio returns only when the pipes are closed, but a child may keep them open.
         with anyio.move_on_after(within_seconds):
             while self._process.returncode is None:  # noqa: ASYNC110
                 await anyio.sleep(_POLL_SECONDS)
@@ -178,14 +177,14 @@ class ServerProcess:
 
     async def _is_gone(self, within_seconds: float) -> bool:
         with anyio.move_on_after(within_seconds):
-            # Nothing tells when the last process of a group has ended.
+            # There is no event for the end of the last process of a group.
             while self._process.returncode is None or self._signal_group(0):  # noqa: ASYNC110
                 await anyio.sleep(_POLL_SECONDS)
             return True
         return False
 
     def _signal_group(self, number: int) -> bool:
-        """Whether there was anybody to signal."""
+        """Send a signal to the process group. Returns whether the group exists."""
         if sys.platform == "win32":
             if self._process.returncode is None:
                 self._process.kill()
@@ -193,7 +192,7 @@ class ServerProcess:
         return _signal(self._process.pid, number)
 
     def _close_pipes(self) -> None:
-        # A process that left the group may hold the other ends: nothing public closes ours then.
+        # If a process that left the group has the other ends open, no public method closes ours.
         transport = getattr(getattr(self._process, "_process", None), "_transport", None)
         if transport is not None:
             with suppress(PermissionError):

@@ -1,4 +1,4 @@
-"""A server's result as it may be carried: whole, or with its largest parts named."""
+"""Limits the size of a server's result: large parts are replaced by a description."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 _INVALID_RESULT: Final = -32603
 _LISTS_OF_PARTS: Final = ("content", "contents", "messages")
-# Members no larger than this say what a part is: `type`, `mimeType`, `uri`, `name`.
+# Members up to this size are kept. They describe a part: `type`, `mimeType`, `uri`, `name`.
 _SMALL_BYTES: Final = 1024
-_MAX_NAMED_BYTES: Final = 8 * _SMALL_BYTES
+_MAX_SUMMARY_BYTES: Final = 8 * _SMALL_BYTES
 
 
-# Looking at a larger result takes so long that others would notice.
+# A larger result is measured in a thread.
 _MAX_LOOP_BYTES: Final = 256 * 1024
 _MAX_LOOP_VALUES: Final = 5_000
 
 
 async def limit_result_size(result: JsonObject, *, max_bytes: int) -> JsonObject:
-    """As `shorten_result`; a large result is looked at in a thread."""
+    """Call `shorten_result`, in a thread if the result is large."""
     if _is_small(result):
         return shorten_result(result, max_bytes=max_bytes)
     return await anyio.to_thread.run_sync(lambda: shorten_result(result, max_bytes=max_bytes))
 
 
 def shorten_result(result: JsonObject, *, max_bytes: int) -> JsonObject:
-    """The result itself if it is small enough, else a copy in which large parts are named.
+    """Return the result, or a copy in which large parts are replaced by a description.
 
-    The largest goes first, until the rest fits. Raises RpcError for what is not JSON.
+    The largest part is replaced first, until the result fits. Raises RpcError if it is not JSON.
     """
     try:
         total_bytes = _size_bytes(result)
@@ -50,9 +50,9 @@ def shorten_result(result: JsonObject, *, max_bytes: int) -> JsonObject:
     for part in sorted(parts, key=lambda part: part.size_bytes, reverse=True):
         if left_bytes <= max_bytes:
             return copy
-        named = _summarize(part.value, size_bytes=part.size_bytes)
-        left_bytes += _size_bytes(named) - part.size_bytes
-        part.replace(named)
+        summary = _summarize(part.value, size_bytes=part.size_bytes)
+        left_bytes += _size_bytes(summary) - part.size_bytes
+        part.replace(summary)
     if left_bytes <= max_bytes:
         return copy
     return {"omitted": f"a result of {total_bytes:,} bytes in {len(parts):,} parts"}
@@ -91,17 +91,17 @@ def _replace_item(items: list[JsonValue], index: int, value: JsonValue) -> None:
 
 
 def _summarize(value: JsonValue, *, size_bytes: int) -> JsonValue:
-    """What stands for a part: its small members, and in words what is left out."""
+    """Return the small members of a part, and a description of the omitted ones."""
     if size_bytes <= _SMALL_BYTES:
         return value
     if not isinstance(value, dict):
-        return {"omitted": _in_words("value", value, size_bytes)}
+        return {"omitted": _describe_size("value", value, size_bytes)}
     kind = value.get("type")
     label = kind if isinstance(kind, str) and len(kind) < _SMALL_BYTES else "value"
-    named = _without_large_members(value, label)
-    if _size_bytes(named) <= _MAX_NAMED_BYTES:
-        return named
-    # Of very many small members, none says what it is.
+    summary = _without_large_members(value, label)
+    if _size_bytes(summary) <= _MAX_SUMMARY_BYTES:
+        return summary
+    # There are too many small members.
     return {"omitted": f"{label} of {size_bytes:,} bytes in {len(value):,} members"}
 
 
@@ -117,14 +117,16 @@ def _without_large_members(part: JsonObject, label: str) -> JsonObject:
         else:
             subject = label if key in ("data", "blob") and label != "value" else key[:80]
             omitted.append(
-                _in_words(subject, member, size_bytes, is_base64=key in ("data", "blob"))
+                _describe_size(subject, member, size_bytes, is_base64=key in ("data", "blob"))
             )
     if omitted:
         kept["omitted"] = ", ".join(omitted)[:_SMALL_BYTES]
     return kept
 
 
-def _in_words(subject: str, value: JsonValue, size_bytes: int, *, is_base64: bool = False) -> str:
+def _describe_size(
+    subject: str, value: JsonValue, size_bytes: int, *, is_base64: bool = False
+) -> str:
     if not isinstance(value, str):
         return f"{subject} of {size_bytes:,} bytes"
     if is_base64:
@@ -133,7 +135,7 @@ def _in_words(subject: str, value: JsonValue, size_bytes: int, *, is_base64: boo
 
 
 def _is_small(result: JsonObject) -> bool:
-    """Judged by a glance: no further than where it is clear that it is not."""
+    """Whether the result is small. Stops as soon as it is known to be large."""
     left_bytes, left_values = _MAX_LOOP_BYTES, _MAX_LOOP_VALUES
     todo: list[JsonValue] = [result]
     while todo:

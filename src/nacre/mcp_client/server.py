@@ -1,4 +1,4 @@
-"""One MCP server of one session: lists its tools on demand and reports its status."""
+"""The MCP servers of a configuration: one per session, each with its tools and status."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ if TYPE_CHECKING:
 
 
 ServerState = Literal["idle", "starting", "ready", "failed", "closed"]
-"""`idle`: starts when it is asked something, for the first time or again; `closed`: for good."""
+"""`idle`: the next request starts it. `closed`: it does not start again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerStatus:
-    """One server in one session; nothing in it is secret."""
+    """The status of one server in one session. It contains no secrets."""
 
     name: str
     state: ServerState = "idle"
     problem: str = ""
-    """Why it failed; of a server that works, what is wrong with single tools."""
+    """Why it failed. For a working server, the problems of single tools."""
     tool_count: int | None = None
-    """None as long as it was not asked for its tools."""
+    """None if its tools were not listed yet."""
     listed_bytes: int = 0
-    """What its list of tools takes as compact JSON, once it was asked."""
+    """The size of its tool list as compact JSON, if it was listed."""
     version: str = ""
     restarts: int = 0
-    """How often it was started again, after a failure or because it had been idle."""
+    """How often it was started again, after a failure or after it was stopped as idle."""
     pid: int | None = None
     session_id: str = ""
     last_output: tuple[str, ...] = ()
-    """The last lines of its standard error, and of what it wrote that was no message."""
+    """The last lines of its standard error, and of output that was not a message."""
 
 
 MAX_TOOLS: Final = 10_000
@@ -72,14 +72,14 @@ _MAX_CURSOR_CHARACTERS: Final = 64 * 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RawListing:
-    """Tools as the server sent them, and what was wrong with the list as a whole."""
+    """The tools as the server sent them, and notes about the list as a whole."""
 
     tools: Sequence[JsonValue]
     notes: tuple[str, ...] = ()
 
 
 async def list_raw_tools(request: Request) -> RawListing:
-    """Every page of `tools/list`, within bounds; raises what `request` raises."""
+    """Read all pages of `tools/list`, up to a limit. Raises the errors of `request`."""
     found: list[JsonValue] = []
     cursors: set[str] = set()
     params: JsonObject = {}
@@ -93,9 +93,9 @@ async def list_raw_tools(request: Request) -> RawListing:
         if cursor is None or cursor == "":
             return _truncate_listing(found)
         if not isinstance(cursor, str) or len(cursor) > _MAX_CURSOR_CHARACTERS:
-            return RawListing(tools=found, notes=("its list goes on at what is no cursor",))
+            return RawListing(tools=found, notes=("its list has an invalid cursor",))
         if cursor in cursors:
-            return RawListing(tools=found, notes=("its list goes on in a circle",))
+            return RawListing(tools=found, notes=("its list repeats a cursor",))
         if len(found) >= MAX_TOOLS:
             return _truncate_listing(found, has_more=True)
         cursors.add(cursor)
@@ -106,28 +106,28 @@ async def list_raw_tools(request: Request) -> RawListing:
 def _truncate_listing(found: list[JsonValue], *, has_more: bool = False) -> RawListing:
     if len(found) <= MAX_TOOLS and not has_more:
         return RawListing(tools=found)
-    note = f"it lists more than {MAX_TOOLS:,} tools; the others are left out"
+    note = f"it lists more than {MAX_TOOLS:,} tools; the rest is left out"
     return RawListing(tools=found[:MAX_TOOLS], notes=(note,))
 
 
 logger = logging.getLogger(__name__)
 
 _MAX_NOTES: Final = 5
-# Of sessions beyond these, the oldest that use no server are forgotten; whoever still holds its
-# servers may go on with them.
+# Beyond this limit, the least recently used sessions without a running server are removed. Callers
+# that still have their servers can continue to use them.
 _MAX_SESSIONS: Final = 256
 
 
 @dataclass(kw_only=True, slots=True)
-class _Work:
-    """A listing under way: whoever needs it waits, and none of them can cancel it for others."""
+class _ListingTask:
+    """A running listing. Callers wait for it, and a cancelled caller does not cancel it."""
 
     ended: anyio.Event = field(default_factory=anyio.Event)
     problem: str = ""
 
 
 class McpServer:
-    """A `ToolServer`. Made by `McpConnections`."""
+    """A `ToolServer` for one MCP server in one session. Created by `McpConnections`."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class McpServer:
         self._listed_at: tuple[int, int] | None = None
         self._listing: ToolListing | None = None
         self._digest = b""
-        self._work: _Work | None = None
+        self._listing_task: _ListingTask | None = None
 
     @property
     def name(self) -> str:
@@ -167,14 +167,17 @@ class McpServer:
         return self._listing.tools if self._listing is not None else None
 
     async def tools(self) -> Sequence[Tool]:
-        """As last listed if nothing has changed since, else listed now; raises ToolServerError."""
+        """Return the tools. They are listed again if they may have changed.
+
+        Raises ToolServerError.
+        """
         if self._connection.state == "closed":
             raise ToolServerError(self._problem("is closed"), server=self.name)
         if self._listing is None or self._listed_at != self._version():
-            work = self._work or self._start_listing()
-            await work.ended.wait()
-            if work.problem or self._listing is None:
-                raise ToolServerError(work.problem, server=self.name)
+            listing_task = self._listing_task or self._start_listing()
+            await listing_task.ended.wait()
+            if listing_task.problem or self._listing is None:
+                raise ToolServerError(listing_task.problem, server=self.name)
         return self._listing.tools
 
     def status(self) -> ServerStatus:
@@ -194,55 +197,56 @@ class McpServer:
         )
 
     async def aclose(self) -> None:
-        """End the connection for good."""
+        """Close the connection permanently."""
         await self._connection.aclose()
 
     def _version(self) -> tuple[int, int]:
         return self._connection.start_count, self._change_count
 
     def _list_changed(self) -> None:
-        # Listed again when somebody asks: a server may say this as often as it likes.
+        # The list is read again on the next use: a server may send many notifications.
         self._change_count += 1
 
-    def _start_listing(self) -> _Work:
-        work = self._work = _Work(problem=f"the MCP server {self.name} was closed")
-        self._tasks.start_soon(self._list, work)
-        return work
+    def _start_listing(self) -> _ListingTask:
+        listing_task = _ListingTask(problem=self._problem("was closed"))
+        self._listing_task = listing_task
+        self._tasks.start_soon(self._list, listing_task)
+        return listing_task
 
-    async def _list(self, work: _Work) -> None:
+    async def _list(self, listing_task: _ListingTask) -> None:
         try:
             facts = await self._connection.start()
             version = self._version()
             with anyio.move_on_after(self._config.startup_seconds) as scope:
                 await self._take(await self._raw_listing(facts), facts)
             if scope.cancelled_caught:
-                work.problem = self._problem("did not list its tools in time")
+                listing_task.problem = self._problem("did not list its tools in time")
                 return
-            self._listed_at, work.problem = version, ""
+            self._listed_at, listing_task.problem = version, ""
         except ToolServerError as error:
-            work.problem = error.message
+            listing_task.problem = error.message
         except RpcError as error:
-            work.problem = self._problem(f"cannot list its tools: {error.message}")
+            listing_task.problem = self._problem(f"cannot list its tools: {error.message}")
         except Exception:
-            # Whatever a list does to us, the other servers go on.
+            # A bad list must not affect the other servers.
             logger.exception("the list of the MCP server %s cannot be used", self.name)
-            work.problem = self._problem("has a list of tools that cannot be used")
+            listing_task.problem = self._problem("has a list of tools that cannot be used")
         finally:
-            self._work = None
-            work.ended.set()
+            self._listing_task = None
+            listing_task.ended.set()
 
     async def _raw_listing(self, facts: ServerFacts) -> RawListing:
         if not facts.has("tools") and facts.capabilities:
             return RawListing(tools=())
         try:
-            return await list_raw_tools(self._connection.ask)
+            return await list_raw_tools(self._connection.request)
         except RpcError as error:
             if error.code != METHOD_NOT_FOUND:
                 raise
             return RawListing(tools=())
 
     async def _take(self, raw: RawListing, facts: ServerFacts) -> None:
-        """Make tools of what was listed, unless it is what is known already."""
+        """Build tools from a listing, unless it has not changed."""
         digest, listing = await anyio.to_thread.run_sync(self._build_listing, raw, facts)
         if listing is not None:
             self._listing, self._digest = listing, digest
@@ -250,17 +254,17 @@ class McpServer:
     def _build_listing(
         self, raw: RawListing, facts: ServerFacts
     ) -> tuple[bytes, ToolListing | None]:
-        """In a thread: thousands of tools would hold up the event loop."""
-        digest = _digest_of(raw, facts)
+        # Runs in a thread, because thousands of tools would block the event loop.
+        digest = _compute_digest(raw, facts)
         if digest and digest == self._digest:
             return digest, None
-        ask = self._connection.ask
-        listing = build_tools(raw.tools, self._config, ask)
-        operations = build_operations(facts, self._config, ask)
+        send = self._connection.request
+        listing = build_tools(raw.tools, self._config, send)
+        operations = build_operations(facts, self._config, send)
         return digest, ToolListing(
             tools=(*listing.tools, *operations),
             notes=(*self._pattern_notes(raw), *raw.notes, *listing.notes),
-            listed_bytes=_bytes_of(raw),
+            listed_bytes=_measure_listing(raw),
         )
 
     def _pattern_notes(self, raw: RawListing) -> Iterator[str]:
@@ -287,8 +291,8 @@ class McpServer:
         return f"the MCP server {self.name} {problem}"
 
 
-def _bytes_of(raw: RawListing) -> int:
-    """What a client would hold of the tools; one that is no JSON counts for nothing."""
+def _measure_listing(raw: RawListing) -> int:
+    """Return the size of the listed tools as JSON. A tool that is not JSON counts as zero."""
     total = 0
     for tool in raw.tools:
         with suppress(NotJsonError):
@@ -296,8 +300,8 @@ def _bytes_of(raw: RawListing) -> int:
     return total
 
 
-def _digest_of(raw: RawListing, facts: ServerFacts) -> bytes:
-    """Equal for equal listings; empty for what cannot be compared."""
+def _compute_digest(raw: RawListing, facts: ServerFacts) -> bytes:
+    """Return a digest to compare listings, or empty bytes if it cannot be computed."""
     try:
         compared = encode_json([raw.tools, raw.notes, facts.capabilities])
     except NotJsonError:
@@ -306,9 +310,9 @@ def _digest_of(raw: RawListing, facts: ServerFacts) -> bytes:
 
 
 class McpConnections:
-    """Used with `async with`: at its end, every server that was started is stopped.
+    """All MCP servers of a configuration. Exiting the `async with` block stops them.
 
-    Nothing is started before it is asked something, and no server waits for another.
+    A server is started by its first request. Servers are independent of each other.
     """
 
     def __init__(
@@ -323,7 +327,7 @@ class McpConnections:
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None:
-            raise RuntimeError("McpConnections is opened once; make another one")
+            raise RuntimeError("McpConnections can be opened only once; create another one")
         tasks = anyio.create_task_group()
         await tasks.__aenter__()
         self._tasks = tasks
@@ -345,19 +349,19 @@ class McpConnections:
             await tasks.__aexit__(None, None, None)
 
     def servers(self, session_id: str = "") -> list[McpServer]:
-        """The servers as one session sees them; those that are switched off are left out."""
+        """Return the enabled servers of a session."""
         if self._tasks is None or self._is_closed:
             raise RuntimeError("McpConnections is not open: use it with `async with`")
         found = self._sessions.pop(session_id, None)
         if found is None:
             found = self._new_servers(session_id, self._tasks)
-        # Last in the order, as the one used most recently.
+        # At the end, as the most recently used session.
         self._sessions[session_id] = found
-        self._forget_old_sessions()
+        self._remove_old_sessions()
         return list(found)
 
     def end_session(self, session_id: str) -> None:
-        """Stop the servers of a session that will not go on; returns before they have ended."""
+        """Stop the servers of a session, without waiting for them."""
         servers = self._sessions.pop(session_id, [])
         if self._tasks is None or self._is_closed:
             return
@@ -366,16 +370,16 @@ class McpConnections:
             self._tasks.start_soon(self._end, server)
 
     def status(self) -> list[ServerStatus]:
-        """Every server in every session that has used it, and those that nobody has used."""
+        """Return the status of each server in each session, and of unused servers."""
         found = [server.status() for servers in self._sessions.values() for server in servers]
-        named = {status.name for status in found}
+        used_names = {status.name for status in found}
         return [
             *found,
-            *(_unused_status(config) for config in self._configs if config.name not in named),
+            *(_unused_status(config) for config in self._configs if config.name not in used_names),
         ]
 
     async def aclose(self) -> None:
-        """Stop all servers, at the same time; open calls fail. They do not start again."""
+        """Stop all servers permanently, in parallel. Open calls fail."""
         self._is_closed = True
         async with anyio.create_task_group() as tasks:
             for servers in (*self._sessions.values(), self._ending):
@@ -386,7 +390,7 @@ class McpConnections:
         try:
             await server.aclose()
         except Exception:
-            # One that does not end must not end those of other sessions.
+            # The error must not stop the servers of other sessions.
             logger.exception("the MCP server %s cannot be stopped", server.name)
         finally:
             self._ending.remove(server)
@@ -398,7 +402,7 @@ class McpConnections:
             if not config.is_disabled
         ]
 
-    def _forget_old_sessions(self) -> None:
+    def _remove_old_sessions(self) -> None:
         for session_id in list(self._sessions)[:-_MAX_SESSIONS]:
             if not any(server.is_running for server in self._sessions[session_id]):
                 del self._sessions[session_id]
@@ -406,6 +410,6 @@ class McpConnections:
 
 def _unused_status(config: McpServerConfig) -> ServerStatus:
     if config.is_disabled:
-        problem = "switched off in the configuration"
+        problem = "disabled in the configuration"
         return ServerStatus(name=config.name, state="closed", problem=problem)
     return ServerStatus(name=config.name)

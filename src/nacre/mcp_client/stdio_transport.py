@@ -1,7 +1,8 @@
-"""A server as a process: messages as lines over its standard input and output.
+"""The stdio transport: a server process that exchanges lines of JSON.
 
-The SDK's own transport has no limit for a line, drops a line with half a surrogate pair, so that a
-call waits for ever, and ends the connection when such a half is to be sent.
+It replaces the transport of the SDK, which does not limit the length of a line, drops a line with
+half a surrogate pair, so that a call never returns, and closes the connection when it has to send
+one.
 """
 
 from __future__ import annotations
@@ -56,79 +57,79 @@ if TYPE_CHECKING:
     _Incoming: TypeAlias = MemoryObjectSendStream[SessionMessage | Exception]
     _Outgoing: TypeAlias = MemoryObjectReceiveStream[SessionMessage]
 
-# A line of this size counts as endless.
+# A line of more bytes is treated as endless.
 _MAX_SKIPPED_BYTES: Final = 16 * MAX_MESSAGE_BYTES
-# A notice of cancellation must not wait for a server that does not read.
+# A cancellation notice must not wait for a server that does not read.
 _OUTGOING_MESSAGES: Final = 64
-# Reading more than this takes so long that others would notice.
+# A larger message is decoded in a thread.
 _MAX_LOOP_BYTES: Final = 256 * 1024
-_LAST_WORDS_SECONDS: Final = 0.5
-_GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
+_LAST_OUTPUT_SECONDS: Final = 0.5
+_CLOSED_ERRORS: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 
 @asynccontextmanager
 async def open_stdio(config: McpServerConfig, tail: OutputTail) -> AsyncGenerator[Transport]:
-    """Start the server; raises OSError or ValueError when that is not possible."""
+    """Start the server. Raises OSError or ValueError if it cannot be started."""
     environment = {**get_default_environment(), **config.env}
     process = await ServerProcess.start(config, environment=environment)
     incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sent, outgoing = anyio.create_memory_object_stream[SessionMessage](_OUTGOING_MESSAGES)
     errors_read = anyio.Event()
-    spoke = anyio.Event()
+    has_sent = anyio.Event()
 
-    async def how_it_ended() -> str:
-        told = await process.how_it_ended()
-        # Its last words are still on their way.
-        with anyio.move_on_after(_LAST_WORDS_SECONDS):
+    async def describe_end() -> str:
+        description = await process.describe_end()
+        # Wait for the rest of its standard error.
+        with anyio.move_on_after(_LAST_OUTPUT_SECONDS):
             await errors_read.wait()
-        return told
+        return description
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_read_messages, process.output, incoming, tail, spoke)
+        tasks.start_soon(_read_messages, process.output, incoming, tail, has_sent)
         tasks.start_soon(_write_messages, process, outgoing)
         tasks.start_soon(_read_errors, process.errors, tail, errors_read)
         try:
             yield Transport(
                 streams=(received, sent),
-                how_it_ended=how_it_ended,
+                describe_end=describe_end,
                 last_refusal=str,
                 pid=process.pid,
             )
         finally:
-            # Closed for the reader: it goes on, so that the server can write its last words.
+            # The reader task continues, so that the server can write its last output.
             received.close()
             sent.close()
             with anyio.CancelScope(shield=True):
-                await process.stop(is_in_use=spoke.is_set())
+                await process.stop(is_in_use=has_sent.is_set())
             tasks.cancel_scope.cancel()
 
 
 async def _read_messages(
-    output: ByteReceiveStream, incoming: _Incoming, tail: OutputTail, spoke: anyio.Event
+    output: ByteReceiveStream, incoming: _Incoming, tail: OutputTail, has_sent: anyio.Event
 ) -> None:
     lines = LineReader(max_bytes=MAX_MESSAGE_BYTES, max_skipped_bytes=_MAX_SKIPPED_BYTES)
     try:
         async with incoming:
             async for chunk in output:
                 for line in lines.feed(chunk):
-                    message = await _message_from(line, tail)
+                    message = await _parse_message(line, tail)
                     if message is not None:
-                        spoke.set()
+                        has_sent.set()
                         await incoming.send(SessionMessage(message))
     except EndlessLineError:
-        tail.add_line(b"a line that does not end; no longer read", label="stdout")
-    except _GONE:
-        # We close it, or the server broke off; whoever waits sees that the messages ended.
+        tail.add_line(b"an endless line; the output is no longer read", label="stdout")
+    except _CLOSED_ERRORS:
+        # This side closed it, or the server did. The receiver sees the end of the stream.
         pass
     await _drain(output)
 
 
 async def _drain(output: ByteReceiveStream) -> None:
-    """A server that cannot write its output does not read that it is to end."""
+    # A server that blocks on its output would not notice the end of its input.
     try:
         async for _ in output:
             pass
-    except _GONE:
+    except _CLOSED_ERRORS:
         pass
 
 
@@ -137,8 +138,8 @@ async def _write_messages(process: ServerProcess, outgoing: _Outgoing) -> None:
         try:
             async for message in outgoing:
                 await process.input.send(encode_line(_wire_form(message.message)))
-        except _GONE:
-            # It does not read any more; that it is gone is seen on its output.
+        except _CLOSED_ERRORS:
+            # The server does not read any more. The reader task detects that it has ended.
             pass
 
 
@@ -148,17 +149,17 @@ async def _read_errors(
     try:
         async for chunk in errors:
             tail.add(chunk)
-    except _GONE:
+    except _CLOSED_ERRORS:
         pass
     errors_read.set()
 
 
-async def _message_from(line: Line, tail: OutputTail) -> JSONRPCMessage | None:
-    """The message in a line. What is none goes to the tail: many servers print to their output."""
+async def _parse_message(line: Line, tail: OutputTail) -> JSONRPCMessage | None:
+    """Parse a line. A line that is no message goes to the tail, as many servers print logs."""
     if isinstance(line, LongLine):
         tail.add_line(b"a message of %d bytes, too large to read" % line.size_bytes, label="stdout")
-        problem = f"its answer has {line.size_bytes:,} bytes, which is too large to read"
-        return _failed_answer(response_id(read_edges(line.start, line.end)), problem)
+        problem = f"its response has {line.size_bytes:,} bytes, which is too large to read"
+        return _build_error(response_id(read_edges(line.start, line.end)), problem)
     try:
         if len(line) <= _MAX_LOOP_BYTES:
             value = decode_json(line)
@@ -167,7 +168,7 @@ async def _message_from(line: Line, tail: OutputTail) -> JSONRPCMessage | None:
     except NotJsonError as error:
         tail.add_line(line, label="stdout")
         ends = read_edges(line[:EDGE_BYTES], line[-EDGE_BYTES:])
-        return _failed_answer(response_id(ends), f"its answer {error.problem}")
+        return _build_error(response_id(ends), f"its response {error.problem}")
     return _check_message(value, line, tail)
 
 
@@ -182,11 +183,11 @@ def _check_message(value: JsonValue, line: bytes, tail: OutputTail) -> JSONRPCMe
         return jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValidationError:
         tail.add_line(line, label="stdout")
-        return _failed_answer(response_id(value), "its answer is no JSON-RPC message")
+        return _build_error(response_id(value), "its response is not a JSON-RPC message")
 
 
-def _failed_answer(request_id: int | None, problem: str) -> JSONRPCError | None:
-    """Whoever waits for the answer learns at once that there will be none."""
+def _build_error(request_id: int | None, problem: str) -> JSONRPCError | None:
+    """Return an error response for a request whose response cannot be read."""
     if request_id is None:
         return None
     error = ErrorData(code=PARSE_ERROR, message=problem)
@@ -194,7 +195,7 @@ def _failed_answer(request_id: int | None, problem: str) -> JSONRPCError | None:
 
 
 def _wire_form(message: JSONRPCMessage) -> dict[str, object]:
-    """Our own encoder writes it: the SDK's cannot write half a surrogate pair."""
+    """Return the JSON of a message. The encoder of the SDK fails on half a surrogate pair."""
     match message:
         case JSONRPCRequest() | JSONRPCNotification():
             form: dict[str, object] = {"jsonrpc": "2.0", "method": message.method}

@@ -22,15 +22,17 @@ if TYPE_CHECKING:
     from nacre.mcp_client.handshake import ServerFacts
 
 
-# A server that reports without end must not fill the record of a run.
+# A server must not fill the record of a run with progress updates.
 _MAX_UPDATES: Final = 200
 _MAX_MESSAGE_CHARACTERS: Final = 2_000
 
 
-class Ask(Protocol):
-    """Asks the server of a connection, which is started for it. Raises RpcError for an error that
-    the server answers with, small and without secrets, ToolServerError when there is no answer,
-    NotJsonError for params."""
+class SendRequest(Protocol):
+    """Sends a request to a server, which is started if needed.
+
+    Raises RpcError if the server responds with an error, ToolServerError if there is no response,
+    and NotJsonError for invalid params.
+    """
 
     async def __call__(
         self,
@@ -42,19 +44,19 @@ class Ask(Protocol):
 
 
 def execute_with(
-    ask: Ask,
+    send: SendRequest,
     config: McpServerConfig,
     *,
     tool_id: str,
     method: str,
     params_from: Callable[[JsonObject], JsonObject],
 ) -> Execute:
-    """What a tool does when it is called."""
+    """Return the `execute` function of a tool."""
 
     async def execute(given: dict[str, Any], call: ToolCall) -> JsonObject:
         try:
             params = params_from(given)
-            result = await ask(method, params, on_progress=_forward_progress(call))
+            result = await send(method, params, on_progress=_forward_progress(call))
             return await limit_result_size(result, max_bytes=config.max_result_bytes)
         except RpcError as error:
             raise _tool_error(error, tool_id) from error
@@ -77,7 +79,7 @@ def _forward_progress(call: ToolCall) -> Callable[[JsonObject], None]:
         if isinstance(message, str):
             progress["message"] = message[:_MAX_MESSAGE_CHARACTERS]
         if left == 0:
-            progress["message"] = f"more than {_MAX_UPDATES} reports; no others are kept"
+            progress["message"] = f"more than {_MAX_UPDATES} updates; later ones are dropped"
         call.update(progress)
 
     return update
@@ -87,13 +89,16 @@ def _tool_error(error: RpcError, tool_id: str) -> ToolFailedError:
     details: dict[str, object] = {"rpcCode": error.code}
     if error.data is not None:
         details["data"] = error.data
-    message = error.message or f"the server answered with error {error.code} and no message"
+    message = error.message or f"the server responded with error {error.code} without a message"
     return ToolFailedError(message, code="tool_failed", tool_id=tool_id, details=details)
 
 
 class ToolPatterns:
-    """Globs without regard to case. One matches a tool by the name that the server gave it, by
-    those that programs may call it by, and by its id; an operation with and without its mark."""
+    """Case-insensitive glob patterns for tools.
+
+    A pattern matches the name on the server, the names in programs, or the id of a tool. For an
+    operation, it matches the name with and without its mark.
+    """
 
     def __init__(self, server: str, patterns: Sequence[str]) -> None:
         self._server = server
@@ -102,43 +107,43 @@ class ToolPatterns:
     def matches(self, name: str) -> bool:
         if not self._compiled:
             return False
-        names = [_fold(known) for known in _known_names(self._server, name)]
+        names = [_fold(known) for known in _candidate_names(self._server, name)]
         return any(_matches_one(pattern, names) for pattern in self._compiled.values())
 
-    def without_match(self, names: Iterable[str]) -> list[str]:
-        """The patterns that match none of the names."""
+    def find_unmatched(self, names: Iterable[str]) -> list[str]:
+        """Return the patterns that match none of the names."""
         left = dict(self._compiled)
         for name in names:
             if not left:
                 break
-            known = [_fold(known) for known in _known_names(self._server, name)]
+            known = [_fold(known) for known in _candidate_names(self._server, name)]
             for text in [text for text, found in left.items() if _matches_one(found, known)]:
                 del left[text]
         return list(left)
 
 
 class ToolPermissions:
-    """What the configuration of a server says of its tools and operations."""
+    """Which tools and operations of a server the configuration allows."""
 
     def __init__(self, config: McpServerConfig) -> None:
         self._config = config
         self._allow = None if config.allow is None else ToolPatterns(config.name, config.allow)
         self._deny = ToolPatterns(config.name, config.deny)
-        self._asked = ToolPatterns(config.name, config.require_approval)
+        self._need_approval = ToolPatterns(config.name, config.require_approval)
 
     def permits(self, name: str) -> bool:
-        """Without an allow list, all that is not denied; what is denied is so, allowed or not."""
+        """Whether the tool is allowed. `deny` wins. Without `allow`, all others are allowed."""
         is_allowed = self._allow is None or self._allow.matches(name)
         return is_allowed and not self._deny.matches(name)
 
     def approval_for(self, name: str) -> str:
-        """Why a person has to agree to a call; empty if nobody has to."""
-        if not self._asked.matches(name):
+        """Return why a call needs an approval, or an empty string."""
+        if not self._need_approval.matches(name):
             return ""
-        return f"the configuration of {self._config.name} asks for it"
+        return f"the configuration of {self._config.name} requires it"
 
     def notes(self, names: Sequence[str]) -> Iterator[str]:
-        """A pattern that matches none of the names has no effect: most likely a slip."""
+        """Yield a note for each pattern that matches none of the names, as it is likely a typo."""
         config = self._config
         settings = (
             ("allow", config.allow or ()),
@@ -146,13 +151,13 @@ class ToolPermissions:
             ("requireApproval", config.require_approval),
         )
         for setting, patterns in settings:
-            # `*` means all, even where there is nothing.
-            named = [pattern for pattern in patterns if pattern != "*"]
-            for pattern in ToolPatterns(config.name, named).without_match(names):
+            # `*` is valid without any tools.
+            specific = [pattern for pattern in patterns if pattern != "*"]
+            for pattern in ToolPatterns(config.name, specific).find_unmatched(names):
                 yield f"`{setting}` has {pattern!r}, which matches no tool of this server"
 
 
-def _known_names(server: str, name: str) -> Iterator[str]:
+def _candidate_names(server: str, name: str) -> Iterator[str]:
     plain = name.removeprefix(OPERATION_MARK)
     for spelled in {name, plain}:
         yield spelled
@@ -179,36 +184,38 @@ _MAX_NOTE_CHARACTERS: Final = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolListing:
-    """The tools of a server, and notes on those that are not as it listed them."""
+    """The tools of a server, and notes about tools that were changed or left out."""
 
     tools: tuple[Tool, ...]
     notes: tuple[str, ...]
     listed_bytes: int = 0
-    """What the server's own list takes as compact JSON."""
+    """The size of the server's list as compact JSON."""
 
 
-def build_tools(raw: Sequence[JsonValue], config: McpServerConfig, ask: Ask) -> ToolListing:
-    """Takes some 20 microseconds per tool; may be called in a thread."""
-    made = _ToolMaker(config, ask)
+def build_tools(
+    raw: Sequence[JsonValue], config: McpServerConfig, send: SendRequest
+) -> ToolListing:
+    """Convert the tools of a server. Takes about 20 microseconds per tool. Thread-safe."""
+    builder = _ToolBuilder(config, send)
     for item in raw:
-        made.add(item)
-    return ToolListing(tools=tuple(made.tools.values()), notes=tuple(made.notes))
+        builder.add(item)
+    return ToolListing(tools=tuple(builder.tools.values()), notes=tuple(builder.notes))
 
 
-class _ToolMaker:
-    """Makes one tool after the other; they share what their schemas may take."""
+class _ToolBuilder:
+    """Builds the tools of a server, with a limit on the total size of their schemas."""
 
-    def __init__(self, config: McpServerConfig, ask: Ask) -> None:
+    def __init__(self, config: McpServerConfig, send: SendRequest) -> None:
         self._config = config
         self._permissions = ToolPermissions(config)
-        self._ask = ask
+        self._send = send
         self._left_bytes = _MAX_ALL_SCHEMAS_BYTES
         self.tools: dict[str, Tool] = {}
         self.notes: list[str] = []
 
     def add(self, item: JsonValue) -> None:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-            self.notes.append("an entry of its list is no tool; it is left out")
+            self.notes.append("an entry of its list is not a tool; it is left out")
             return
         name = str(item["name"])
         if not self._permissions.permits(name):
@@ -224,7 +231,7 @@ class _ToolMaker:
 
     def _problem_with(self, name: str) -> str:
         if name.startswith(OPERATION_MARK):
-            return f"names that start with {OPERATION_MARK} are taken"
+            return f"names that start with {OPERATION_MARK} are reserved"
         return "another tool has the same name" if name in self.tools else ""
 
     def _tool(self, name: str, item: JsonObject) -> Tool:
@@ -239,7 +246,7 @@ class _ToolMaker:
             output_schema=self._output_schema(name, item.get("outputSchema")),
             needs_approval=self._permissions.approval_for(name),
             execute=execute_with(
-                self._ask,
+                self._send,
                 config,
                 tool_id=f"mcp:{config.name}:{name}",
                 method="tools/call",
@@ -253,14 +260,14 @@ class _ToolMaker:
             if not problem:
                 return schema
         else:
-            problem = "describes no object"
+            problem = "does not describe an object"
         self._note(name, f"its input schema {problem}; any object is accepted")
         return {"type": "object"}
 
     def _output_schema(self, name: str, schema: JsonValue) -> JsonObject | None:
         if schema is None:
             return None
-        problem = self._schema_problem(schema) if isinstance(schema, dict) else "is no object"
+        problem = self._schema_problem(schema) if isinstance(schema, dict) else "is not an object"
         if isinstance(schema, dict) and not problem:
             return schema
         self._note(name, f"its output schema {problem}; it is left out")
@@ -274,7 +281,7 @@ class _ToolMaker:
         if size_bytes > _MAX_SCHEMA_BYTES:
             return f"has {size_bytes:,} bytes, more than {_MAX_SCHEMA_BYTES:,}"
         if size_bytes > self._left_bytes:
-            return f"comes after {_MAX_ALL_SCHEMAS_BYTES:,} bytes of others"
+            return f"exceeds the total of {_MAX_ALL_SCHEMAS_BYTES:,} bytes for all schemas"
         self._left_bytes -= size_bytes
         return ""
 
@@ -367,8 +374,10 @@ _OPERATIONS: Final = (
 OPERATION_NAMES: Final = tuple(f"{OPERATION_MARK}{operation.name}" for operation in _OPERATIONS)
 
 
-def build_operations(facts: ServerFacts, config: McpServerConfig, ask: Ask) -> Iterator[Tool]:
-    """Only what the server says it has and the configuration permits, as with tools."""
+def build_operations(
+    facts: ServerFacts, config: McpServerConfig, send: SendRequest
+) -> Iterator[Tool]:
+    """Yield tools for the resources and prompts that the server has and that are permitted."""
     permissions = ToolPermissions(config)
     for operation in _OPERATIONS:
         name = f"{OPERATION_MARK}{operation.name}"
@@ -382,7 +391,7 @@ def build_operations(facts: ServerFacts, config: McpServerConfig, ask: Ask) -> I
             parameters=operation.parameters,
             needs_approval=permissions.approval_for(name),
             execute=execute_with(
-                ask,
+                send,
                 config,
                 tool_id=f"mcp:{config.name}:{name}",
                 method=operation.method,

@@ -1,7 +1,7 @@
-"""The interface of a transport, and the limit on the parts of one message.
+"""The interface of a transport, and the limits on one message.
 
-A reader of JSON is not to be interrupted. Megabytes of text take it no time, as many brackets
-take it seconds, in which nothing else runs.
+The JSON decoder cannot be interrupted. It decodes megabytes of text quickly, but megabytes of
+brackets take seconds, in which nothing else runs. So the number of parts is limited as well.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ MAX_MESSAGE_BYTES: Final = 32 * 1024 * 1024
 """The largest message that is read from a server. Large results are truncated after this."""
 
 MAX_MESSAGE_PARTS: Final = 200_000
-"""Of brackets and commas outside of texts."""
+"""The number of opening brackets and commas outside of strings."""
 
 _MARKS: Final = (b"[", b"{", b",")
 _PIECE_BYTES: Final = 64 * 1024
 _ESCAPED: Final = re.compile(rb"\\.")
-# No text goes on in the next line, so a quote in a comment between events hides nothing.
+# A string ends with its line at the latest, so a quote in an SSE comment hides nothing.
 _TEXT: Final = re.compile(rb'"[^"\r\n]*"?')
 
 
 class PartCounter:
-    """Takes a message in chunks, or a stream of events one after the other."""
+    """Counts the parts of a message, or of a stream of events, that arrives in chunks."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -40,7 +40,7 @@ class PartCounter:
     def feed(self, chunk: bytes) -> None:
         if not chunk:
             return
-        # Outside of texts there is no backslash, so every escape may go.
+        # There are no backslashes outside of strings, so all escapes can be removed.
         plain = _ESCAPED.sub(b"", chunk[1:] if self._is_escaping else chunk)
         self._is_escaping = plain.endswith(b"\\")
         text = b'"' + plain if self._is_in_text else plain
@@ -51,7 +51,10 @@ class PartCounter:
 
 
 def has_too_many_parts(message: bytes) -> bool:
-    """Takes a second for the worst of messages, in small steps: other threads go on."""
+    """Whether a message has more than MAX_MESSAGE_PARTS parts.
+
+    Takes up to a second, in small steps, so that other threads can run.
+    """
     if sum(map(message.count, _MARKS)) <= MAX_MESSAGE_PARTS:
         return False
     counter = PartCounter()
@@ -64,11 +67,11 @@ def has_too_many_parts(message: bytes) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transport:
-    """An open way to a server."""
+    """An open connection to a server."""
 
     streams: TransportStreams
-    how_it_ended: Callable[[], Awaitable[str]]
-    """To be asked after the messages have ended; empty when it is not known."""
+    describe_end: Callable[[], Awaitable[str]]
+    """Returns why the connection ended, or an empty string. Call it after the last message."""
     last_refusal: Callable[[], str]
-    """How the last request was refused, such as `HTTP 401 Unauthorized`; empty if it was not."""
+    """Returns the last HTTP error, such as `HTTP 401 Unauthorized`, or an empty string."""
     pid: int | None = None

@@ -1,4 +1,4 @@
-"""What servers ask of us: passed on to whoever is on the other side, or refused in plain words."""
+"""Requests from servers to the client: elicitation, sampling and roots."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ logger = logging.getLogger(__name__)
 METHOD_NOT_FOUND: Final = -32601
 INTERNAL_ERROR: Final = -32603
 MAX_QUESTIONS_PER_CALL: Final = 20
-"""How often a server may ask a person or a model during one call of it."""
+"""How many requests for a person or a model a server may make during one call."""
 
 _REFUSED: Final = -32000
-# A server that asks without end must not fill our memory, nor a person's screen.
+# Limits the memory and the dialogs that one server can use.
 _MAX_OPEN: Final = 8
-# By method: the capability that a client announces for it.
+# The capability that a client announces, by method.
 _CAPABILITIES: Final = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",
@@ -32,7 +32,7 @@ _CAPABILITIES: Final = {
 
 
 class UpstreamRefusal(NacreError):
-    """Raised to refuse a server's request; the message goes to the server."""
+    """Refuses a request of a server. The server gets the message."""
 
     def __init__(self, message: str, *, code: int = _REFUSED) -> None:
         super().__init__(message)
@@ -41,15 +41,14 @@ class UpstreamRefusal(NacreError):
 
 
 class UpstreamRequests(Protocol):
-    """Answers what a server asks. Params and results are as MCP has them; raises UpstreamRefusal.
+    """Answers requests of servers. Params and results are those of MCP. Raises UpstreamRefusal.
 
-    An answer may take as long as a person needs: the timeouts of calls stand still meanwhile.
+    An answer may take as long as a person needs: the timeouts of calls are paused meanwhile.
     """
 
     @property
     def capabilities(self) -> JsonObject:
-        """What can be asked now, as a client announces it: any of `elicitation`, `sampling` and
-        `roots`, each with an object."""
+        """The current client capabilities: `elicitation`, `sampling`, `roots` with an object."""
         ...
 
     async def elicit(self, server: str, params: JsonObject) -> JsonObject: ...
@@ -60,7 +59,7 @@ class UpstreamRequests(Protocol):
 
 
 class UpstreamGate:
-    """The requests of one server: known methods, announced capabilities, a few at a time."""
+    """Checks the requests of one server and forwards them. `asking` pauses the timeouts."""
 
     def __init__(
         self,
@@ -75,26 +74,24 @@ class UpstreamGate:
         self._open_count = 0
 
     def capabilities(self) -> JsonObject:
-        """What to announce to the server."""
+        """Return the capabilities to announce to the server."""
         if self._upstream is None:
             return {}
         known = _CAPABILITIES.values()
         return {key: value for key, value in self._upstream.capabilities.items() if key in known}
 
     async def answer(self, method: str, params: JsonObject) -> JsonObject:
-        """The result for the server; raises UpstreamRefusal."""
+        """Return the result for the server. Raises UpstreamRefusal."""
         if method == "ping":
             return {}
         capability = _CAPABILITIES.get(method)
         if capability is None:
-            raise UpstreamRefusal(
-                f"{method[:80]} is not known to this client", code=METHOD_NOT_FOUND
-            )
+            raise UpstreamRefusal(f"{method[:80]} is unknown to this client", code=METHOD_NOT_FOUND)
         if self._upstream is None or capability not in self._upstream.capabilities:
-            problem = f"{capability} is not supported: nobody is there to answer {method}"
+            problem = f"{capability} is not supported: there is no client to answer {method}"
             raise UpstreamRefusal(problem, code=METHOD_NOT_FOUND)
         if self._open_count >= _MAX_OPEN:
-            raise UpstreamRefusal(f"{_MAX_OPEN} requests are open already; wait for an answer")
+            raise UpstreamRefusal(f"{_MAX_OPEN} requests are already open; wait for an answer")
         self._open_count += 1
         try:
             with self._asking():
@@ -103,15 +100,16 @@ class UpstreamGate:
             self._open_count -= 1
 
     async def answer_all(self, requests: JsonValue) -> JsonObject:
-        """The answers to what a result asks for before it is complete, by their keys."""
+        """Return the answers to the input requests of an incomplete result, by key."""
         answers: JsonObject = {}
-        asked = requests if isinstance(requests, dict) else {}
-        if len(asked) > MAX_QUESTIONS_PER_CALL:
-            # Before the first: answers to some of them are of no use to anybody.
+        by_key = requests if isinstance(requests, dict) else {}
+        if len(by_key) > MAX_QUESTIONS_PER_CALL:
+            # Checked first, because the server needs all answers.
             raise UpstreamRefusal(
-                f"the result asks {len(asked)} questions; the most is {MAX_QUESTIONS_PER_CALL}"
+                f"the result has {len(by_key)} requests for input; "
+                f"the limit is {MAX_QUESTIONS_PER_CALL}"
             )
-        for key, request in asked.items():
+        for key, request in by_key.items():
             match request:
                 case {"method": str(method), **rest}:
                     params = rest.get("params")
@@ -135,6 +133,6 @@ class UpstreamGate:
         except UpstreamRefusal:
             raise
         except Exception as error:
-            # The server learns that it failed; why is for the operator.
+            # The details go to the log, not to the server.
             logger.exception("%s for the MCP server %s failed", capability, self._server)
             raise UpstreamRefusal(f"{capability} failed", code=INTERNAL_ERROR) from error

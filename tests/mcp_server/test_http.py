@@ -19,9 +19,9 @@ from nacre.mcp_server.http import (
     TOKEN_VARIABLE,
     RequireToken,
     is_loopback,
-    listen_at,
+    listen,
+    load_token,
     new_token,
-    token_from,
 )
 from tests.mcp_server.clients import Era, FormFiller, Heard, exec_in, wait_in
 from tests.mcp_server.processes import ServerProcess, http_server, still_running
@@ -153,7 +153,7 @@ def test_a_port_that_is_taken_is_named() -> None:
 def test_small_messages_do_not_wait_for_acknowledgements() -> None:
     """asyncio sets TCP_NODELAY only for sockets that name their protocol."""
     with (
-        listen_at("127.0.0.1", 0) as listener,
+        listen("127.0.0.1", 0) as listener,
         socket.create_connection(listener.getsockname()),
     ):
         accepted, _ = listener.accept()
@@ -229,9 +229,9 @@ async def test_the_lifespan_needs_no_token() -> None:
 def test_a_file_wins_over_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}-file\n", encoding="utf-8")
-    assert token_from(file, {TOKEN_VARIABLE: f"{TOKEN}-env"}) == f"{TOKEN}-file"
-    assert token_from(None, {TOKEN_VARIABLE: f"{TOKEN}-env"}) == f"{TOKEN}-env"
-    assert token_from(None, {}) is None
+    assert load_token(file, {TOKEN_VARIABLE: f"{TOKEN}-env"}) == f"{TOKEN}-file"
+    assert load_token(None, {TOKEN_VARIABLE: f"{TOKEN}-env"}) == f"{TOKEN}-env"
+    assert load_token(None, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -239,16 +239,16 @@ def test_a_file_wins_over_the_environment(tmp_path: Path) -> None:
 )
 def test_a_bad_token_is_refused_without_being_shown(token: str) -> None:
     with pytest.raises(ConfigError, match="characters") as caught:
-        token_from(None, {TOKEN_VARIABLE: token})
+        load_token(None, {TOKEN_VARIABLE: token})
     assert not token or token not in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no-such-file"):
-        token_from(tmp_path / "no-such-file", {})
+        load_token(tmp_path / "no-such-file", {})
 
 
 def test_a_new_token_is_a_token() -> None:
     token = new_token()
-    assert token_from(None, {TOKEN_VARIABLE: token}) == token
+    assert load_token(None, {TOKEN_VARIABLE: token}) == token
     assert token != new_token()

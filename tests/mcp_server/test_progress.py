@@ -81,29 +81,29 @@ async def test_a_client_hears_nothing_of_another_program(runtime: Runtime, era: 
 )
 def test_a_step_is_one_line_in_plain_words(kind: EventKind, data: JsonObject, words: str) -> None:
     calls = NestedCalls()
-    calls.words_for(STARTED)
-    assert calls.words_for(event(kind, data)) == f"github: create_issue {words}"
+    calls.describe_event(STARTED)
+    assert calls.describe_event(event(kind, data)) == f"github: create_issue {words}"
 
 
 def test_long_words_are_cut() -> None:
     calls = NestedCalls()
-    calls.words_for(STARTED)
-    words = calls.words_for(event("call.updated", {"update": "x" * 100_000}))
+    calls.describe_event(STARTED)
+    words = calls.describe_event(event("call.updated", {"update": "x" * 100_000}))
     assert words is not None
     assert (len(words), words[-1]) == (301, "…")
 
 
 def test_calls_of_the_client_itself_are_no_steps() -> None:
-    assert NestedCalls().words_for(event("call.started", {}, parent_id="")) is None
+    assert NestedCalls().describe_event(event("call.started", {}, parent_id="")) is None
 
 
 def test_a_server_is_in_use_while_a_call_of_it_runs() -> None:
     calls = NestedCalls()
     assert not calls.is_running("github", parent_id="exec_1")
-    calls.words_for(STARTED)
+    calls.describe_event(STARTED)
     assert calls.is_running("github", parent_id="exec_1")
     assert not calls.is_running("github", parent_id="exec_2")
-    calls.words_for(event("call.ended", {"outcome": "completed"}))
+    calls.describe_event(event("call.ended", {"outcome": "completed"}))
     assert not calls.is_running("github", parent_id="exec_1")
 
 
@@ -117,5 +117,5 @@ async def test_a_flood_of_steps_is_cut_and_says_so() -> None:
         sent.append((number, words))
 
     await feed.send_all(send)
-    assert sent[0] == (1, "step 900 (900 steps before it are not shown)")
+    assert sent[0] == (1, "step 900 (900 earlier messages were dropped)")
     assert sent[-1] == (100, "step 999")

@@ -1,4 +1,4 @@
-"""`nacre mcp`: the MCP server that shows `exec` and `wait` in front of other servers and tools."""
+"""`nacre mcp`: an MCP server that offers `exec` and `wait` for the tools of other servers."""
 
 from typing import TYPE_CHECKING
 

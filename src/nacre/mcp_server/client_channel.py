@@ -1,4 +1,4 @@
-"""What a server can send to its MCP client and ask it while a request is open."""
+"""Progress and requests that the server sends to its MCP client during a request."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 QuestionMethod = Literal["elicitation/create", "sampling/createMessage", "roots/list"]
 ClientFeature = Literal["form", "url", "sampling", "sampling-tools", "roots"]
-"""What a client can be asked: to show a form, to open a page, to sample, to list its roots."""
+"""What a client supports: forms, opening pages, sampling, sampling with tools, roots."""
 
 
 class ClientRefusedError(NacreError):
-    """The client cannot be asked, or would not answer; the message says which and why."""
+    """The client does not support the question, or refused it. The message says why."""
 
 
 class ClientQuestion:
-    """One request to the client. It stays open until it is answered, refused or withdrawn."""
+    """One request to the client. It is open until it is answered, refused or withdrawn."""
 
     def __init__(self, method: QuestionMethod, params: JsonObject) -> None:
         self.id = f"question_{os.urandom(8).hex()}"
@@ -45,7 +45,7 @@ class ClientQuestion:
         return self._is_settled.is_set()
 
     def answer(self, answer: JsonObject) -> None:
-        """The first answer or refusal counts."""
+        """Set the answer. Only the first answer or refusal counts."""
         if not self.is_settled:
             self._answer = answer
             self._is_settled.set()
@@ -59,25 +59,25 @@ class ClientQuestion:
         await self._is_settled.wait()
 
     async def wait(self) -> JsonObject:
-        """The client's answer; raises ClientRefusedError."""
+        """Wait for the answer. Raises ClientRefusedError."""
         await self._is_settled.wait()
         if self._answer is None:
             raise ClientRefusedError(self._refusal)
         return self._answer
 
 
-class _AsSent(BaseModel):
-    """An answer with every key that the client sent, also those that no version knows."""
+class _RawAnswer(BaseModel):
+    """An answer with all keys that the client sent, including unknown ones."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class ClientChannel:
-    """Hides which protocol the client speaks.
+    """The connection to the client, for all protocol versions.
 
-    Up to 2025-11-25 a server sends requests to its client (`is_two_way`). From 2026-07-28 on it
-    ends the client's request with its questions, and the client repeats the request with answers
-    (`takes_questions`). A client without a session can do neither.
+    Up to 2025-11-25, a server sends requests to its client (`is_two_way`). Since 2026-07-28, the
+    server returns its questions as the result, and the client repeats the request with the answers
+    (`takes_questions`). A client without a session supports neither.
     """
 
     def __init__(self, context: ServerRequestContext[Any, Any]) -> None:
@@ -88,7 +88,7 @@ class ClientChannel:
 
     @property
     def features(self) -> frozenset[ClientFeature]:
-        """What the client says that it can be asked."""
+        """The features that the client has announced."""
         offered = self._session.client_capabilities
         if offered is None or not (self.is_two_way or self.takes_questions):
             return frozenset()
@@ -101,29 +101,29 @@ class ClientChannel:
         )
 
     async def report_progress(self, number: int, message: str) -> None:
-        """Nothing is sent to a client that did not ask for progress."""
+        """Send progress, if the client requested it."""
         await self._session.report_progress(number, None, message)
 
     async def ask(self, question: ClientQuestion) -> JsonObject:
-        """The client's answer; raises ClientRefusedError. Only where `is_two_way`."""
+        """Send a question and return the answer. Raises ClientRefusedError. Needs `is_two_way`."""
         try:
             answer = await self._session.send_request(
                 request_for(question),
-                _AsSent,
-                # On HTTP it has to go down the stream of a request that is open.
+                _RawAnswer,
+                # On HTTP, it has to use the stream of an open request.
                 metadata=ServerMessageMetadata(related_request_id=self._request_id),
             )
         except MCPError as error:
             raise ClientRefusedError(f"the client answered: {error.message}") from error
         except ValidationError as error:
             raise ClientRefusedError(
-                f"the client's answer to {question.method} is not one"
+                f"the client's answer to {question.method} is invalid"
             ) from error
         return answer.model_dump(mode="json", by_alias=True)
 
 
 def request_for(question: ClientQuestion) -> types.InputRequest:
-    """The question as the SDK's request; raises ClientRefusedError for one that is malformed."""
+    """Convert a question to a request of the SDK. Raises ClientRefusedError if it is malformed."""
     wire = {"method": question.method, "params": question.params}
     try:
         match question.method:
@@ -151,7 +151,7 @@ def _elicitation_features(
 ) -> tuple[ClientFeature, ...]:
     if offered is None:
         return ()
-    # Before there were two modes, an empty object meant forms.
+    # In older versions, an empty object means forms.
     has_form = offered.form is not None or offered.url is None
     return (*(("form",) if has_form else ()), *(("url",) if offered.url is not None else ()))
 

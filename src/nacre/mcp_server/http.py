@@ -18,7 +18,7 @@ import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 
 from nacre.errors import ConfigError
-from nacre.mcp_server.runner import open_server, until_signal
+from nacre.mcp_server.runner import open_server, run_until_signal
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE: Final = "NACRE_MCP_TOKEN"
 
 _MIN_TOKEN_CHARACTERS: Final = 16
-# As RFC 6750 has it; anything else would not fit into a header.
+# The syntax of RFC 6750.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _SCHEME: Final = b"bearer "
 
@@ -42,8 +42,8 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def token_from(token_file: Path | None, environment: Mapping[str, str]) -> str | None:
-    """The token that the user has set, if one is; raises ConfigError, without the token in it."""
+def load_token(token_file: Path | None, environment: Mapping[str, str]) -> str | None:
+    """Return the configured token, if there is one. Raises ConfigError, without the token."""
     if token_file is not None:
         try:
             return _check_token(token_file.read_text(encoding="utf-8").strip(), "--token-file")
@@ -58,14 +58,14 @@ def _check_token(token: str, path: str) -> str:
     if len(token) < _MIN_TOKEN_CHARACTERS or not _TOKEN.fullmatch(token):
         raise ConfigError(
             path,
-            f"holds {len(token)} characters; a token has at least {_MIN_TOKEN_CHARACTERS}, "
-            "letters, digits and -._~+/ only",
+            f"has {len(token)} characters; a token has at least {_MIN_TOKEN_CHARACTERS}, "
+            "only letters, digits and -._~+/",
         )
     return token
 
 
 class RequireToken:
-    """Lets through only requests that carry the token."""
+    """ASGI middleware that accepts only requests with the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
@@ -75,7 +75,7 @@ class RequireToken:
         if scope["type"] != "http" or self._is_allowed(scope):
             await self._app(scope, receive, send)
             return
-        body = b'{"error":"this server needs its token: Authorization: Bearer <token>"}'
+        body = b'{"error":"a token is required: Authorization: Bearer <token>"}'
         headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
         await send({"type": "http.response.start", "status": 401, "headers": headers})
         await send({"type": "http.response.body", "body": body})
@@ -93,7 +93,7 @@ DEFAULT_PORT: Final = 8931
 _MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 _MAX_SESSIONS: Final = 100
 _MAX_CONNECTIONS: Final = 1_000
-# How long requests that are being served may take when the server is to end.
+# How long open requests may take when the server stops.
 _GRACE_SECONDS: Final = 2
 _ANY_ADDRESS: Final = ("0.0.0.0", "::", "")
 
@@ -106,26 +106,27 @@ def serve_http(
     token_file: Path | None = None,
     is_token_required: bool = True,
 ) -> int:
-    """Serve until a signal comes; returns the exit status. Port 0 is any that is free.
+    """Serve until a signal arrives. Returns the exit status. Port 0 selects a free port.
 
-    The token comes from the file, from NACRE_MCP_TOKEN, or is made up and shown on standard error.
-    Raises ConfigError, also where the address cannot be used, and CatalogError.
+    The token comes from the file or from NACRE_MCP_TOKEN. Otherwise a new one is created and
+    printed to standard error. Raises ConfigError, also if the address cannot be used, and
+    CatalogError.
     """
     if not is_token_required and not is_loopback(host):
-        raise ConfigError("--no-token", f"is only for this machine, and the host is {host}")
-    token = token_from(token_file, os.environ) if is_token_required else None
-    listener = listen_at(host, port)
-    address = _url_of(host, listener.getsockname()[1])
+        raise ConfigError("--no-token", f"is only allowed on a loopback address, not on {host}")
+    token = load_token(token_file, os.environ) if is_token_required else None
+    listener = listen(host, port)
+    address = _format_url(host, listener.getsockname()[1])
     sys.stderr.write(f"serving MCP at {address}\n")
     if is_token_required and token is None:
         token = new_token()
-        sys.stderr.write(f"clients have to send: Authorization: Bearer {token}\n")
+        sys.stderr.write(f"clients must send: Authorization: Bearer {token}\n")
     sys.stderr.flush()
-    return anyio.run(until_signal, partial(_serve, options, host, listener, token))
+    return anyio.run(run_until_signal, partial(_serve, options, host, listener, token))
 
 
 def http_app(server: CodeModeMcpServer, *, host: str, token: str | None) -> ASGIApp:
-    """The server as an ASGI application with a lifespan."""
+    """Return the server as an ASGI application with a lifespan."""
     app = server.sdk_server.streamable_http_app(
         host=host,
         transport_security=_security(host),
@@ -145,7 +146,7 @@ def is_loopback(host: str) -> bool:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn, ended by whoever runs it: signals are not its business."""
+    """A uvicorn server that does not handle signals and stops when it is cancelled."""
 
     def __init__(self, app: ASGIApp) -> None:
         super().__init__(
@@ -165,7 +166,7 @@ class HttpServer(uvicorn.Server):
         yield
 
     async def serve_until_cancelled(self, listener: socket.socket) -> None:
-        """Requests that are being served when it is cancelled get a moment to end."""
+        """Serve until cancelled. Open requests then get a short time to end."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._exit_when_cancelled)
             with anyio.CancelScope(shield=True):
@@ -187,26 +188,26 @@ async def _serve(
         await HttpServer(app).serve_until_cancelled(listener)
 
 
-def listen_at(host: str, port: int) -> socket.socket:
-    """Raises ConfigError where the address cannot be used."""
+def listen(host: str, port: int) -> socket.socket:
+    """Open a listening socket. Raises ConfigError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         raise ConfigError("--port", f"{port} at {host} cannot be used: {error}") from error
-    # With its protocol named: asyncio switches Nagle's algorithm off only for sockets that say so,
-    # and small messages would wait 40 ms for each acknowledgement.
+    # With an explicit protocol: only then asyncio disables Nagle's algorithm, with which a small
+    # message waits 40 ms for an acknowledgement.
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=listener.detach())
 
 
-def _url_of(host: str, port: int) -> str:
+def _format_url(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
 
 
 def _security(host: str) -> TransportSecuritySettings:
-    """A page in a browser must not reach us by a name of its own (DNS rebinding)."""
+    """Return settings that protect against DNS rebinding by a page in a browser."""
     if host in _ANY_ADDRESS:
-        # Reached by names that we do not know; the token, which is required then, keeps pages out.
+        # The host names are unknown. The token, which is required here, protects the server.
         return TransportSecuritySettings(enable_dns_rebinding_protection=False)
     own = f"[{host}]" if ":" in host else host
     names = {own, "127.0.0.1", "localhost", "[::1]"} if is_loopback(host) else {own}

@@ -1,4 +1,4 @@
-"""What happens inside a call of `exec` or `wait`, in a few words per step, as it happens."""
+"""Progress messages about the nested calls of an `exec` or `wait`."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ class _NestedCall:
 
 
 class NestedCalls:
-    """The nested calls that run, and their events in words."""
+    """The running nested calls, and descriptions of their events."""
 
     def __init__(self) -> None:
         self._running: dict[str, _NestedCall] = {}
 
     def is_running(self, owner: str, *, parent_id: str) -> bool:
-        """Whether a call that is nested in this one runs on this server."""
+        """Whether a nested call of this parent runs on this server."""
         return bool(self._running_on(owner, parent_id))
 
     def may_ask(self, owner: str, *, parent_id: str) -> bool:
-        """Whether one of the calls that run on this server has a question left; takes it."""
+        """Count a question for one of the running calls. Returns False if all are at the limit."""
         for call in self._running_on(owner, parent_id):
             if call.question_count < MAX_QUESTIONS_PER_CALL:
                 call.question_count += 1
                 return True
         return False
 
-    def words_for(self, event: TrajectoryEvent) -> str | None:
-        """What to tell a person about the event; None for what is no step of a nested call."""
+    def describe_event(self, event: TrajectoryEvent) -> str | None:
+        """Describe an event of a nested call for a person. Returns None for other events."""
         if not event.parent_id:
             return None
         if event.kind == "call.started":
@@ -58,7 +58,7 @@ class NestedCalls:
         call = self._running.get(event.call_id)
         if event.kind == "call.ended":
             self._running.pop(event.call_id, None)
-        state = _state_of(event)
+        state = _describe_state(event)
         if call is None or state is None:
             return None
         return one_line(f"{call.name} {state}", most_characters=_MAX_MESSAGE_CHARACTERS)
@@ -69,26 +69,26 @@ class NestedCalls:
 
 
 class ProgressFeed:
-    """Steps on their way to one client: numbered, bounded, and none dropped without a word."""
+    """A bounded queue of progress messages for one client. Dropped messages are counted."""
 
     def __init__(self, before: ProgressFeed | None = None) -> None:
-        """Starts with what the feed `before` has not sent."""
+        """Start with the unsent messages of the feed `before`."""
         self._queued: deque[str] = deque() if before is None else before._queued
         self._skipped = 0 if before is None else before._skipped
         self._number = 0
         self._is_closed = False
         self._wake = anyio.Event()
 
-    def add(self, words: str) -> None:
+    def add(self, message: str) -> None:
+        """Add a message. If the queue is full, the oldest one is dropped."""
         if len(self._queued) >= _MAX_QUEUED:
-            # The client reads slower than calls are made: the newest say more than the oldest.
             self._queued.popleft()
             self._skipped += 1
-        self._queued.append(words)
+        self._queued.append(message)
         self._wake.set()
 
     def close(self) -> None:
-        """Let `send_all` return once everything is sent."""
+        """Make `send_all` return when all messages are sent."""
         self._is_closed = True
         self._wake.set()
 
@@ -96,16 +96,16 @@ class ProgressFeed:
         while True:
             while self._queued:
                 self._number += 1
-                await send(self._number, self._next_words())
+                await send(self._number, self._next_message())
             if self._is_closed:
                 return
             self._wake = anyio.Event()
             await self._wake.wait()
 
-    def _next_words(self) -> str:
-        words, skipped = self._queued.popleft(), self._skipped
+    def _next_message(self) -> str:
+        message, skipped = self._queued.popleft(), self._skipped
         self._skipped = 0
-        return f"{words} ({skipped} steps before it are not shown)" if skipped else words
+        return f"{message} ({skipped} earlier messages were dropped)" if skipped else message
 
 
 def _nested_call(started: TrajectoryEvent) -> _NestedCall:
@@ -118,12 +118,12 @@ def _nested_call(started: TrajectoryEvent) -> _NestedCall:
     )
 
 
-def _state_of(event: TrajectoryEvent) -> str | None:
+def _describe_state(event: TrajectoryEvent) -> str | None:
     match event.kind:
         case "call.started":
             return "(running)"
         case "call.updated":
-            return f"({_update_words(event.data.get('update'))})"
+            return f"({_format_update(event.data.get('update'))})"
         case "call.ended" if event.data.get("outcome") == "completed":
             return "(done)"
         case "call.ended":
@@ -136,7 +136,7 @@ def _state_of(event: TrajectoryEvent) -> str | None:
             return None
 
 
-def _update_words(update: JsonValue) -> str:
+def _format_update(update: JsonValue) -> str:
     if isinstance(update, str):
         return update
     if isinstance(update, dict) and "progress" in update:

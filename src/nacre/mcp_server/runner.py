@@ -1,4 +1,4 @@
-"""Opens what `nacre mcp` serves, and serves it until a signal arrives."""
+"""Opens the server of `nacre mcp`, and runs it until a signal arrives."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServeOptions:
-    """What stands behind `exec` and `wait`."""
+    """The servers, tools and settings of `nacre mcp`."""
 
     servers: Sequence[McpServerConfig] = ()
     tools: Sequence[Tool] = ()
     config: ConfigInput = None
-    """Settings of code mode, or a whole config document."""
+    """The settings of code mode, or a whole config document."""
     workers: int = 0
     hooks: Sequence[object] = ()
 
 
 @asynccontextmanager
 async def open_server(options: ServeOptions) -> AsyncGenerator[CodeModeMcpServer]:
-    """The server, ready to be connected to clients; no upstream server is started for that.
+    """Open the server. It does not start any upstream server.
 
-    Raises CatalogError for tools that cannot be together, and ConfigError.
+    Raises CatalogError for conflicting tools, and ConfigError.
     """
     enabled = [config for config in options.servers if not config.is_disabled]
 
@@ -51,12 +51,12 @@ async def open_server(options: ServeOptions) -> AsyncGenerator[CodeModeMcpServer
     async def servers(
         session_id: str, client: UpstreamRequests
     ) -> AsyncGenerator[Sequence[ToolServer]]:
-        # One set of connections per session: what a server asks goes to the client of its session.
+        # Each session has its own connections, so that requests of a server reach its client.
         async with McpConnections(enabled, upstream=client) as connections:
             yield connections.servers(session_id)
 
     async with Runtime(options.config, workers=options.workers) as runtime:
-        # Faults of the tools are for whoever starts the server, not for its first client.
+        # Report invalid tools at the start, not to the first client.
         runtime.run(tools=options.tools, mcp=())
         yield CodeModeMcpServer(
             runtime,
@@ -66,8 +66,8 @@ async def open_server(options: ServeOptions) -> AsyncGenerator[CodeModeMcpServer
         )
 
 
-async def until_signal(serve: Callable[[], Awaitable[None]]) -> int:
-    """Serve until it is over or a signal comes; returns the exit status of the process."""
+async def run_until_signal(serve: Callable[[], Awaitable[None]]) -> int:
+    """Serve until the end or a signal. Returns the exit status of the process."""
     stopped_by: signal.Signals | None = None
     failure: Exception | None = None
     with anyio.open_signal_receiver(*_stop_signals()) as signals:
@@ -78,8 +78,8 @@ async def until_signal(serve: Callable[[], Awaitable[None]]) -> int:
                 nonlocal stopped_by
                 async for number in signals:
                     if stopped_by is not None:
-                        # Asked twice: somebody does not want to wait for a clean end. Servers in
-                        # groups of their own would outlive us.
+                        # The second signal ends the process at once. Servers have their own
+                        # process groups and would survive it.
                         kill_all_groups()
                         os._exit(128 + number)
                     stopped_by = number
@@ -90,7 +90,7 @@ async def until_signal(serve: Callable[[], Awaitable[None]]) -> int:
                 try:
                     await serve()
                 except Exception as error:
-                    # Raised below, as it is and not in a group.
+                    # Raised below, so that no exception group wraps it.
                     failure = error
             tasks.cancel_scope.cancel()
     if failure is not None:
@@ -99,7 +99,7 @@ async def until_signal(serve: Callable[[], Awaitable[None]]) -> int:
 
 
 def _stop_signals() -> tuple[signal.Signals, ...]:
-    """With the end of the terminal, unless whoever started us wants us to outlive it (`nohup`)."""
+    """Return the signals that stop the server. SIGHUP only if it is not ignored (`nohup`)."""
     hang_up: signal.Signals | None = getattr(signal, "SIGHUP", None)
     if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN:
         return _STOP_SIGNALS

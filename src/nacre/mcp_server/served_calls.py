@@ -1,4 +1,4 @@
-"""One call of a client, and the approvals that it asks the client for."""
+"""A tool call of an MCP client, and the approvals that it requests from the client."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _CHOICES: Final = {
 
 
 def approval_form(request: ApprovalRequest) -> JsonObject:
-    """The parameters of the elicitation that asks a person about a call.
+    """Return the parameters of the elicitation for an approval.
 
-    Raises UnshowableInputError: nobody is to approve what they cannot see.
+    Raises UnshowableInputError if the input cannot be displayed, so that it is never approved.
     """
     return {
         "mode": "form",
@@ -61,7 +61,7 @@ def approval_form(request: ApprovalRequest) -> JsonObject:
 
 
 def parse_decision(answer: JsonObject) -> ApprovalDecision:
-    """What the person decided; everything but a clear yes is a no."""
+    """Read the decision of a person. Anything that is not an approval is a denial."""
     if answer.get("action") != "accept":
         return Deny("the person declined" if answer.get("action") == "decline" else "dismissed")
     content = answer.get("content")
@@ -76,19 +76,19 @@ def parse_decision(answer: JsonObject) -> ApprovalDecision:
             return Deny("the client sent no decision")
 
 
-def awaited_approvals(requests: Sequence[ApprovalRequest], *, can_be_asked: bool) -> JsonObject:
-    """What a `waiting` result says about the approvals that it waits for."""
+def approvals_to_json(requests: Sequence[ApprovalRequest], *, can_ask: bool) -> JsonObject:
+    """Describe the pending approvals of a `waiting` result."""
     listed: list[JsonValue] = [
         {"id": request.id, "toolId": request.tool_id, "reason": request.reason}
         for request in requests
     ]
-    return {"approvals": listed, "howToContinue": _how_to_continue(can_be_asked)}
+    return {"approvals": listed, "howToContinue": _how_to_continue(can_ask)}
 
 
-def _how_to_continue(can_be_asked: bool) -> str:
-    if can_be_asked:
+def _how_to_continue(can_ask: bool) -> str:
+    if can_ask:
         return "Call wait with the runId: the user is asked for the approvals then."
-    # No second way to answer: whatever a process of the user could do, a hostile server could do.
+    # There is no other way to approve, because a hostile server could use it as well.
     return (
         "This MCP client cannot ask for approvals (it has no elicitation): the call is not made. "
         "Tell the user to use a client that can ask, or not to require the approval."
@@ -109,16 +109,16 @@ def _shorten(text: str) -> str:
 
 logger = logging.getLogger(__name__)
 
-# Clients repeat a request so many times at most; the SDK's give up after ten.
+# How often a client is asked to repeat a request. Clients of the SDK stop after ten.
 _MAX_ROUNDS: Final = 8
 _CALL_ID_BYTES: Final = 8
 
 
 class ServedCall:
-    """A call of `exec`, `wait` or a direct tool, run as a task of its session.
+    """A call of `exec`, `wait` or a direct tool, which runs as a task of its session.
 
-    A cell that waits for what the client is being asked is continued here as soon as the client has
-    answered: the model sees one call.
+    If a cell waits for an answer of the client, it is resumed here when the answer arrives, so that
+    the model sees one call.
     """
 
     def __init__(
@@ -126,17 +126,17 @@ class ServedCall:
     ) -> None:
         self.id = f"call_{os.urandom(_CALL_ID_BYTES).hex()}"
         self.root_id = self.id
-        """The call of `exec` that the nested calls are in: for a `wait`, not its own."""
+        """The id of the `exec` call that contains the nested calls; differs for a `wait`."""
         self.name = name
         self.arguments = arguments
         self.features: frozenset[ClientFeature] = frozenset()
-        """What the client that waits for this call can be asked."""
+        """The features of the client that waits for this call."""
         self.feed = ProgressFeed()
         self.result: CodeModeResult | DirectResult | None = None
         self.rounds = 0
-        """How often the client was sent away with questions."""
-        self.stray_question_count = 0
-        """What servers asked the client meanwhile without a nested call that made them."""
+        """How often the client got questions as the result."""
+        self.unrelated_question_count = 0
+        """The number of questions of servers without a running nested call."""
         self._run = run
         self._queue = queue
         self._questions: dict[str, ClientQuestion] = {}
@@ -145,36 +145,36 @@ class ServedCall:
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
 
-    # What the session does.
+    # Used by the session.
 
     async def run(self) -> None:
-        """Do what was called; never raises."""
+        """Run the call. Never raises."""
         try:
             with self._scope:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._ask_for_approvals)
-                    self.result = await self._perform()
+                    self.result = await self._run_to_result()
                     tasks.cancel_scope.cancel()
         except Exception:
             logger.exception("a call of %s failed", self.name)
         finally:
             for question in list(self._questions.values()):
-                question.refuse("the call that it belongs to is over")
+                question.refuse("the call of this question has ended")
             self._ended.set()
-            self._tell_change()
+            self._notify_change()
 
     async def abort(self) -> None:
-        """End it, with its cell, and wait until it has ended."""
+        """Abort the call with its cell, and wait until it has ended."""
         self._scope.cancel()
         await self._ended.wait()
 
-    # What requests do.
+    # Used by requests of the client.
 
     def attach(self, features: frozenset[ClientFeature]) -> None:
-        """A request waits for this call now, of a client that can be asked these things."""
+        """Connect the call to a new request of a client with these features."""
         self.features = features
         self.feed = ProgressFeed(before=self.feed)
-        self._tell_change()
+        self._notify_change()
 
     @property
     def has_ended(self) -> bool:
@@ -191,42 +191,42 @@ class ServedCall:
     async def wait_until_ended(self) -> None:
         await self._ended.wait()
 
-    async def wait_until_ended_or_asking(self) -> None:
-        """Return when the call is over, or has a question for the client."""
-        await self._changed_to(lambda: self.has_ended or bool(self.open_questions))
+    async def wait_until_ended_or_question(self) -> None:
+        """Wait until the call has ended or has a question for the client."""
+        await self._wait_until(lambda: self.has_ended or bool(self.open_questions))
 
     async def next_question(self) -> ClientQuestion:
-        """The oldest question that is open, once there is one."""
-        await self._changed_to(lambda: bool(self.open_questions))
+        """Wait for an open question and return the oldest one."""
+        await self._wait_until(lambda: bool(self.open_questions))
         return self.open_questions[0]
 
     async def ask(self, method: QuestionMethod, params: JsonObject) -> JsonObject:
-        """The client's answer; raises ClientRefusedError."""
+        """Ask the client and return the answer. Raises ClientRefusedError."""
         if self.has_ended:
-            raise ClientRefusedError("the call that it belongs to is over")
+            raise ClientRefusedError("the call of this question has ended")
         question = ClientQuestion(method, params)
         self._questions[question.id] = question
-        self._tell_change()
+        self._notify_change()
         try:
             return await question.wait()
         finally:
-            # Also withdraws it, where whoever asked was cancelled.
+            # If the caller was cancelled, this withdraws the question.
             question.refuse("the question was withdrawn")
             del self._questions[question.id]
             self._settled_count += 1
-            self._tell_change()
+            self._notify_change()
 
-    def awaited_approvals(self) -> list[ApprovalRequest]:
-        """The approvals that somebody else than the client has to give."""
-        return [request for request in self._queue.pending if self._is_mine(request)]
+    def pending_approvals(self) -> list[ApprovalRequest]:
+        """Return the approval requests of this call that are still open."""
+        return [request for request in self._queue.pending if self._belongs_to_call(request)]
 
     # The call itself.
 
-    async def _perform(self) -> CodeModeResult | DirectResult:
+    async def _run_to_result(self) -> CodeModeResult | DirectResult:
         settled_before = self._settled_count
         result = await self._run.call(self.name, self.arguments, call_id=self.id)
         while isinstance(result, Waiting) and self._waits_for_client(result, settled_before):
-            await self._changed_to(lambda: not self._is_asking())
+            await self._wait_until(lambda: not self._is_asking())
             settled_before = self._settled_count
             result = await self._run.wait(result.cell_id)
         return result
@@ -238,47 +238,47 @@ class ServedCall:
             return True
         if any(call.is_awaiting_approval for call in waiting.pending):
             return self.can_ask_for_approvals
-        # Answered while the program was being suspended: it goes on with the next leg.
+        # A question was answered while the cell was being suspended, so it can be resumed.
         return self._settled_count > settled_before
 
     def _is_asking(self) -> bool:
-        waits_for_approval = self.can_ask_for_approvals and bool(self.awaited_approvals())
+        waits_for_approval = self.can_ask_for_approvals and bool(self.pending_approvals())
         return waits_for_approval or bool(self.open_questions)
 
     async def _ask_for_approvals(self) -> None:
         async with anyio.create_task_group() as tasks:
             async for request in self._queue:
-                if self._is_mine(request) and self.can_ask_for_approvals:
+                if self._belongs_to_call(request) and self.can_ask_for_approvals:
                     tasks.start_soon(self._ask_for_approval, request)
 
     async def _ask_for_approval(self, request: ApprovalRequest) -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._until_closed, request, tasks.cancel_scope)
+            tasks.start_soon(self._cancel_when_closed, request, tasks.cancel_scope)
             try:
                 answer = await self.ask("elicitation/create", approval_form(request))
-                decided = parse_decision(answer)
+                decision = parse_decision(answer)
             except ClientRefusedError as refusal:
-                decided = Deny(f"the client could not ask: {refusal}")
+                decision = Deny(f"the client could not ask: {refusal}")
             except UnshowableInputError as problem:
-                decided = Deny(str(problem))
+                decision = Deny(str(problem))
             tasks.cancel_scope.cancel()
             if request in self._queue.pending:
-                self._queue.answer(request.id, decided)
-        self._tell_change()
+                self._queue.answer(request.id, decision)
+        self._notify_change()
 
-    async def _until_closed(self, request: ApprovalRequest, scope: anyio.CancelScope) -> None:
-        """It may expire, or be answered elsewhere, while the client is asked."""
+    async def _cancel_when_closed(self, request: ApprovalRequest, scope: anyio.CancelScope) -> None:
+        # The request may expire, or be answered elsewhere, while the client is asked.
         while request in self._queue.pending:
             await self._queue.wait_for_change()
         scope.cancel()
 
-    def _is_mine(self, request: ApprovalRequest) -> bool:
+    def _belongs_to_call(self, request: ApprovalRequest) -> bool:
         return self.root_id in (request.call_id, request.parent_id) or request.call_id == self.id
 
-    async def _changed_to(self, is_so: Callable[[], bool]) -> None:
-        while not is_so():
+    async def _wait_until(self, is_true: Callable[[], bool]) -> None:
+        while not is_true():
             await self._change.wait()
 
-    def _tell_change(self) -> None:
+    def _notify_change(self) -> None:
         change, self._change = self._change, anyio.Event()
         change.set()

@@ -1,4 +1,4 @@
-"""The MCP server: lists the tools that a model sees and runs the calls it makes."""
+"""The MCP server: lists the tools that a model sees, and runs its calls."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nacre.code_mode import DirectResult, Failed, Waiting
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME
 from nacre.json_types import decode_json, encode_json
 from nacre.mcp_server.client_channel import ClientChannel, ClientRefusedError, request_for
-from nacre.mcp_server.served_calls import awaited_approvals
-from nacre.mcp_server.sessions import OpenServers, SessionParts, Sessions, share_servers
+from nacre.mcp_server.served_calls import approvals_to_json
+from nacre.mcp_server.sessions import OpenServers, SessionOptions, Sessions, share_servers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -46,26 +46,26 @@ OUTPUT_SCHEMA: Final[JsonObject] = {
     },
     "required": ["status"],
 }
-"""Flat, since not every client takes a union; and short, since every client sends it twice."""
+"""Without a union, which some clients do not support, and short, as clients send it twice."""
 
 
 def code_mode_result(
     result: CodeModeResult, *, awaited: JsonObject | None = None
 ) -> types.CallToolResult:
-    """`awaited` is what a waiting result says besides: see `awaited_approvals`."""
+    """Convert a result. `awaited` is added to a waiting result: see `approvals_to_json`."""
     wire = result.to_json()
     telemetry = wire.pop("telemetry")
     text = encode_json({**wire, **(awaited or {}), "telemetry": telemetry})
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text.decode())],
-        # From the text: what is no JSON in a strict sense would end the connection.
+        # Decoded from the text, because a value that is not strict JSON ends the connection.
         structured_content=decode_json(text),
         is_error=isinstance(result, Failed),
     )
 
 
 def direct_result(result: DirectResult, *, has_output_schema: bool) -> types.CallToolResult:
-    """What a tool returned that the client called by its own name."""
+    """Convert the result of a tool that the client called directly."""
     if result.is_error:
         return _text_result(result.error, is_error=True)
     native = _native_result(result.value)
@@ -80,7 +80,7 @@ def direct_result(result: DirectResult, *, has_output_schema: bool) -> types.Cal
 
 
 def _native_result(value: object) -> types.CallToolResult | None:
-    """A value that is an MCP result already, images and all; None for any other value."""
+    """Return the value if it is already an MCP result, otherwise None."""
     if not isinstance(value, dict) or "content" not in value:
         return None
     try:
@@ -104,13 +104,13 @@ _INSTRUCTIONS: Final = (
     "exec runs a JavaScript program that finds and calls the tools and MCP servers behind this one;"
     " wait continues a program whose result has status waiting."
 )
-# A client that does not read must not keep a finished call from ending.
+# A client that does not read must not delay the end of a call.
 _LAST_PROGRESS_SECONDS: Final = 5.0
 _ABORT_SECONDS: Final = 10.0
 
 
 class CodeModeMcpServer:
-    """`exec` and `wait`, and the direct-only tools among `tools`, for any number of clients."""
+    """Serves `exec`, `wait` and the direct-only tools among `tools` to any number of clients."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class CodeModeMcpServer:
         tools: Sequence[Tool] = (),
         hooks: Sequence[object] = (),
     ) -> None:
-        self._parts = SessionParts(
+        self._session_options = SessionOptions(
             runtime=runtime,
             servers=servers or share_servers(),
             tools=tools,
@@ -132,7 +132,7 @@ class CodeModeMcpServer:
             title="Nacre",
             instructions=_INSTRUCTIONS,
             lifespan=self._lifespan,
-            # No schema of ours asks for headers; without this, every call would list the tools.
+            # No input schema uses headers. Without this, the SDK lists the tools for every call.
             get_tool_input_schema=lambda _name: None,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
@@ -140,7 +140,7 @@ class CodeModeMcpServer:
 
     @asynccontextmanager
     async def _lifespan(self, _server: Server[Sessions]) -> AsyncGenerator[Sessions]:
-        async with Sessions(self._parts) as sessions:
+        async with Sessions(self._session_options) as sessions:
             yield sessions
 
     # Requests.
@@ -148,55 +148,55 @@ class CodeModeMcpServer:
     async def _list_tools(
         self, context: _Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        session = await _session_of(context)
-        session.note_client(ClientChannel(context).features)
-        return types.ListToolsResult(tools=_listed_tools(session.run))
+        session = await _get_session(context)
+        session.set_client_features(ClientChannel(context).features)
+        return types.ListToolsResult(tools=_build_tools(session.run))
 
     async def _call_tool(
         self, context: _Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        session = await _session_of(context)
+        session = await _get_session(context)
         channel = ClientChannel(context)
-        session.note_client(channel.features)
-        call = _call_of(session, channel, params)
-        is_sent_away = False
+        session.set_client_features(channel.features)
+        call = _start_or_resume_call(session, channel, params)
+        is_suspended = False
         try:
-            await _attend(call, channel)
+            await _serve_call(call, channel)
             if channel.takes_questions and not call.has_ended:
-                is_sent_away = True
-                return _ask_by_result(session, call)
-            return self._result_of(session, call)
+                is_suspended = True
+                return _ask_in_result(session, call)
+            return self._build_result(session, call)
         finally:
-            # The client has cancelled its request, or is gone.
-            if not (call.has_ended or is_sent_away):
+            # The client has cancelled its request or has disconnected.
+            if not (call.has_ended or is_suspended):
                 with anyio.move_on_after(_ABORT_SECONDS, shield=True):
                     await call.abort()
 
-    def _result_of(self, session: Session, call: ServedCall) -> types.CallToolResult:
+    def _build_result(self, session: Session, call: ServedCall) -> types.CallToolResult:
         result = call.result
         if result is None:
             raise MCPError(types.INTERNAL_ERROR, f"the call of {call.name} failed; see the log")
         if isinstance(result, DirectResult):
             has_schema = any(
                 tool.name == call.name and tool.output_schema is not None
-                for tool in _listed_tools(session.run)
+                for tool in _build_tools(session.run)
             )
             return direct_result(result, has_output_schema=has_schema)
         return code_mode_result(result, awaited=self._describe_approvals(call, result))
 
     def _describe_approvals(self, call: ServedCall, result: object) -> JsonObject | None:
-        requests = call.awaited_approvals() if isinstance(result, Waiting) else []
+        requests = call.pending_approvals() if isinstance(result, Waiting) else []
         if not requests:
             return None
-        return awaited_approvals(requests, can_be_asked="form" in call.features)
+        return approvals_to_json(requests, can_ask="form" in call.features)
 
 
 # Sessions and calls.
 
 
-async def _session_of(context: _Context) -> Session:
-    """The session of the client; on HTTP up to 2025-11-25 it ends with the transport's."""
-    # The SDK shows handlers neither the transport's session id nor when a connection ends.
+async def _get_session(context: _Context) -> Session:
+    """Return the session of the client. On HTTP up to 2025-11-25, the transport ends it."""
+    # The SDK does not expose the transport's session id or the end of a connection.
     connection = context.session._connection  # pyright: ignore[reportPrivateUsage]
     sessions = context.lifespan_context
     transport_id = connection.session_id or ""
@@ -204,13 +204,13 @@ async def _session_of(context: _Context) -> Session:
         session, is_new = await sessions.get(transport_id)
     except Exception as error:
         logger.exception("a session could not be opened")
-        raise MCPError(types.INTERNAL_ERROR, "no session could be opened; see the log") from error
+        raise MCPError(types.INTERNAL_ERROR, "cannot open a session; see the log") from error
     if is_new and transport_id:
         connection.exit_stack.callback(sessions.close, transport_id)
     return session
 
 
-def _call_of(
+def _start_or_resume_call(
     session: Session, channel: ClientChannel, params: types.CallToolRequestParams
 ) -> ServedCall:
     if params.request_state is not None:
@@ -226,9 +226,9 @@ def _call_of(
 def _call_with_answers(
     session: Session, channel: ClientChannel, params: types.CallToolRequestParams, ticket: str
 ) -> ServedCall:
-    call = session.take_back(ticket, channel.features)
+    call = session.resume_call(ticket, channel.features)
     if call is None:
-        problem = "this call is not waiting for answers, or no longer; make it anew"
+        problem = "this call does not wait for answers any more; call the tool again"
         raise MCPError(types.INVALID_PARAMS, problem)
     answers = params.input_responses or {}
     for question in call.open_questions:
@@ -238,23 +238,23 @@ def _call_with_answers(
     return call
 
 
-def _ask_by_result(session: Session, call: ServedCall) -> types.InputRequiredResult:
+def _ask_in_result(session: Session, call: ServedCall) -> types.InputRequiredResult:
     requests: dict[str, types.InputRequest] = {}
     for question in call.open_questions:
         try:
             requests[question.id] = request_for(question)
         except ClientRefusedError as refusal:
             question.refuse(str(refusal))
-    ticket = session.send_away(call)
+    ticket = session.suspend_call(call)
     return types.InputRequiredResult(input_requests=requests or None, request_state=ticket)
 
 
-async def _attend(call: ServedCall, channel: ClientChannel) -> None:
-    """Return when the call is over, or when the client has to be sent away with its questions."""
+async def _serve_call(call: ServedCall, channel: ClientChannel) -> None:
+    """Send progress and questions until the call ends, or until the result has to be questions."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_send_progress, call.feed, channel)
         if channel.takes_questions:
-            await call.wait_until_ended_or_asking()
+            await call.wait_until_ended_or_question()
         else:
             async with anyio.create_task_group() as asking:
                 asking.start_soon(_ask_questions, call, channel)
@@ -265,13 +265,13 @@ async def _attend(call: ServedCall, channel: ClientChannel) -> None:
 
 
 async def _ask_questions(call: ServedCall, channel: ClientChannel) -> None:
-    """One after the other: a person is not shown several forms at once."""
+    """Ask questions one at a time, so that a person sees one form at a time."""
     while True:
         question = await call.next_question()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_ask, question, channel)
             await question.wait_until_settled()
-            # Settled by somebody else: the client is told to forget it.
+            # If it was settled elsewhere, the request to the client is cancelled.
             tasks.cancel_scope.cancel()
 
 
@@ -286,22 +286,19 @@ async def _send_progress(feed: ProgressFeed, channel: ClientChannel) -> None:
     try:
         await feed.send_all(channel.report_progress)
     except Exception:
-        # Progress is a courtesy: a client that cannot take it gets its result all the same.
+        # The client gets its result even if progress fails.
         logger.warning("progress could not be sent", exc_info=True)
 
 
-# What is listed.
+def _build_tools(run: CodeModeRun) -> list[types.Tool]:
+    return [_build_tool(definition, run) for definition in run.definitions("mcp")]
 
 
-def _listed_tools(run: CodeModeRun) -> list[types.Tool]:
-    return [_listed_tool(definition, run) for definition in run.definitions("mcp")]
-
-
-def _listed_tool(definition: JsonObject, run: CodeModeRun) -> types.Tool:
+def _build_tool(definition: JsonObject, run: CodeModeRun) -> types.Tool:
     name = str(definition["name"])
     is_own = run.is_code_mode and name in _TITLES
     output_schema = OUTPUT_SCHEMA if is_own else definition.get("outputSchema")
-    # MCP has no structured results but objects.
+    # In MCP, structured results are always objects.
     is_object = isinstance(output_schema, dict) and output_schema.get("type") == "object"
     return types.Tool(
         name=name,

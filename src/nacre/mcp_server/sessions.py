@@ -1,4 +1,4 @@
-"""One run of code mode per client session: its calls, its servers, and the end of all that."""
+"""Client sessions: each has a code mode run, its calls and its upstream servers."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from nacre.mcp_server.client_channel import ClientFeature, QuestionMethod
     from nacre.trajectory import TrajectoryEvent
 
-# A client that does not come back with its answers has given up.
-_COME_BACK_SECONDS: Final = 600.0
+# How long a suspended call waits for the answers of its client.
+_ANSWER_SECONDS: Final = 600.0
 _TICKET_BYTES: Final = 16
 
 
 class OpenServers(Protocol):
-    """Gives a session the upstream servers that it may use, and closes them after it."""
+    """Opens the upstream servers of a session, and closes them afterwards."""
 
     def __call__(
         self, session_id: str, client: UpstreamRequests, /
@@ -45,7 +45,7 @@ class OpenServers(Protocol):
 
 
 def share_servers(servers: Sequence[ToolServer] = ()) -> OpenServers:
-    """These servers for every session; somebody else looks after them."""
+    """Use the same servers for all sessions. The caller opens and closes them."""
 
     @asynccontextmanager
     async def open_servers(
@@ -57,8 +57,8 @@ def share_servers(servers: Sequence[ToolServer] = ()) -> OpenServers:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SessionParts:
-    """What every session is made of."""
+class SessionOptions:
+    """The runtime, servers, tools and hooks of all sessions."""
 
     runtime: Runtime
     servers: OpenServers = field(default_factory=share_servers)
@@ -66,18 +66,18 @@ class SessionParts:
     hooks: Sequence[object] = ()
 
 
-# Keys of words that are only read; all else is a name or a value, which has to come back as it is.
-_WORDS: Final = frozenset(("message", "title", "description", "enumNames"))
-# MCP has flat forms.
+# Keys of texts that are only displayed. Other texts are names or values, which must not change.
+_DISPLAYED_KEYS: Final = frozenset(("message", "title", "description", "enumNames"))
+# Forms of MCP are flat.
 _MAX_LEVELS: Final = 16
 _MAX_BYTES: Final = 64 * 1024
 
 
 def clean_question(params: JsonObject) -> JsonObject:
-    """The parameters of an elicitation, cleaned; raises UpstreamRefusal."""
+    """Make the parameters of an elicitation safe to display. Raises UpstreamRefusal."""
     size_bytes = len(encode_json(params))
     if size_bytes > _MAX_BYTES:
-        raise UpstreamRefusal(f"the question has {size_bytes} bytes; the most is {_MAX_BYTES}")
+        raise UpstreamRefusal(f"the question has {size_bytes} bytes; the limit is {_MAX_BYTES}")
     return {key: _clean(it, key, _MAX_LEVELS) for key, it in params.items()}
 
 
@@ -85,28 +85,31 @@ def _clean(value: JsonValue, key: str, levels_left: int) -> JsonValue:
     if levels_left == 0:
         raise UpstreamRefusal(f"the question is nested more than {_MAX_LEVELS} levels deep")
     match value:
-        case str() if key in _WORDS:
+        case str() if key in _DISPLAYED_KEYS:
             return visible_lines(value)
         case str():
-            return _exact(value)
+            return _check_visible(value)
         case list():
             return [_clean(it, key, levels_left - 1) for it in value]
         case dict():
-            return {_exact(name): _clean(it, name, levels_left - 1) for name, it in value.items()}
+            return {
+                _check_visible(name): _clean(it, name, levels_left - 1)
+                for name, it in value.items()
+            }
         case _:
             return value
 
 
-def _exact(text: str) -> str:
+def _check_visible(text: str) -> str:
     if any(is_invisible(it) and it not in "\n\t" for it in text):
         raise UpstreamRefusal(
-            "a name or value in the question has characters that cannot be seen: "
+            "a name or value in the question has invisible characters: "
             f"{text[:80].encode('ascii', 'backslashreplace').decode()}"
         )
     return text
 
 
-_WHAT_IS_MISSING: Final[dict[ClientFeature, str]] = {
+_MISSING_FEATURES: Final[dict[ClientFeature, str]] = {
     "form": "cannot show forms (elicitation)",
     "url": "cannot open pages (elicitation of mode url)",
     "sampling": "has no sampling",
@@ -115,18 +118,18 @@ _WHAT_IS_MISSING: Final[dict[ClientFeature, str]] = {
 }
 
 
-class ClientOfSession:
-    """The client of one session, for the servers behind it (`UpstreamRequests`)."""
+class SessionClient:
+    """Forwards requests of upstream servers to the client of a session (`UpstreamRequests`)."""
 
-    def __init__(self, calls: Callable[[], Session]) -> None:
-        """`calls` is asked for when a server asks: they are made after this."""
-        self._calls = calls
+    def __init__(self, get_session: Callable[[], Session]) -> None:
+        """`get_session` is called later, because the session is created after this."""
+        self._get_session = get_session
         self.features: frozenset[ClientFeature] = frozenset()
-        """What the client could be asked when it was last heard of."""
+        """The features of the client in its last request."""
 
     @property
     def capabilities(self) -> JsonObject:
-        """As a client announces them to a server."""
+        """The capabilities to announce to a server."""
         offered: JsonObject = {}
         modes: JsonObject = {mode: {} for mode in ("form", "url") if mode in self.features}
         if modes:
@@ -138,38 +141,38 @@ class ClientOfSession:
         return offered
 
     async def elicit(self, server: str, params: JsonObject) -> JsonObject:
-        """The person's answer; the question says which server asks."""
+        """Ask the person. The question names the server."""
         shown = clean_question({key: it for key, it in params.items() if key != "_meta"})
-        # The client shows it as a question of ours, and a person has to know whom they tell.
+        # The client displays it as a question of this server, so add the name of the origin.
         named: JsonObject = {**shown, "message": f"{server} asks: {shown.get('message', '')}"}
         feature: ClientFeature = "url" if params.get("mode") == "url" else "form"
         return await self._ask(server, "elicitation/create", named, feature)
 
     async def sample(self, server: str, params: JsonObject) -> JsonObject:
-        """What the client's model says."""
+        """Ask the model of the client."""
         needs_tools = bool(params.get("tools") or params.get("toolChoice"))
         feature: ClientFeature = "sampling-tools" if needs_tools else "sampling"
         return await self._ask(server, "sampling/createMessage", params, feature)
 
     async def roots(self, server: str, params: JsonObject) -> JsonObject:
-        """The client's roots."""
+        """Return the roots of the client."""
         return await self._ask(server, "roots/list", params, "roots")
 
     async def _ask(
         self, server: str, method: QuestionMethod, params: JsonObject, feature: ClientFeature
     ) -> JsonObject:
-        call = self._calls().call_for(server)
+        call = self._get_session().call_for(server)
         if call is None:
-            raise UpstreamRefusal(f"{method} is only passed on during a call, and none is open")
+            raise UpstreamRefusal(f"{method} is only allowed during a call, and none is running")
         if feature not in call.features:
-            problem = f"{method} is refused: the MCP client {_WHAT_IS_MISSING[feature]}"
+            problem = f"{method} is refused: the MCP client {_MISSING_FEATURES[feature]}"
             raise UpstreamRefusal(problem, code=METHOD_NOT_FOUND)
-        if method != "roots/list" and not self._calls().may_ask(server, call):
+        if method != "roots/list" and not self._get_session().may_ask(server, call):
             raise UpstreamRefusal(
-                f"{method} is refused: {MAX_QUESTIONS_PER_CALL} questions were asked during this "
-                "call already"
+                f"{method} is refused: the limit of {MAX_QUESTIONS_PER_CALL} questions in one call "
+                "is reached"
             )
-        # A progress token and the like belong to the server's own connection.
+        # `_meta`, with a progress token for example, belongs to the connection of the server.
         own = {key: value for key, value in params.items() if key != "_meta"}
         try:
             return await call.ask(method, own)
@@ -177,40 +180,40 @@ class ClientOfSession:
             raise UpstreamRefusal(str(refusal)) from refusal
 
 
-class _Away:
-    """A call whose client was sent away with questions."""
+class _SuspendedCall:
+    """A call whose client got questions as the result."""
 
     def __init__(self, call: ServedCall) -> None:
         self.call = call
-        self.is_back = anyio.Event()
+        self.is_resumed = anyio.Event()
 
 
 class Session:
-    """A client, its run, and the calls that it waits for. Made by `Sessions`."""
+    """A client, its code mode run and its running calls. Created by `Sessions`."""
 
     def __init__(
-        self, run: CodeModeRun, queue: ApprovalQueue, client: ClientOfSession, tasks: TaskGroup
+        self, run: CodeModeRun, queue: ApprovalQueue, client: SessionClient, tasks: TaskGroup
     ) -> None:
         self.run = run
         self._queue = queue
         self._client = client
         self._tasks = tasks
         self._calls: dict[str, ServedCall] = {}
-        self._away: dict[str, _Away] = {}
+        self._suspended: dict[str, _SuspendedCall] = {}
         self._cells: dict[str, str] = {}
         self._nested = NestedCalls()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._stop_listening = run.trajectory.subscribe(self._hear)
+        self._stop_listening = run.trajectory.subscribe(self._on_event)
         self.closing = anyio.Event()
 
-    def note_client(self, features: frozenset[ClientFeature]) -> None:
+    def set_client_features(self, features: frozenset[ClientFeature]) -> None:
         self._client.features = features
 
     def start_call(
         self, name: str, arguments: JsonObject, features: frozenset[ClientFeature]
     ) -> ServedCall:
-        """A call that runs until it is over, or is aborted, whatever becomes of its request."""
+        """Start a call. It runs until it ends or is aborted, independently of its request."""
         call = ServedCall(self.run, self._queue, name=name, arguments=arguments)
         call.root_id = self._cells.get(str(arguments.get("runId")), call.id)
         call.attach(features)
@@ -218,36 +221,36 @@ class Session:
         self._tasks.start_soon(self._run_call, call)
         return call
 
-    def send_away(self, call: ServedCall) -> str:
-        """Its request ends with questions, and the call goes on; returns the client's ticket."""
+    def suspend_call(self, call: ServedCall) -> str:
+        """Return a ticket for the client, which gets questions as the result of its request."""
         call.rounds += 1
-        # Long enough that nobody guesses it: who has it answers the call's questions.
+        # Not guessable, because the ticket allows to answer the questions.
         ticket = os.urandom(_TICKET_BYTES).hex()
-        self._away[ticket] = _Away(call)
-        self._tasks.start_soon(self._abort_if_nobody_comes, ticket, self._away[ticket])
+        self._suspended[ticket] = _SuspendedCall(call)
+        self._tasks.start_soon(self._abort_after_timeout, ticket, self._suspended[ticket])
         return ticket
 
-    def take_back(self, ticket: str, features: frozenset[ClientFeature]) -> ServedCall | None:
-        """The call that the client comes back for; a ticket is good for once."""
-        away = self._away.pop(ticket, None)
-        if away is None:
+    def resume_call(self, ticket: str, features: frozenset[ClientFeature]) -> ServedCall | None:
+        """Return the call of a ticket, which can be used once."""
+        suspended = self._suspended.pop(ticket, None)
+        if suspended is None:
             return None
-        away.is_back.set()
-        away.call.attach(features)
-        return away.call
+        suspended.is_resumed.set()
+        suspended.call.attach(features)
+        return suspended.call
 
     def call_for(self, server: str) -> ServedCall | None:
-        """The call that made a server ask something: one that uses it, else the latest."""
+        """Return the call for a request of a server: the latest that uses it, else the latest."""
         latest = list(reversed(self._calls.values()))
         using = (c for c in latest if self._nested.is_running(server, parent_id=c.root_id))
         return next(using, latest[0] if latest else None)
 
     def may_ask(self, server: str, call: ServedCall) -> bool:
-        """Whether the server may ask a person or a model once more; counts as asked if so."""
+        """Count a question of the server. Returns False if the limit is reached."""
         if self._nested.is_running(server, parent_id=call.root_id):
             return self._nested.may_ask(server, parent_id=call.root_id)
-        call.stray_question_count += 1
-        return call.stray_question_count <= MAX_QUESTIONS_PER_CALL
+        call.unrelated_question_count += 1
+        return call.unrelated_question_count <= MAX_QUESTIONS_PER_CALL
 
     async def aclose(self) -> None:
         self._stop_listening()
@@ -259,42 +262,42 @@ class Session:
         finally:
             del self._calls[call.id]
 
-    async def _abort_if_nobody_comes(self, ticket: str, away: _Away) -> None:
-        with anyio.move_on_after(_COME_BACK_SECONDS):
-            await away.is_back.wait()
+    async def _abort_after_timeout(self, ticket: str, suspended: _SuspendedCall) -> None:
+        with anyio.move_on_after(_ANSWER_SECONDS):
+            await suspended.is_resumed.wait()
             return
-        del self._away[ticket]
-        await away.call.abort()
+        del self._suspended[ticket]
+        await suspended.call.abort()
 
-    def _hear(self, event: TrajectoryEvent) -> None:
-        # A tool may report its progress from a thread of its own.
+    def _on_event(self, event: TrajectoryEvent) -> None:
+        # A tool may report progress from another thread.
         if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self._follow, event)
+            self._loop.call_soon_threadsafe(self._handle_event, event)
         else:
-            self._follow(event)
+            self._handle_event(event)
 
-    def _follow(self, event: TrajectoryEvent) -> None:
+    def _handle_event(self, event: TrajectoryEvent) -> None:
         if event.kind == "cell.started":
             self._cells[str(event.data["runId"])] = event.call_id
         elif event.kind == "cell.ended":
             self._cells.pop(str(event.data["runId"]), None)
-        words = self._nested.words_for(event)
-        if words is None:
+        message = self._nested.describe_event(event)
+        if message is None:
             return
         for call in self._calls.values():
             if call.root_id == event.parent_id:
-                call.feed.add(words)
+                call.feed.add(message)
 
 
 class Sessions:
     """The sessions of one server. An async context manager.
 
-    Clients without a session of the transport share one: a process on stdio has one client, and
-    requests of 2026-07-28 stand for themselves. They all have proved that they may call.
+    Clients without a transport session share one session: on stdio there is one client, and
+    requests of 2026-07-28 are independent. All of them are authorized to call tools.
     """
 
-    def __init__(self, parts: SessionParts) -> None:
-        self._parts = parts
+    def __init__(self, options: SessionOptions) -> None:
+        self._options = options
         self._sessions: dict[str, Session] = {}
         self._opening = anyio.Lock()
         self._tasks = anyio.create_task_group()
@@ -310,32 +313,32 @@ class Sessions:
         await self._tasks.__aexit__(None, None, None)
 
     async def get(self, transport_id: str) -> tuple[Session, bool]:
-        """The session of a client, and whether it is a new one."""
+        """Return the session of a client, and whether it is new."""
         async with self._opening:
             if transport_id in self._sessions:
                 return self._sessions[transport_id], False
-            session: Session = await self._tasks.start(self._live, transport_id)
+            session: Session = await self._tasks.start(self._run_session, transport_id)
             self._sessions[transport_id] = session
             return session, True
 
     def close(self, transport_id: str) -> None:
-        """End a session whose client is gone."""
+        """Close the session of a client that has disconnected."""
         session = self._sessions.pop(transport_id, None)
         if session is not None:
             session.closing.set()
 
-    async def _live(self, transport_id: str, *, task_status: TaskStatus[Session]) -> None:
+    async def _run_session(self, transport_id: str, *, task_status: TaskStatus[Session]) -> None:
         context = RunContext(channel="mcp")
         queue = ApprovalQueue()
         sessions: list[Session] = []
-        client = ClientOfSession(lambda: sessions[0])
-        opened = self._parts.servers(context.session_id, client)
+        client = SessionClient(lambda: sessions[0])
+        opened = self._options.servers(context.session_id, client)
         async with opened as servers, anyio.create_task_group() as tasks:
-            run = self._parts.runtime.run(
-                tools=self._parts.tools,
+            run = self._options.runtime.run(
+                tools=self._options.tools,
                 mcp=servers,
                 context=context,
-                hooks=self._parts.hooks,
+                hooks=self._options.hooks,
                 approvals=queue,
             )
             session = Session(run, queue, client, tasks)

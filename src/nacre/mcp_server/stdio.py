@@ -1,7 +1,7 @@
 """Serves MCP on standard input and output to the client that started this process.
 
-Both sides are threads of their own that die with the process: one that blocks in the system, since
-the client neither speaks nor reads, holds up nothing.
+Two daemon threads read and write. If the client neither reads nor writes, a thread blocks in a
+system call, but it does not block the event loop or the end of the process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nacre.json_lines import (
     request_id,
 )
 from nacre.json_types import NotJsonError, decode_json
-from nacre.mcp_server.runner import open_server, until_signal
+from nacre.mcp_server.runner import open_server, run_until_signal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -54,7 +54,7 @@ _Inbound: TypeAlias = SessionMessage | Exception
 
 
 class _UnreadableError(Exception):
-    """A line that is no message; the id is that of the request, if it was one."""
+    """A line is not a message. `request_id` is set if it was a request."""
 
     def __init__(self, problem: str, *, request_id: int | str | None) -> None:
         super().__init__(problem)
@@ -64,15 +64,18 @@ class _UnreadableError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StdioWire:
-    """The two ends of the wire, at descriptors that nothing else in the process uses."""
+    """The descriptors of the connection, which nothing else in the process uses."""
 
     input_fd: int
     output_fd: int
 
 
 def claim_stdio() -> StdioWire:
-    """Take the wire for ourselves: what else is printed goes to standard error, and children and
-    libraries that read standard input find it empty."""
+    """Move the connection to other descriptors.
+
+    Other output of the process then goes to standard error, and standard input is empty for child
+    processes and libraries.
+    """
     wire = StdioWire(input_fd=os.dup(0), output_fd=os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -87,7 +90,7 @@ async def stdio_streams(
 ) -> AsyncGenerator[
     tuple[MemoryObjectReceiveStream[_Inbound], MemoryObjectSendStream[SessionMessage]]
 ]:
-    """Messages as the SDK takes them. The first ends with the client's end of input."""
+    """Open the message streams for the SDK. The first one ends with the input of the client."""
     inbound_send, inbound = anyio.create_memory_object_stream[_Inbound](0)
     outbound, outbound_receive = anyio.create_memory_object_stream[SessionMessage](0)
     lines_send, lines = anyio.create_memory_object_stream[Line](0)
@@ -100,7 +103,7 @@ async def stdio_streams(
 
     async def write() -> None:
         await _encode(outbound_receive, _LineWriter(wire.output_fd))
-        # Where nobody reads any more, nobody has anything to ask.
+        # A client that does not read any more gets no answers.
         reading.cancel()
         is_flushed.set()
 
@@ -114,7 +117,7 @@ async def stdio_streams(
             lines_send.close()
             inbound.close()
             outbound.close()
-            # The last answer may still be on its way.
+            # The last response may not be written yet.
             with anyio.move_on_after(_FLUSH_SECONDS, shield=True):
                 await is_flushed.wait()
             tasks.cancel_scope.cancel()
@@ -128,20 +131,20 @@ async def _decode(
     async with lines, inbound, outbound:
         async for line in lines:
             try:
-                await inbound.send(_message_in(line))
+                await inbound.send(_parse_message(line))
             except _UnreadableError as error:
-                # Somebody waits for an answer to it, and has to learn that none will come.
-                await outbound.send(SessionMessage(_refusal_of(error)))
+                # The client waits for a response.
+                await outbound.send(SessionMessage(_build_error(error)))
 
 
 async def _encode(outbound: MemoryObjectReceiveStream[SessionMessage], writer: _LineWriter) -> None:
     async with outbound:
         async for message in outbound:
-            if not await writer.write(_line_of(message.message)):
+            if not await writer.write(_encode_message(message.message)):
                 return
 
 
-def _message_in(line: Line) -> SessionMessage:
+def _parse_message(line: Line) -> SessionMessage:
     """Raises _UnreadableError."""
     if isinstance(line, LongLine):
         problem = f"the message is longer than {MAX_LINE_BYTES} bytes; it was not read"
@@ -149,7 +152,7 @@ def _message_in(line: Line) -> SessionMessage:
         raise _UnreadableError(problem, request_id=found)
     message = _decode_line(line)
     try:
-        # By our own decoder: the SDK's refuses half a surrogate pair, which a program may have.
+        # The decoder of the SDK rejects half a surrogate pair, which a program may contain.
         known = types.jsonrpc_message_adapter.validate_python(message, by_name=False)
     except ValueError as error:
         raise _UnreadableError("not a JSON-RPC message", request_id=request_id(message)) from error
@@ -165,7 +168,7 @@ def _decode_line(line: bytes) -> JsonValue:
         raise _UnreadableError(problem, request_id=found) from error
 
 
-def _refusal_of(error: _UnreadableError) -> types.JSONRPCError:
+def _build_error(error: _UnreadableError) -> types.JSONRPCError:
     return types.JSONRPCError(
         jsonrpc="2.0",
         id=error.request_id,
@@ -173,16 +176,16 @@ def _refusal_of(error: _UnreadableError) -> types.JSONRPCError:
     )
 
 
-def _line_of(message: types.JSONRPCMessage) -> bytes:
+def _encode_message(message: types.JSONRPCMessage) -> bytes:
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
     except ValueError as error:
-        # Text that UTF-8 has no bytes for; one bad answer must not end all others.
+        # The message contains half a surrogate pair. The error must not end the connection.
         logger.exception("a message could not be sent")
         failed = types.JSONRPCError(
             jsonrpc="2.0",
             id=cast("types.RequestId | None", getattr(message, "id", None)),
-            error=types.ErrorData(code=types.INTERNAL_ERROR, message=f"no JSON: {error}"[:300]),
+            error=types.ErrorData(code=types.INTERNAL_ERROR, message=f"not JSON: {error}"[:300]),
         )
         return encode_line(failed.model_dump(by_alias=True, exclude_unset=True))
 
@@ -205,7 +208,7 @@ class _LineWriter:
         _start_thread(self._write_lines)
 
     async def write(self, line: bytes) -> bool:
-        """Return when the line is written; False if nobody reads any more."""
+        """Wait until the line is written. Returns False if the client does not read any more."""
         is_done = anyio.Event()
         self._lines.put((line, is_done))
         await is_done.wait()
@@ -241,17 +244,17 @@ def _read_lines(fd: int, lines: MemoryObjectSendStream[Line], loop: EventLoopTok
             anyio.from_thread.run(lines.send, line, token=loop)
         anyio.from_thread.run_sync(lines.close, token=loop)
     except (OSError, RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):
-        # Nobody listens any more: the server has ended.
+        # The server has ended.
         return
 
 
 def serve_stdio(options: ServeOptions) -> int:
-    """Serve the client that started this process; returns the exit status.
+    """Serve the client that started this process. Returns the exit status.
 
-    Raises CatalogError for tools that cannot be together, and ConfigError.
+    Raises CatalogError for conflicting tools, and ConfigError.
     """
     wire = claim_stdio()
-    return anyio.run(until_signal, partial(_serve, options, wire))
+    return anyio.run(run_until_signal, partial(_serve, options, wire))
 
 
 async def _serve(options: ServeOptions, wire: StdioWire) -> None:

@@ -116,7 +116,10 @@ def test_tools_of_ones_own_are_served_without_any_server(surroundings: Surroundi
         (["--port", "1"], "--port is only for --http"),
         (["--no-token"], "--no-token is only for --http"),
         (["--http", "--no-token", "--token-file", "x"], "got both --token-file and --no-token"),
-        (["--http", "--no-token", "--host", "0.0.0.0"], "--no-token` is only for this machine"),
+        (
+            ["--http", "--no-token", "--host", "0.0.0.0"],
+            "--no-token` is only allowed on a loopback address",
+        ),
         (["--http", "--token-file", "gone"], "--token-file` cannot be read"),
         (["--tools", "gone:add"], "--tools gone:add: No module named 'gone'"),
         (["--servers", "gone.json"], "gone.json"),

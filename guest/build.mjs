@@ -1,4 +1,4 @@
-/** Build the images and put them where the Python package finds them: `node build.mjs`. */
+/** Builds the images into the assets folder of the Python package: `node build.mjs`. */
 import { createHash } from "node:crypto";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";

@@ -1,10 +1,10 @@
-/** An image: the engine's module with a guest already evaluated in its memory, and the facts a host needs of it. */
+/** Builds an image: the module of the engine with the guest code loaded in its memory, and its metadata. */
 import { createHash } from "node:crypto";
 
 import { BuildInstance } from "./instance.mjs";
 import { withInitialMemory } from "./wasm_rewrite.mjs";
 
-/** What the host uses of the engine; all other exports are left out of an image. */
+/** The exports of the engine that the host uses. All others are omitted. */
 const HOST_EXPORTS = [
   "JS_Eval2",
   "memory",
@@ -35,11 +35,11 @@ const HOST_EXPORTS = [
 const SCRATCH_BYTES = 4096;
 
 /**
- * Evaluate `bundle`, whose value is a function `(globalThis, host)` that returns the entries, and freeze the result.
+ * Evaluate `bundle`, whose value is a function `(globalThis, host)` that returns the entry points, and save the memory.
  */
 export function buildImage({ engine, bundle, name, hostFunctions, entries }) {
   const module = new WebAssembly.Module(engine);
-  // Compiled in an instance of its own: the parser's garbage must not end up in the image.
+  // Compiled in another instance, so that the image does not contain garbage of the parser.
   const bytecode = new BuildInstance(module).compile(bundle, name);
   const instance = new BuildInstance(module);
   const install = instance.run(bytecode);
@@ -47,7 +47,7 @@ export function buildImage({ engine, bundle, name, hostFunctions, entries }) {
   const result = instance.call(install, [globalThisHandle, instance.hostObject(hostFunctions)]);
   const handles = Object.fromEntries(entries.map((entry) => [entry, instance.property(result, entry)]));
   const randomState = findRandomState(instance);
-  // For the arguments, lengths and short texts that pass between host and engine: saves them an allocation each.
+  // For arguments, lengths and short texts of calls between host and engine, which then need no allocation.
   const scratch = instance.exports.wasm_malloc(SCRATCH_BYTES);
   const undefinedHandle = instance.exports.qjs_get_undefined();
   instance.finish();
@@ -70,12 +70,12 @@ export function buildImage({ engine, bundle, name, hostFunctions, entries }) {
 }
 
 /**
- * The address of `Math.random`'s state, an xorshift64* generator inside the context. Every cell starts from the same
- * memory, so the host writes a seed of its own there.
+ * Find the address of the state of `Math.random`, an xorshift64* generator in the context. All cells start with the
+ * same memory, so the host writes a new seed there.
  */
 function findRandomState(instance) {
   const drawRandom = instance.compile("Math.random()", "random.js");
-  // Once beforehand, so that the run that is compared allocates nothing new.
+  // Called once before, so that the calls below do not allocate memory.
   instance.run(drawRandom);
   const before = new DataView(instance.memory().buffer);
   instance.run(drawRandom);

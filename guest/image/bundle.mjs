@@ -1,4 +1,4 @@
-/** The guest as one script, and what an image of it is made with. */
+/** Bundles the guest code to one script, and defines the settings of its image. */
 import { fileURLToPath } from "node:url";
 
 import { build } from "esbuild";
@@ -11,7 +11,7 @@ export const GUEST = {
   entries: ["defineCatalog", "defineFunctions", "deliver", "describeFailure", "fireTimer", "start", "untilNextTimer"],
 };
 
-/** One script whose completion value is the guest's `install`. */
+/** Return a script whose completion value is the guest's `install`. */
 export async function bundleGuest() {
   const { outputFiles } = await build({
     entryPoints: [fileURLToPath(new URL("../src/index.js", import.meta.url))],

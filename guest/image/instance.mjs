@@ -1,10 +1,10 @@
 /**
- * QuickJS in Node, only to build an image: one instance under a fixed clock and a fixed random source, so that the
- * same inputs give the same bytes.
+ * A QuickJS instance in Node, to build an image. Its clock and random source are fixed, so that the same inputs give
+ * the same bytes.
  */
 const BUILD_TIME_NS = 1_700_000_000_000_000_000n;
 const RANDOM_BYTE = 0x5a;
-// Half of the module's own stack: the other half is for native frames and for handling the overflow itself.
+// Half of the stack of the module. The other half is for native frames and for handling a stack overflow.
 const MAX_STACK_BYTES = 512 * 1024;
 const STRIP_SOURCE = 1 << 4;
 
@@ -15,7 +15,7 @@ export class BuildInstance {
     if (this.exports.qjs_init() !== 0) throw new Error("QuickJS did not start");
   }
 
-  /** Compile to bytecode without sources: an image needs none, and they would be a third of it. */
+  /** Compile to bytecode without sources, which would be a third of the image. */
   compile(source, name) {
     const { exports } = this;
     const [code, length] = this.#text(source);
@@ -27,7 +27,7 @@ export class BuildInstance {
     return new Uint8Array(exports.memory.buffer.slice(bytecode, bytecode + size));
   }
 
-  /** Run bytecode; the handle of its completion value. */
+  /** Run bytecode and return the handle of its completion value. */
   run(bytecode) {
     const at = this.exports.wasm_malloc(bytecode.length);
     new Uint8Array(this.exports.memory.buffer).set(bytecode, at);
@@ -51,7 +51,7 @@ export class BuildInstance {
     return value;
   }
 
-  /** An object whose properties are host functions of the given names. */
+  /** Create an object whose properties are host functions with the given names. */
   hostObject(names) {
     const { exports } = this;
     const object = exports.qjs_new_object();
@@ -62,7 +62,7 @@ export class BuildInstance {
     return object;
   }
 
-  /** What every cell needs from the engine and no program may change. */
+  /** Apply the engine settings of all cells, which a program cannot change. */
   finish() {
     const { exports } = this;
     exports.qjs_set_interrupt_handler(1);
@@ -72,7 +72,7 @@ export class BuildInstance {
     exports.qjs_run_gc();
   }
 
-  /** Bytes of the JavaScript heap: a cell's own limit is counted on top of them. */
+  /** Return the size of the JavaScript heap. The limit of a cell is added to it. */
   heapBytes() {
     const usage = this.exports.wasm_malloc(512);
     this.exports.qjs_compute_memory_usage(usage);

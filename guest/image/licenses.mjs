@@ -1,14 +1,14 @@
-/** The licences of other people's work that ends up in the assets, as one text. */
+/** Collects the licences of the packages in the assets. */
 import { readdir, readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 
 const GUEST = new URL("../", import.meta.url);
-// Builds the assets, but no part of it is in them.
+// Used to build the assets, but not part of them.
 const BUILD_TOOLS = new Set(["esbuild"]);
 const LICENSE_FILE = /^licen[cs]e/i;
 const RULE = "=".repeat(78);
 
-/** The licence texts of all packages but the build tools, and of the packages they need. */
+/** Return the licence texts of all packages except the build tools and their dependencies. */
 export async function licenseTexts() {
   const packages = new Map();
   const { dependencies } = await readPackage(GUEST);

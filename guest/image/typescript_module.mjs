@@ -1,11 +1,11 @@
-/** swc's TypeScript transform: a WebAssembly module that its npm package carries as base64 text inside a script. */
+/** Extracts the TypeScript transform of swc, a WebAssembly module that its npm package has as base64 in a script. */
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 
 const WASM_TEXT = /Buffer\.from\('([A-Za-z0-9+/=]+)', 'base64'\)/g;
 
-/** The module as it is, and its facts in the form of an image's; it has no guest, so most of them are zero. */
+/** Return the module and its metadata in the format of an image. Most fields are zero, as it has no guest code. */
 export async function typescriptModule() {
   const script = createRequire(import.meta.url).resolve("@swc/wasm-typescript");
   const found = [...(await readFile(script, "utf8")).matchAll(WASM_TEXT)];

@@ -1,15 +1,15 @@
 /**
- * Rewrites a WebAssembly module so that a fresh instance of it starts with a given linear memory and stack pointer:
- * the memory becomes the module's data section. A runtime that maps data copy-on-write then starts an instance in
- * microseconds, whatever ran before the image was taken.
+ * Rewrites a WebAssembly module so that a new instance starts with a given linear memory and stack pointer: the memory
+ * becomes the data section of the module. A runtime that maps data copy-on-write then creates an instance in
+ * microseconds.
  */
 
 const SECTION = { memory: 5, global: 6, export: 7, data: 11, dataCount: 12 };
 
-// Zero runs shorter than this stay inside a segment: a segment header costs bytes too.
+// Shorter runs of zeros stay inside a segment, because a segment header needs bytes too.
 const MIN_GAP_BYTES = 4096;
 
-/** `wasm` with `memory` and `stackPointer` as its initial state, exporting only `exports`. */
+/** Return `wasm` with `memory` and `stackPointer` as its initial state, and only `exports` as exports. */
 export function withInitialMemory(wasm, memory, stackPointer, exports) {
   const sections = readSections(wasm);
   const pages = memory.length / 65536;
@@ -22,7 +22,7 @@ export function withInitialMemory(wasm, memory, stackPointer, exports) {
     else if (id === SECTION.global) parts.push(section(id, globalSection(body, stackPointer)));
     else parts.push(section(id, body));
   }
-  // Nothing may follow the data section; custom sections were dropped.
+  // The data section must be the last one; custom sections were removed.
   parts.push(section(SECTION.data, dataSection(memory)));
   return concat(parts);
 }
@@ -66,7 +66,7 @@ function exportSection(body, wanted) {
 
 function globalSection(body, stackPointer) {
   const [count, start] = readLeb(body, 0);
-  // The stack pointer is global 0, the only mutable one: everything else is fixed by the linker.
+  // The stack pointer is global 0 and the only mutable global. The linker fixes all others.
   const [type, mutable, opcode] = body.subarray(start, start + 3);
   if (type !== 0x7f || mutable !== 1 || opcode !== 0x41) {
     throw new Error("expected global 0 to be the mutable i32 stack pointer");

@@ -1,8 +1,8 @@
 /**
- * `API`: declaration files that programs read, though there are no files.
+ * `API`: virtual declaration files for programs.
  *
- * The part "api" holds the texts that the host has already, by path. "apiComplete" says of which folders there are no
- * others, with the empty name for all; for the rest the host is asked.
+ * The part "api" has the known texts by path. "apiComplete" names the folders that have no other files; an empty name
+ * means all folders. For other folders, a request is sent to the host.
  */
 import { define } from "./globals.js";
 import { enumerableKeys, Error, freeze, indexOfText, parseJson, Promise, quoteJson, sliceText, toWellFormed } from "./intrinsics.js";
@@ -13,7 +13,7 @@ import { showAs } from "./values.js";
 const MARKER = "[API: see API.list(prefix) and API.read(path)]";
 const MAX_SHOWN_CHARACTERS = 200;
 
-/** `shared(part, key)` is the JSON text of a part, or of one member of it; the result defines the global. */
+/** `shared(part, key)` returns the JSON text of a part or of one member. The result defines the global. */
 export function createApiFiles(shared, request) {
   const files = createFiles(shared);
 
@@ -44,7 +44,7 @@ function createFiles(shared) {
   let sizes;
   const isMarked = (folder) => shared("apiComplete", folder) === "true";
 
-  /** The length of each text by path: the texts themselves would stay in every snapshot of the cell. */
+  /** Return the length of each text by path. The texts are not stored, because a snapshot would contain them. */
   function measure() {
     const texts = parseJson(shared("api") ?? "{}");
     const paths = enumerableKeys(texts);
@@ -64,7 +64,7 @@ function createFiles(shared) {
       const text = json === undefined ? undefined : parseJson(json);
       return typeof text === "string" ? text : undefined;
     },
-    /** `{path, size}` for each file in a folder, at any depth; a file is in its own. */
+    /** Return `{path, size}` for each file in a folder, at any depth. For the path of a file, return this file. */
     below(folder) {
       sizes ??= measure();
       const paths = enumerableKeys(sizes);
@@ -89,7 +89,7 @@ function isBelow(path, folder) {
   return sliceText(path, 0, folder.length + 1) === folder + "/";
 }
 
-/** Whether a path is made of names alone: nothing empty, no `.` or `..`, no other system's separators. */
+/** Whether a path consists of names only: none is empty, `.` or `..`, and there are no backslashes. */
 function isPlain(path) {
   let start = 0;
   for (let index = 0; index <= path.length; index++) {
@@ -104,7 +104,7 @@ function isPlain(path) {
   return true;
 }
 
-/** A folder may be written with a slash behind it. */
+/** Remove the trailing slash of a folder. */
 function withoutLastSlash(prefix) {
   const last = prefix.length - 1;
   return last > 0 && prefix[last] === "/" ? sliceText(prefix, 0, last) : prefix;

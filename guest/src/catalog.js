@@ -1,8 +1,8 @@
 /**
- * `ALL_TOOLS` and `tools`: the host's catalog, as far as a program touches it.
+ * `ALL_TOOLS` and `tools`: the tool catalog.
  *
- * The catalog lies with the worker, as JSON texts. Nothing of it is fetched before a program reads it, so that a
- * program that does not look at a large catalog does not pay for it.
+ * The worker has the catalog as JSON texts. A part is fetched when a program first reads it, so that a program that
+ * does not use a large catalog does not pay for it.
  */
 import { noteMissing } from "./failures.js";
 import { define, defineLazy } from "./globals.js";
@@ -14,7 +14,7 @@ import { showAs } from "./values.js";
 
 const MARKER = "[tools: see ALL_TOOLS and tools.search(query)]";
 
-/** `shared(part, key)` is the JSON text of a part of the catalog, or of one member of it; the result defines the globals. */
+/** `shared(part, key)` returns the JSON text of a part or of one member. The result defines the globals. */
 export function createCatalog(shared, request) {
   const tools = createTools(shared, request);
   return {
@@ -74,7 +74,7 @@ function sendCall(request, id, input, callee) {
   return request("tools.call", { __proto__: null, id, input: input === undefined ? { __proto__: null } : input }, callee);
 }
 
-/** The names of tools that are safe to call by: asked for one by one, or all together once a program lists them. */
+/** The names of tools. They are looked up one by one, or read together when a program lists them. */
 function createNames(shared) {
   let all;
   let keys;

@@ -1,8 +1,8 @@
-/** What the host learns of an error that ended a cell, as plain JSON. */
+/** Describes an error that ended a cell, as JSON for the host. */
 import { quoteJson, sliceText, toWellFormed, weakSetAdd, weakSetHas } from "./intrinsics.js";
 import { errorText, isErrorValue, textProperty, toTextOrNote } from "./values.js";
 
-/** The first words of every refusal of module access, the host's own too: `modules` is told by them. */
+/** The start of all error messages about module access, also of the host. `modules` is derived from it. */
 export const MODULES_DISABLED = "module access is disabled in cells";
 
 const MAX_HINTED_CHARACTERS = 100;
@@ -10,20 +10,20 @@ const MAX_HINTED_CHARACTERS = 100;
 const hostErrors = new WeakSet();
 let missing = null;
 
-/** Remember that the host made this error: a program cannot pass one of its own for it. */
+/** Record that this error comes from the host. A program cannot forge that. */
 export function noteHostError(error) {
   weakSetAdd(hostErrors, error);
 }
 
-/** Remember that a program read `owner.name`, which does not exist; `advice()` says what to do instead. */
+/** Record that a program read `owner.name`, which does not exist. `advice()` returns a hint. */
 export function noteMissing(owner, name, advice) {
   missing = name.length > MAX_HINTED_CHARACTERS ? null : { __proto__: null, owner, name, advice };
 }
 
 /**
- * JSON text `{message, stack, memory, modules, host}` for any thrown value; never throws for want of sense in it. The
- * last three say whether it ended the cell for want of memory, by a refusal of module access, or as an error that the
- * host had answered a request with. A message that may come of a member that does not exist names the one read last.
+ * Return JSON text `{message, stack, memory, modules, host}` for any thrown value. The last three say whether the cell
+ * ran out of memory, tried to access a module, or failed with an error that the host returned for a request. If the
+ * error may come from a missing member, the message names the missing member that was read last.
  */
 export function describeFailure(thrown) {
   if (!isErrorValue(thrown)) return failureJson("thrown: " + toTextOrNote(thrown), "", false, false, false);
@@ -48,12 +48,12 @@ function missingHint() {
   try {
     return " (" + missing.owner + "." + toWellFormed(missing.name) + " does not exist; " + missing.advice() + ")";
   } catch {
-    // Advice needs memory, and the program may have used it up.
+    // The hint needs memory, and the program may have used all of it.
     return "";
   }
 }
 
-// By hand: JSON.stringify of an object runs setters that a program put on Array.prototype.
+// Without JSON.stringify, which runs setters that a program may have put on Array.prototype.
 function failureJson(message, stack, memory, modules, host) {
   const texts = '"message":' + quoteJson(message) + ',"stack":' + quoteJson(stack);
   return "{" + texts + ',"memory":' + memory + ',"modules":' + modules + ',"host":' + host + "}";

@@ -1,8 +1,8 @@
 /**
- * The guest: everything a cell sees, and the few entries by which the host drives it.
+ * The guest code: the globals of a cell, and the entry points that the host calls.
  *
- * `install` runs once, while the image is built. The host functions it receives and the entries it returns stay in
- * closures: a cell finds no way to them. docs/cells.md describes what a cell may use.
+ * `install` runs once, while the image is built. The host functions it receives and the entry points it returns stay in
+ * closures, so that a cell cannot reach them. docs/cells.md describes the globals.
  */
 import { createApiFiles } from "./api_files.js";
 import { createCatalog } from "./catalog.js";
@@ -32,7 +32,7 @@ export function install(global, host) {
   });
 
   return {
-    /** Run the cell: `main` is the program as an async function. */
+    /** Run the program; `main` is the program as an async function. */
     async start(main) {
       let json;
       try {
@@ -55,7 +55,7 @@ export function install(global, host) {
     },
     /**
      * Define `tools`, `ALL_TOOLS`, `MCP`, `API` and the namespaces whose names are in JSON text `["Issues", ...]`.
-     * With `{"only": ["openclaw"]}` instead, a program has these namespaces alone, and cannot be suspended at its wish.
+     * With `{"only": ["openclaw"]}`, a program has only these namespaces, and no `yield_control`.
      */
     defineCatalog(json) {
       const names = parseJson(json);

@@ -1,10 +1,10 @@
 /**
- * The guest's own copies of the intrinsics it needs.
+ * Copies of the intrinsics that the guest code uses.
  *
- * They are taken while the image is built, before any cell exists: a program that later overwrites `JSON`,
- * `Promise` or `Array.prototype` breaks only itself. Guest code uses no array iteration, no spread, no `push` and
- * no `${}` in templates (QuickJS calls `String.prototype.concat` for it), and keeps its tables in objects without a
- * prototype, so nothing a program defines on a prototype runs inside the guest.
+ * They are copied while the image is built, before any program runs, so a program that overwrites `JSON`, `Promise` or
+ * `Array.prototype` does not affect the guest code. Guest code uses no array iteration, no spread, no `push` and no
+ * `${}` in templates (QuickJS calls `String.prototype.concat` for it). Its tables are objects without a prototype. So no
+ * code that a program puts on a prototype runs inside the guest code.
  */
 const { apply } = Reflect;
 const uncurryThis = Function.prototype.bind.bind(Function.prototype.call);
@@ -50,11 +50,11 @@ export const weakMapSet = uncurryThis(WeakMap.prototype.set);
 export const weakSetAdd = uncurryThis(WeakSet.prototype.add);
 export const weakSetHas = uncurryThis(WeakSet.prototype.has);
 
-/** The names that objects have of `Object.prototype`, and that classes have: a table. */
+/** The names of the members of `Object.prototype` and of classes, as a table. */
 export const objectMemberNames = { __proto__: null, prototype: true };
 for (const name of Object.getOwnPropertyNames(Object.prototype)) objectMemberNames[name] = true;
 
-/** Prototypes of the objects whose state is in internal slots and whose mapping depends on it. */
+/** Prototypes of objects with internal slots that the mapping to JSON reads. */
 export const slottedPrototypes = new Set([
   typedArrayPrototype,
   ArrayBuffer.prototype,

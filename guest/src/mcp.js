@@ -1,9 +1,9 @@
 /**
- * `MCP`: the servers of the run, each an object of functions that send requests.
+ * `MCP`: the MCP servers of the run. Each is an object whose functions send requests.
  *
- * A server is `{"tools": ["createIssue", ...]}`, or `{"tools": null}` as long as the host has not asked it for its
- * tools: then every name that could be one is a function, and the host decides at the call. The host resolves every
- * call again, so what a program sees here is for its convenience.
+ * A server is described as `{"tools": ["createIssue", ...]}`, or as `{"tools": null}` if the host has not listed its
+ * tools yet. In that case every valid name is a function, and the host checks it at the call. The host resolves every
+ * call again, so a program gains nothing by changing these objects.
  */
 import { noteMissing } from "./failures.js";
 import { define } from "./globals.js";
@@ -16,7 +16,7 @@ import { showAs } from "./values.js";
 const MARKER = "[MCP: see Object.keys(MCP), MCP.$api() and MCP.$search(query)]";
 const MAX_HINTED_SERVERS = 20;
 
-/** `shared(part, key)` is the JSON text of a part, or of one member of it; the result defines the global. */
+/** `shared(part, key)` returns the JSON text of a part or of one member. The result defines the global. */
 export function createMcp(shared, request) {
   const helpers = createHelpers(request);
   const servers = createServers(shared, request);
@@ -32,7 +32,7 @@ export function createMcp(shared, request) {
 
 function createHelpers(request) {
   const api = (given) => {
-    // Left out of the answer without a word, the name of a server would be missed.
+    // An argument is an error, because it would have no effect.
     if (given !== undefined) {
       return refuseArgument("MCP.$api takes nothing; MCP.<server>.$api(tool) tells of one server", given, api);
     }
@@ -45,7 +45,7 @@ function createHelpers(request) {
   return { __proto__: null, $api: named(api, "$api"), $search: named(search, "$search") };
 }
 
-/** The servers: asked for one by one, or all together once a program lists them. */
+/** The servers. They are looked up one by one, or read together when a program lists them. */
 function createServers(shared, request) {
   const made = { __proto__: null };
   let all;
@@ -113,7 +113,7 @@ function createServerHelpers(server, title, request) {
   return { __proto__: null, $api: named(api, "$api"), resources, prompts };
 }
 
-/** The function at a path of one or two names below a server. */
+/** Create the function at a path of one or two names below a server. */
 function createCall(server, title, path, request) {
   const last = path[path.length - 1];
   const call = (input) => {
@@ -127,7 +127,7 @@ function createCall(server, title, path, request) {
   return named(call, last);
 }
 
-/** The names that are texts, as the keys of a table. */
+/** Return a table with the names that are strings as keys. */
 function tableOf(names) {
   const table = { __proto__: null };
   for (let index = 0; index < names.length; index++) {
@@ -136,7 +136,7 @@ function tableOf(names) {
   return table;
 }
 
-/** The names that a program may have as members, and after them those of the helpers. */
+/** Return the names that can be members, followed by the names of the helpers. */
 function withHelpers(names, helpers) {
   const found = [];
   let count = 0;
@@ -148,7 +148,7 @@ function withHelpers(names, helpers) {
   return found;
 }
 
-/** Whether a server that was not asked for its tools may have one of this name: what programs read of any object is none. */
+/** Whether a server whose tools are unknown may have a tool of this name. Names of ordinary object members are excluded. */
 function mayBeTool(name) {
   // Half a surrogate pair would reach the host as another name.
   if (name in objectMemberNames || toWellFormed(name) !== name) return false;
@@ -160,7 +160,7 @@ function mayBeTool(name) {
   return name !== "";
 }
 
-/** Any character beyond ASCII may: the host knows the names. */
+/** All characters beyond ASCII are allowed, because the host checks the name. */
 function mayStart(character) {
   return isBetween(character, "a", "z") || isBetween(character, "A", "Z") || character === "_" || character > "\x7f";
 }

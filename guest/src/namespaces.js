@@ -1,17 +1,17 @@
 /**
- * Namespaces: objects of the host's making whose functions send requests, each a global and a member of `namespaces`.
+ * Namespaces: objects whose functions send requests. Each is a global and a member of `namespaces`.
  *
- * A namespace comes as a description, in JSON. A node of it is `{"v": value}` for data, `{"o": {key: node}}` for an
- * object, `{"a": [node]}` for an array, `{"f": true}` for a function. Objects are made when a program first touches
- * them: there may be thousands of functions, and a program uses few. What it does to them it does to itself, because
- * the host resolves the path of every call again.
+ * The host describes a namespace in JSON. A node is `{"v": value}` for data, `{"o": {key: node}}` for an object,
+ * `{"a": [node]}` for an array, or `{"f": true}` for a function. An object is created when a program first reads it,
+ * because there may be thousands of functions. A program may change the objects: the host resolves the path of every
+ * call again.
  */
 import { defineLazy } from "./globals.js";
 import { defineProperty, enumerableKeys, hasOwn, isArray, parseJson, preventExtensions, String } from "./intrinsics.js";
 import { named, put } from "./members.js";
 import { showAs } from "./values.js";
 
-/** `shared(part, key)` gives the JSON text of a description; the result defines the globals. */
+/** `shared(part, key)` returns the JSON text of a description. The result defines the globals. */
 export function createNamespaces(shared, request) {
   const made = { __proto__: null };
 
@@ -52,7 +52,7 @@ export function createNamespaces(shared, request) {
 
   return {
     __proto__: null,
-    /** Define one global for each of the names; the result holds them all, each made when it is touched. */
+    /** Define one global for each name. The result contains them all; each is created when it is first read. */
     define(global, names) {
       const all = { __proto__: null };
       let shown = "";
@@ -69,13 +69,13 @@ export function createNamespaces(shared, request) {
   };
 }
 
-/** The one key of a node; empty for what is no node. */
+/** Return the only key of a node, or an empty string if it is not a node. */
 function kindOf(node) {
   const kinds = enumerableKeys(node);
   return kinds.length === 1 ? kinds[0] : "";
 }
 
-/** The keys that lead to a place, from the namespace down. */
+/** Return the keys from the namespace to a place. */
 function pathTo(place) {
   if (place.parent === null) return [];
   const path = pathTo(place.parent);

@@ -1,9 +1,9 @@
-/** `text`, `json` and `console`: what a cell says besides its value, in the order of the calls. */
+/** `text`, `json` and `console`: the output of a cell, in the order of the calls. */
 import { define } from "./globals.js";
 import { indexOfText, sliceText } from "./intrinsics.js";
 import { toJson, toText, toTextOrNote } from "./values.js";
 
-/** Define the output functions on `global`; `emit(kind, content)` hands one item to the host. */
+/** Define the output functions on `global`. `emit(kind, content)` passes one item to the host. */
 export function installOutput(global, emit) {
   const text = (value) => {
     emit("text", toText(value));
@@ -28,7 +28,7 @@ function createConsole(text) {
       text(message);
     },
   };
-  // Programs log in many ways; each becomes text, none may fail for want of a method.
+  // All common methods exist, so that no program fails because one is missing.
   const speaking = [
     "log", "info", "warn", "error", "debug", "trace", "dir", "dirxml", "table", "group", "groupCollapsed",
   ];
@@ -38,7 +38,7 @@ function createConsole(text) {
   return console;
 }
 
-/** The arguments as one line, with the placeholders of the console standard in the first. */
+/** Format the arguments as one line. The first may have the placeholders of the console standard. */
 function format(values) {
   if (values.length === 0) return "";
   let next = 1;
@@ -50,9 +50,9 @@ function format(values) {
     if (values.length === 1) return template;
     let filled = "";
     let start = 0;
-    // From one percent sign to the next, never by characters: a template may be megabytes long.
+    // Search for percent signs instead of reading single characters: a template may be megabytes long.
     for (let at = indexOfText(template, "%"); at >= 0; at = indexOfText(template, "%", at)) {
-      // Not `template[at + 1]`: past the end, that would ask String.prototype.
+      // Not `template[at + 1]`, which reads String.prototype past the end.
       const kind = sliceText(template, at + 1, at + 2);
       let filling = "%";
       if (kind === "c" && next < values.length) {

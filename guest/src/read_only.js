@@ -1,10 +1,10 @@
-/** Objects that programs read and cannot change: their members are found when a program asks for one. */
+/** Read-only objects whose members are looked up when a program reads them. */
 import { Proxy, TypeError } from "./intrinsics.js";
 
 /**
- * An object without a prototype, called `title` in refusals. `member(name)` is what it has by a name, or undefined, and
- * the same each time; `keys()` are the names to list, those without the ones that `isHidden(name)` by `Object.keys`;
- * `missed(name)` hears of every name that was read in vain.
+ * Create an object without a prototype; `title` is its name in error messages. `member(name)` returns a member or
+ * undefined, always the same one. `keys()` returns all names; `Object.keys` omits those with `isHidden(name)`.
+ * `missed(name)` is called when a program reads a name that does not exist.
  */
 export function readOnly(title, { member, keys, isHidden, missed }) {
   const find = (name) => (typeof name !== "string" || isImplicit(name) ? undefined : member(name));
@@ -33,7 +33,7 @@ export function readOnly(title, { member, keys, isHidden, missed }) {
   });
 }
 
-/** Whether JavaScript itself reads the name: such a tool would run whenever its object is awaited or written as JSON. */
+/** Whether JavaScript itself reads the name, for example when the object is awaited or written as JSON. */
 export function isImplicit(name) {
   return name === "then" || name === "toJSON";
 }

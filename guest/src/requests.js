@@ -1,16 +1,16 @@
 /**
- * Requests from the guest to the host: a promise with a stable id, settled exactly once.
+ * Requests to the host: each is a promise with a stable id, which is settled exactly once.
  *
- * `tools`, `MCP`, namespaces and `yield_control` stand on this. Only the host can settle a request, because
- * neither the table nor the functions that read it are reachable from a cell.
+ * `tools`, `MCP`, namespaces and `yield_control` use it. Only the host can settle a request, because a cell cannot
+ * reach the table of requests or the functions that read it.
  */
 import { noteHostError } from "./failures.js";
 import { captureStackTrace, defineProperty, enumerableKeys, Error, parseJson, Promise, quoteJson } from "./intrinsics.js";
 import { textProperty, toJson, toText } from "./values.js";
 
 /**
- * `send(text)` tells the host of a request, in three lines: its id, its method and its input, the last two as JSON,
- * which has no line breaks of its own. `pause(id, reason)` tells of a yield.
+ * `send(text)` sends a request to the host, in three lines: the id, the method and the input. The last two are JSON
+ * without line breaks. `pause(id, reason)` reports a yield.
  */
 export function createRequests(send, pause) {
   const pending = { __proto__: null };
@@ -24,7 +24,7 @@ export function createRequests(send, pause) {
       entry.resolve = resolve;
       entry.reject = reject;
     });
-    // An error that comes back from the host points at the call, not at the guest's insides.
+    // The stack of an error from the host starts at the call in the program.
     captureStackTrace(entry.site, callee);
     announce(id);
     pending[id] = entry;
@@ -57,7 +57,7 @@ export function createRequests(send, pause) {
   return { __proto__: null, request, yieldControl, deliver };
 }
 
-/** A plain guest Error with the host's data on it; no host object ever crosses. */
+/** Create an Error with the data of the host. */
 function errorFromHost(data, callSite) {
   const error = new Error(textProperty(data, "message"));
   const names = enumerableKeys(data);

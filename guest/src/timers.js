@@ -1,7 +1,7 @@
 /**
- * Timers: the guest keeps them, the host only wakes it.
+ * Timers. The guest stores them; the host calls it when one is due.
  *
- * Due times are wall-clock milliseconds, so that a timer survives a snapshot and fires late rather than never.
+ * Due times are wall-clock milliseconds, so that a timer still fires after a snapshot is restored.
  */
 import { define } from "./globals.js";
 import { currentTimeMs, Number, RangeError, reflectApply, TypeError } from "./intrinsics.js";
@@ -10,10 +10,10 @@ import { argumentsFrom } from "./members.js";
 const MAX_TIMERS = 10_000;
 const MAX_DELAY_MS = 2_147_483_647;
 
-/** Define the timer functions on `global` and give the host its two entries; `announce` tells it of a first timer. */
+/** Define the timer functions on `global`, and return the entry points of the host. `announce` reports a first timer. */
 export function installTimers(global, announce) {
   const timers = { __proto__: null };
-  // The same timers by due time, linked through `previous` and `next`; equal ones in the order they were queued.
+  // The same timers as a linked list, sorted by due time and then by the order in which they were added.
   const line = { __proto__: null, first: undefined, last: undefined };
   let count = 0;
   let lastId = 0;
@@ -49,7 +49,7 @@ export function installTimers(global, announce) {
 
   function queue(timer, delay) {
     timer.due = currentTimeMs() + delay;
-    // From the end: most timers are due after those that wait already.
+    // From the end, because most new timers are due after the existing ones.
     let previous = line.last;
     while (previous !== undefined && previous.due > timer.due) previous = previous.previous;
     link(timer, previous === undefined ? line.first : previous.next);
@@ -69,14 +69,14 @@ export function installTimers(global, announce) {
 
   return {
     __proto__: null,
-    /** Milliseconds until the next timer is due, or -1 without one. */
+    /** Return the milliseconds until the next timer is due, or -1 without timers. */
     untilNextTimer() {
       const next = line.first;
       if (next === undefined) return -1;
       const left = next.due - currentTimeMs();
       return left > 0 ? left : 0;
     },
-    /** Run the earliest timer that is due. One per call: the host drains promise jobs in between. */
+    /** Run the earliest due timer. Only one per call, because the host runs promise jobs in between. */
     fireTimer() {
       const next = line.first;
       if (next === undefined || next.due > currentTimeMs()) return false;

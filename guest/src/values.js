@@ -1,8 +1,8 @@
 /**
- * The one mapping from JavaScript values to JSON text; docs/cells.md has it as a table.
+ * Converts JavaScript values to JSON text. docs/cells.md has the mapping as a table.
  *
- * Values come from hostile programs: getters, proxies and `toJSON` may throw or never return. What they throw
- * goes to the caller; what never returns is stopped by the host's time limit.
+ * Values come from untrusted programs: getters, proxies and `toJSON` may throw or never return. Errors propagate to the
+ * caller, and the time limit of the host stops endless code.
  */
 import {
   arrayBufferBytes,
@@ -43,33 +43,33 @@ import {
   weakSetHas,
 } from "./intrinsics.js";
 
-// The host refuses deeper JSON, and so do many parsers behind it.
+// The host and many other parsers reject deeper JSON.
 const MAX_DEPTH = 256;
 
 const markers = new WeakMap();
 
-/** Have an object of the guest's own shown by a short text in place of all that is in it. */
+/** Show a short text in place of the content of an object. For objects of the guest code. */
 export function showAs(object, text) {
   weakMapSet(markers, object, text);
 }
 
-/** The JSON text of `value`; a value that JSON lacks becomes its documented stand-in. */
+/** Return the JSON text of `value`. A value that JSON lacks is replaced as documented. */
 export function toJson(value) {
   return encode(value, null, 0) ?? "null";
 }
 
-/** What a person reads: a string as it is, anything else in the same mapping. */
+/** Return a readable text: a string as it is, any other value with the same mapping. */
 export function toText(value) {
   if (typeof value === "string") return toWellFormed(value);
   if (value === undefined) return "undefined";
   if (typeof value === "number") return String(value);
   if (isErrorValue(value)) return errorText(value);
   const json = toJson(value);
-  // A marker such as [Function f], a date or a URL is text already: no quotes around it.
+  // A marker such as [Function f], a date or a URL is already text, without quotes.
   return json[0] === '"' ? parseJson(json) : json;
 }
 
-/** The same for values that must be shown whatever they do: one that throws becomes a note. */
+/** Return a readable text, or a note if the value throws an error. */
 export function toTextOrNote(value) {
   try {
     return toText(value);
@@ -78,7 +78,7 @@ export function toTextOrNote(value) {
   }
 }
 
-/** `Name: message`, whatever the program did to the error. */
+/** Return `Name: message`, also if the program has changed the error. */
 export function errorText(error) {
   const name = textProperty(error, "name");
   const message = textProperty(error, "message");
@@ -86,7 +86,7 @@ export function errorText(error) {
   return message ? name + ": " + message : name;
 }
 
-/** Errors of the engine and DOMException, which QuickJS does not count among them. */
+/** Whether the value is an error. In QuickJS, `Error.isError` is false for a DOMException. */
 export function isErrorValue(value) {
   if (isError(value)) return true;
   try {
@@ -105,7 +105,7 @@ export function textProperty(object, key) {
   }
 }
 
-/** JSON text, or undefined where JSON.stringify would leave a property out. */
+/** Return JSON text, or undefined where JSON.stringify would omit a property. */
 function encode(value, ancestors, depth) {
   switch (typeof value) {
     case "string":
@@ -152,7 +152,7 @@ function encodeObject(value, ancestors, depth) {
   return encodeProperties(value, path, depth);
 }
 
-/** The error for a value beyond MAX_DEPTH; its stack is the caller's, not ten frames of this recursion. */
+/** Create the error for a value beyond MAX_DEPTH. Its stack starts at the caller, not inside this recursion. */
 function nestedTooDeep() {
   const error = new RangeError("value is nested deeper than " + MAX_DEPTH + " levels");
   captureStackTrace(error, toJson);
@@ -179,7 +179,7 @@ function encodeProperties(object, path, depth) {
   return "{" + json + "}";
 }
 
-/** Iterators and other opaque objects say what they are; a plain empty object stays one. */
+/** Encode an object without properties: iterators and other opaque objects by their tag. */
 function emptyObject(object) {
   const tag = sliceText(tagOf(object), 8, -1);
   if (tag === "Object") return "{}";
@@ -187,9 +187,9 @@ function emptyObject(object) {
   return quoteJson("[" + toWellFormed(tag) + "]");
 }
 
-/** Text keys make an object; any other key makes a list of pairs. */
+/** Encode a map as an object if all keys are strings, otherwise as a list of pairs. */
 function encodeMap(map, path, depth) {
-  // Encoded after `forEach`, not in it: its frames at every level would use up the stack before MAX_DEPTH.
+  // Encoded after `forEach`, because its frames at every level would exhaust the stack before MAX_DEPTH.
   const keys = { __proto__: null };
   const items = { __proto__: null };
   let count = 0;
@@ -224,7 +224,7 @@ function encodeSet(set, path, depth) {
   return "[" + json + "]";
 }
 
-/** The text that stands for a value JSON lacks; null for an invalid date; undefined for all other values. */
+/** Return the text for a value that JSON lacks, null for an invalid date, undefined for all other values. */
 function standIn(value) {
   switch (typeof value) {
     case "bigint":
@@ -246,14 +246,14 @@ function objectStandIn(value) {
   if (isView(value)) {
     const name = typedArrayName(value);
     if (name) return "[" + name + "(" + typedArrayLength(value) + ")]";
-    // The view of a detached buffer has no length to ask for.
+    // The view of a detached buffer has no length.
     return "[DataView(" + (has(dataViewBytes, value) ? dataViewBytes(value) : 0) + ")]";
   }
   if (has(arrayBufferBytes, value)) return "[ArrayBuffer(" + arrayBufferBytes(value) + ")]";
   if (has(dateValue, value)) return dateValue(value) === dateValue(value) ? dateToIso(value) : null;
   const tag = sliceText(tagOf(value), 8, -1);
   if (tag === "RegExp") return has(regExpToText, value) ? toWellFormed(regExpToText(value)) : undefined;
-  // By its tag alone: asking the promise itself would mark it as handled.
+  // By its tag only, because a method of the promise would mark it as handled.
   if (tag === "Promise") return "[Promise]";
   if (has(weakMapProbe, value)) return "[WeakMap]";
   if (has(weakSetProbe, value)) return "[WeakSet]";
@@ -264,7 +264,7 @@ const probeKey = {};
 const weakMapProbe = (value) => weakMapHas(value, probeKey);
 const weakSetProbe = (value) => weakSetHas(value, probeKey);
 
-/** Whether `value` can have internal slots at all: asking for each one that it lacks costs a thrown error. */
+/** Whether `value` can have internal slots. Checking for a missing slot is slow, as it throws an error. */
 function mayHaveSlots(value) {
   for (let prototype = getPrototypeOf(value); prototype !== null; prototype = getPrototypeOf(prototype)) {
     if (setHas(slottedPrototypes, prototype)) return true;
@@ -272,7 +272,7 @@ function mayHaveSlots(value) {
   return false;
 }
 
-/** Whether an internal-slot getter accepts `value`: a brand check that no program can fake. */
+/** Whether `value` has an internal slot. A program cannot forge it. */
 function has(readSlot, value) {
   try {
     readSlot(value);

@@ -1,4 +1,4 @@
-/** The esbuild plugin that every bundle containing src/web needs: it keeps whatwg-url small in the image. */
+/** The esbuild plugin for bundles with src/web. It reduces the size of whatwg-url in the image. */
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 
@@ -9,12 +9,12 @@ export const webBundling = {
   name: "nacre-web",
   setup(build) {
     const { mainFields = [], platform } = build.initialOptions;
-    // Under "browser" or "node" the libraries pick files that expect a native TextDecoder or Buffer.
+    // With "browser" or "node", the libraries use files that need a native TextDecoder or Buffer.
     if (platform !== "neutral" || !mainFields.includes("main")) {
       throw new Error('src/web bundles with platform: "neutral" and mainFields: ["module", "main"]');
     }
 
-    // IDNA: 9,262 table rows as live arrays would be more heap than all the rest of src/web.
+    // IDNA: 9,262 table rows as arrays would need more heap than the rest of src/web.
     build.onResolve({ filter: /^tr46$/ }, ({ importer }) =>
       inWhatwgUrl.test(importer) ? { path: here("./idna.js") } : undefined,
     );
@@ -23,21 +23,21 @@ export const webBundling = {
       loader: "js",
     }));
 
-    // Legacy multi-byte encodings (Big5, Shift_JIS, ...): only for pages that are not UTF-8.
+    // Omit legacy multi-byte encodings (Big5, Shift_JIS, ...), which only pages without UTF-8 need.
     build.onResolve({ filter: /^@exodus\/bytes\/encoding\.js$/ }, ({ importer, resolveDir, kind }) =>
       inWhatwgUrl.test(importer)
         ? build.resolve("@exodus/bytes/encoding-lite.js", { importer, resolveDir, kind })
         : undefined,
     );
 
-    // whatwg-url takes TextEncoder from the global scope while it loads, where there is none yet.
+    // whatwg-url reads the global TextEncoder when it is loaded, before it is defined.
     build.onResolve({ filter: /^\.\/encoding$/ }, ({ importer }) =>
       inWhatwgUrl.test(importer) ? { path: here("./utf8.js") } : undefined,
     );
   },
 };
 
-/** The same JSON with escapes only: QuickJS stores a string in one byte per character while it is Latin-1. */
+/** Escape all characters beyond ASCII: QuickJS stores a Latin-1 string in one byte per character. */
 function asciiJson(json) {
   return JSON.stringify(JSON.parse(json)).replace(
     /[\u007f-\uffff]/g,

@@ -2,7 +2,7 @@
 
 const MAX_RANDOM_BYTES = 65_536;
 
-// Taken while the image is built: a cell that overwrites them later harms only itself.
+// Copied while the image is built, so that a program cannot change them for the guest code.
 const { ArrayBuffer, DOMException, Object, TypeError, Uint8Array } = globalThis;
 const { isView } = ArrayBuffer;
 const uncurryThis = Function.prototype.bind.bind(Function.prototype.call);
@@ -14,7 +14,7 @@ const byteOffsetOf = getterOf("byteOffset");
 const byteLengthOf = getterOf("byteLength");
 const setBytes = uncurryThis(typedArrayPrototype.set);
 
-// No prototype: a lookup must not find what a cell puts on Object.prototype.
+// Without a prototype, so that a lookup does not find members that a program puts on Object.prototype.
 const integerTypes = Object.assign(Object.create(null), {
   BigInt64Array: true,
   BigUint64Array: true,
@@ -28,7 +28,7 @@ const integerTypes = Object.assign(Object.create(null), {
 });
 const hexOfByte = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
-/** The `crypto` object; `randomBytes` stays in this closure and is never asked for more than the quota. */
+/** Create the `crypto` object. `randomBytes` stays in this closure, and no call requests more than the quota. */
 export function createCrypto(randomBytes) {
   const Crypto = class {
     constructor() {
@@ -59,7 +59,7 @@ export function createCrypto(randomBytes) {
   return crypto;
 }
 
-/** How many bytes to fill, or the error that the Web Crypto standard wants for this argument. */
+/** Return how many bytes to fill, or throw the error that the Web Crypto standard requires. */
 function byteLengthForRandomness(array) {
   if (!isView(array)) throw new TypeError("getRandomValues expects an integer typed array");
   const typeName = typeNameOf(array);

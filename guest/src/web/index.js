@@ -1,8 +1,8 @@
 /**
- * The web platform's everyday globals, for cells that use them by habit.
+ * Common globals of the web platform.
  *
- * Knows libraries and one host capability, `randomBytes`; knows nothing of tools, output or timers.
- * DOMException, atob, btoa, queueMicrotask and performance come with QuickJS-NG. Bundle with ./bundling.mjs.
+ * They need one host function, `randomBytes`. DOMException, atob, btoa, queueMicrotask and performance are part of
+ * QuickJS-NG. Bundle with ./bundling.mjs.
  */
 import { TextEncoder } from "@exodus/bytes/encoding-lite.js";
 import { URL, URLSearchParams } from "whatwg-url";
@@ -12,9 +12,9 @@ import { structuredClone } from "./structured-clone.js";
 import { TextDecoder } from "./text-decoder.js";
 
 /**
- * Define on `global` what it lacks, as hidden, writable and configurable properties.
+ * Define the missing globals, as writable and configurable properties that are not enumerable.
  *
- * `randomBytes(n)` returns `n` bytes of host randomness in a Uint8Array; cells reach it through `crypto` only.
+ * `randomBytes(n)` returns `n` random bytes of the host in a Uint8Array. A cell can use it only through `crypto`.
  */
 export function installWebApis(global, { randomBytes }) {
   const apis = {
@@ -31,8 +31,8 @@ export function installWebApis(global, { randomBytes }) {
     if (typeof value === "function") Object.defineProperty(value, "name", { value: name, configurable: true });
     Object.defineProperty(global, name, { value, enumerable: false, writable: true, configurable: true });
   }
-  // QuickJS's stack hook hands out the functions on the stack: with it, a cell could catch `randomBytes` itself.
+  // The stack hook of QuickJS exposes the functions on the stack, and so `randomBytes` itself.
   delete global.Error.prepareStackTrace;
-  // core-js leaves its registry behind for other copies of itself; there is none here.
+  // core-js leaves its registry for other copies of itself.
   delete global["__core-js_shared__"];
 }

@@ -1,4 +1,4 @@
-"""Files that only their owner can read, written whole or not at all. Every function blocks."""
+"""Private files: only their owner can read them, and writes are atomic. All functions block."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def create_private(path: Path) -> None:
-    """Create the file and its folder, for their owner alone, where they are missing."""
+    """Create the file and its folder if they are missing, with access for their owner only."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def read_private(path: Path) -> bytes | None:
-    """The content; None if there is no file, or if another user could have written it."""
+    """Return the content, or None if there is no file or if other users can access it."""
     try:
         with path.open("rb") as file:
             info = os.fstat(file.fileno())
@@ -32,7 +32,7 @@ def read_private(path: Path) -> bytes | None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace the file; its folder is created for its owner alone."""
+    """Replace the file. Its folder is created if it is missing."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with replace_private(path) as file:
         file.write(content)
@@ -40,11 +40,11 @@ def write_private(path: Path, content: bytes) -> None:
 
 @contextmanager
 def replace_private(path: Path) -> Generator[IO[bytes]]:
-    """A new file that takes the place of `path` when the block ends without an error.
+    """Open a temporary file that replaces `path` when the block ends without an error.
 
     A reader sees the old file or the new one, also after a crash.
     """
-    # For its owner alone from the first byte on.
+    # `mkstemp` creates it with access for its owner only.
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

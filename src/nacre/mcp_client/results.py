@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _INVALID_RESULT: Final = -32603
 _LISTS_OF_PARTS: Final = ("content", "contents", "messages")
-# Members up to this size are kept. They describe a part: `type`, `mimeType`, `uri`, `name`.
+# Members up to this size are not omitted. They describe a part: `type`, `mimeType`, `uri`, `name`.
 _SMALL_BYTES: Final = 1024
 _MAX_SUMMARY_BYTES: Final = 8 * _SMALL_BYTES
 
@@ -106,22 +106,22 @@ def _summarize(value: JsonValue, *, size_bytes: int) -> JsonValue:
 
 
 def _without_large_members(part: JsonObject, label: str) -> JsonObject:
-    kept: JsonObject = {}
+    small: JsonObject = {}
     omitted: list[str] = []
     for key, member in part.items():
         size_bytes = _size_bytes(member)
         if size_bytes <= _SMALL_BYTES:
-            kept[key] = member
+            small[key] = member
         elif isinstance(member, dict):
-            kept[key] = _summarize(member, size_bytes=size_bytes)
+            small[key] = _summarize(member, size_bytes=size_bytes)
         else:
             subject = label if key in ("data", "blob") and label != "value" else key[:80]
             omitted.append(
                 _describe_size(subject, member, size_bytes, is_base64=key in ("data", "blob"))
             )
     if omitted:
-        kept["omitted"] = ", ".join(omitted)[:_SMALL_BYTES]
-    return kept
+        small["omitted"] = ", ".join(omitted)[:_SMALL_BYTES]
+    return small
 
 
 def _describe_size(

@@ -168,7 +168,7 @@ class ModuleCache:
         if self._closed:
             raise ValueError("the module cache is closed")
         if self._fallback is not None:
-            return self._fall_back(f"{self._fallback} is gone")
+            return self._fall_back(f"{self._fallback} was removed")
         try:
             return private_cache_directory(self._requested)
         except (OSError, RuntimeError, NotPrivateError) as error:
@@ -189,7 +189,7 @@ class ModuleCache:
                     f" could not be created: {error}. Set NACRE_CACHE_DIR to a directory you own"
                 ) from error
             logger.warning(
-                "compiled modules are kept in %s for this process only: %s", fallback, reason
+                "compiled modules are stored in %s for this process only: %s", fallback, reason
             )
             self._fallback = fallback
             self._remove_fallback = weakref.finalize(self, _remove_own, fallback, os.getpid())

@@ -287,7 +287,7 @@ class WorkerProcess:
     def expect_silence(self) -> None:
         """Treat every message before the next command as a protocol error."""
         if self.has_unread:
-            raise WorkerProtocolError("a worker sent more than it was asked for")
+            raise WorkerProtocolError("a worker sent more messages than expected")
         self.must_be_silent = True
 
     async def abort(self, command: int) -> bool:

@@ -171,7 +171,7 @@ class Burst:
         if count > _MAX_REJECTIONS:
             self._stop(
                 "unhandled_rejection",
-                f"more than {_MAX_REJECTIONS} promises were rejected and nobody handled them",
+                f"more than {_MAX_REJECTIONS} promises were rejected without a handler",
             )
 
     def interrupt(self) -> None:

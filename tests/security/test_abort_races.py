@@ -303,7 +303,7 @@ async def test_a_late_always_is_not_remembered() -> None:
     context = RunContext()
     with anyio.fail_after(BOUND_SECONDS):
         for _ in range(2):
-            answer = await approvals.ask(
+            answer = await approvals.request(
                 tool_id="t", tool_name="t", input={}, reason="", context=context, call_id="c"
             )
             assert isinstance(answer, Refused)

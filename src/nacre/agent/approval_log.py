@@ -49,7 +49,7 @@ class ApprovalLog:
                     self._change = anyio.Event()
                     await self._change.wait()
                 elif not await self._store_record(self._records.popleft()) and self._is_closed:
-                    # Trying each would make closing wait for a silent store many times.
+                    # Trying every record would make closing wait for the store many times.
                     self._drop_pending()
 
     async def _store_record(self, record: ApprovalRecord) -> bool:
@@ -61,7 +61,7 @@ class ApprovalLog:
         return True
 
     def _drop_pending(self) -> None:
-        """The next start withdraws the approvals that are open in the store."""
+        """Drop the records. The next start withdraws approvals that are open in the store."""
         while self._records:
             record = self._records.popleft()
             logger.error("the approval %s (%s) is not kept either", record.id, record.state)

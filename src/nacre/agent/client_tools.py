@@ -1,4 +1,4 @@
-"""Tools that a client has: a call waits until the client delivers its result."""
+"""Client tools: a call waits until the client delivers its result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _any_object() -> JsonObject:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientTool:
-    """A tool that the caller of a turn offers and runs itself."""
+    """A tool that the caller of a turn runs itself."""
 
     name: str
     description: str = ""
@@ -37,11 +37,11 @@ class ClientTool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PendingClientCall:
-    """A call whose result the client owes."""
+    """A call that waits for the client's result."""
 
     call_id: str
     parent_id: str
-    """The call of `exec` that it is nested in; empty for one that the model made itself."""
+    """The call of `exec` that it is nested in; empty for a call of the model."""
     name: str
     arguments: JsonObject
 
@@ -65,7 +65,7 @@ class _OpenCall:
 
 
 class ClientCalls:
-    """The open client calls of one run. Each is answered once, or given up after a while."""
+    """The open client calls of one run. Each is answered once, or expires."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ClientCalls:
         on_closed: Callable[[PendingClientCall, str], None],
     ) -> None:
         self.expiry_seconds = expiry_seconds
-        """For calls to come."""
+        """For new calls."""
         self._on_opened = on_opened
         self._on_closed = on_closed
         self._open: dict[str, _OpenCall] = {}
@@ -87,17 +87,17 @@ class ClientCalls:
         return tuple(each.call for each in self._open.values())
 
     def deliver(self, call_id: str, content: JsonValue, *, is_error: bool = False) -> None:
-        """Answer a call; raises SessionError when it is not open."""
+        """Answer a call. Raises SessionError if it is not open."""
         waiting = self._open.get(call_id)
         if waiting is None:
             raise self._not_open_error(call_id)
         waiting.content, waiting.is_error = content, is_error
-        # At once, so that a second answer is refused though the call has not gone on yet.
+        # Close it now, so that a second answer is refused before the call continues.
         self._close(waiting, "answered")
         waiting.is_answered.set()
 
     def as_tools(self, tools: Sequence[ClientTool]) -> list[Tool]:
-        """Raises ToolDefinitionError for what cannot be a tool."""
+        """Convert client tools. Raises ToolDefinitionError for an invalid one."""
         return [self._as_tool(tool) for tool in tools]
 
     def _as_tool(self, tool: ClientTool) -> Tool:

@@ -37,7 +37,7 @@ _INSTRUCTIONS: Final = (
 )
 _MAX_TOOL_CHARACTERS: Final = 1_500
 _MAX_MESSAGE_CHARACTERS: Final = 20_000
-# Of what the model can read, in characters, with room for the summary.
+# The part of the context window that the conversation may use; the rest is for the summary.
 _CHARACTERS_PER_TOKEN: Final = 3
 _MAX_CONTEXT_SHARE: Final = 0.6
 
@@ -50,7 +50,7 @@ class Compactor:
         self._has_overflowed = False
 
     async def compact_if_long(self) -> None:
-        """Compact if the session has come near to what the model can read."""
+        """Compact if the session is close to the context window of the model."""
         turn, settings = self._turn, self._turn.agent.compaction
         if not settings.is_enabled or not turn.transcript.stored:
             return
@@ -59,7 +59,7 @@ class Compactor:
             await self._compact(settings.keep_turns, tokens)
 
     async def compact_after_overflow(self) -> bool:
-        """Compact all earlier turns, once in a turn; returns whether the session is shorter."""
+        """Compact all earlier turns, once per turn; returns whether the session is shorter."""
         if self._has_overflowed or not self._turn.agent.compaction.is_enabled:
             return False
         self._has_overflowed = True
@@ -129,8 +129,8 @@ class Compactor:
 
 
 def format_transcript(messages: Sequence[Message], *, most_characters: int) -> str:
-    """A conversation as text, with truncated tool results. If it is too long, the oldest messages
-    are left out, but not an earlier summary."""
+    """Format a conversation as text, with truncated tool results. If it is too long, leave out the
+    oldest messages, but not an earlier summary."""
     texts = [_format_message(message) for message in messages]
     has_summary = bool(messages) and isinstance(messages[0], SystemMessage)
     first = texts[:1] if has_summary else []

@@ -1,4 +1,4 @@
-"""One model call: asked, followed as it answers, and asked of another model where it fails."""
+"""One model call: the request, its stream of events, and the fallback models."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _CALL_ID_BYTES: Final = 8
 
 
 class ProviderSource(Protocol):
-    """Where models come from."""
+    """The source of models."""
 
     def get(self, model_id: str, /) -> Provider:
-        """The model `<provider>/<model>`; raises ConfigError for one that is not configured."""
+        """Return the model `<provider>/<model>`. Raises ConfigError if it is not configured."""
         ...
 
 
 class ModelStep:
-    """Calls the models of one turn: the first, or the next one that answers."""
+    """Calls the model of a turn, and its fallbacks if it fails."""
 
     def __init__(self, turn: TurnContext, surface: ToolSurface, *, instructions: str) -> None:
         self._turn = turn
@@ -56,23 +56,23 @@ class ModelStep:
         self._partial: list[str] = []
         self._call_ids: set[str] = set()
         self.sent = SentPayload(tool_names=(), tool_bytes=0, payload_bytes=0)
-        """What went to providers so far, all requests together."""
+        """The sizes of all requests so far, added up."""
         self.request_count = 0
 
     @property
     def partial_text(self) -> str:
-        """What the model had said of an answer that never came to its end."""
+        """The text of an answer that was cut off."""
         return "".join(self._partial)
 
     async def ask(self, messages: Sequence[Message]) -> AssistantMessage:
-        """The answer; raises ProviderError when no model gives one, and what the check raises."""
+        """Return the answer. Raises ProviderError if no model answers, and ToolPayloadError."""
         models = self._turn.models
         for model, next_model in zip(models, (*models[1:], ""), strict=True):
             try:
                 return await self._request_model(self._turn.providers.get(model), messages)
             except ProviderError as error:
-                # What was passed on cannot be taken back, and what is too much for one model is
-                # not for its stand-in to find out.
+                # Streamed text cannot be taken back, and a fallback does not help if the
+                # context is too long.
                 if not next_model or self._has_streamed or error.is_context_overflow:
                     raise
                 problem = error.message[:_MAX_PROBLEM_CHARACTERS]
@@ -138,7 +138,7 @@ class ModelStep:
                     "thinking.delta", {"text": replace_surrogates(event.text)}
                 )
             case ToolCallDelta():
-                # Nobody is told of half a call; it is in the answer.
+                # The complete call is in the answer.
                 pass
             case Retrying():
                 self._turn.run.events.add(
@@ -156,8 +156,8 @@ class ModelStep:
         return None
 
     def _repair_answer(self, answer: AssistantMessage) -> AssistantMessage:
-        """Only text that can be kept and sent; and every call of the run has an id of its own:
-        results are found by it, and some providers count from one again with each answer."""
+        """Replace invalid characters, and give every call of the run a unique id: some providers
+        start their ids again with each answer."""
         parts: list[AssistantPart] = []
         for part in answer.parts:
             sound = _repair_part(part)
@@ -230,7 +230,7 @@ class ModelStep:
 
 
 def partial_answer(text: str, model: str) -> AssistantMessage:
-    """What is kept of an answer that was cut off: the words that somebody may have read."""
+    """Make the message of an answer that was cut off."""
     return AssistantMessage(parts=(TextPart(text=text),), model=model, finish_reason="error")
 
 
@@ -248,7 +248,7 @@ def _repair_part(part: AssistantPart) -> AssistantPart:
 
 
 def _merge_settings(agent: AgentConfig, asked: ModelSettings) -> ModelSettings:
-    """What the caller asks for, over what the agent has."""
+    """Merge the settings of the caller over those of the agent."""
     own = agent.settings
     return ModelSettings(
         max_tokens=asked.max_tokens if asked.max_tokens is not None else own.max_output_tokens,

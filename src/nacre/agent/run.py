@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 RunState = Literal["queued", "running", "waiting", "completed", "failed", "aborted"]
 RunEnding = Literal["completed", "failed", "aborted"]
 RunFinish: TypeAlias = FinishReason | Literal["aborted"]
-"""Why there are no more words: as the model said, or because somebody ended the run."""
+"""Why the answer ended: the reason of the model, or `aborted`."""
 
 CLIENT_CALL_SECONDS: Final = 900.0
 
@@ -49,30 +49,29 @@ _TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunResult:
-    """What came of a run."""
+    """The result of a run."""
 
     text: str = ""
-    """The last answer; of a run that was cut off, as far as the model had come."""
+    """The last answer; if the run was cut off, the part that was received."""
     messages: tuple[Message, ...] = ()
-    """What the turn added to its session, its own message first."""
+    """The messages that the turn added to its session, the user's first."""
     usage: Usage = field(default_factory=Usage)
     finish_reason: RunFinish = "stop"
     error: str = ""
-    """Why it failed or was aborted; empty if it completed."""
+    """Why the run failed or was aborted; empty if it completed."""
     model: str = ""
-    """Which model gave the last answer."""
+    """The model that gave the last answer."""
     cause: NacreError | None = None
-    """What was raised, where it failed so; for callers that tell kinds of failures apart."""
+    """The exception that the run failed with, if there was one."""
 
     @property
     def error_code(self) -> str:
-        """`storage_failed` where the store failed the run, and `error` says what of it is not kept;
-        else empty."""
+        """`storage_failed` if the store failed, and `error` says what is not stored; else empty."""
         return "storage_failed" if isinstance(self.cause, StorageError) else ""
 
     @property
     def size(self) -> int:
-        """About how many bytes it holds."""
+        """The approximate size in bytes."""
         return len(self.text) + sum(map(message_size, self.messages))
 
     def to_json(self) -> JsonObject:
@@ -90,7 +89,7 @@ class RunResult:
 
 
 class AgentRun:
-    """Made by `AgentService.start`. Safe to hold after the end, and by many at once."""
+    """A run, made by `AgentService.start`. Many callers may use it, also after its end."""
 
     def __init__(
         self,
@@ -106,10 +105,10 @@ class AgentRun:
         self.agent_id = agent_id
         self.session_key = session_key
         self.is_stored = is_stored
-        """Whether its session is kept."""
+        """Whether its session is stored."""
         self.events = RunEventLog()
         self.result: RunResult | None = None
-        """None until it has ended."""
+        """None until the run has ended."""
         self.on_change: Callable[[], None] = do_nothing
         """Called when an approval or a client call opens or closes; set by the running turn."""
         self.client_calls = ClientCalls(
@@ -123,7 +122,7 @@ class AgentRun:
         self._ended = anyio.Event()
         self._state_change = anyio.Event()
 
-    # What callers look at.
+    # State, for callers.
 
     @property
     def state(self) -> RunState:
@@ -135,35 +134,35 @@ class AgentRun:
 
     @property
     def pending_client_calls(self) -> tuple[PendingClientCall, ...]:
-        """Calls whose results the client owes, oldest first."""
+        """The calls that wait for the client's result, oldest first."""
         return self.client_calls.pending
 
     @property
     def pending_approvals(self) -> tuple[ApprovalRequest, ...]:
-        """What people are asked, oldest first; answered in the approval queue."""
+        """The open approvals, oldest first. Answer them in the approval queue."""
         return tuple(self._approvals.values())
 
     @property
     def bytes_held(self) -> int:
-        """What it takes to keep it, roughly."""
+        """The approximate memory that the run uses."""
         return self.events.bytes_held + (self.result.size if self.result else 0)
 
     async def wait(self) -> RunResult:
-        """Return when it has ended."""
+        """Wait until the run has ended."""
         await self._ended.wait()
         assert self.result is not None
         return self.result
 
     async def waiting_or_ended(self) -> RunState:
-        """Return when it can go on only with an answer from outside, or has ended."""
+        """Wait until the run waits for a person or a client, or has ended."""
         while self._state not in ("waiting", "completed", "failed", "aborted"):
             await self._state_change.wait()
         return self._state
 
-    # What callers do.
+    # Actions of callers.
 
     async def abort(self, reason: str = "the run was aborted") -> bool:
-        """End it, with all that it does, and return when it has ended; False if it had already."""
+        """Abort the run and wait for its end; False if it had already ended."""
         if self.has_ended:
             return False
         self.request_abort(reason)
@@ -171,11 +170,11 @@ class AgentRun:
         return True
 
     def request_abort(self, reason: str = "the run was aborted") -> None:
-        """Have it end, without waiting for that."""
+        """Abort the run without waiting for its end."""
         self._abort.abort(reason)
 
     def deliver(self, call_id: str, content: JsonValue, is_error: bool = False) -> None:
-        """The result of a client call. Raises SessionError when it is not open (any more)."""
+        """Deliver the result of a client call. Raises SessionError if the call is not open."""
         if self.has_ended:
             raise SessionError(
                 f"the run {self.id} is over ({self._state}); the result was not taken",
@@ -183,20 +182,20 @@ class AgentRun:
             )
         self.client_calls.deliver(call_id, content, is_error=is_error)
 
-    # What the service does.
+    # Actions of the service.
 
     @property
     def abort_signal(self) -> AbortSignal:
-        """Set when somebody wants the run to end."""
+        """Aborted when the run has to end."""
         return self._abort.signal
 
     def begin(self, data: JsonObject) -> None:
-        """It has its turn."""
+        """Start the run."""
         self._move_to("running")
         self.events.add("run.started", data)
 
     def set_waiting(self, is_waiting: bool) -> None:
-        """Whether nothing of it moves until a person or a client answers."""
+        """Set whether the run is paused until a person or a client answers."""
         if is_waiting and self._state == "running":
             self._move_to("waiting")
             self.events.add("run.waiting")
@@ -205,7 +204,7 @@ class AgentRun:
             self.events.add("run.resumed")
 
     def end(self, ending: RunEnding, result: RunResult) -> None:
-        """It is over; nothing can be told about it after this."""
+        """End the run and close its event log."""
         self._move_to(ending)
         self.result = result
         match ending:
@@ -219,20 +218,20 @@ class AgentRun:
         self._ended.set()
 
     def approval_opened(self, request: ApprovalRequest) -> None:
-        """A person is asked about a call of the run."""
+        """An approval of a call was requested."""
         self._approvals[request.id] = request
         self.events.add("approval.requested", approval_to_json(request))
         self.on_change()
 
     def approval_closed(self, request: ApprovalRequest, answer: JsonObject) -> None:
-        """The question was answered, has expired, or was withdrawn."""
+        """An approval was answered, has expired or was withdrawn."""
         self._approvals.pop(request.id, None)
         told: JsonObject = {"approvalId": request.id, "toolCallId": request.call_id, **answer}
         self.events.add("approval.answered", told)
         self.on_change()
 
     def _move_to(self, state: RunState) -> None:
-        """The one place that changes the state."""
+        """Change the state; nothing else does."""
         if state not in _TRANSITIONS[self._state]:
             raise RuntimeError(f"a run cannot go from {self._state} to {state}")
         self._state = state
@@ -257,7 +256,7 @@ def do_nothing() -> None:
 
 
 class RunRegistry:
-    """Of one service. Runs that ended long ago, or that hold much, are forgotten first."""
+    """The runs of a service. Of those that have ended it keeps the last ones, up to a size."""
 
     def __init__(self) -> None:
         self._live: dict[str, AgentRun] = {}
@@ -277,7 +276,7 @@ class RunRegistry:
         return list(self._live.values())
 
     def watch(self, watcher: Callable[[AgentRun], None]) -> Callable[[], None]:
-        """Have every run told as it is added; call what is returned to stop."""
+        """Call `watcher` with every new run; call the returned function to stop."""
         self._watchers[watcher] = None
         return lambda: self._watchers.pop(watcher, None)
 

@@ -309,7 +309,7 @@ class SessionQueues:
             while (queued := await queue.next_turn()) is not None:
                 await self._run_queued(queued, queue, session)
                 if self._closing_reason and _is_store_failure(queued.run):
-                    # Trying each would make closing wait for a silent store many times.
+                    # Trying every turn would make closing wait for the store many times.
                     lost = f"{self._closing_reason}, and the store fails: the message is not kept"
                     break
         finally:

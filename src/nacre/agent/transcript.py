@@ -44,7 +44,7 @@ _MAX_WAIT_SECONDS: Final = 15.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnEnd:
-    """How a turn ended, as it is kept."""
+    """The end of a turn, as it is stored."""
 
     status: TurnStatus
     messages: Sequence[Message] = ()
@@ -54,7 +54,7 @@ class TurnEnd:
 
 
 class Transcript:
-    """One turn in one session. Where there is no store, nothing is kept."""
+    """The messages of one turn in its session. Without a store, nothing is stored."""
 
     def __init__(
         self,
@@ -69,24 +69,24 @@ class Transcript:
         self._run_id = run_id
         self._given = given_history
         self._stored: list[StoredMessage] = []
-        # None: perhaps, since the answer of the store was lost.
+        # None if it is not known, because the response of the store was lost.
         self._is_begun: bool | None = False
 
     @property
     def history(self) -> list[Message]:
-        """What was said before this turn."""
+        """The messages before this turn."""
         if self._given is not None:
             return list(self._given)
         return [stored.message for stored in self._stored]
 
     @property
     def stored(self) -> Sequence[StoredMessage]:
-        """What the session holds of it; empty where the caller keeps the history."""
+        """The messages of the session; empty if the caller keeps the history."""
         return self._stored
 
     @property
     def is_begun(self) -> bool:
-        """Whether the store knows of the turn, as far as we can tell."""
+        """Whether the turn is, or may be, in the store."""
         return self._is_begun is not False
 
     async def load(self) -> None:
@@ -96,7 +96,7 @@ class Transcript:
     async def begin(self, *, prompt: Message | None, model: str, surface: str) -> None:
         if self._store is None:
             return
-        # A turn that the store knows has to be ended there, so we have to know that it does.
+        # A turn in the store has to be ended there, so this must not be cancelled half-way.
         with anyio.CancelScope(shield=True):
             try:
                 await self._store.begin_turn(
@@ -112,7 +112,7 @@ class Transcript:
             self._is_begun = True
 
     async def end(self, end: TurnEnd, events: Sequence[JsonObject]) -> None:
-        """Keep the whole turn at once, with the last events of its trajectory."""
+        """Store the whole turn at once, with the last events of its trajectory."""
         if self._store is None or self._is_begun is False:
             return
         try:
@@ -126,12 +126,12 @@ class Transcript:
                 events=events,
             )
         except SessionError as error:
-            # Then it was not begun after all.
+            # The turn was not in the store after all.
             if self._is_begun or error.code != "not_found":
                 raise
 
     async def replace_by_summary(self, *, up_to_sequence: int, summary: str) -> None:
-        """From now on the summary stands for all messages up to that one."""
+        """Replace all messages up to this one by the summary."""
         assert self._store is not None
         await self._store.add_compaction(
             self.session_id, up_to_sequence=up_to_sequence, summary=summary
@@ -139,26 +139,26 @@ class Transcript:
         await self.load()
 
     def older_than(self, keep_turns: int) -> list[StoredMessage]:
-        """The messages of all turns but the last so many, an earlier summary included; empty where
-        there is nothing but that summary."""
+        """The messages before the last `keep_turns` turns, with an earlier summary; empty if
+        there is only that summary."""
         runs = list(dict.fromkeys(each.run_id for each in self._stored if not each.is_summary))
         kept = set(runs[max(0, len(runs) - keep_turns) :])
         older = [each for each in self._stored if each.is_summary or each.run_id not in kept]
         return older if any(not each.is_summary for each in older) else []
 
     def estimate_tokens(self, new: Sequence[Message], *, keep_turns: int) -> int:
-        """About how much the model would read."""
+        """Estimate the tokens that the model would read."""
         runs = {each.run_id for each in self._stored if not each.is_summary}
         has_summary = any(each.is_summary for each in self._stored)
-        # What was counted for the turns that a summary left is from before there was the summary.
+        # Usage that was counted before the summary does not hold for the shorter session.
         trusts_usage = not has_summary or len(runs) > keep_turns
         return estimate_tokens([*self.history, *new], trusts_usage=trusts_usage)
 
 
 class TrajectoryWriter:
-    """Passes the events of a trajectory on: to the run's log at once, to the store in batches.
+    """Writes the events of a trajectory to the run's log at once, and to the store in batches.
 
-    The run goes on when the store is slow or broken; the log names the events that are lost.
+    The run continues if the store is slow or fails; the log says how many events are lost.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class TrajectoryWriter:
         if event.kind in CALL_EVENT_KINDS:
             self._event_log.add(cast("CallEventKind", event.kind), _log_data(event))
         elif event.kind == "approval.answered" and event.data.get("how") == "always":
-            # Nobody was asked: somebody had said "always". All others are told by the queue.
+            # Allowed by an earlier "always". All other answers come from the approval queue.
             self._event_log.add("approval.answered", {**_log_data(event), "how": "remembered"})
         if event.kind.startswith("call."):
             self._on_call()
@@ -238,7 +238,7 @@ def _log_data(event: TrajectoryEvent) -> JsonObject:
 
 
 class FailedTurnWrites:
-    """Of one service. What is still open when it is closed is found by the next start."""
+    """Retries recording turns whose final write failed. The next start finds those still open."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -247,12 +247,12 @@ class FailedTurnWrites:
         self._scope = anyio.CancelScope()
 
     def add(self, run_id: str, end: TurnEnd) -> None:
-        """`end` is how the turn is told to have ended, without its messages."""
+        """Add a turn; `end` has no messages."""
         self._ends[run_id] = end
         self._added.set()
 
     async def write(self) -> None:
-        """End the turns that are added; to be run as a task, until `close`."""
+        """Write the turns that are added, until `close`; run this as a task."""
         with self._scope:
             while True:
                 await self._added.wait()
@@ -270,7 +270,7 @@ class FailedTurnWrites:
             await self._write_all()
 
     async def _write_all(self) -> None:
-        """Up to the first one that fails, which is the last to be tried again."""
+        """Stop at the first that fails, and try it last the next time."""
         for run_id, end in list(self._ends.items()):
             try:
                 await self._write_one(run_id, end)
@@ -290,7 +290,7 @@ class FailedTurnWrites:
                 data=end.data,
             )
         except SessionError as error:
-            # Gone with its session, never begun, or kept by a commit whose answer was lost.
+            # The session was deleted, the turn never began, or the write succeeded after all.
             logger.warning("the turn %s is left as it is: %s", run_id, error)
         else:
             logger.warning("the store answers again: the turn %s is noted as failed", run_id)
@@ -299,19 +299,19 @@ class FailedTurnWrites:
 NO_RESULT: Final = "[no result: the call was cut off]"
 
 _BYTES_PER_TOKEN: Final = 4
-# Providers count pictures by their size, which an address does not tell.
+# Providers count images by their size, which a URL does not tell.
 _TOKENS_PER_IMAGE: Final = 1_500
 _TOKENS_PER_MESSAGE: Final = 4
 
 
 def repair_history(messages: Iterable[Message], *, missing: str = NO_RESULT) -> list[Message]:
-    """The same messages as a provider takes them: every call has just one result, right after it,
-    and every answer says something."""
+    """Make messages valid for providers: each call has exactly one result, right after it, and no
+    answer is empty."""
     sound: list[Message] = []
     open_calls: dict[str, ToolCallPart] = {}
     for message in messages:
         if isinstance(message, ToolMessage):
-            # A result of no call, or a second one, is one that nobody can place.
+            # Drop results without a call, and second results.
             if open_calls.pop(message.call_id, None) is not None:
                 sound.append(message)
             continue
@@ -327,8 +327,8 @@ def repair_history(messages: Iterable[Message], *, missing: str = NO_RESULT) -> 
 
 
 def estimate_tokens(messages: Sequence[Message], *, trusts_usage: bool = True) -> int:
-    """About how much a model reads of these. What a provider counted for an answer holds for all
-    before it, unless they have changed since."""
+    """Estimate the tokens of messages. The usage of an answer covers all messages before it, unless
+    they have changed since."""
     tokens = 0
     for message in reversed(messages):
         if trusts_usage and isinstance(message, AssistantMessage) and message.usage.total_tokens:
@@ -349,7 +349,7 @@ def _has_content(message: AssistantMessage) -> bool:
 
 
 def message_size(message: Message) -> int:
-    """How many bytes of text it holds, addresses of pictures included."""
+    """The size of the text in bytes, with the URLs of images."""
     match message:
         case SystemMessage():
             return _count_bytes(message.text)

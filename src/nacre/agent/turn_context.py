@@ -45,7 +45,7 @@ class ServersInUse(Protocol):
 
 
 class ToolSource(Protocol):
-    """Where an agent's own tools come from: core tools and those of plugins."""
+    """The source of an agent's tools: core tools and tools of plugins."""
 
     def tools(self, agent: AgentConfig, context: RunContext, /) -> Sequence[Tool]:
         """The tools of this run, before policy."""
@@ -74,7 +74,7 @@ class ServiceContext:
 class TurnContext:
     """One turn: its request, everything that it uses, and its output.
 
-    Configuration, models, servers and tools are those of the moment that the turn began.
+    The configuration, models, servers and tools stay the same until the turn ends.
     """
 
     service: ServiceContext
@@ -86,7 +86,7 @@ class TurnContext:
     providers: ProviderSource
     servers: Sequence[ToolServer]
     tools: Sequence[Tool]
-    """The agent's own tools and the client's, before policy."""
+    """The tools of the agent and of the client, before policy."""
     queue: SessionQueue
     transcript: Transcript
     trajectory: TrajectoryRecorder
@@ -109,7 +109,7 @@ class TurnContext:
 def open_turn_context(
     service: ServiceContext, queued: QueuedTurn, queue: SessionQueue, agent: AgentConfig
 ) -> Generator[TurnContext]:
-    """Take everything at one moment, so that it fits together; models and servers stay open."""
+    """Collect everything for a turn at one moment; models and servers stay open."""
     run, request = queued.run, queued.request
     identity = RunContext(
         agent_id=agent.id,
@@ -163,7 +163,7 @@ class BudgetExceededError(NacreError):
 class RunBudget:
     """Counts the model calls, the tokens and the time of a run.
 
-    The time stands still while the run waits for people or clients.
+    The clock stops while the run waits for people or clients.
     """
 
     def __init__(self, agent: AgentConfig) -> None:
@@ -258,7 +258,7 @@ class ExternalWaits:
         self._open_before = open_ids
         change, self._change = self._change, anyio.Event()
         change.set()
-        # Most changes are of calls that wait for nobody.
+        # Most changes are of calls that do not wait.
         is_held = bool(open_ids and self._calls) and all(
             is_held(open_ids) for is_held in self._calls.values()
         )
@@ -297,17 +297,17 @@ class Harness(Protocol):
 
 @dataclass(kw_only=True, slots=True)
 class TurnOutput:
-    """What a turn has produced; complete at every moment, since a turn may be cut off."""
+    """The output of a turn; valid at every moment, since a turn may be cut off."""
 
     messages: list[Message]
-    """What the turn adds to its session, its own message first."""
+    """The messages that the turn adds to its session, the user's first."""
     model: str
     """The model that gave the last answer; before that, the first to be called."""
     text: str = ""
-    """The last answer; of a turn that was cut off, as far as the model had come."""
+    """The last answer; if the turn was cut off, the part that was received."""
     finish_reason: FinishReason = "stop"
     error: str = ""
-    """Why the turn failed although its loop came to its end."""
+    """Why the turn failed, if its loop ended without an exception."""
     surface: str = ""
     """The kind of tools that the model sees; empty until it is known."""
     data: JsonObject = field(default_factory=dict[str, "JsonValue"])

@@ -39,17 +39,17 @@ _DEFAULT_INSTRUCTIONS: Final = (
 
 
 class BuiltInHarness:
-    """The harness for models that a provider answers for, with the tools of a surface."""
+    """The harness for models of a provider, with the tools of a surface."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
     def plan_surface(self, turn: TurnContext, /) -> SurfaceKind:
-        """As configured; a run that has no tools in the end shows none."""
+        """The configured surface; a run without tools shows none."""
         return planned_surface(turn.agent, tools_disabled=turn.request.tools_disabled)
 
     async def run(self, turn: TurnContext, /) -> None:
-        """Run the loop with a surface of its own, and end everything that still runs in it."""
+        """Open a surface, run the loop, and abort everything that still runs in the surface."""
         instructions = build_instructions(
             turn.agent,
             added=turn.request.instructions,
@@ -85,7 +85,7 @@ class TurnLoop:
         self._compactor = Compactor(turn)
 
     async def run(self) -> None:
-        """Return when the model has answered; raises if it does not."""
+        """Run until the model has answered; raises if there is no answer."""
         await self._compactor.compact_if_long()
         revisions = 0
         while True:
@@ -98,14 +98,14 @@ class TurnLoop:
                 revisions += 1
 
     def keep_partial_answer(self) -> None:
-        """Of an answer that was cut off, keep the words that somebody may have read."""
+        """Keep the text of an answer that was cut off; somebody may have read it."""
         text = self._step.partial_text
         if text.strip():
             self._output.text, self._output.finish_reason = text, "error"
             self._output.messages.append(partial_answer(text, self._output.model))
 
     def telemetry(self) -> JsonObject:
-        """The requests to models and the use of the surface, for the record of the turn."""
+        """Counts of model requests and of the surface, for the record of the turn."""
         return {
             "requests": self._step.request_count,
             "toolBytes": self._step.sent.tool_bytes,
@@ -138,13 +138,13 @@ class TurnLoop:
         return answers[0]
 
     def _take_steered(self) -> bool:
-        """Whether somebody has said more meanwhile; the model reads it before the turn ends."""
+        """Add new messages for the running turn; returns whether there are any."""
         steered = self._turn.queue.take_steered()
         self._output.messages.extend(steered)
         return bool(steered)
 
     async def _is_rejected(self, answer: AssistantMessage, revisions: int) -> bool:
-        """Whether a hook rejects the answer; its reason is what the model reads next."""
+        """Whether a hook rejects the answer; then its reason is the next message for the model."""
         if answer.finish_reason == "error":
             self._output.error = f"{self._output.model} ended its answer with an error"
             return False
@@ -161,7 +161,7 @@ class TurnLoop:
 
 
 def build_instructions(agent: AgentConfig, *, added: str = "", has_tools: bool = True) -> str:
-    """What the model is told before anything is said; `added` is the caller's. No clock in it."""
+    """Build the instructions of the model; `added` is from the caller. They contain no time."""
     parts = [
         agent.instructions.strip() or _DEFAULT_INSTRUCTIONS.format(name=agent.name or agent.id)
     ]
@@ -194,7 +194,7 @@ class ToolCalls:
         limiter = anyio.CapacityLimiter(self._max_parallel)
         results: dict[str, ToolMessage] = {}
         for call in calls[: self._max_parallel]:
-            # All that run at once, before the first does: the run must not look as if it waited.
+            # Register all before the first starts, or the run would look paused in between.
             self._begin(call)
         with ExitStack() as stack:
             stack.callback(self._end, calls, results)
@@ -244,7 +244,7 @@ class ToolCalls:
         try:
             return await self._surface.execute_call(call, self._turn.waits)
         except Exception:
-            # A bug in Nacre: tools and hooks that fail have results. The turn can go on.
+            # A bug in Nacre, since failures of tools and hooks are results. The turn continues.
             logger.exception("a call of %s failed inside of Nacre", call.name)
             return format_error(f"the call of {call.name} failed inside of Nacre; see its log")
 

@@ -22,33 +22,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnRequest:
-    """One turn. Without a session it begins a new one; `history` alone leaves none behind."""
+    """A request for one turn. Without a session it starts a new one; with only `history`, the
+    session is not stored."""
 
     message: UserMessage | str | None = None
-    """What the person said; None only with a history that ends with what the model has to read."""
+    """The message of the user; None only if `history` ends with a message for the model."""
     agent_id: str = ""
-    """Empty for the session's agent, else for the default one."""
+    """Empty for the agent of the session, or the default agent."""
     session_id: str = ""
-    """A session that exists."""
+    """The id of an existing session."""
     session_key: str = ""
-    """The caller's own name for a session; it is begun where there is none of the agent's."""
+    """The caller's name for a session of the agent. It is created if it does not exist."""
     title: str = ""
-    """For people, of a session that is begun."""
+    """The title of a new session."""
     sender: str = ""
     channel: str = ""
     model: str = ""
-    """`provider/model` instead of the agent's; then there are no fallbacks."""
+    """`provider/model` instead of the agent's model, without fallbacks."""
     client_tools: Sequence[ClientTool] = ()
     history: Sequence[Message] | None = None
-    """What was said before, where the caller keeps it; None for what the session holds."""
+    """The earlier messages, if the caller keeps them; None for those of the session."""
     instructions: str = ""
-    """Added to the agent's own."""
+    """Added to the instructions of the agent."""
     settings: ModelSettings = field(default_factory=ModelSettings)
     tools_disabled: bool = False
     queue_mode: QueueMode | Literal[""] = ""
-    """What becomes of the message while another turn of the session runs; empty as configured."""
+    """How to handle the message while a turn is running; empty as configured."""
     trace: TraceContext | None = field(default=None, repr=False, compare=False)
-    """Where the turn is shown in a trace; None for where its caller is."""
+    """The parent of the turn's span; None for the current span of the caller."""
 
     @property
     def user_message(self) -> UserMessage | None:
@@ -57,7 +58,7 @@ class TurnRequest:
         return self.message
 
     def can_join(self, other: TurnRequest) -> bool:
-        """Whether nothing is lost when the message becomes part of the other's turn."""
+        """Whether the message can become part of the other turn without losing an option."""
         is_plain = (
             self.user_message is not None
             and not self.client_tools
@@ -77,7 +78,7 @@ _MAX_TITLE_CHARACTERS: Final = 80
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedSession:
-    """Where a turn takes place."""
+    """The session and the agent of a turn."""
 
     agent: AgentConfig
     session_id: str
@@ -86,14 +87,14 @@ class ResolvedSession:
 
 
 class SessionResolver:
-    """Finds sessions, and begins those that are not there."""
+    """Finds the session of a request, or creates it."""
 
     def __init__(self, agents: AgentsConfig, store: Store) -> None:
         self._agents = agents
         self._store = store
 
     async def resolve(self, request: TurnRequest) -> ResolvedSession:
-        """Raises SessionError: `not_found` for what is not there, `invalid` for what cannot be."""
+        """Return the session. Raises SessionError (`not_found` or `invalid`)."""
         if request.user_message is None and not request.history:
             raise SessionError("there is no message and no history to answer", code="invalid")
         if request.session_id and request.session_key:

@@ -1,7 +1,7 @@
-"""What a trace shows of a turn: the turn itself, its model calls, and the calls that models make.
+"""The spans of a turn, its model calls and the tool calls of the model.
 
-Names and attributes follow OpenTelemetry's conventions for generative AI (`gen_ai.*`). What was
-said, what tools were given and what they returned is in none of them.
+Names and attributes follow OpenTelemetry's conventions for generative AI (`gen_ai.*`). They contain
+no messages, no tool inputs and no tool results.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from nacre.run_context import RunContext
     from nacre.telemetry import AttributeValue, Span, TraceContext
 
-# Other names are the conventions' own, or an operator's, and stay as they are.
+# Other names are as in the conventions or in the configuration.
 _PROVIDER_NAMES: Final = {"google": "gcp.gemini"}
-# Of names and ids that providers write.
+# Limits names and ids from providers.
 _MAX_CHARACTERS: Final = 200
 
 
 def turn_span(context: RunContext, *, model: str, parent: TraceContext | None) -> Span:
-    """Of one turn; `model` is the one that is asked first."""
+    """Start the span of a turn; `model` is the first to be called."""
     attributes: dict[str, AttributeValue] = {
         "gen_ai.operation.name": "invoke_agent",
         **_model_attributes(model),
@@ -54,7 +54,7 @@ def end_turn_span(
 
 @contextmanager
 def chat_span(model: str, *, context: RunContext) -> Generator[Span]:
-    """Of one request to a model, with all its retries."""
+    """The span of one model request with its retries."""
     attributes: dict[str, AttributeValue] = {
         "gen_ai.operation.name": "chat",
         **_model_attributes(model),
@@ -79,7 +79,7 @@ def note_answer(current: Span, answered: Answered) -> None:
 
 
 def execute_tool_span(name: str, *, call_id: str) -> Span:
-    """Of one call that a model made; without a name where the model made the name up."""
+    """Start the span of a tool call; `name` is empty if there is no such tool."""
     attributes: dict[str, AttributeValue] = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.call.id": call_id[:_MAX_CHARACTERS],
@@ -98,12 +98,12 @@ def _set_usage(current: Span, usage: Usage) -> None:
 
 
 def _model_attributes(model: str) -> Mapping[str, str]:
-    """`model` is `<provider>/<model>`, as everywhere."""
+    """`model` is `<provider>/<model>`."""
     provider = model.partition("/")[0]
     known = _PROVIDER_NAMES.get(provider, provider)
     return {
         "gen_ai.provider.name": known,
-        # Its name before version 1.37 of the conventions, by which some still look for it.
+        # The name before version 1.37 of the conventions; some tools still use it.
         "gen_ai.system": known,
         "gen_ai.request.model": _model_name(model),
     }

@@ -117,7 +117,7 @@ def test_a_change_keeps_comments_line_ends_mode_and_the_link(tmp_path: Path) -> 
     link.symlink_to(target)
     set_config_member(link, ["b"], 2)
     assert link.is_symlink()
-    assert target.read_bytes() == b"{\r\n  a: 1, // one\r\n  b: 2,\r\n}\r\n"
+    assert target.read_bytes() == b'{\r\n  a: 1, // one\r\n  "b": 2,\r\n}\r\n'
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
     assert remove_config_member(link, ["b"])
     assert target.read_bytes() == b"{\r\n  a: 1, // one\r\n}\r\n"

@@ -206,10 +206,10 @@ def test_an_agent_without_an_id_is_told_to_have_one_and_nothing_else(
 @pytest.mark.parametrize(
     ("text", "path", "value", "expected"),
     [
-        ("{toolSearch: true}", "toolSearch.mode", "tools", "{enabled: true, mode: 'tools'}"),
-        ("{toolSearch: false}", "toolSearch.mode", "tools", "{enabled: false, mode: 'tools'}"),
-        ("{codeMode: true}", "codeMode.timeoutMs", "500", "{enabled: true, timeoutMs: 500}"),
-        ("{codeMode: true}", "codeMode.enabled", "false", "{enabled: false}"),
+        ("{toolSearch: true}", "toolSearch.mode", "tools", "{'enabled': true, 'mode': 'tools'}"),
+        ("{toolSearch: false}", "toolSearch.mode", "tools", "{'enabled': false, 'mode': 'tools'}"),
+        ("{codeMode: true}", "codeMode.timeoutMs", "500", "{'enabled': true, 'timeoutMs': 500}"),
+        ("{codeMode: true}", "codeMode.enabled", "false", "{'enabled': false}"),
     ],
 )
 def test_a_switch_becomes_an_object_when_a_setting_is_put_into_it(
@@ -227,7 +227,7 @@ def test_a_model_makes_room_for_those_that_are_asked_after_it(surroundings: Surr
     path = "agents.defaults.model"
     assert surroundings.nacre("config", "set", f"{path}.fallbacks", "['demo/demo']")[0] == 0
     assert text_of(surroundings) == (
-        '{agents: {defaults: {model: {primary: "demo/demo", fallbacks: ["demo/demo"]}}}}'
+        '{agents: {defaults: {model: {"primary": "demo/demo", "fallbacks": ["demo/demo"]}}}}'
     )
 
 

@@ -3,7 +3,7 @@
     waiting -> resuming -> waiting | gone
     waiting -> gone            expired, aborted or dropped with its session
 
-A cell that may not be resumed is left as it was: nothing is touched before its scope is checked.
+A `wait` checks the scope of a cell first. If it may not resume the cell, the cell stays as it was.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 MAX_SUSPENDED_CELLS: Final = 64
-# One session may not hold them all: others find room whatever it does.
+# One session may not use all places, so that other sessions can suspend cells, too.
 _SESSION_SHARE: Final = 0.75
-# How many ids of expired runs are remembered, only to say so instead of "unknown".
+# The number of expired cells to remember, so that `wait` can say "expired" and not "unknown".
 _MAX_REMEMBERED_EXPIRIES: Final = 1024
 
 UNAVAILABLE: Final = "code mode run is unavailable or expired."
@@ -39,7 +39,7 @@ TOO_MANY: Final = "too many suspended code mode runs."
 
 
 class CellRefused(Exception):
-    """A run cannot be resumed or suspended; becomes a `failed` result."""
+    """A cell cannot be started, resumed or suspended; becomes a `failed` result."""
 
     def __init__(self, message: str, reason: Reason) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class CellRefused(Exception):
 
 
 class CellScope(NamedTuple):
-    """Who may resume a run: the same agent, session, sender and agent run, and nobody else."""
+    """Who may resume a cell: only the same agent, session, sender and agent run."""
 
     session_id: str
     session_key: str
@@ -76,14 +76,14 @@ class _Suspended:
 
 
 class SuspendedCells:
-    """Holds cells between `waiting` and the next `wait`."""
+    """The cells between a `waiting` result and the next `wait`."""
 
     def __init__(self, max_cells: int = MAX_SUSPENDED_CELLS) -> None:
         self._max_cells = max_cells
         self._max_per_session = max(1, int(max_cells * _SESSION_SHARE))
         self._cells: dict[CellId, _Suspended] = {}
         self._count_of_session: Counter[str] = Counter()
-        # When the sweep looks next; a run that expires before that has to wake it.
+        # The time of the next sweep; a cell that expires earlier has to wake it.
         self._sweep_at = 0.0
         self._expired: OrderedDict[str, CellScope] = OrderedDict()
         self._changed = anyio.Event()
@@ -95,13 +95,13 @@ class SuspendedCells:
         return iter([suspended.cell for suspended in self._cells.values()])
 
     def check_capacity(self, scope: CellScope) -> None:
-        """Raises CellRefused if no further run of this session can be suspended."""
+        """Raise CellRefused if no further cell of this session can be suspended."""
         of_session = self._count_of_session[scope.session_id]
         if len(self._cells) >= self._max_cells or of_session >= self._max_per_session:
             raise CellRefused(TOO_MANY, "too_many_suspended_runs")
 
     def add(self, cell: CodeModeCell, scope: CellScope) -> None:
-        """Keep a waiting cell, new or back from a `wait`; raises CellRefused if it has no room."""
+        """Add a waiting cell, new or back from a `wait`. Raises CellRefused if there is no room."""
         if cell.cell_id not in self._cells:
             self.check_capacity(scope)
             self._count_of_session[scope.session_id] += 1
@@ -111,13 +111,13 @@ class SuspendedCells:
             self._changed.set()
 
     def begin_resume(self, cell_id: str, scope: CellScope) -> CodeModeCell:
-        """Claim the waiting cell of this id for one resume; raises CellRefused otherwise."""
+        """Claim the waiting cell with this id for one resume. Raises CellRefused."""
         suspended = self._cells.get(cell_id)  # pyright: ignore[reportArgumentType]
         known_scope = suspended.scope if suspended else self._expired.get(cell_id)
         if known_scope is None:
             raise CellRefused(UNAVAILABLE, "run_unavailable")
         _check_scope(known_scope, scope)
-        # Late by less than the sweep needs is late all the same.
+        # The sweep may not have seen it yet.
         if suspended is None or (
             not suspended.is_resuming and suspended.expires <= time.monotonic()
         ):
@@ -128,7 +128,7 @@ class SuspendedCells:
         return suspended.cell
 
     def remove(self, cell_id: CellId) -> None:
-        """Forget a run that is over."""
+        """Remove a cell that has ended."""
         gone = self._cells.pop(cell_id, None)
         if gone is not None:
             session_id = gone.scope.session_id
@@ -137,7 +137,7 @@ class SuspendedCells:
                 del self._count_of_session[session_id]
 
     async def expire(self) -> None:
-        """Drop what has waited too long, for ever; to be run as a task."""
+        """Remove expired cells, for ever; run this as a task."""
         while True:
             self._changed = anyio.Event()
             waiting = (each.expires for each in self._cells.values() if not each.is_resuming)
@@ -166,12 +166,12 @@ def _check_scope(owner: CellScope, caller: CellScope) -> None:
 
 
 class LiveCells:
-    """Lists cells and aborts them, also those whose run nobody holds any more."""
+    """Lists and aborts the cells of a runtime, also if nobody holds their run any more."""
 
     def __init__(self, suspended: SuspendedCells) -> None:
         self._suspended = suspended
         self._cells: set[CodeModeCell] = set()
-        # Those whose program is over, but not yet all of its calls.
+        # Cells whose program has ended, but with calls that still run.
         self._finishing: set[CodeModeCell] = set()
 
     def add(self, cell: CodeModeCell) -> None:
@@ -185,12 +185,12 @@ class LiveCells:
             self._finishing.add(cell)
 
     def infos(self, which: Callable[[CodeModeCell], bool]) -> list[CellInfo]:
-        """What there is to say of those cells, oldest first."""
+        """The selected cells, oldest first."""
         found = [cell.info() for cell in self._select(which)]
         return sorted(found, key=lambda info: -info.age_seconds)
 
     async def abort(self, which: Callable[[CodeModeCell], bool], reason: str) -> int:
-        """End those cells and the calls that they left behind; how many there were."""
+        """Abort the selected cells and the calls that they left behind; returns their number."""
         aborted = self._select(which)
         async with anyio.create_task_group() as tasks:
             for cell in aborted:

@@ -34,7 +34,7 @@ _WHAT_EXEC_TAKES: Final = (
 
 
 class InvalidInput(NacreError):
-    """Arguments that `exec` or `wait` does not take; the message says what they do take."""
+    """Invalid arguments of `exec` or `wait`; the message says what is valid."""
 
     def __init__(self, message: str, *, reason: Reason) -> None:
         super().__init__(message)
@@ -44,14 +44,14 @@ class InvalidInput(NacreError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExecInput:
-    """A program, and the language that it is to be read as."""
+    """A program and its language."""
 
     code: str
     language: Language
 
 
 def exec_parameters(config: CodeModeConfig) -> JsonObject:
-    """JSON Schema of the input. Flat: some providers refuse `anyOf` and `oneOf`."""
+    """JSON Schema of the input. It is flat: some providers refuse `anyOf` and `oneOf`."""
     return {
         "type": "object",
         "properties": {
@@ -63,10 +63,10 @@ def exec_parameters(config: CodeModeConfig) -> JsonObject:
 
 
 def parse_exec_input(arguments: object, config: CodeModeConfig) -> ExecInput:
-    """The program in the arguments of a call. `command` is another name for `code`.
+    """Parse the arguments of `exec`. `command` is another name for `code`.
 
-    One Markdown fence around the program is taken off. Other keys are ignored: models add some out
-    of habit, and none of them would change what runs. Raises InvalidInput.
+    One Markdown fence around the program is removed. Other keys are ignored, since models often add
+    some. Raises InvalidInput.
     """
     if not isinstance(arguments, Mapping):
         raise _invalid(f"the input is a {type(arguments).__name__}, not an object")
@@ -136,7 +136,7 @@ def _refuse_other_languages(code: str) -> None:
 
 
 def _default_language(config: CodeModeConfig) -> Language:
-    """JavaScript; where it is switched off, TypeScript, in which it can be written as well."""
+    """JavaScript; if it is disabled, TypeScript, which includes it."""
     return "javascript" if "javascript" in config.languages else config.languages[0]
 
 
@@ -171,7 +171,7 @@ def wait_parameters() -> JsonObject:
 
 
 def parse_wait_input(arguments: object) -> CellId:
-    """Raises InvalidInput for what cannot be the id of a run, whoever's it is."""
+    """Parse the arguments of `wait`. Raises InvalidInput for an invalid id."""
     if not isinstance(arguments, Mapping):
         raise InvalidInput("wait takes an object: {runId}", reason="invalid_input")
     given = cast("Mapping[object, object]", arguments).get("runId")
@@ -183,7 +183,7 @@ def parse_wait_input(arguments: object) -> CellId:
     if not isinstance(given, str):
         raise InvalidInput(f"`runId` is a {type(given).__name__}, not text", reason="invalid_input")
     if not _RUN_ID.fullmatch(given.strip()):
-        # Models take it for the id of a shell session, or of some other job.
+        # Models sometimes pass the id of a shell session or of another job.
         raise InvalidInput(
             f"{UNAVAILABLE} {given[:_MAX_SHOWN_ID]!r} is not a run id of exec; "
             "take it from the result whose status is waiting",
@@ -192,12 +192,12 @@ def parse_wait_input(arguments: object) -> CellId:
     return CellId(given.strip())
 
 
-# Whoever writes so much has said what it is by then.
+# The beginning of a long text is enough to detect its language.
 _MAX_LINES: Final = 400
 _MAX_LINE_CHARACTERS: Final = 400
 
 _SHEBANG: Final = re.compile(r"#!.{0,80}\b(?:sh|bash|zsh|python[\d.]*)\b")
-# After a blank a JavaScript program may go on with one of these words, but with no other.
+# The only words that may follow a word and a space in JavaScript.
 _NO_OPERATOR: Final = r"(?!(?:in|instanceof|of|as|satisfies)\b)"
 _COMMANDS: Final = (
     r"(?:ls|cd|cat|grep|rg|curl|wget|git|gh|npm|npx|pnpm|yarn|pip3?|python3?|node|deno|bun|echo|mkdir"
@@ -206,9 +206,9 @@ _COMMANDS: Final = (
 )
 _SHELL: Final = re.compile(
     rf"(?:\$[ \t]+{_NO_OPERATOR}(?:[a-z]|\./)"
-    # Two words side by side, or a word and a string, are a syntax error in JavaScript.
+    # Two words in sequence, or a word and a string, are a syntax error in JavaScript.
     rf"|{_COMMANDS}[ \t]+(?:{_NO_OPERATOR}[A-Za-z_\"']"
-    # An option or a path could be a minus or a division, of names that nothing has defined yet.
+    # An option or a path would be a minus or a division of undefined names.
     r"|--?[A-Za-z]|~|\.{1,2}(?:/|[ \t]|$)|/[\w.]|<<))"
 )
 _PYTHON: Final = re.compile(
@@ -216,7 +216,7 @@ _PYTHON: Final = re.compile(
     r"|from[ \t]+[\w.]+[ \t]+import[ \t(]"
     r"|import[ \t]+[\w.]+(?:[ \t]+as[ \t]+\w+)?(?:[ \t]*,[ \t]*[\w.]+)*[ \t]*(?:#.*)?$"
     r"|class[ \t]+\w+[ \t]*(?:\([\w.,= \t]*\))?[ \t]*:[ \t]*(?:#.*)?$"
-    # In JavaScript a parenthesis has to follow.
+    # In JavaScript a parenthesis follows these.
     r"|(?:if|while|with)[ \t]+[^( \t].*:[ \t]*(?:#.*)?$"
     rf"|elif[ \t]+{_NO_OPERATOR}[\w\"'].*:[ \t]*(?:#.*)?$"
     r"|for[ \t]+(?!await\b)\w+(?:[ \t]*,[ \t]*\w+)*[ \t]+in[ \t].*:[ \t]*(?:#.*)?$"
@@ -228,7 +228,7 @@ _FENCE_LINE: Final = re.compile(r"[ \t]{0,3}(?P<ticks>`{3,})(?P<info>[^`\n]*)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FencedProgram:
-    """The inside of a Markdown fence, and the first word after its opening ticks."""
+    """The content of a Markdown fence, and the language after its opening ticks."""
 
     code: str
     language: str
@@ -243,7 +243,7 @@ def is_python(code: str) -> bool:
     if _SHEBANG.match(_first_line(code)):
         return "python" in _first_line(code)
     for line in code.split("\n", _MAX_LINES)[:_MAX_LINES]:
-        # From here on a line may be inside a template or a comment, where anything may stand.
+        # From here on a line may be inside a template or a comment, which may contain anything.
         if "`" in line or "/*" in line:
             return False
         if len(line) <= _MAX_LINE_CHARACTERS and _PYTHON.match(line.strip()):
@@ -252,12 +252,12 @@ def is_python(code: str) -> bool:
 
 
 def starts_with_hash_comment(code: str) -> bool:
-    """A comment of shell and Python, or a Markdown heading."""
+    """Whether it starts with a comment of shell or Python, or with a Markdown heading."""
     return _first_line(code).startswith("# ")
 
 
 def fenced_program(code: str) -> FencedProgram | None:
-    """The program when the text is one Markdown fence and nothing else."""
+    """The program, if the text is exactly one Markdown fence."""
     lines = code.strip().split("\n")
     fences = [found for line in lines if (found := _FENCE_LINE.fullmatch(line.rstrip()))]
     opening = _FENCE_LINE.fullmatch(lines[0].rstrip())
@@ -270,14 +270,14 @@ def fenced_program(code: str) -> FencedProgram | None:
 
 
 def has_fences(code: str) -> bool:
-    """Whether a line is a Markdown fence, which outside a comment no line of a program can be."""
+    """Whether a line is a Markdown fence. Outside of comments no line of a program is one."""
     if "```" not in code or "/*" in code:
         return False
     return any(_FENCE_LINE.fullmatch(line.rstrip()) for line in code.split("\n"))
 
 
 def _first_line(code: str) -> str:
-    """The first line that says something; `//` comments do not."""
+    """The first line that is neither empty nor a `//` comment."""
     for line in code.split("\n", _MAX_LINES)[:_MAX_LINES]:
         text = line[:_MAX_LINE_CHARACTERS].strip()
         if text and not text.startswith("//"):

@@ -46,7 +46,7 @@ _MAX_SHOWN: Final = 100
 
 
 def known_files(listings: Mapping[str, McpListing | None]) -> dict[str, str]:
-    """The files that need nothing to be started: the index, and those of listed servers."""
+    """The files that are known without starting a server: the index and those of listed servers."""
     servers = [
         listing.declared_server() if listing is not None else DeclaredServer(name=name)
         for name, listing in listings.items()
@@ -56,14 +56,14 @@ def known_files(listings: Mapping[str, McpListing | None]) -> dict[str, str]:
 
 
 class ApiFiles:
-    """The files of one run that are not in its worker already."""
+    """The files of one run that are not in its worker."""
 
     def __init__(self, catalog: Catalog, servers: McpServers) -> None:
         self._catalog = catalog
         self._servers = servers
 
     async def listing(self, prefix: str) -> list[JsonObject]:
-        """Every file below the prefix; the size of one that is not made yet is not known."""
+        """List the files below a prefix; without a size if the file is not made yet."""
         known = known_files(await self._servers.listings())
         sizes: dict[str, int | None] = {path: len(text) for path, text in known.items()}
         for name in self._servers.names:
@@ -73,7 +73,7 @@ class ApiFiles:
         return [_file(path, size) for path, size in sizes.items() if _is_below(path, prefix)]
 
     async def read(self, path: str) -> str:
-        """The text of a file; starts the server it is about. Raises ToolError."""
+        """Return the text of a file, and start its server if needed. Raises ToolError."""
         if path == INDEX_PATH and self._servers.names:
             return known_files(await self._servers.listings())[path]
         server = _name_in(path, _MCP_FOLDER)
@@ -88,7 +88,7 @@ class ApiFiles:
         )
 
     def _owners(self) -> dict[str, str]:
-        """The owners of ordinary tools, by the name of their file."""
+        """The owners of ordinary tools, by the names of their files."""
         owners = dict.fromkeys(entry.tool.owner for entry in self._catalog.guest_entries)
         return {guest: owner for owner, guest in assign_guest_names(list(owners)).items()}
 
@@ -119,7 +119,7 @@ def _is_below(path: str, prefix: str) -> bool:
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
-# The names of the parts are known to the guest (guest/src/catalog.js and its neighbours).
+# The guest uses the same names (guest/src/catalog.js and others).
 _TOOLS: Final = "tools"
 _NAMES: Final = "names"
 _NAMESPACES: Final = "namespaces"
@@ -127,13 +127,13 @@ _GLOBALS: Final = "globals"
 _MCP: Final = "mcp"
 _FILES: Final = "api"
 _COMPLETE_FOLDERS: Final = "apiComplete"
-# Of one server, and of all together: no server may push out others, or the programs themselves.
+# For one server and for all together, so that no server takes the memory of others or of programs.
 _MAX_SERVER_BYTES: Final = 2 << 20
 _MAX_LISTED_BYTES: Final = 8 << 20
 
 
 class GuestViews:
-    """Makes the data of cells with one catalog; the same until namespaces or servers change."""
+    """The data of cells with one catalog; made again when namespaces or servers change."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -141,7 +141,7 @@ class GuestViews:
         self._view: SharedData | None = None
 
     def view(self, namespaces: Mapping[str, NamespaceRuntime], listings: Listings) -> SharedData:
-        """Raises CatalogError for a catalog that no worker could hold."""
+        """Return the data. Raises CatalogError if it is too large for a worker."""
         # Compared as text: to Python, 1 and true are equal.
         descriptors = encode_json({name: each.descriptor for name, each in namespaces.items()})
         if self._view is None or self._made_of != (descriptors, listings):
@@ -180,8 +180,8 @@ def _guest_view(
 
 
 def _select_listings(listings: Listings) -> dict[str, McpListing | None]:
-    """The listings that go to a worker. One that is too large, or for which no room is left, is
-    treated as unknown: programs may call anything on it, and the host resolves it."""
+    """Select the listings for a worker. A listing that is too large is left out: then programs may
+    call anything on the server, and the host resolves it."""
     left = _MAX_LISTED_BYTES
     carried: dict[str, McpListing | None] = {}
     for name, listing in listings.items():
@@ -196,7 +196,7 @@ _MAX_CATALOGS: Final = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedCatalog:
-    """A catalog, its search index and what its cells are sent; each made when it is needed."""
+    """A catalog with its search index and the data of its cells, all made on demand."""
 
     catalog: Catalog
     index: RunIndex
@@ -204,14 +204,14 @@ class PreparedCatalog:
 
 
 class PreparedCatalogs:
-    """The last few catalogs of a runtime."""
+    """Caches the last few catalogs of a runtime."""
 
     def __init__(self) -> None:
         self._catalogs: OrderedDict[tuple[int, ...], PreparedCatalog] = OrderedDict()
 
     def prepare(self, tools: Sequence[Tool]) -> PreparedCatalog:
-        """Raises CatalogError for tools that cannot be together."""
-        # By identity: the catalog that is kept holds the tools, so no other gets their place.
+        """Return the catalog of these tools. Raises CatalogError if they do not fit together."""
+        # By identity: the cached catalog holds the tools, so their ids stay unique.
         key = tuple(map(id, tools))
         prepared = self._catalogs.pop(key, None) or _prepare(build_catalog(tools))
         self._catalogs[key] = prepared

@@ -1,8 +1,8 @@
 """The MCP servers of a run: their listings, the tool behind a call, and requests to `MCP`.
 
-A server is started when a program first asks something of it. Until then programs know its name
-alone, and whatever they call on it is resolved here, once it is listed. A server that is broken or
-slow holds up only the programs that ask for it.
+A server starts when a program first uses it. Until then programs know only its name, and calls are
+resolved here when the server has listed its tools. A server that is broken or slow delays only the
+programs that use it.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ if TYPE_CHECKING:
 
 _RESOURCES: Final = "resources"
 _PROMPTS: Final = "prompts"
-# The file of a server of this name would stand in the place of `mcp/index.d.ts`.
+# The file of a server with this name would replace `mcp/index.d.ts`.
 _TAKEN_SERVER_NAMES: Final = ("index",)
 _OPERATION_STARTS: Final = tuple(f"{OPERATION_MARK}{group}." for group in (_RESOURCES, _PROMPTS))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class McpListing:
-    """What a run may call of a server, by the path below `MCP.<server>`."""
+    """The tools of a server that a run may call, by the path below `MCP.<server>`."""
 
     guest_name: str
     description: str
     tools: Mapping[str, Tool]
-    """By the name that programs call it by."""
+    """By their names in programs."""
     operations: Mapping[Path, Tool]
-    """What a server offers besides tools, such as ("resources", "read")."""
+    """Operations besides tools, such as ("resources", "read")."""
     declarations: str
     near_names: NearestNames
-    """Kept, as making it takes longer than asking it."""
+    """Cached, since building it takes longer than a search."""
     size_bytes: int
-    """What names and declarations take."""
+    """The size of names and declarations."""
 
     @property
     def file_path(self) -> str:
@@ -80,7 +80,7 @@ class McpListing:
 
 
 def server_guest_names(server_names: Sequence[str]) -> dict[str, str]:
-    """The names below `MCP` of all servers that a program sees: one depends on those beside it."""
+    """The names of all servers below `MCP`. They depend on each other."""
     return assign_guest_names(server_names, taken=_TAKEN_SERVER_NAMES)
 
 
@@ -111,7 +111,7 @@ def list_server(guest_name: str, description: str, tools: Sequence[Tool]) -> Mcp
 
 
 def _is_operation(tool: Tool) -> bool:
-    """Any other name with the mark is a tool's, if somebody gave it one."""
+    """Any other name with the mark is the name of a tool."""
     return tool.name.startswith(_OPERATION_STARTS)
 
 
@@ -132,7 +132,7 @@ def _by_guest_name(tools: Iterable[Tool]) -> dict[str, Tool]:
 
 logger = logging.getLogger(__name__)
 
-# Making names and declarations of more tools than these would hold up the event loop.
+# Above this number, names and declarations are made in a thread.
 _MAX_ON_EVENT_LOOP: Final = 20
 # How long a search waits for servers that are still starting.
 _LISTING_SECONDS: Final = 5.0
@@ -141,7 +141,7 @@ _MAX_SUGGESTIONS: Final = 3
 
 
 class McpServers:
-    """What a run may call through `MCP`: only tools that its policy permits."""
+    """The servers of a run, with the tools that its policy permits."""
 
     def __init__(self, servers: Sequence[ToolServer], policy: ToolPolicy) -> None:
         self._policy = policy
@@ -152,20 +152,20 @@ class McpServers:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names by which programs call the servers."""
+        """The names of the servers in programs."""
         return tuple(self._servers)
 
     @property
     def tool_count(self) -> int:
-        """How many tools are listed by now."""
+        """The number of tools that are listed so far."""
         return sum(len(listing.tools) for _, listing in self._listings.values())
 
     async def listings(self) -> dict[str, McpListing | None]:
-        """Every server with what is known of it by now; nothing is started."""
+        """Every server with its listing, if it has one; starts none."""
         return {name: await self._current_listing(name) for name in self._servers}
 
     async def start_all(self) -> dict[str, McpListing | ToolServerError]:
-        """Every server, listed if it can be within a few seconds, else with what is wrong."""
+        """Start every server; returns its listing, or its error after a few seconds."""
         found: dict[str, McpListing | ToolServerError] = {}
 
         async def start(name: str) -> None:
@@ -184,7 +184,7 @@ class McpServers:
         }
 
     async def listing(self, name: str) -> McpListing:
-        """What a program may call of this server, which is started for it; raises ToolError."""
+        """Start a server and return its listing. Raises ToolError."""
         server = self._servers.get(name)
         if server is None:
             shown = name[:_MAX_SHOWN]
@@ -199,7 +199,7 @@ class McpServers:
         return listed
 
     async def tool(self, name: str, path: tuple[str, ...]) -> Tool:
-        """The tool behind `MCP.<name>.<path>`; raises ToolError."""
+        """Return the tool `MCP.<name>.<path>`. Raises ToolError."""
         listing = await self.listing(name)
         tool = listing.find(path)
         if tool is not None:
@@ -238,7 +238,7 @@ async def _start(server: ToolServer) -> None:
     except ToolError:
         raise
     except Exception as error:
-        # One faulty server must not spoil a search in the others.
+        # One faulty server must not break a search in the others.
         logger.exception("the MCP server %s could not be asked for its tools", server.name)
         raise ToolServerError(
             f"the MCP server {server.name} could not be asked for its tools: {error}",
@@ -260,14 +260,14 @@ def _still_starting(server_name: str) -> ToolServerError:
 
 
 class McpRequests:
-    """Answers for one run. Every field of a payload may be anything."""
+    """Answers the `MCP` requests of one run. Every field of a payload may be anything."""
 
     def __init__(self, servers: McpServers) -> None:
         self.servers = servers
         self._index: tuple[tuple[McpListing, ...], RunIndex] | None = None
 
     async def tool_to_call(self, payload: JsonObject) -> tuple[Tool, JsonValue]:
-        """The tool behind a call, and its input with the schema's defaults; raises ToolError."""
+        """The tool of a call, and its input with the defaults of the schema. Raises ToolError."""
         tool = await self.servers.tool(
             _require_text(payload, "server"), _require_path(payload.get("path"))
         )
@@ -290,7 +290,7 @@ class McpRequests:
         return _tool_header(listing, name, tool, has_schema=payload.get("schema") is True)
 
     async def search(self, query: str, limit: int) -> list[JsonValue]:
-        """What fits, best first; behind it, the servers that could not be searched, and why."""
+        """Search the tools, best first; then list servers that could not be searched, and why."""
         started = await self.servers.start_all()
         listings = tuple(each for each in started.values() if isinstance(each, McpListing))
         best = await self._index_of(listings).search(query, limit)
@@ -332,9 +332,9 @@ class McpRequests:
 
 
 def with_defaults(schema: JsonObject, given: JsonValue) -> JsonValue:
-    """The input with the defaults of members that it leaves out.
+    """Add the defaults of missing members to an input.
 
-    A default of null is the server's to apply: many write it beside a type that refuses null.
+    A default of null is not added: many servers declare it for types that refuse null.
     """
     if given is None:
         given = {}
@@ -372,7 +372,7 @@ def _tool_header(listing: McpListing, name: str, tool: Tool, *, has_schema: bool
 
 
 def _guest_name(listing: McpListing, name: str) -> str:
-    """Programs may ask by the server's own name of a tool as well."""
+    """Programs may also use the original name of a tool."""
     if name in listing.tools:
         return name
     return next((guest for guest, tool in listing.tools.items() if tool.name == name), name)

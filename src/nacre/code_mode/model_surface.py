@@ -26,16 +26,16 @@ WAIT_NAME: Final = "wait"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSurface:
-    """What a run's tools became: those that the model is shown, and those that programs call."""
+    """The tools of a run: those that the model sees, and those that programs call."""
 
     is_code_mode: bool
     direct_tools: tuple[Tool, ...]
-    """Shown to the model as they are; in code mode only those that no catalog can hold."""
+    """The tools that the model sees; in code mode only direct-only tools."""
     cataloged: tuple[Tool, ...]
 
     @property
     def tool_names(self) -> tuple[str, ...]:
-        """The names of a sound payload to the model."""
+        """The names of all tools that the model sees."""
         direct = tuple(tool.name for tool in self.direct_tools)
         return (EXEC_NAME, WAIT_NAME, *direct) if self.is_code_mode else direct
 
@@ -48,7 +48,7 @@ class ModelSurface:
         namespaces: Sequence[Namespace],
         mcp_servers: Sequence[str],
     ) -> list[JsonObject]:
-        """The payload itself, in the shape of a provider."""
+        """The definitions of these tools, in the format of a provider."""
         direct = [format_tool(tool, format) for tool in self.direct_tools]
         if not self.is_code_mode:
             return direct
@@ -73,9 +73,9 @@ def visible_tools(
     has_servers: bool = False,
     tools_disabled: bool = False,
 ) -> ModelSurface:
-    """The surface of a run whose tools, after policy, are `tools`; servers may bring more.
+    """The surface of a run; `tools` are those that policy permits.
 
-    Raises CatalogError when a tool that has to be shown beside `exec` and `wait` is named like one.
+    Raises CatalogError if a direct-only tool is named `exec` or `wait`.
     """
     is_active = is_code_mode_active(
         config, tools=tools, has_servers=has_servers, tools_disabled=tools_disabled
@@ -96,10 +96,10 @@ _SEPARATOR: Final = ", "
 
 
 def name_index(catalog: Catalog, *, max_bytes: int) -> str:
-    """A line per owner; empty when there is nothing to show or no room for any of it.
+    """A line per owner; empty if there are no names or no room.
 
-    When not all names fit, owners take turns, so that each of them shows. Bytes are those of the
-    text in JSON, with the line break that comes before it.
+    If not all names fit, names of each owner are added in turn. Bytes are counted in JSON, with the
+    line break before the text.
     """
     owners = _names_by_owner(catalog)
     total = sum(len(names) for names in owners.values())
@@ -117,14 +117,14 @@ def name_index(catalog: Catalog, *, max_bytes: int) -> str:
 
 
 def join_within(names: Sequence[str], max_bytes: int) -> str:
-    """The names with commas between them; those that do not fit are counted."""
+    """The names with commas between them, and the number of those that do not fit."""
     shown = list(_take_fitting(names, max_bytes))
     left = len(names) - len(shown)
     return _SEPARATOR.join(shown) + (f" (+{left} more)" if left else "")
 
 
 def _names_by_owner(catalog: Catalog) -> dict[str, list[str]]:
-    """What a program can write, in the catalog's order: the name after `tools.`, else the id."""
+    """The names that programs use, in the order of the catalog: after `tools.`, or the id."""
     callable_names = {tool_id: name for name, tool_id in catalog.names.items()}
     owners: dict[str, list[str]] = {}
     for entry in catalog.guest_entries:
@@ -169,7 +169,7 @@ def _take_fitting(names: Sequence[str], max_bytes: int) -> Iterator[str]:
 
 
 def _json_bytes(text: str) -> int:
-    # As most SDKs write it: beyond ASCII, every character takes six bytes or twelve.
+    # Most SDKs escape non-ASCII characters, which then take six or twelve bytes.
     return len(json.dumps(text)) - 2
 
 
@@ -211,13 +211,13 @@ def exec_description(
     name_index_bytes: int,
     languages: Sequence[Language],
 ) -> str:
-    """The API, then what this run has: MCP servers, namespaces, names of tools.
+    """Describe the API, then the MCP servers, namespaces and tools of this run.
 
-    `name_index_bytes` is the most that the list of names may add to the JSON of the definition.
+    `name_index_bytes` limits the size of the list of names in the JSON of the definition.
     """
     shown_languages = " or ".join(_LANGUAGE_NAMES[language] for language in languages)
     parts = [_PROGRAM.format(languages=shown_languages)]
-    # Somebody with MCP servers alone need not read about tools that there are none of.
+    # A run with only MCP servers needs no text about other tools.
     if catalog.guest_entries or not mcp_servers:
         parts.append(_TOOLS.format(count=len(catalog.guest_entries)))
     if mcp_servers:
@@ -231,6 +231,6 @@ def exec_description(
 
 
 def _namespace_text(namespace: Namespace) -> str:
-    # One line each: what a plugin wrote must not look like another part of the description.
+    # One line each, so that the text of a plugin cannot look like another part.
     said = " ".join(f"{namespace.description} {namespace.prompt}".split())
     return f"Global {namespace.global_name}: {said}"

@@ -32,12 +32,12 @@ _UNSAFE_CHARACTERS: Final = (PATH_SEPARATOR, "\0")
 _TEXT_TYPES: Final = (UUID, PurePath, Decimal)
 _MAX_FALLBACK_CHARACTERS: Final = 1000
 _MAX_SHOWN_KEY: Final = 60
-# What a value costs at the least: `{"v":0}`, or a comma and a digit inside data.
+# The minimum size of a value: `{"v":0}`, or a comma and a digit inside data.
 _MIN_BYTES_PER_VALUE: Final = 2
 
 Path: TypeAlias = tuple[str, ...]
 InputMapper: TypeAlias = Callable[[list[JsonValue]], object]
-"""Makes the tool's input, an object, of the arguments that the program gave."""
+"""Converts the arguments of the program to the input of the tool, an object."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,14 +55,14 @@ def namespace_tool(tool_name: str, input_mapper: InputMapper | None = None) -> N
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SerialisedScope:
-    """What a cell is given, and the functions in it by their paths."""
+    """The data for a cell, and its functions by their paths."""
 
     descriptor: JsonObject
     functions: Mapping[Path, NamespaceTool]
 
 
 def serialise_scope(scope: object, *, tool_names: Iterable[str]) -> SerialisedScope:
-    """Raises NamespaceError, with the place in the scope, for what may not reach a program."""
+    """Serialise a scope. Raises NamespaceError, with the path, for invalid members."""
     if not isinstance(scope, Mapping):
         raise NamespaceError(f"the scope is a {type(scope).__name__}; it has to be a mapping")
     walk = _Walk(tool_names=frozenset(tool_names))
@@ -74,7 +74,7 @@ def serialise_scope(scope: object, *, tool_names: Iterable[str]) -> SerialisedSc
 
 @dataclass(frozen=True, slots=True)
 class _Structure:
-    """A node with a function somewhere in it; all else is data, and written as such."""
+    """A node that contains a function; everything else is plain data."""
 
     node: JsonObject
 
@@ -84,8 +84,8 @@ _Part: TypeAlias = _Structure | JsonValue
 
 @dataclass(kw_only=True, slots=True)
 class _Walk:
-    """One way through a scope. Whatever is met twice is written twice, so what is written counts:
-    a few objects that hold each other many times over could fill any memory."""
+    """One pass over a scope. Shared objects are written each time, so the size of the output is
+    limited: a few objects that contain each other many times could fill the memory."""
 
     tool_names: frozenset[str]
     functions: dict[Path, NamespaceTool] = field(default_factory=dict[Path, NamespaceTool])
@@ -133,7 +133,7 @@ class _Walk:
         try:
             if isinstance(value, Mapping):
                 return self._object(value, path)
-            # A set has no order of its own; equal scopes are to be equal.
+            # A set has no order, but equal scopes must give equal data.
             is_set = isinstance(value, (set, frozenset))
             return self._array(sorted(value, key=str) if is_set else value, path)
         finally:
@@ -179,14 +179,14 @@ def _safe_key(key: object, path: Path) -> str:
         raise _error_at(path, f"has a key of type {type(key).__name__}; keys have to be text")
     name = str.__str__(key)
     is_unsafe = name in _UNSAFE_KEYS or any(found in name for found in _UNSAFE_CHARACTERS)
-    # Half a surrogate pair would be another key on the other side.
+    # A lone surrogate would become another key in the guest.
     if is_unsafe or any("\ud800" <= character <= "\udfff" for character in name):
         raise _error_at(path, f"has the key {_quote(name)}, which is not safe in a namespace")
     return name
 
 
 def _fallback(value: object) -> str:
-    """Readable text for what JSON has not. Never a `repr`: it may show addresses and secrets."""
+    """Text for a value that JSON lacks. Never a `repr`: it may contain addresses and secrets."""
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()
     if isinstance(value, (bytes, bytearray)):

@@ -42,7 +42,7 @@ _WORDS: Final = _split_names(
     typeof undefined unknown using var void while with yield
     """
 )
-"""Reserved words, and those with a meaning in some place of JavaScript or TypeScript."""
+"""Reserved and contextual keywords of JavaScript and TypeScript."""
 
 _CODE_MODE: Final = _split_names("ALL_TOOLS API MCP json namespaces text tools yield_control")
 
@@ -66,14 +66,14 @@ _CELL: Final = _split_names(
     console crypto performance queueMicrotask require setInterval setTimeout structuredClone
     """
 )
-"""What a cell has of a browser's and of Node's; docs/cells.md describes it."""
+"""The globals of browsers and Node that cells have; see docs/cells.md."""
 
 _TAKEN: Final = _CODE_MODE | _ENGINE | _CELL
 _MEMBERS: Final = _split_names("constructor hasOwnProperty prototype then toJSON toString valueOf")
 
 
 def problem_with_global_name(name: object) -> str:
-    """Why a namespace cannot be this global; empty when it can."""
+    """Why a namespace cannot have this global name; empty if it can."""
     if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
         return "is not a JavaScript identifier of ASCII letters, digits, `_` and `$`"
     if name in _WORDS:
@@ -95,14 +95,14 @@ _MAX_MAPPER_MESSAGE: Final = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedCall:
-    """The exact tool that a function of a namespace stands for, and its input."""
+    """The tool behind a function of a namespace, and its input."""
 
     tool_id: str
     input: JsonObject
 
 
 class NamespaceRuntime:
-    """A namespace as one run sees it."""
+    """A namespace in one run."""
 
     def __init__(
         self,
@@ -119,10 +119,10 @@ class NamespaceRuntime:
         self._tool_ids = tool_ids
 
     def resolve(self, path: object, args: object) -> ResolvedCall:
-        """The call behind a function. A program may send anything as `path` and `args`.
+        """Resolve a call of a function. A program may send anything as `path` and `args`.
 
-        Raises UnknownToolError for a path that is no function of the scope, and ToolInputError for
-        arguments that do not make an input.
+        Raises UnknownToolError if the path is no function of the scope, and ToolInputError if the
+        arguments are not valid.
         """
         segments = _segments(path)
         function = self._functions.get(segments)
@@ -147,7 +147,7 @@ class NamespaceRuntime:
 
 
 def _segments(path: object) -> Path:
-    """Empty, which no function has, for what is not a list of texts."""
+    """Return an empty path, which no function has, if it is not a list of strings."""
     if not isinstance(path, list) or len(cast("list[object]", path)) > MAX_SCOPE_DEPTH:
         return ()
     segments = cast("list[object]", path)
@@ -163,8 +163,8 @@ def _map_arguments(
     try:
         return function.input_mapper(arguments)
     except Exception as error:
-        # Wrong arguments as a rule, so it is the program's to hear; a bug of the plugin as well,
-        # perhaps, so the traceback is kept.
+        # Usually the arguments are wrong, so the program gets the error. It may also be a bug
+        # of the plugin, so the traceback is logged.
         logger.info("the input mapper of %s failed", name, exc_info=True)
         problem = f"{type(error).__name__}: {error}"[:_MAX_MAPPER_MESSAGE]
         message = f"{name} cannot use its {len(arguments)} argument(s): {problem}"
@@ -178,7 +178,7 @@ def _to_input(mapped: object, *, name: str, tool_id: str) -> JsonObject:
         kind = type(mapped).__name__
         raise ToolInputError(f"{name} takes an object; this is a {kind}", tool_id=tool_id)
     try:
-        # A copy in plain JSON: a mapper may hand out an object that it keeps.
+        # A copy: a mapper may return an object that it keeps.
         return cast("JsonObject", decode_json(encode_json(dict(cast("JsonObject", mapped)))))
     except NotJsonError as error:
         raise ToolInputError(f"{name}: the input {error}", tool_id=tool_id) from error
@@ -189,7 +189,7 @@ MAX_PROMPT_CHARACTERS: Final = 2000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamespaceContext:
-    """What a namespace may know of the run that it makes a scope for."""
+    """The run that a namespace makes a scope for."""
 
     agent_id: str
     session_key: str
@@ -213,23 +213,23 @@ class Namespace:
     global_name: str
     description: str
     required_tool_names: tuple[str, ...]
-    """All have to be in the run's catalog, from the same plugin; functions call no others."""
+    """All must be in the catalog, from the same plugin. Functions call only these tools."""
     create_scope: CreateScope
     """Called once per run; may be async."""
     prompt: str = ""
-    """How to use it, for the model."""
+    """How to use the namespace, for the model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamespaceRegistration:
-    """A namespace and the plugin that vouches for it."""
+    """A namespace and the plugin that registered it."""
 
     plugin_id: str
     namespace: Namespace
 
 
 class NamespaceRegistry:
-    """The namespaces of one process. An id or a global name belongs to one of them at a time."""
+    """The registered namespaces. Ids and global names are unique."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, NamespaceRegistration] = {}
@@ -240,7 +240,7 @@ class NamespaceRegistry:
         return tuple(self._by_id.values())
 
     def register(self, plugin_id: str, namespace: Namespace) -> None:
-        """Raises NamespaceError for one that breaks a rule, and leaves the registry as it was."""
+        """Register a namespace. Raises NamespaceError if it breaks a rule."""
         added = NamespaceRegistration(plugin_id=plugin_id, namespace=namespace)
         problem = _problem_with(namespace) or self._collision(namespace)
         if problem:
@@ -248,14 +248,14 @@ class NamespaceRegistry:
         self._by_id[namespace.id] = added
 
     def clear_plugin(self, plugin_id: str) -> int:
-        """Forget all that a plugin registered; how many there were."""
+        """Remove all namespaces of a plugin; returns their number."""
         ids = [found.namespace.id for found in self.registrations if found.plugin_id == plugin_id]
         for namespace_id in ids:
             del self._by_id[namespace_id]
         return len(ids)
 
     def clear(self) -> None:
-        """Forget everything; for tests and the end of a process."""
+        """Remove all namespaces; for tests and the end of a process."""
         self._by_id.clear()
 
     def _collision(self, namespace: Namespace) -> str:
@@ -284,9 +284,9 @@ def visible_registrations(
 async def open_namespace(
     registration: NamespaceRegistration, catalog: Catalog, context: NamespaceContext
 ) -> NamespaceRuntime:
-    """A visible namespace with a scope made for the run.
+    """Open a visible namespace with a scope for the run.
 
-    Raises NamespaceError, naming plugin and namespace, when it cannot be made or is refused.
+    Raises NamespaceError, with plugin and namespace, if the scope cannot be made or is not valid.
     """
     tool_ids = _owned_tool_ids(registration, catalog)
     if tool_ids is None:
@@ -300,10 +300,10 @@ async def open_namespace(
 
 
 def _owned_tool_ids(registration: NamespaceRegistration, catalog: Catalog) -> dict[str, str] | None:
-    """The ids of the required tools by name; None when one is absent or somebody else's.
+    """The ids of the required tools by name; None if one is missing or belongs to another plugin.
 
-    The id says who owns a tool. Only `openclaw` tools are a plugin's: an MCP server or a client can
-    give itself the name of any plugin.
+    The id contains the owner of a tool. Only `openclaw` tools belong to plugins: an MCP server or a
+    client can have the name of any plugin.
     """
     names = registration.namespace.required_tool_names
     ids = {name: f"openclaw:{registration.plugin_id}:{name}" for name in names}
@@ -333,7 +333,7 @@ def _problem_with(namespace: Namespace) -> str:
         return f"global_name {namespace.global_name!r} {problem}"
     names = cast("object", namespace.required_tool_names)
     if not isinstance(names, tuple) or not names:
-        # Without a tool there is nothing that says which runs may see it.
+        # The required tools decide which runs may see a namespace.
         return "required_tool_names has to be a tuple with at least one tool"
     for field_name in ("description", "prompt"):
         length = len(cast("str", getattr(namespace, field_name)))
@@ -349,7 +349,7 @@ def _error(registration: NamespaceRegistration, problem: str) -> NamespaceError:
 
 
 class RunNamespaces:
-    """Asks the registry each time: what a plugin cleared is gone for the next program."""
+    """The namespaces of one run. Removed ones are gone for the next program."""
 
     def __init__(
         self,
@@ -375,11 +375,11 @@ class RunNamespaces:
         self._opening = anyio.Lock()
 
     def visible(self) -> list[Namespace]:
-        """What the model is told of."""
+        """The namespaces that the model sees."""
         return [registration.namespace for registration in self._registrations()]
 
     async def open(self) -> dict[str, NamespaceRuntime]:
-        """By global name; each scope is made once per run, when the first program needs it."""
+        """Open all namespaces, by global name. Each scope is made once per run."""
         visible = self._registrations()
         if all(registration in self._opened for registration in visible):
             return self._by_global_name(visible)

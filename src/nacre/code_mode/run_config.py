@@ -24,9 +24,9 @@ def is_code_mode_active(
     has_servers: bool = False,
     tools_disabled: bool = False,
 ) -> bool:
-    """Whether the model is shown `exec` and `wait`; `tools` is what policy left of this run's.
+    """Whether the model sees `exec` and `wait`; `tools` are those that policy permits.
 
-    A run without tools has nothing to hide, so it stays without tools.
+    A run without tools stays without tools.
     """
     if not config.enabled or tools_disabled:
         return False
@@ -35,7 +35,7 @@ def is_code_mode_active(
 
 ConfigInput: TypeAlias = "RunConfig | CodeModeConfig | Mapping[str, object] | bool | None"
 
-# A mapping with one of these is a config document; any other holds settings of code mode.
+# A mapping with one of these keys is a config document, any other has settings of code mode.
 _DOCUMENT_KEYS: Final = frozenset(
     ("tools", "agents", "models", "mcp", "plugins", "messages", "gateway", "storage")
 )
@@ -59,9 +59,8 @@ class RunConfig:
 
 
 def run_config_from(config: ConfigInput) -> RunConfig:
-    """In a document code mode is off unless it says `enabled: true`, as the contract has it. Who
-    gives settings alone, or nothing, asks for code mode by making a runtime: it is on unless they
-    say `enabled: false`."""
+    """Read a configuration. In a document code mode is off unless it has `enabled: true`. With
+    settings alone, or none, it is on unless they have `enabled: false`."""
     if isinstance(config, RunConfig):
         return config
     if config is None:

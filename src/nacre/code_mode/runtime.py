@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from nacre.trajectory import TrajectoryEvent
 
 
-# What is said of an event; inputs, results and output stay out of logs.
+# The logged members of an event; never inputs, results or output.
 _LOGGED_KEYS: Final = (
     "runId", "toolId", "language", "status", "reason", "outcome", "errorCode", "durationMs",
     "snapshotBytes", "model", "toolNames", "toolBytes", "payloadBytes", "finishReason",
@@ -99,7 +99,7 @@ class Runtime:
     """Workers and suspended cells for many runs. An async context manager.
 
     `config` holds settings of code mode, or a whole config document: see `run_config_from`.
-    `approval_seconds` is how long a question to a person stays open.
+    `approval_seconds` is how long an approval stays open.
     """
 
     def __init__(
@@ -133,11 +133,11 @@ class Runtime:
         self._stack = AsyncExitStack()
         self._is_open = False
         self.namespaces = NamespaceRegistry()
-        """Where loaders register the namespaces of their plugins."""
+        """The registry for the namespaces of plugins."""
 
     @property
     def sandbox(self) -> Sandbox:
-        """For surfaces beside code mode, which run their programs in the same workers."""
+        """For other surfaces that run programs in the same workers."""
         return self._sandbox
 
     @property
@@ -145,7 +145,7 @@ class Runtime:
         return self._validators
 
     def approvals(self, approver: Approver | ApprovalQueue | None) -> Approvals:
-        """Asks with the memory and the patience of this runtime's own runs."""
+        """Approvals that share the memory and the time limit of this runtime."""
         return Approvals(approver, ttl_seconds=self._approval_seconds, memory=self._approval_memory)
 
     async def __aenter__(self) -> Self:
@@ -249,17 +249,17 @@ class Runtime:
         return run
 
     def cells(self) -> list[CellInfo]:
-        """All cells that run, wait, or left calls behind that still run; oldest first."""
+        """All cells that run, wait, or left running calls behind; oldest first."""
         return self._live.infos(lambda _cell: True)
 
     async def abort(
         self, *, session_id: str | None = None, reason: str = "the run was aborted"
     ) -> None:
-        """End all runs of a session, such as when the session ends; without one, all runs."""
+        """Abort all runs of a session; without `session_id`, all runs."""
         for run in list(self._runs):
             if session_id in (None, run.context.session_id):
                 await run.abort(reason)
-        # Also the cells of runs that nobody holds any more.
+        # Also the cells of runs that have been garbage-collected.
         await self._live.abort(lambda cell: session_id in (None, cell.context.session_id), reason)
 
     async def abort_cell(self, cell_id: str, reason: str = "the cell was aborted") -> bool:
@@ -268,7 +268,7 @@ class Runtime:
 
 
 def _to_tool(given: object) -> Tool:
-    """A typed function becomes a tool; raises ToolDefinitionError for anything else."""
+    """Convert a typed function to a tool. Raises ToolDefinitionError for anything else."""
     if isinstance(given, Tool):
         return given
     if callable(given) and not isinstance(given, type):
@@ -331,13 +331,13 @@ class CodeMode:
 
     @property
     def run(self) -> CodeModeRun:
-        """The one run: its catalog, its trajectory, its cells."""
+        """The run, with its catalog, its trajectory and its cells."""
         if self._run is None:
             raise RuntimeUnavailableError("code mode is not open; use it in `async with`")
         return self._run
 
     def definitions(self, format: DefinitionFormat = "openai") -> list[JsonObject]:
-        """What to send to a provider as its tools."""
+        """The tools of a model request, in the format of a provider."""
         return self.run.definitions(format)
 
     async def exec(
@@ -353,9 +353,9 @@ class CodeMode:
     async def call(
         self, name: str, arguments: object = None, *, call_id: str = ""
     ) -> CodeModeResult | DirectResult:
-        """Do what the model asked for, whatever it was."""
+        """Execute a call of the model."""
         return await self.run.call(name, arguments, call_id=call_id)
 
     async def abort(self, reason: str = "the run was aborted") -> None:
-        """End every cell and its calls."""
+        """Abort all cells and their calls."""
         await self.run.abort(reason)

@@ -48,29 +48,29 @@ logger = logging.getLogger(__name__)
 _LISTING_SECONDS: Final = 5.0
 _ID_STARTS: Final = tuple(f"{source}:" for source in SOURCES)
 _MAX_NEAREST: Final = 3
-# To measure tools and to compare their names takes about 10 us for each.
+# Measuring or comparing one tool takes about 10 us.
 _MAX_ON_EVENT_LOOP: Final = 500
 _MAX_NEAREST_CHARACTERS: Final = 200
 
 
 class Listing:
-    """The catalog as it was at one moment; never changes."""
+    """The catalog at one moment; immutable."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self.index = RunIndex(catalog, sources=SOURCES)
 
     def resolve(self, id_or_name: str) -> CatalogEntry | None:
-        """By its id, or by a name that one tool alone has."""
+        """Find a tool by its id, or by a unique name."""
         entry = self.catalog.by_id(id_or_name)
-        # Somebody's tool may be named like an id that this run may not use; it is not meant.
+        # A tool may have a name that looks like the id of a denied tool.
         if entry is not None or id_or_name.startswith(_ID_STARTS):
             return entry
         same_name = self._by_name.get(id_or_name, ())
         return same_name[0] if len(same_name) == 1 else None
 
     def nearest(self, id_or_name: str) -> list[str]:
-        """Ids that a wrong id or name may have meant, likeliest first."""
+        """The most similar ids for an unknown id or name."""
         id_or_name = id_or_name[:_MAX_NEAREST_CHARACTERS]
         is_id = id_or_name.startswith(_ID_STARTS)
         name = id_or_name.split(":", 2)[-1] if is_id else id_or_name
@@ -78,18 +78,18 @@ class Listing:
         return [entry.id for each in near for entry in self._by_name[each]][:_MAX_NEAREST]
 
     async def prepare_nearest(self) -> None:
-        """Have `nearest` ready without holding up the event loop."""
+        """Prepare `nearest` without blocking the event loop."""
         if self.catalog.size > _MAX_ON_EVENT_LOOP:
             await anyio.to_thread.run_sync(lambda: self._near_names)
 
     async def measure(self) -> None:
-        """Have `direct_bytes` ready without holding up the event loop."""
+        """Prepare `direct_bytes` without blocking the event loop."""
         if self.catalog.size > _MAX_ON_EVENT_LOOP:
             await anyio.to_thread.run_sync(lambda: self.direct_bytes)
 
     @cached_property
     def direct_bytes(self) -> int:
-        """What the definitions of all the tools would take if the model were shown them."""
+        """The size of the definitions of all tools, if the model saw them."""
         return sum(
             len(
                 encode_json(
@@ -119,9 +119,9 @@ class Listing:
 
 
 class LiveCatalog:
-    """A run's tools, which are fixed, and its servers', which come and go; policy holds for both.
+    """The tools of a run and of its servers, whose tools may change; policy applies to both.
 
-    Raises CatalogError for tools or servers that cannot be together.
+    Raises CatalogError for tools or servers that cannot be in one catalog.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class LiveCatalog:
         self._listing = Listing(build_catalog(self._own))
 
     def listing(self) -> Listing:
-        """What is there now; starts nothing."""
+        """The current tools; starts no server."""
         lists = [server.known_tools for server in self._servers.values()]
         is_same = len(lists) == len(self._made_of) and all(
             now is before for now, before in zip(lists, self._made_of, strict=True)
@@ -149,8 +149,7 @@ class LiveCatalog:
         return self._listing
 
     async def started_listing(self) -> tuple[Listing, dict[str, str]]:
-        """What is there once every server has started or had time to; and, by the name of the
-        server, why the tools of one are not among them."""
+        """The tools after every server has started or timed out; and the errors by server."""
         problems: dict[str, str] = {}
 
         async def start(server: ToolServer) -> None:
@@ -166,7 +165,7 @@ class LiveCatalog:
         return self.listing(), {**self._unusable, **problems}
 
     async def listing_for(self, tool_id: str) -> tuple[Listing, str]:
-        """What is there once the server of this tool has started, and why that failed if it did."""
+        """The tools after the server of this tool has started, and its error."""
         problems: dict[str, str] = {}
         server = self._server_of(tool_id)
         if server is not None and server.known_tools is None:
@@ -174,8 +173,8 @@ class LiveCatalog:
         return self.listing(), "" if server is None else problems.get(server.name, "")
 
     def find_denied(self, tool_id: str) -> Tool | None:
-        """A tool that policy keeps out of the listing. It can be neither found nor described; who
-        calls it all the same should be told by whom it is refused."""
+        """A tool that policy denies. It cannot be found or described, but a call of it gets the
+        reason."""
         self.listing()
         return self._denied.get(tool_id)
 
@@ -187,7 +186,7 @@ class LiveCatalog:
         found: list[Tool] = []
         self._unusable, self._denied = {}, dict(self._own_denied)
         for server in self._servers.values():
-            # Resources and prompts are no tools, though they are called like them.
+            # Resources and prompts are not tools for a search.
             offered = [
                 tool
                 for tool in server.known_tools or ()
@@ -197,7 +196,7 @@ class LiveCatalog:
             self._denied |= {tool.id: tool for tool in offered if not self._policy.permits(tool)}
             problem = _problem_with(server.name, offered)
             if problem:
-                # One faulty server must not spoil a search in the others.
+                # One faulty server must not break a search in the others.
                 self._unusable[server.name] = problem
             else:
                 found += permitted
@@ -205,7 +204,7 @@ class LiveCatalog:
 
 
 def _problem_with(server_name: str, tools: Sequence[Tool]) -> str:
-    """Why the tools of a server cannot be in a catalog with those of others; empty if they can."""
+    """Why the tools of a server cannot be in the catalog; empty if they can."""
     if any(tool.source != "mcp" or tool.owner != server_name for tool in tools):
         return "it lists tools that are not its own"
     try:
@@ -233,11 +232,11 @@ def _refuse_equal_names(tools: Sequence[Tool], servers: Sequence[ToolServer]) ->
         raise CatalogError(f"two MCP servers are named {twice[0]!r}; rename one, or leave one out")
 
 
-# Finding the nearest ids costs milliseconds; a program that guesses in a loop gets them no more.
+# Finding similar ids takes milliseconds, so a program that guesses in a loop stops getting them.
 _MAX_SUGGESTIONS: Final = 20
 _MAX_BLOCKED_CALLS: Final = 16
 _MAX_SHOWN_ID: Final = 120
-# What a search finds goes into a prompt; who provides a tool may write without end.
+# Search results go into a prompt, and descriptions may be very long.
 _MAX_DESCRIPTION: Final = 400
 _MAX_LABEL: Final = 100
 _MAX_PROBLEM: Final = 400
@@ -245,7 +244,7 @@ _MAX_PROBLEM: Final = 400
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunTools:
-    """What all calls of one run share."""
+    """Everything that the calls of one run share."""
 
     catalog: LiveCatalog
     executor: ToolExecutor
@@ -255,7 +254,7 @@ class RunTools:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockedCall:
-    """A call that policy, a hook or a person refused."""
+    """A call that policy, a hook or a person denied."""
 
     tool_id: str
     code: str
@@ -266,29 +265,29 @@ class BlockedCall:
 
 
 class CatalogAccess:
-    """Raises ToolError, and InvalidCall for arguments that are none; all may be hostile."""
+    """Searches, describes and calls tools. Raises ToolError and InvalidCall."""
 
     def __init__(self, tools: RunTools) -> None:
         self._tools = tools
         self._suggestions_left = _MAX_SUGGESTIONS
         self.unavailable_servers: dict[str, str] = {}
-        """Servers that could not be searched, and why: what they have was not found."""
+        """The servers that could not be searched, and why."""
         self.blocked: list[BlockedCall] = []
 
     async def search(self, query: JsonValue, limit: JsonValue = None) -> list[JsonValue]:
-        """Compact entries of what fits, best first."""
+        """Return compact entries of the tools that match, best first."""
         if not isinstance(query, str):
             raise InvalidCall("a search needs a query as text")
         most = self._limit_from(limit)
         self._tools.counters.searches += 1
-        # Many searches at once must leave the event loop some air.
+        # Many searches at once must not block the event loop.
         await anyio.lowlevel.checkpoint()
         listing, problems = await self._tools.catalog.started_listing()
         self._note_problems(problems)
         return [_compact(entry) for entry in await listing.index.search(query, most)]
 
     async def describe(self, tool_id: JsonValue) -> JsonObject:
-        """All there is to know of one tool, its input schema included."""
+        """Return everything about one tool, with its input schema."""
         self._tools.counters.describes += 1
         entry = await self._entry_of(tool_id)
         described: JsonObject = {**entry.to_json(), "parameters": entry.tool.parameters}
@@ -297,7 +296,7 @@ class CatalogAccess:
         return described
 
     async def call(self, tool_id: JsonValue, args: JsonValue, *, site: CallSite) -> JsonValue:
-        """The value of a tool, called as any other."""
+        """Call a tool and return its value."""
         tool = await self._tool_to_call(tool_id)
         try:
             return await self._tools.executor.call(tool, args, site=site)
@@ -315,7 +314,7 @@ class CatalogAccess:
             denied = self._tools.catalog.find_denied(str(tool_id))
             if denied is None:
                 raise
-            # The executor refuses it, and the record says so.
+            # The executor denies the call and records that.
             return denied
         self._tools.counters.count_call(entry.id)
         return entry.tool
@@ -358,7 +357,7 @@ class CatalogAccess:
 
 
 def _compact(entry: CatalogEntry) -> JsonObject:
-    """An entry on one line, however much there is to say."""
+    """Shorten an entry to one line."""
     shown: JsonObject = {
         **entry.to_json(),
         "description": _line(entry.description, _MAX_DESCRIPTION),
@@ -369,6 +368,6 @@ def _compact(entry: CatalogEntry) -> JsonObject:
 
 
 def _line(text: str, most: int) -> str:
-    # Cut before it is split: it may be megabytes.
+    # Truncate before splitting, since it may have megabytes.
     line = " ".join(text[: most * 2].split())
     return line if len(line) <= most and len(text) <= most * 2 else f"{line[:most]}…"

@@ -60,10 +60,10 @@ _CALL: Final = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ControlTool:
-    """A control as the model sees it. Schemas are flat: some providers refuse `anyOf`."""
+    """A control tool for the model. Its schema is flat: some providers refuse `anyOf`."""
 
     description: str
-    """With a place for the owners of the tools."""
+    """With a placeholder for the owners of the tools."""
     parameters: Callable[[ToolSearchConfig], JsonObject]
 
 
@@ -99,7 +99,7 @@ CONTROLS: Final[Mapping[str, ControlTool]] = MappingProxyType(
 
 
 def parse_program(given: JsonObject) -> str:
-    """The program in the arguments of `tool_search_code`; raises InvalidCall."""
+    """Parse the arguments of `tool_search_code`. Raises InvalidCall."""
     code = given.get("code")
     if not isinstance(code, str) or not code.strip():
         raise InvalidCall(
@@ -112,8 +112,8 @@ def parse_program(given: JsonObject) -> str:
 
 
 def parse_tool_args(given: JsonObject) -> JsonValue:
-    """What `tool_call` is to call the tool with; some models write the object as JSON text."""
-    # A misspelt `args` would be a call without any.
+    """Parse the `args` of `tool_call`; some models write the object as JSON text."""
+    # With a misspelt `args` the tool would get no arguments.
     others = [key[:_MAX_SHOWN] for key in given if key not in ("id", "args")][:_MAX_SHOWN_KEYS]
     if others:
         raise InvalidCall(
@@ -137,11 +137,11 @@ _MAX_OWNER_CHARACTERS: Final = 400
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSurface:
-    """What a run's tools became: those that the model is shown, and those that it can find."""
+    """The tools of a run: those that the model sees, and those that it can find."""
 
     mode: SurfaceMode
     direct_tools: tuple[Tool, ...]
-    """Shown as they are; where Tool Search is active, only those that no catalog can hold."""
+    """The tools that the model sees; with Tool Search only direct-only tools."""
     cataloged: tuple[Tool, ...]
     server_names: tuple[str, ...] = ()
 
@@ -151,11 +151,11 @@ class ModelSurface:
 
     @property
     def tool_names(self) -> tuple[str, ...]:
-        """The names of a sound payload to the model."""
+        """The names of all tools that the model sees."""
         return (*self.control_names, *(tool.name for tool in self.direct_tools))
 
     def definitions(self, format: DefinitionFormat, config: ToolSearchConfig) -> list[JsonObject]:
-        """The payload itself, in the shape of a provider."""
+        """The definitions of these tools, in the format of a provider."""
         owners = _owner_text([*(tool.owner for tool in self.cataloged), *self.server_names])
         controls = [
             format_definition(
@@ -177,9 +177,9 @@ def is_tool_search_active(
     has_servers: bool = False,
     tools_disabled: bool = False,
 ) -> bool:
-    """Whether the model is shown the controls; `tools` is what policy left of this run's.
+    """Whether the model sees the controls; `tools` are those that policy permits.
 
-    Code mode goes first, and a run without tools stays without tools.
+    Code mode takes precedence, and a run without tools stays without tools.
     """
     if not config.enabled or is_code_mode or tools_disabled:
         return False
@@ -189,7 +189,7 @@ def is_tool_search_active(
 def searchable_surface(
     tools: Sequence[Tool], *, mode: ToolSearchMode, server_names: Sequence[str]
 ) -> ModelSurface:
-    """Raises CatalogError when a tool that has to be shown is named like one of the controls."""
+    """The surface with controls. Raises CatalogError if a direct-only tool has the name of one."""
     direct, cataloged = split_direct_tools(
         tools, controls=CONTROLS_BY_MODE[mode], owner="Tool Search"
     )
@@ -206,7 +206,7 @@ def direct_surface(tools: Sequence[Tool]) -> ModelSurface:
 
 
 def _owner_text(owners: Sequence[str]) -> str:
-    """Who provides what can be found: a model that knows it searches for the right things."""
+    """List the owners of the tools, so that the model knows what to search for."""
     distinct = list(dict.fromkeys(owners))
     shown: list[str] = []
     left = _MAX_OWNER_CHARACTERS

@@ -1,12 +1,12 @@
 """Runs the programs of `tool_search_code` in cells and answers their requests.
 
-The sandbox's own budget holds for each leg of a program. A program that waits for people has many
-legs, and this holds for all of them together.
+The sandbox limits the time of each leg. A program that waits for people has many legs, so there is
+also a limit for all legs together.
 
-A worker that hostile code has taken over can send any payload: every field is checked here.
+Untrusted code may have taken over the worker and can send any payload, so every field is checked.
 
-There is nobody to resume a program here: it ends with its call. One that waits for a person is
-waited for; one that has used up its time is killed, whatever it waits for.
+A program ends with its call; nothing resumes it later. If it waits for a person, the call waits,
+too. If its time is over, it is killed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class ProgramClock:
-    """Whatever runs inside of `scope` is cancelled when the time is over."""
+    """Cancels `scope` when the time of a program is over."""
 
     def __init__(self, seconds: float) -> None:
         self.scope = anyio.CancelScope()
@@ -48,14 +48,14 @@ class ProgramClock:
         self._people_asked = 0
 
     def start(self) -> None:
-        """Called at every request; the first one counts."""
+        """Start the clock; only the first call has an effect."""
         if not self._is_started:
             self._is_started = True
             self.scope.deadline = anyio.current_time() + self._seconds_left
 
     @contextmanager
     def asking_person(self, asking: Callable[[], AbstractContextManager[None]]) -> Generator[None]:
-        """Around a question to a person; `asking` is what the sandbox has entered meanwhile."""
+        """Stop the clock while a person is asked; `asking` stops that of the sandbox."""
         if not self._people_asked:
             self._seconds_left = self.scope.deadline - anyio.current_time()
             self.scope.deadline = math.inf
@@ -77,13 +77,13 @@ _MAX_SHOWN_ID: Final = 120
 _TOOL_FUNCTIONS: JsonObject = {"o": {name: {"f": True} for name in _FUNCTIONS}}
 SHARED: Final = SharedData(
     {
-        # The names of the parts, and of what is in them, are known to the guest (guest/src).
+        # The guest uses the same names (guest/src).
         "globals": encode_json({"only": [_GLOBAL]}),
         "namespaces": encode_json({_GLOBAL: {"o": {"tools": _TOOL_FUNCTIONS}}}),
     },
     methods=(_METHOD,),
 )
-"""The same for every program of every run: the catalog stays with the host."""
+"""The same for all programs, since the catalog stays on the host."""
 
 
 class CodeBridge:
@@ -116,13 +116,13 @@ class CodeBridge:
                 code=error.code,
                 data={**error.details, "toolId": error.tool_id},
             ) from error
-        # What is cancelled stays: when a program is ended, that is what it had not finished.
+        # Cancelled requests stay: they are the unfinished ones when a program is killed.
         del self._open[request.id]
         return answer
 
     @property
     def unfinished(self) -> list[str]:
-        """The requests without an answer: tools that are called, or what else is asked for."""
+        """The requests without an answer: ids of called tools, or names of functions."""
         return list(self._open.values())
 
     async def _answer(
@@ -139,7 +139,7 @@ class CodeBridge:
                 raise InvalidCall("openclaw.tools has search, describe and call")
 
     def _site(self, request: HostRequest) -> CallSite:
-        # For the program's clock a client is a person.
+        # The clock treats a client like a person.
         asking = partial(self._clock.asking_person, request.asking_person)
         return CallSite(
             call_id=f"{self._call_id}.{request.id}",
@@ -156,7 +156,7 @@ def _describe_request(function: str, args: list[JsonValue]) -> str:
 
 
 def _parse_call(payload: JsonValue) -> tuple[str, list[JsonValue]]:
-    """Which function is called, empty for none that there is, and two arguments at least."""
+    """The name of the function, empty if there is none, and at least two arguments."""
     fields = payload if isinstance(payload, dict) else {}
     path, args = fields.get("path"), fields.get("args")
     given = args if isinstance(args, list) else []
@@ -180,20 +180,20 @@ _CANCELLED: Final = Failed(error="the caller was cancelled", reason="aborted")
 
 
 class Programs:
-    """Runs programs for one run, and ends them when it is aborted."""
+    """Runs the programs of one run, and aborts them with it."""
 
     def __init__(self, sandbox: Sandbox, tools: RunTools) -> None:
         self._sandbox = sandbox
         self._tools = tools
         self._timeout_ms = tools.config.code_timeout_ms
-        # Those that run, and those that are over but not yet all of their calls.
+        # Running programs, and ended ones with calls that still run.
         self._cells: set[Cell] = set()
 
     async def run(self, code: str, *, call_id: str) -> ToolSearchResult:
-        """Run a program on behalf of the call with this id, and follow it to its end."""
+        """Run a program to its end for the call with this id."""
         access = CatalogAccess(self._tools)
         clock = ProgramClock(self._timeout_ms / 1000)
-        # Kept here as it comes: a leg that is cut off has no result to hold it.
+        # Collected here, since a leg that is cut off has no result.
         output: list[Output] = []
         with span("nacre.cell", {"nacre.call.id": call_id}) as current:
             bridge = CodeBridge(access, clock=clock, call_id=call_id, span=current)
@@ -219,7 +219,7 @@ class Programs:
         )
 
     async def abort(self, reason: str) -> None:
-        """End all of them, with the calls that they left behind."""
+        """Abort all programs and the calls that they left behind."""
         for cell in list(self._cells):
             await cell.abort(reason)
 
@@ -237,19 +237,19 @@ class Programs:
                 # Aborted between two legs.
                 return Failed(error="the run was aborted", reason="aborted")
         if isinstance(result, Failed) and result.reason == "timeout":
-            # The sandbox names a setting of its own.
+            # The message of the sandbox names another setting.
             return replace(self._timeout_failure([]), position=result.position)
         if isinstance(result, Completed | Failed):
             return result
-        # Taken before the calls are cancelled.
+        # Before the calls are cancelled.
         failed = self._timeout_failure(bridge.unfinished)
         await cell.abort("the program exceeded its time limit")
         return failed
 
     def _may_go_on(self, waiting: Waiting) -> bool:
-        """Whether only people hold it up. One that has timers run meanwhile still pays for them."""
+        """Whether only people delay the program, and its timers leave time."""
         asked = sum(request.is_with_person for request in waiting.pending)
-        # The others wait for their turn, and the turns are taken by those who wait for people.
+        # The other requests are queued behind those that wait.
         is_with_people = 0 < asked == min(len(waiting.pending), _LIMITS.max_pending_tool_calls)
         return is_with_people and waiting.usage.worker_ms < self._timeout_ms
 

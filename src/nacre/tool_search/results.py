@@ -67,7 +67,7 @@ class ToolSearchResult:
 
 @dataclass(kw_only=True, slots=True)
 class RequestCounts:
-    """What went to the provider; only ever grows."""
+    """Counts the requests to the provider."""
 
     requests: int = 0
     tool_bytes: int = 0
@@ -76,17 +76,17 @@ class RequestCounts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolSearchTelemetry:
-    """The state of a run's counts at one moment."""
+    """The counts of a run at one moment."""
 
     mode: SurfaceMode
     fallback_reason: str = ""
-    """Why the model is shown the structured tools where code was asked for."""
+    """Why the model sees the structured tools although the mode is `code`."""
     visible_tools: tuple[str, ...] = ()
-    """The tools whose schemas the model sees before it asks for any."""
+    """The tools that the model sees."""
     tool_bytes: int = 0
-    """What their definitions take in one request, as chat completions have them."""
+    """The size of their definitions in one chat completion request."""
     direct_tool_bytes: int = 0
-    """What they would take if every tool of the catalog were shown as well."""
+    """The size if the model saw every tool of the catalog, too."""
     requests: int = 0
     tool_bytes_sent: int = 0
     prompt_bytes_sent: int = 0
@@ -96,7 +96,7 @@ class ToolSearchTelemetry:
     describe_count: int = 0
     call_count: int = 0
     called_tools: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How often each tool of the catalog was called, by id."""
+    """The number of calls of each tool of the catalog, by id."""
 
     def to_json(self) -> JsonObject:
         wire: JsonObject = {
@@ -123,5 +123,5 @@ class ToolSearchTelemetry:
 
 
 def _source_of(tool_id: str) -> str:
-    """An id begins with where the tool comes from."""
+    """An id starts with the source of the tool."""
     return OTHER_IDS if tool_id == OTHER_IDS else tool_id.partition(":")[0]

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 ConfigInput: TypeAlias = ToolSearchConfig | Mapping[str, object] | bool | None
 
-# A mapping with one of these is a config document; any other holds settings of Tool Search.
+# A mapping with one of these keys is a config document, any other has settings of Tool Search.
 _DOCUMENT_KEYS: Final = frozenset(
     ("tools", "agents", "models", "mcp", "plugins", "messages", "gateway", "storage")
 )
@@ -74,8 +74,8 @@ class RunConfig:
 
 
 def run_config_from(config: ConfigInput) -> RunConfig:
-    """In a document Tool Search is off unless it says otherwise, as the contract has it. Who gives
-    settings alone, or nothing, asks for it by opening it: on unless they say `enabled: false`."""
+    """Read a configuration. In a document Tool Search is off unless it is enabled. With settings
+    alone, or none, it is on unless they have `enabled: false`."""
     if config is None:
         return _with_settings(ToolSearchConfig(enabled=True))
     if isinstance(config, ToolSearchConfig):
@@ -139,7 +139,7 @@ async def start_run(
 
 
 async def _problem_with(sandbox: Sandbox | None) -> str:
-    """Why no program can run; empty if one can."""
+    """Why programs cannot run; empty if they can."""
     problem = "there is no sandbox" if sandbox is None else (await sandbox.check()).problem
     if problem:
         logger.warning("Tool Search shows no code, as no sandbox can be started: %s", problem)
@@ -150,7 +150,7 @@ class ToolSearch:
     """One or three tools in front of many: `async with ToolSearch(tools=[...]) as search: ...`.
 
     `config` holds settings of Tool Search, or a whole config document: see `run_config_from`.
-    Opening raises CatalogError for tools that cannot be together, and ConfigError.
+    Opening raises CatalogError for tools that cannot be in one catalog, and ConfigError.
     """
 
     def __init__(
@@ -207,27 +207,27 @@ class ToolSearch:
 
     @property
     def run(self) -> ToolSearchRun:
-        """The one run: its catalog and its trajectory."""
+        """The run, with its catalog and its trajectory."""
         if self._run is None:
             raise RuntimeUnavailableError("tool search is not open; use it in `async with`")
         return self._run
 
     def definitions(self, format: DefinitionFormat = "openai") -> list[JsonObject]:
-        """What to send to a provider as its tools."""
+        """The tools of a model request, in the format of a provider."""
         return self.run.definitions(format)
 
     async def call(
         self, name: str, arguments: object = None, *, call_id: str = ""
     ) -> ToolSearchResult:
-        """Do what the model asked for, whatever it was."""
+        """Execute a call of the model."""
         return await self.run.call(name, arguments, call_id=call_id)
 
     def telemetry(self) -> ToolSearchTelemetry:
-        """What was sent, found and called so far."""
+        """Counts of the requests, searches and calls so far."""
         return self.run.telemetry()
 
     async def abort(self, reason: str = "the run was aborted") -> None:
-        """End every program and every call."""
+        """Abort all programs and calls."""
         await self.run.abort(reason)
 
     async def _open_run(self) -> ToolSearchRun:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nacre.cli.app import COMMANDS, Command
 from tests.cli.mcp.setup import Surroundings
 
 GROUPS = ("mcp", "config", "tools", "plugins", "sessions", "trajectory")
@@ -13,3 +14,11 @@ def test_no_summary_of_a_command_is_cut(surroundings: Surroundings, group: str) 
     summaries = out.partition("Commands:\n")[2].splitlines()
     assert summaries
     assert [line for line in summaries if line.endswith(("...", "…"))] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda it: it.name)
+def test_the_line_about_a_command_begins_its_own_help(
+    surroundings: Surroundings, command: Command
+) -> None:
+    _, out, _ = surroundings.nacre(command.name, "--help")
+    assert out.split("\n\n")[1].strip() == command.help

@@ -12,9 +12,9 @@ import anyio
 
 from nacre.agent import TurnRequest
 from nacre.bootstrap import open_system
-from nacre.cli.approval_prompt import ApprovalsPrompt
+from nacre.cli.agent_approvals import ApprovalsPrompt
+from nacre.cli.agent_view import JsonView, LiveView, QuietView
 from nacre.cli.calls_view import javascript_colours
-from nacre.cli.live_view import JsonView, LiveView, QuietView
 from nacre.cli.output import STOP_SIGNALS, ExitStatus, UsageProblem, warn
 from nacre.cli.runner import Stops
 from nacre.cli.stored_records import session_names, unknown_name_problem
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from nacre.agent import AgentRun, RunEvent
     from nacre.bootstrap import System
-    from nacre.cli.live_view import RunView
-    from nacre.cli.screen import Screen
-    from nacre.config import SystemConfig
+    from nacre.cli.agent_screen import Screen
+    from nacre.cli.agent_view import RunView
+    from nacre.config.system import SystemConfig
 
 
 def run_with_system(

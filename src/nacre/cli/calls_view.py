@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nacre.agent import RunEventKind
-    from nacre.cli.screen import Screen, Style
+    from nacre.cli.agent_screen import Screen, Style
     from nacre.json_types import JsonObject
 
 

@@ -196,13 +196,12 @@ def path_command(config: ConfigOption = None) -> int:
     return printer.problem or ExitStatus.COMPLETED
 
 
-def config_app() -> typer.Typer:
-    app = typer.Typer(help="Read, change and check the configuration.")
-    app.command("get")(get_command)
-    app.command("set")(set_command)
-    app.command("unset")(unset_command)
-    app.command("validate")(validate_command)
-    app.command("show")(show_command)
-    app.command("schema")(schema_command)
-    app.command("path")(path_command)
-    return app
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Read, change and check the configuration.")
+    group.command("get")(get_command)
+    group.command("set")(set_command)
+    group.command("unset")(unset_command)
+    group.command("validate")(validate_command)
+    group.command("show")(show_command)
+    group.command("path")(path_command)
+    app.add_typer(group, name="config")

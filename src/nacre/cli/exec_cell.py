@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import AsyncIterable, Sequence
 
-    from nacre.cli.exec_command import ProgramText
+    from nacre.cli.exec import ProgramText
     from nacre.code_mode.run import CodeModeRun
     from nacre.config import CodeModeConfig
     from nacre.sandbox.results import Position

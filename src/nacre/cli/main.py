@@ -1,37 +1,63 @@
-"""Entry point of `nacre`: imports next to nothing by itself, to be there for the first Ctrl-C."""
+"""Entry point of `nacre`: runs one command and ends the process.
+
+It imports almost nothing, so that it can handle a Ctrl-C that comes while commands are imported.
+"""
 
 import gc
 import sys
 
+# Much longer than a thread takes to finish its current step.
+_EXIT_GRACE_SECONDS = 3.0
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return the exit status of the process."""
-    status = _status_of(sys.argv[1:] if arguments is None else arguments)
+    status = _run(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
-        from nacre.cli.app import exit_with_deadline
-
         exit_with_deadline(status)
     return status
 
 
-def _status_of(arguments: list[str]) -> int:
-    # Nothing that imports make is garbage, and looking for it takes 20 ms; commands enable it.
+def _run(arguments: list[str]) -> int:
+    # Imports leave no garbage, and the search for it takes 20 ms. Commands enable it again.
     gc.disable()
     try:
         from nacre.cli.app import run_command
 
         return run_command(arguments)
     except KeyboardInterrupt:
-        return _report_interrupt()
+        from nacre.cli.output import ExitStatus, warn
+
+        warn("aborted")
+        return ExitStatus.INTERRUPTED
     finally:
         gc.enable()
 
 
-def _report_interrupt() -> int:
-    from nacre.cli.output import ExitStatus, warn
+def exit_with_deadline(status: int) -> None:
+    """Limit the time that Python waits for other threads at exit. Call this last."""
+    import threading
 
-    warn("aborted")
-    return ExitStatus.INTERRUPTED
+    others = (it for it in threading.enumerate() if it is not threading.main_thread())
+    if any(not thread.daemon for thread in others):
+        threading.Thread(target=_force_exit, args=(status,), daemon=True).start()
+
+
+def _force_exit(status: int) -> None:
+    import os
+    import time
+    from contextlib import suppress
+
+    from nacre.cli.output import warn
+
+    time.sleep(_EXIT_GRACE_SECONDS)
+    try:
+        warn("a tool or plugin did not stop its thread; exiting anyway")
+        # The reader of standard output may be gone.
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+    finally:
+        os._exit(status)
 
 
 if __name__ == "__main__":

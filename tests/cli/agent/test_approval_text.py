@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nacre.cli.approval_prompt import format_input_lines
+from nacre.cli.agent_approvals import format_input_lines
 from nacre.display import UnshowableInputError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nacre.cli.approval_prompt import EditError, edit_input
+from nacre.cli.agent_approvals import EditError, edit_input
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject

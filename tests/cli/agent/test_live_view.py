@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from nacre.agent import AgentRun, RunEventKind
-from nacre.cli.live_view import LiveView
-from nacre.cli.screen import Screen
+from nacre.cli.agent_screen import Screen
+from nacre.cli.agent_view import LiveView
 from nacre.json_types import JsonObject
 
 Show = Callable[..., tuple[str, str]]

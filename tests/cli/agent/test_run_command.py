@@ -294,8 +294,8 @@ def test_a_reader_that_leaves_ends_the_run(here: Surroundings) -> None:
 def test_importing_the_commands_imports_nothing_heavy() -> None:
     heavy = ("rich", "sqlalchemy", "pydantic", "anyio", "nacre.agent", "nacre.bootstrap")
     code = (
-        "import sys, nacre.cli.agent_commands, nacre.cli.agent_commands, "
-        "nacre.cli.sessions_commands, nacre.cli.trajectory_commands; "
+        "import sys, nacre.cli.agent, nacre.cli.agent, "
+        "nacre.cli.sessions, nacre.cli.trajectory; "
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

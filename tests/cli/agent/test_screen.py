@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.cli.screen import Screen
+from nacre.cli.agent_screen import Screen
 
 
 async def test_an_answer_in_a_file_is_not_broken_by_what_is_said_meanwhile(

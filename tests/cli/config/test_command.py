@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.cli.config_commands import config_app
-from nacre.config import config_schema
+from tests.cli.command_names import command_names
 from tests.cli.mcp.setup import Surroundings
 from tests.plugins.plugin_folders import plugin_folder
 
@@ -49,7 +48,7 @@ def test_exec_does_not_import_what_only_the_gateway_needs() -> None:
 def test_every_command_is_on_the_page_about_configuration() -> None:
     page = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
     told = set(re.findall(r"nacre config ([a-z]+)", page))
-    assert {command.name for command in config_app().registered_commands} == told
+    assert command_names("config") == told
 
 
 # get

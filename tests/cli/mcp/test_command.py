@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nacre.cli.mcp_commands import mcp_app, with_mcp_default
+from nacre.cli.app import add_mcp_default
+from tests.cli.command_names import command_names
 from tests.cli.mcp.setup import Surroundings
 
 
@@ -25,7 +26,7 @@ from tests.cli.mcp.setup import Surroundings
     ],
 )
 def test_mcp_alone_or_with_options_serves(given: list[str], meant: list[str]) -> None:
-    assert with_mcp_default(given) == meant
+    assert add_mcp_default(given) == meant
 
 
 def test_exec_does_not_import_what_only_mcp_needs() -> None:
@@ -45,7 +46,7 @@ def test_every_command_is_on_the_page_about_mcp() -> None:
     page = (Path(__file__).parents[3] / "docs" / "mcp.md").read_text(encoding="utf-8")
 
     told = set(re.findall(r"nacre mcp ([a-z]+)", page))
-    assert {command.name for command in mcp_app().registered_commands} == told
+    assert command_names("mcp") == told
 
 
 # add

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.cli.tool_calls import write_outcome
+from nacre.cli.tools_calls import write_outcome
 from nacre.json_types import JsonValue
 from nacre.tools import DirectResult
 

@@ -3,7 +3,7 @@
 import pytest
 
 from nacre.cli.output import cell_text, visible_json
-from nacre.cli.tool_views import first_sentence
+from nacre.cli.tools_views import first_sentence
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,8 @@ def show_command(
     return printer.problem or ExitStatus.COMPLETED
 
 
-def sessions_app() -> typer.Typer:
-    app = typer.Typer(help="List and read the sessions that are kept.", no_args_is_help=True)
-    app.command("list")(list_command)
-    app.command("show")(show_command)
-    return app
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="List and read the sessions that are kept.", no_args_is_help=True)
+    group.command("list")(list_command)
+    group.command("show")(show_command)
+    app.add_typer(group, name="sessions")

@@ -253,8 +253,8 @@ def savings_command(
     Starts every server and lists its tools; in bytes of compact JSON, as the protocol carries them.
     Exit status: 0, or 1 if a server is broken and so not counted.
     """
+    from nacre.cli.mcp_serve import serve_options, shown_tools
     from nacre.cli.mcp_servers import ask_servers, configured_servers
-    from nacre.cli.mcp_serving import serve_options, shown_tools
     from nacre.cli.mcp_views import savings_from, write_savings
 
     configured = configured_servers(config, servers or ())
@@ -314,8 +314,8 @@ def serve_command(
         )
     if token_file is not None and is_without_token:
         raise UsageProblem("got both --token-file and --no-token; give one of them")
+    from nacre.cli.mcp_serve import HttpAddress, serve, serve_options
     from nacre.cli.mcp_servers import NO_SERVERS, configured_servers
-    from nacre.cli.mcp_serving import HttpAddress, serve, serve_options
 
     configured = configured_servers(config, servers or ())
     for broken in configured.broken:
@@ -389,29 +389,15 @@ def tools_command(
     return write_tool_list(tools, found, has_schemas=has_schemas, is_json=is_json)
 
 
-_HELP_OPTIONS = ("-h", "--help")
-
-
-def mcp_app() -> typer.Typer:
-    app = typer.Typer(help="Serve your MCP servers as one, and manage them.")
-    app.command("serve")(serve_command)
-    app.command("add")(add_command)
-    app.command("list")(list_command)
-    app.command("remove")(remove_command)
-    app.command("status")(status_command)
-    app.command("tools")(tools_command)
-    app.command("import")(import_command)
-    app.command("config")(config_command)
-    app.command("savings")(savings_command)
-    return app
-
-
-def with_mcp_default(arguments: list[str]) -> list[str]:
-    """The arguments with `serve` put in where `mcp` stands alone or only before options."""
-    match arguments:
-        case ["mcp"]:
-            return ["mcp", "serve"]
-        case ["mcp", first, *_] if first.startswith("-") and first not in _HELP_OPTIONS:
-            return ["mcp", "serve", *arguments[1:]]
-        case _:
-            return arguments
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Serve your MCP servers as one, and manage them.")
+    group.command("serve")(serve_command)
+    group.command("add")(add_command)
+    group.command("list")(list_command)
+    group.command("remove")(remove_command)
+    group.command("status")(status_command)
+    group.command("tools")(tools_command)
+    group.command("import")(import_command)
+    group.command("config")(config_command)
+    group.command("savings")(savings_command)
+    app.add_typer(group, name="mcp")

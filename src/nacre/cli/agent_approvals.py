@@ -27,8 +27,8 @@ from nacre.tools import (
 )
 
 if TYPE_CHECKING:
+    from nacre.cli.agent_screen import Screen
     from nacre.cli.runner import Stops
-    from nacre.cli.screen import Screen
     from nacre.cli.terminal_input import TypedLines
     from nacre.json_types import JsonObject, JsonValue
 

@@ -127,9 +127,9 @@ def _settings_from(text: str) -> JsonObject:
     return cast("JsonObject", dict(members))
 
 
-def plugins_app() -> typer.Typer:
-    app = typer.Typer(help="Show the configured plugins, and try one out.", no_args_is_help=True)
-    app.command("list")(list_command)
-    app.command("inspect")(inspect_command)
-    app.command("validate")(validate_command)
-    return app
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Show the configured plugins, and try one out.", no_args_is_help=True)
+    group.command("list")(list_command)
+    group.command("inspect")(inspect_command)
+    group.command("validate")(validate_command)
+    app.add_typer(group, name="plugins")

@@ -107,7 +107,7 @@ def run_command(
         view_for,
         warn_of_demo_model,
     )
-    from nacre.cli.screen import Screen
+    from nacre.cli.agent_screen import Screen
 
     target = Target(agent=agent, model=model, session=session)
     answering_model = resolve_model(system_config, target, lacking=lacking)
@@ -150,6 +150,7 @@ def chat_command(
     system_config, lacking = read_run_config(config)
 
     # Slow to import, and no help to somebody who mistyped an option.
+    from nacre.cli.agent_chat import Chat, ChatInput
     from nacre.cli.agent_runner import (
         Target,
         follower_for,
@@ -161,8 +162,7 @@ def chat_command(
         typed_lines,
         warn_of_demo_model,
     )
-    from nacre.cli.chat import Chat, ChatInput
-    from nacre.cli.screen import Screen
+    from nacre.cli.agent_screen import Screen
 
     target = Target(agent=agent, model=model, session=session)
     warn_of_demo_model(resolve_model(system_config, target, lacking=lacking))
@@ -196,3 +196,8 @@ def chat_command(
         return run_with_system(system_config, work, screen=screen)
     finally:
         source.save_history()
+
+
+def register(app: typer.Typer) -> None:
+    app.command("run")(run_command)
+    app.command("chat")(chat_command)

@@ -21,7 +21,7 @@ from nacre.cli.output import ExitStatus, Printer, UsageProblem, warn
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.cli.tool_catalog import ConfiguredTools
+    from nacre.cli.tools_catalog import ConfiguredTools
     from nacre.run_context import AbortSignal
     from nacre.tools import DirectResult
 
@@ -55,8 +55,8 @@ def call_command(
     given = read_tool_input(arguments or ())
 
     from nacre.cli.runner import run_abortable
-    from nacre.cli.tool_calls import call_tool, write_outcome
-    from nacre.cli.tool_catalog import configured_tools
+    from nacre.cli.tools_calls import call_tool, write_outcome
+    from nacre.cli.tools_catalog import configured_tools
 
     configured = configured_tools(
         config=config, server_files=servers or (), tool_modules=tools or (), agent_id=agent
@@ -85,9 +85,9 @@ def describe_command(
 
     As TypeScript; with --json as JSON Schema, too. Exit status: 0, or 1 if there is no such tool.
     """
-    from nacre.cli.tool_calls import write_outcome
-    from nacre.cli.tool_catalog import configured_tools, named_tool, read_catalog, servers_to_ask
-    from nacre.cli.tool_views import description_json, description_text
+    from nacre.cli.tools_calls import failure_of, write_outcome
+    from nacre.cli.tools_catalog import configured_tools, named_tool, read_catalog, servers_to_ask
+    from nacre.cli.tools_views import description_json, description_text
     from nacre.errors import ToolError
     from nacre.tools import DirectResult
 
@@ -139,8 +139,8 @@ def list_command(
         raise UsageProblem(f"--server names an MCP server; leave out --source {source}")
     from nacre.cli.mcp_servers import NO_SERVERS
     from nacre.cli.output import count_text, write_table
-    from nacre.cli.tool_catalog import configured_tools, read_catalog
-    from nacre.cli.tool_views import end_status, tool_row, write_tools_json
+    from nacre.cli.tools_catalog import configured_tools, read_catalog
+    from nacre.cli.tools_views import end_status, tool_row, write_tools_json
 
     configured = configured_tools(
         config=config, server_files=servers or (), tool_modules=tools or (), agent_id=agent
@@ -208,8 +208,8 @@ def search_command(
 
     Exit status: 0, or 1 if tools were not searched because a server is broken.
     """
-    from nacre.cli.tool_catalog import configured_tools, read_catalog
-    from nacre.cli.tool_views import end_status, find_tools, write_found, write_tools_json
+    from nacre.cli.tools_catalog import configured_tools, read_catalog
+    from nacre.cli.tools_views import end_status, find_tools, write_found, write_tools_json
 
     configured = configured_tools(
         config=config, server_files=servers or (), tool_modules=tools or (), agent_id=agent
@@ -234,10 +234,10 @@ def search_command(
     return end_status(printer, catalog)
 
 
-def tools_app() -> typer.Typer:
-    app = typer.Typer(help="Find, read and call the tools of your configuration.")
-    app.command("list")(list_command)
-    app.command("search")(search_command)
-    app.command("describe")(describe_command)
-    app.command("call")(call_command)
-    return app
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Find, read and call the tools of your configuration.")
+    group.command("list")(list_command)
+    group.command("search")(search_command)
+    group.command("describe")(describe_command)
+    group.command("call")(call_command)
+    app.add_typer(group, name="tools")

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nacre.agent import AgentRun, RunEvent, RunEventKind
+    from nacre.cli.agent_screen import Screen
     from nacre.cli.output import Printer
-    from nacre.cli.screen import Screen
     from nacre.json_types import JsonObject
 
 

@@ -88,3 +88,7 @@ def _tell(served: "Served", file: "ConfigFile", *, is_json: bool) -> None:
     else:
         is_embedded = served.config.document == EMBEDDED
         printer.write(welcome_text(served, "" if is_embedded else str(file.path)))
+
+
+def register(app: typer.Typer) -> None:
+    app.command("gateway")(gateway_command)

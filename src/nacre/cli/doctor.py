@@ -104,3 +104,7 @@ def doctor_command(
     if printer.problem is not None:
         return printer.problem
     return ExitStatus.FAILED if health.problems else ExitStatus.COMPLETED
+
+
+def register(app: typer.Typer) -> None:
+    app.command("doctor")(doctor_command)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from nacre.agent import AgentRun, TurnRequest
     from nacre.bootstrap import System
     from nacre.cli.agent_runner import RunFollower
+    from nacre.cli.agent_screen import Screen
     from nacre.cli.runner import Stops
-    from nacre.cli.screen import Screen
     from nacre.cli.terminal_input import TypedLines
 
 

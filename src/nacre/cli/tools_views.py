@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacre.cli.output import Printer
-    from nacre.cli.tool_catalog import OpenCatalog
+    from nacre.cli.tools_catalog import OpenCatalog
     from nacre.json_types import JsonObject, JsonValue
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from nacre.cli.output import ExitStatus, Printer, say
 from nacre.cli.terminal_input import ask_at_terminal
-from nacre.cli.tool_catalog import named_tool, open_catalog, servers_to_ask
 from nacre.cli.tool_input import input_for
+from nacre.cli.tools_catalog import named_tool, open_catalog, servers_to_ask
 from nacre.errors import ToolError
 from nacre.hooks import HookRunner
 from nacre.json_types import NotJsonError, decode_json
@@ -15,8 +15,8 @@ from nacre.tools import Approvals, CallSite, DirectResult, InputValidators, Tool
 from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
-    from nacre.cli.tool_catalog import ConfiguredTools, OpenCatalog
     from nacre.cli.tool_input import ToolInput
+    from nacre.cli.tools_catalog import ConfiguredTools, OpenCatalog
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import AbortSignal
     from nacre.tools import Tool

@@ -95,8 +95,8 @@ def export_command(
     return printer.problem or ExitStatus.COMPLETED
 
 
-def trajectory_app() -> typer.Typer:
-    app = typer.Typer(help="Show and export what runs did.", no_args_is_help=True)
-    app.command("show")(show_command)
-    app.command("export")(export_command)
-    return app
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Show and export what runs did.", no_args_is_help=True)
+    group.command("show")(show_command)
+    group.command("export")(export_command)
+    app.add_typer(group, name="trajectory")

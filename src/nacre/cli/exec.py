@@ -262,3 +262,7 @@ class _WarningsOnly(logging.Handler):
 
 
 _WARNINGS = _WarningsOnly()
+
+
+def register(app: typer.Typer) -> None:
+    app.command("exec")(exec_command)

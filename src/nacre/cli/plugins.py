@@ -1,17 +1,24 @@
-"""The commands of `nacre plugins`."""
+"""Commands `nacre plugins`: list, inspect and validate plugins."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, cast
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
+import anyio
 import typer
 
 from nacre.cli.options import ConfigOption, JsonOption
 from nacre.cli.output import ExitStatus, Printer, UsageProblem, cell_text, warn
+from nacre.code_mode.namespaces import NamespaceRegistry
+from nacre.hooks import Hooks
+from nacre.plugins import PluginHost
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Generator, Sequence
 
+    from nacre.config.plugins import PluginsConfig
     from nacre.json_types import JsonObject
     from nacre.plugins import PluginStatus
     from nacre.tools import Tool
@@ -41,7 +48,6 @@ def inspect_command(
     is_json: JsonOption = False,
 ) -> int:
     """Show what one plugin brings, or why it is not loaded."""
-    from nacre.cli.plugin_loading import load_for_inspection
     from nacre.cli.system_config import read_system_config
 
     _, system = read_system_config(config)
@@ -65,7 +71,6 @@ def _find_plugin(plugin_id: str, found: list[PluginStatus]) -> PluginStatus:
 def list_command(config: ConfigOption = None, is_json: JsonOption = False) -> int:
     """List the plugins, and say of each that is not loaded why."""
     from nacre.cli.output import write_table
-    from nacre.cli.plugin_loading import load_for_inspection
     from nacre.cli.system_config import read_system_config
 
     _, system = read_system_config(config)
@@ -100,8 +105,7 @@ def validate_command(
     """Check a plugin: load it, and say what it brings."""
     from pathlib import Path
 
-    from nacre.cli.plugin_loading import load_for_inspection
-    from nacre.config import PluginEntry, PluginsConfig
+    from nacre.config.plugins import PluginEntry, PluginsConfig
     from nacre.errors import NacreError
     from nacre.plugins import read_manifest
 
@@ -133,3 +137,39 @@ def register(app: typer.Typer) -> None:
     group.command("inspect")(inspect_command)
     group.command("validate")(validate_command)
     app.add_typer(group, name="plugins")
+
+
+_LOG: Final = logging.getLogger("nacre.plugins.host")
+
+
+def load_for_inspection(
+    config: PluginsConfig, *, reserved_ids: Collection[str] = (), shows_tracebacks: bool = True
+) -> tuple[list[PluginStatus], tuple[Tool, ...]]:
+    """Load all, unload them again, and tell what became of each, and their tools.
+
+    Tracebacks of what a plugin raised go to the log, if wanted; problems are in the statuses.
+    """
+
+    async def look() -> tuple[list[PluginStatus], tuple[Tool, ...]]:
+        async with PluginHost(
+            hooks=Hooks(), namespaces=NamespaceRegistry(), reserved_ids=reserved_ids
+        ) as host:
+            await host.apply(config)
+            return host.status(), host.tools
+
+    with _only_tracebacks(shows_tracebacks):
+        return anyio.run(look)
+
+
+@contextmanager
+def _only_tracebacks(shows_tracebacks: bool) -> Generator[None]:
+    """Keep out of the log what is going to be printed."""
+
+    def is_wanted(record: logging.LogRecord) -> bool:
+        return shows_tracebacks and record.exc_info is not None
+
+    _LOG.addFilter(is_wanted)
+    try:
+        yield
+    finally:
+        _LOG.removeFilter(is_wanted)

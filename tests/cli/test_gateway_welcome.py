@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.cli.gateway_welcome import commands_to_try, welcome_json, welcome_text
+from nacre.cli.gateway import commands_to_try, welcome_json, welcome_text
 from nacre.config.system import system_config_from
 from nacre.gateway.server import Served
 

@@ -1,17 +1,48 @@
-"""The commands of `nacre sessions`."""
+"""Commands `nacre sessions`: list the stored sessions and show one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from nacre.cli.call_view import call_branches, input_text, program_of
 from nacre.cli.options import ConfigOption, JsonOption
-from nacre.cli.output import ExitStatus, Printer, say, warn
+from nacre.cli.output import (
+    ExitStatus,
+    Printer,
+    cell_text,
+    count_text,
+    duration_text,
+    say,
+    size_text,
+    time_text,
+    tree_lines,
+    warn,
+)
+from nacre.cli.stored_records import events_of_run
+from nacre.json_types import NotJsonError, decode_json
+from nacre.messages import (
+    AssistantMessage,
+    ImagePart,
+    SystemMessage,
+    TextPart,
+    ThinkingPart,
+    ToolMessage,
+    UserMessage,
+)
+from nacre.storage.message_codec import message_to_json
+from nacre.trajectory import project
 
 if TYPE_CHECKING:
-    from nacre.cli.session_view import WholeSession
-    from nacre.storage import SessionRecord, Store
+    from collections.abc import Iterator
+
+    from nacre.json_types import JsonObject
+    from nacre.messages import AssistantPart, Message, ToolCallPart
+    from nacre.storage import SessionRecord, Store, TurnRecord
+    from nacre.trajectory import CallNode
 
 
 _DEFAULT_LIMIT = 20
@@ -33,7 +64,6 @@ def list_command(
     _, system = read_system_config(config)
 
     from nacre.cli.output import count_text, time_text, write_table
-    from nacre.cli.session_view import session_to_json
     from nacre.cli.stored_records import read_stored
     from nacre.errors import StorageError
 
@@ -88,7 +118,6 @@ def show_command(
 
     _, system = read_system_config(config)
 
-    from nacre.cli.session_view import read_whole_session, session_lines, whole_session_to_json
     from nacre.cli.stored_records import (
         find_session,
         read_stored,
@@ -124,3 +153,173 @@ def register(app: typer.Typer) -> None:
     group.command("list")(list_command)
     group.command("show")(show_command)
     app.add_typer(group, name="sessions")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WholeTurn:
+    """A turn, and what is kept of it elsewhere."""
+
+    record: TurnRecord
+    messages: list[Message]
+    """Of a turn that has not ended its prompt alone."""
+    calls: list[CallNode]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WholeSession:
+    """A session and its last turns, the oldest of them first."""
+
+    session: SessionRecord
+    turns: list[WholeTurn]
+    earlier_turns: int
+    """How many turns are left out."""
+
+
+async def read_whole_session(store: Store, session: SessionRecord, *, limit: int) -> WholeSession:
+    """The session with its last `limit` turns."""
+    records = await store.turns(session.id, limit)
+    messages: defaultdict[str, list[Message]] = defaultdict(list)
+    for stored in await store.messages(session.id, whole=True):
+        messages[stored.run_id].append(stored.message)
+    turns: list[WholeTurn] = []
+    for record in records:
+        prompt = [] if record.prompt is None else [record.prompt]
+        calls = project(await events_of_run(store, record.run_id))
+        turns.append(
+            WholeTurn(record=record, messages=messages[record.run_id] or prompt, calls=calls)
+        )
+    earlier = max(0, session.turn_count - len(records))
+    return WholeSession(session=session, turns=turns, earlier_turns=earlier)
+
+
+def session_to_json(session: SessionRecord) -> JsonObject:
+    return {
+        "id": session.id,
+        "agentId": session.agent_id,
+        "key": session.key,
+        "channel": session.channel,
+        "sender": session.sender,
+        "title": session.title,
+        "createdAt": session.created,
+        "updatedAt": session.updated,
+        "turnCount": session.turn_count,
+        "messageCount": session.message_count,
+    }
+
+
+def whole_session_to_json(whole: WholeSession) -> JsonObject:
+    return {
+        **session_to_json(whole.session),
+        "earlierTurns": whole.earlier_turns,
+        "turns": [_turn_to_json(turn) for turn in whole.turns],
+    }
+
+
+def _turn_to_json(turn: WholeTurn) -> JsonObject:
+    record = turn.record
+    return {
+        "runId": record.run_id,
+        "status": record.status,
+        "model": record.model,
+        "surface": record.surface,
+        "usage": record.usage.to_json(),
+        "error": record.error,
+        "startedAt": record.started,
+        "endedAt": record.ended,
+        "data": record.data,
+        "messages": [message_to_json(message) for message in turn.messages],
+        "calls": [call.to_json() for call in turn.calls],
+    }
+
+
+_MAX_RESULT_CHARACTERS: Final = 200
+_INDENT: Final = "           "
+
+
+def session_lines(whole: WholeSession) -> Iterator[str]:
+    """Lines without their ends."""
+    session = whole.session
+    key = f", key {cell_text(session.key)}" if session.key else ""
+    turns = count_text(session.turn_count, "turn")
+    used = time_text(session.updated)
+    yield f"{session.id}: agent {cell_text(session.agent_id)}{key}, {turns}, last used {used}"
+    if session.title:
+        yield cell_text(session.title)
+    if whole.earlier_turns:
+        yield f"({count_text(whole.earlier_turns, 'earlier turn')} left out; --turns N shows N)"
+    for turn in whole.turns:
+        yield ""
+        yield from _turn_lines(turn)
+
+
+def _turn_lines(turn: WholeTurn) -> Iterator[str]:
+    record = turn.record
+    tokens = count_text(record.usage.total_tokens, "token")
+    took = "" if record.ended is None else duration_text((record.ended - record.started) * 1000)
+    facts = [record.status, took, tokens, cell_text(record.model), time_text(record.started)]
+    yield f"{record.run_id}: {', '.join(filter(None, facts))}"
+    calls = _ById(turn.calls)
+    for message in turn.messages:
+        yield from _message_lines(message, calls)
+    if record.error:
+        yield _speaker_text("error", cell_text(record.error))
+
+
+class _ById:
+    """The calls of a turn; a provider may give one id to several, one after the other."""
+
+    def __init__(self, calls: list[CallNode]) -> None:
+        self._calls = list(calls)
+
+    def take(self, call_id: str) -> CallNode | None:
+        for call in self._calls:
+            if call.call_id == call_id:
+                self._calls.remove(call)
+                return call
+        return None
+
+
+def _message_lines(message: Message, calls: _ById) -> Iterator[str]:
+    match message:
+        case UserMessage():
+            images = sum(isinstance(part, ImagePart) for part in message.parts)
+            text = message.text + (f"\n({count_text(images, 'picture')})" if images else "")
+            yield _speaker_text("you", text)
+        case SystemMessage():
+            yield _speaker_text("system", message.text)
+        case ToolMessage():
+            size = size_text(len(message.content.encode(errors="replace")))
+            text = cell_text(message.content, most_characters=_MAX_RESULT_CHARACTERS)
+            yield _speaker_text("failed" if message.is_error else "result", f"{text} ({size})")
+        case AssistantMessage():
+            for part in message.parts:
+                yield from _part_lines(part, calls)
+
+
+def _part_lines(part: AssistantPart, calls: _ById) -> Iterator[str]:
+    match part:
+        case TextPart():
+            if part.text.strip():
+                yield _speaker_text("agent", part.text)
+        case ThinkingPart():
+            if part.text.strip():
+                yield _speaker_text("thought", cell_text(part.text))
+        case _:
+            yield from _call_lines(part, calls.take(part.call_id))
+
+
+def _call_lines(call: ToolCallPart, node: CallNode | None) -> Iterator[str]:
+    try:
+        given = decode_json(call.arguments.encode(errors="replace"))
+    except NotJsonError:
+        given = call.arguments
+    shown = program_of(given) or input_text(given)
+    yield _speaker_text("calls", f"{cell_text(call.name)} {shown}".rstrip())
+    if node is not None:
+        for line in tree_lines(call_branches(node)):
+            yield f"{_INDENT}{line}"
+
+
+def _speaker_text(who: str, text: str) -> str:
+    """The first line behind who said it, the others below each other."""
+    return f"  {who:<8} {text.strip().replace(chr(10), chr(10) + _INDENT)}"

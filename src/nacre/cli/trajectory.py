@@ -1,17 +1,46 @@
-"""The commands of `nacre trajectory`."""
+"""Commands `nacre trajectory`: show and export the events of stored runs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import os
+import tempfile
+from collections import defaultdict
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
 
+import anyio
+import anyio.to_thread
 import typer
 
+from nacre.cli.call_view import call_branch
 from nacre.cli.options import ConfigOption, JsonOption, RecordArgument
-from nacre.cli.output import ExitStatus, Printer, say, warn
+from nacre.cli.output import (
+    Branch,
+    ExitStatus,
+    Printer,
+    UsageProblem,
+    cell_text,
+    count_text,
+    duration_text,
+    errors_are_on_terminal,
+    say,
+    size_text,
+    time_text,
+    tree_lines,
+    warn,
+)
+from nacre.cli.stored_records import pages
+from nacre.json_types import encode_json
+from nacre.trajectory import project
 
 if TYPE_CHECKING:
-    from nacre.json_types import JsonValue
-    from nacre.storage import Store
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
+
+    from nacre.cli.stored_records import RecordOf
+    from nacre.json_types import JsonObject, JsonValue
+    from nacre.storage import Store, TurnRecord
+    from nacre.trajectory import TrajectoryEvent
 
 
 def show_command(
@@ -26,7 +55,6 @@ def show_command(
     _, system = read_system_config(config)
 
     from nacre.cli.stored_records import events_of_run, find_record, read_stored, run_ids_of
-    from nacre.cli.trajectory_view import run_lines, run_to_json
     from nacre.errors import StorageError
 
     printer = Printer()
@@ -74,7 +102,6 @@ def export_command(
 
     from nacre.cli.output import count_text
     from nacre.cli.stored_records import find_record, read_stored
-    from nacre.cli.trajectory_export import export_events
     from nacre.errors import StorageError
 
     printer = Printer()
@@ -100,3 +127,196 @@ def register(app: typer.Typer) -> None:
     group.command("show")(show_command)
     group.command("export")(export_command)
     app.add_typer(group, name="trajectory")
+
+
+def run_lines(
+    run_id: str, events: Sequence[TrajectoryEvent], turn: TurnRecord | None = None
+) -> Iterator[str]:
+    """Lines without their ends, the first about the run itself. `turn` is what is stored of it: of
+    a run whose process was killed, the events alone do not tell that."""
+    yield _heading(run_id, events)
+    if turn is None or turn.status != "interrupted":
+        yield from tree_lines(_branches(events))
+        return
+    told = Branch(text=f"interrupted  {cell_text(turn.error)}")
+    yield from tree_lines([*_branches(events, unended="interrupted"), told])
+
+
+def run_to_json(
+    run_id: str, events: Sequence[TrajectoryEvent], turn: TurnRecord | None = None
+) -> JsonObject:
+    """The same for programs: the events as they were recorded, and the calls in each other."""
+    return {
+        "runId": run_id,
+        **({"status": turn.status} if turn is not None else {}),
+        "events": [event.to_json() for event in events],
+        "calls": [call.to_json() for call in project(events)],
+    }
+
+
+def _heading(run_id: str, events: Sequence[TrajectoryEvent]) -> str:
+    if not events:
+        return f"{run_id}: nothing is recorded"
+    began = events[0].data if events[0].kind == "run.started" else {}
+    took = duration_text((events[-1].time - events[0].time) * 1000)
+    facts = [
+        time_text(events[0].time),
+        took,
+        count_text(len(events), "event"),
+        f"agent {cell_text(str(began['agentId']))}" if "agentId" in began else "",
+        f"session {cell_text(str(began['sessionId']))}" if "sessionId" in began else "",
+    ]
+    gone = f" ({events[0].sequence} earlier events are gone)" if events[0].sequence else ""
+    return f"{run_id}: {', '.join(filter(None, facts))}{gone}"
+
+
+def _branches(events: Sequence[TrajectoryEvent], *, unended: str = "has not ended") -> list[Branch]:
+    cells: defaultdict[str, list[TrajectoryEvent]] = defaultdict(list)
+    timed: list[tuple[float, Branch]] = []
+    asked_at = 0.0
+    for event in events:
+        if event.kind.startswith("cell."):
+            cells[event.call_id].append(event)
+        elif event.kind == "model.requested":
+            asked_at = event.time
+            timed.append((event.time, Branch(text=_request_text(event.data))))
+        elif event.kind == "model.answered":
+            took = duration_text((event.time - asked_at) * 1000) if asked_at else ""
+            timed.append((event.time, Branch(text=_answer_text(event.data, took))))
+        elif event.kind == "turn.ended":
+            timed.append((event.time, Branch(text=_end_text(event.data))))
+    # A call stands where it started; one whose start is not recorded stands first.
+    timed += [
+        (call.started or 0.0, call_branch(call, cells, unended=unended)) for call in project(events)
+    ]
+    timed.sort(key=lambda it: it[0])
+    return [branch for _, branch in timed]
+
+
+def _request_text(data: JsonObject) -> str:
+    names = data.get("toolNames")
+    tools = count_text(len(names) if isinstance(names, list) else 0, "tool")
+    sizes = f"{tools} in {_size(data, 'toolBytes')}, {_size(data, 'payloadBytes')} in all"
+    return f"asked {cell_text(str(data.get('model', '')))}  {sizes}"
+
+
+def _answer_text(data: JsonObject, took: str) -> str:
+    names = data.get("calledNames")
+    called = ", ".join(map(str, names)) if isinstance(names, list) else ""
+    said = cell_text(str(data.get("text", "")), most_characters=100)
+    parts = [
+        f"answered: {cell_text(str(data.get('finishReason', '')))}",
+        f"calls {cell_text(called)}" if called else "",
+        took,
+        _tokens(data),
+        said,
+    ]
+    return "  ".join(filter(None, parts))
+
+
+def _end_text(data: JsonObject) -> str:
+    error = cell_text(str(data.get("error") or ""))
+    parts = [str(data.get("status", "ended")), _tokens(data), error]
+    return "  ".join(filter(None, parts))
+
+
+def _tokens(data: JsonObject) -> str:
+    match data.get("usage"):
+        case {"inputTokens": int(taken), "outputTokens": int(given)}:
+            return f"{taken:,} + {given:,} tokens"
+        case _:
+            return ""
+
+
+def _size(data: JsonObject, key: str) -> str:
+    size = data.get(key)
+    return size_text(size) if isinstance(size, int | float) else "?"
+
+
+@asynccontextmanager
+async def open_export(
+    name: str | None, printer: Printer
+) -> AsyncGenerator[Callable[[str], Awaitable[None]]]:
+    """What writes text to the file, or to standard output for none and for `-`.
+
+    Raises UsageProblem for a file that cannot be written.
+    """
+    if name in (None, "-"):
+
+        async def write(text: str) -> None:
+            printer.write(text)
+
+        yield write
+        return
+    path = Path(name)
+    try:
+        file = await anyio.to_thread.run_sync(_open_temporary, path)
+        try:
+
+            async def write_to_file(text: str) -> None:
+                await anyio.to_thread.run_sync(file.write, text)
+
+            yield write_to_file
+            await anyio.to_thread.run_sync(_replace_target, file, path)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(_discard, file)
+    except OSError as error:
+        problem = f"cannot write {str(path)!r}: {error.strerror or error}"
+        raise UsageProblem(problem) from error
+
+
+def _open_temporary(path: Path) -> IO[str]:
+    if path.is_dir():
+        raise IsADirectoryError(None, "it is a folder")
+    # Beside the file, and for its owner alone.
+    return tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+    )
+
+
+def _replace_target(file: IO[str], path: Path) -> None:
+    file.close()
+    os.replace(file.name, path)
+
+
+def _discard(file: IO[str]) -> None:
+    file.close()
+    # Nothing is there any more when it was finished.
+    with suppress(OSError):
+        os.unlink(file.name)
+
+
+async def export_events(
+    store: Store, record: RecordOf, *, out: str | None, printer: Printer
+) -> int:
+    """How many were written; raises UsageProblem and StorageError."""
+    count = 0
+    is_on_screen = out in (None, "-") and printer.is_terminal
+    with _progress(is_shown=not is_on_screen) as told:
+        async with open_export(out, printer) as write:
+            async for page in pages(store, record):
+                lines: list[str] = []
+                for stored in page:
+                    # One row of numbers, so that the events of several runs can be read back.
+                    line = encode_json({**stored.event, "sequence": count})
+                    lines.append(f"{line.decode()}\n")
+                    count += 1
+                await write("".join(lines))
+                told(count)
+                if printer.problem is not None:
+                    break
+    return count
+
+
+@contextmanager
+def _progress(*, is_shown: bool) -> Generator[Callable[[int], None]]:
+    """Call what it gives with how many are written; only people are told."""
+    if not is_shown or not errors_are_on_terminal():
+        yield lambda _count: None
+        return
+    # Slow to import, and only people need it.
+    from rich.console import Console
+
+    with Console(stderr=True).status("reading") as status:
+        yield lambda count: status.update(f"{count_text(count, 'event')} written")

@@ -13,8 +13,7 @@ import anyio
 from nacre.agent import TurnRequest
 from nacre.bootstrap import open_system
 from nacre.cli.agent_approvals import ApprovalsPrompt
-from nacre.cli.agent_view import JsonView, LiveView, QuietView
-from nacre.cli.calls_view import javascript_colours
+from nacre.cli.agent_view import JsonView, LiveView, QuietView, javascript_colours
 from nacre.cli.output import STOP_SIGNALS, ExitStatus, UsageProblem, warn
 from nacre.cli.runner import Stops
 from nacre.cli.stored_records import session_names, unknown_name_problem

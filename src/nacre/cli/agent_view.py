@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import time
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
 
-from nacre.cli.calls_view import CallsView, number_in, text_in
-from nacre.cli.output import cell_text, count_text, duration_text, warn
+from nacre.cli.call_view import (
+    MARKS,
+    error_text,
+    input_text,
+    program_of,
+    program_status,
+    result_text,
+    value_text,
+)
+from nacre.cli.output import cell_text, count_text, duration_text, size_text, warn
+from nacre.display import escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nacre.agent import AgentRun, RunEvent, RunEventKind
-    from nacre.cli.agent_screen import Screen
+    from nacre.cli.agent_screen import Screen, Style
     from nacre.cli.output import Printer
     from nacre.json_types import JsonObject
 
@@ -186,3 +197,209 @@ class LiveView:
     def _on_server_unavailable(self, data: JsonObject) -> None:
         server, problem = text_in(data, "server"), cell_text(text_in(data, "problem"))
         self._screen.note(f"the tools of {cell_text(server)} are missing: {problem}", "warning")
+
+
+def text_in(data: JsonObject, key: str) -> str:
+    value = data.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def number_in(data: JsonObject, key: str) -> float:
+    value = data.get(key)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+_MAX_LINES: Final = 60
+_MAX_LINE_CHARACTERS: Final = 400
+_THEME: Final = "ansi_dark"
+
+
+def program_lines(code: str, *, colours: Callable[[str], str] | None) -> list[str]:
+    """The program's lines, safe for a terminal; of a long one the beginning."""
+    lines = [_prepare_line(line) for line in code.strip("\n").split("\n")]
+    shown = "\n".join(lines[:_MAX_LINES])
+    colour = (colours(shown) if colours else shown).split("\n")
+    left_out = len(lines) - _MAX_LINES
+    return colour if left_out <= 0 else [*colour, f"… {left_out} more lines"]
+
+
+def javascript_colours() -> Callable[[str], str]:
+    """What colours a program; slow to make, so before anything runs."""
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    # TypeScript is a superset. Looked up now: finding the lexer reads files.
+    highlighter = Syntax("", "typescript", theme=_THEME, background_color="default")
+    lexer = highlighter.lexer or "text"
+
+    def colour(code: str) -> str:
+        page = io.StringIO()
+        console = Console(file=page, force_terminal=True, color_system="standard", width=10_000)
+        syntax = Syntax(code, lexer, theme=_THEME, background_color="default")
+        console.print(syntax.highlight(code), end="", soft_wrap=True)
+        return page.getvalue().rstrip("\n")
+
+    return colour
+
+
+def _prepare_line(line: str) -> str:
+    line = line.removesuffix("\r").expandtabs(2)
+    cut = line if len(line) <= _MAX_LINE_CHARACTERS else f"{line[:_MAX_LINE_CHARACTERS]}…"
+    return escape(cut)
+
+
+_MAX_OUTPUT_LINES: Final = 20
+_MAX_DEPTH: Final = 8
+_STYLES: Final[dict[str, Style]] = {"completed": "good", "failed": "bad", "waiting": "warning"}
+
+
+@dataclass(kw_only=True, slots=True)
+class _Call:
+    """A call that has not ended."""
+
+    id: str
+    name: str
+    root_id: str
+    """The call that the model made; this one itself, or one around it."""
+    given: str
+    depth: int
+    is_program: bool
+
+
+class CallsView:
+    """Writes a line when a call ends; which calls run is the status."""
+
+    def __init__(self, screen: Screen, *, colours: Callable[[str], str] | None) -> None:
+        self._screen = screen
+        self._colours = colours
+        self._calls: dict[str, _Call] = {}
+        # Of calls that the model made, also of those that have ended: programs may go on.
+        self._headings: dict[str, str] = {}
+        self._programs: set[str] = set()
+        # Whose lines come next: those of others need a heading first.
+        self._heading = ""
+        self.takers: dict[RunEventKind, Callable[[JsonObject], None]] = {
+            "call.started": self._on_call_started,
+            "call.changed": self._on_call_changed,
+            "call.updated": self._on_call_updated,
+            "call.ended": self._on_call_ended,
+            "cell.output": self._on_output,
+            "cell.suspended": self._on_suspended,
+            "cell.resumed": self._on_resumed,
+            "approval.answered": self._on_approval_answered,
+        }
+
+    @property
+    def status(self) -> str:
+        """What runs; nothing if nothing does."""
+        inner = [call.name for call in self._calls.values() if not call.is_program]
+        names = inner or [call.name for call in self._calls.values()]
+        return f"{', '.join(names)} …" if names else ""
+
+    def _on_call_started(self, data: JsonObject) -> None:
+        call_id, parent_id = text_in(data, "toolCallId"), text_in(data, "parentToolCallId")
+        given, program = data.get("input"), program_of(data.get("input"))
+        parent = self._calls.get(parent_id)
+        name = text_in(data, "toolId") if parent_id else text_in(data, "toolName")
+        call = _Call(
+            id=call_id,
+            name=cell_text(name),
+            root_id=parent.root_id if parent else parent_id or call_id,
+            given="" if program and not parent_id else input_text(given),
+            depth=min(parent.depth + 1, _MAX_DEPTH) if parent else 1 if parent_id else 0,
+            is_program=bool(program),
+        )
+        self._calls[call_id] = call
+        if not parent_id:
+            if program:
+                self._programs.add(call_id)
+            self._write_heading(call, program)
+
+    def _write_heading(self, call: _Call, program: str) -> None:
+        self._heading = call.id
+        screen = self._screen
+        given = cell_text(program, most_characters=120) if program else call.given
+        self._headings[call.id] = f"{call.name} {given}".rstrip()
+        is_whole_below = bool(program) and screen.is_terminal
+        screen.note(f"● {call.name if is_whole_below else self._headings[call.id]}", "strong")
+        if is_whole_below:
+            gutter = screen.styled("  │ ", "dim")
+            for line in program_lines(program, colours=self._colours):
+                screen.write_lines(f"{gutter}{line}")
+
+    def _on_call_ended(self, data: JsonObject) -> None:
+        call_id = text_in(data, "toolCallId")
+        call = self._calls.get(call_id)
+        if call is None:
+            return
+        outcome = "completed" if data.get("outcome") == "completed" else "failed"
+        took = duration_text(number_in(data, "durationMs"))
+        if outcome == "failed":
+            came = error_text(text_in(data, "error"), text_in(data, "errorCode"))
+        else:
+            came = "" if call.depth else result_text(data.get("result"))
+            outcome = program_status(data.get("result")) or outcome
+        what = f"{call.name} {call.given}".rstrip() if call.depth else outcome
+        parts = [what, took, came] if outcome != "waiting" else [came, took]
+        line = f"{MARKS.get(outcome, '…')} {'  '.join(filter(None, parts))}"
+        self._line(call.root_id, line, _STYLES[outcome], depth=call.depth)
+        del self._calls[call_id]
+
+    def _on_call_changed(self, data: JsonObject) -> None:
+        call = self._calls.get(text_in(data, "toolCallId"))
+        if call is not None:
+            call.given = f"{input_text(data.get('input'))} (changed)"
+
+    def _on_call_updated(self, data: JsonObject) -> None:
+        call = self._calls.get(text_in(data, "toolCallId"))
+        update = data.get("update")
+        if call is not None and update is not None:
+            text = update if isinstance(update, str) else value_text(update, most_characters=60)
+            self._screen.status(f"{call.name}: {text}")
+
+    def _on_output(self, data: JsonObject) -> None:
+        value = data.get("text", data.get("result"))
+        lines = (value if isinstance(value, str) else value_text(value)).split("\n")
+        shown = lines[: _MAX_OUTPUT_LINES if self._screen.is_terminal else 1]
+        for line in shown:
+            self._line(text_in(data, "toolCallId"), f"» {escape(cell_text(line))}", "plain")
+        if len(lines) > len(shown):
+            more = count_text(len(lines) - len(shown), "more line")
+            self._line(text_in(data, "toolCallId"), f"» … {more}", "dim")
+
+    def _on_suspended(self, data: JsonObject) -> None:
+        size = size_text(number_in(data, "snapshotBytes"))
+        line = f"suspended: {cell_text(text_in(data, 'reason'))} ({size})"
+        self._line(text_in(data, "toolCallId"), line, "warning")
+
+    def _on_resumed(self, data: JsonObject) -> None:
+        self._line(text_in(data, "toolCallId"), "goes on", "dim")
+
+    def _on_approval_answered(self, data: JsonObject) -> None:
+        call = self._calls.get(text_in(data, "toolCallId"))
+        name = call.name if call else "the call"
+        match data.get("answer"), data.get("how"):
+            case "allow", "remembered":
+                self._approval_line(call, f"{name}: allowed before, for always", "dim")
+            case "allow", how:
+                self._approval_line(call, f"{name}: allowed ({how})", "good")
+            case "deny", _:
+                # The call fails, and says so.
+                pass
+            case answer, _:
+                self._approval_line(call, f"{name}: the question is {answer}", "warning")
+
+    def _approval_line(self, call: _Call | None, text: str, style: Style) -> None:
+        self._line(call.root_id if call else self._heading, text, style)
+
+    def _line(self, root_id: str, text: str, style: Style, *, depth: int = 1) -> None:
+        """A line under its call; the last one of a call has depth 0."""
+        heading = self._heading
+        # Under a `wait` stands what goes on of the program that it waits for, whose call has ended.
+        is_waited_for = root_id not in self._calls and heading in self._calls
+        if root_id != heading and (heading in self._programs or not is_waited_for):
+            self._heading = root_id
+            self._screen.note(f"● {self._headings.get(root_id, root_id)}", "strong")
+        branch = "├ " if depth else "└ "
+        indent = "│ " * (depth - 1)
+        self._screen.note(f"  {indent}{branch}{text}", style)

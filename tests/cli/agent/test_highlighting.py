@@ -1,6 +1,6 @@
 """Programs as lines for a terminal."""
 
-from nacre.cli.calls_view import javascript_colours, program_lines
+from nacre.cli.agent_view import javascript_colours, program_lines
 
 
 def test_a_program_is_coloured_line_by_line() -> None:

@@ -50,7 +50,7 @@ def call_command(
 
     Exit status: 0 completed, 1 failed, 2 bad usage, 130 aborted by Ctrl-C, 143 by SIGTERM.
     """
-    from nacre.cli.tool_input import read_tool_input
+    from nacre.cli.tools_calls import read_tool_input
 
     given = read_tool_input(arguments or ())
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nacre.bootstrap import System
-    from nacre.cli.runner import Stops
+    from nacre.cli.runner import StopSignals
 
 
 # Far above what a model can read; keeps a wrong file from filling the memory.
@@ -117,7 +117,7 @@ def run_command(
     screen = Screen()
     view = view_for(screen, is_json=is_json, is_quiet=is_quiet)
 
-    async def work(system: System, stops: Stops) -> ExitStatus:
+    async def work(system: System, stops: StopSignals) -> ExitStatus:
         request = await request_for(target, system)
         run = await system.agents.start(replace(request, message=text))
         follower = follower_for(system, stops, screen=screen, view=view, lines=typed_lines())
@@ -172,7 +172,7 @@ def chat_command(
     screen = Screen(is_ticking=not source.is_terminal)
     view = live_view(screen)
 
-    async def work(system: System, stops: Stops) -> ExitStatus:
+    async def work(system: System, stops: StopSignals) -> ExitStatus:
         lines = typed_lines()
         chat = Chat(
             system,

@@ -28,7 +28,7 @@ from nacre.tools import (
 
 if TYPE_CHECKING:
     from nacre.cli.agent_screen import Screen
-    from nacre.cli.runner import Stops
+    from nacre.cli.runner import StopSignals
     from nacre.cli.terminal_input import TypedLines
     from nacre.json_types import JsonObject, JsonValue
 
@@ -135,7 +135,7 @@ _WHY: Final = "why? the agent is told; Enter for no reason"
 class ApprovalsPrompt:
     """One question at a time, put and answered at the terminal."""
 
-    def __init__(self, screen: Screen, lines: TypedLines | None, stops: Stops) -> None:
+    def __init__(self, screen: Screen, lines: TypedLines | None, stops: StopSignals) -> None:
         """`lines` is None where there is no terminal."""
         self._screen = screen
         self._lines = lines
@@ -194,7 +194,7 @@ class ApprovalsPrompt:
     async def _edit_input(self, request: ApprovalRequest) -> AllowEdited | None:
         try:
             # To an editor Ctrl-C means something of its own.
-            with self._stops.ignored():
+            with self._stops.ignore():
                 edited = await edit_input(request.input)
         except EditError as error:
             self._screen.note(f"{error}; {_CHOICES}", "warning")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nacre.bootstrap import System
     from nacre.cli.agent_runner import RunFollower
     from nacre.cli.agent_screen import Screen
-    from nacre.cli.runner import Stops
+    from nacre.cli.runner import StopSignals
     from nacre.cli.terminal_input import TypedLines
 
 
@@ -143,7 +143,7 @@ class Chat:
     def __init__(
         self,
         system: System,
-        stops: Stops,
+        stops: StopSignals,
         *,
         request: TurnRequest,
         screen: Screen,
@@ -221,7 +221,7 @@ class Chat:
         if self._screen.printer.problem is not None:
             self._is_leaving = True
         elif stopped == ExitStatus.INTERRUPTED and self._source.is_terminal:
-            self._stops.forget()
+            self._stops.clear()
         elif stopped is not None:
             self._is_leaving = True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import shlex
 from dataclasses import dataclass, replace
@@ -14,8 +13,8 @@ from nacre.agent import TurnRequest
 from nacre.bootstrap import open_system
 from nacre.cli.agent_approvals import ApprovalsPrompt
 from nacre.cli.agent_view import JsonView, LiveView, QuietView, javascript_colours
-from nacre.cli.output import STOP_SIGNALS, ExitStatus, UsageProblem, warn
-from nacre.cli.runner import Stops
+from nacre.cli.output import ExitStatus, UsageProblem, warn
+from nacre.cli.runner import StopSignals, run_async
 from nacre.cli.stored_records import session_names, unknown_name_problem
 from nacre.cli.terminal_input import TypedLines, is_person_there
 from nacre.errors import ApprovalError, ConfigError, NacreError, SessionError
@@ -35,42 +34,40 @@ if TYPE_CHECKING:
 
 def run_with_system(
     config: SystemConfig,
-    work: Callable[[System, Stops], Awaitable[ExitStatus]],
+    work: Callable[[System, StopSignals], Awaitable[ExitStatus]],
     *,
     screen: Screen,
 ) -> ExitStatus:
     """Do the work and return its status; raises UsageProblem for what the command cannot do."""
-    gc.enable()
     notes = _Notes(screen)
     logger = logging.getLogger("nacre")
     logger.addHandler(notes)
     try:
-        return anyio.run(_run_work, config, work, screen)
+        return run_async(lambda: _run_work(config, work, screen))
     finally:
         logger.removeHandler(notes)
 
 
 async def _run_work(
     config: SystemConfig,
-    work: Callable[[System, Stops], Awaitable[ExitStatus]],
+    work: Callable[[System, StopSignals], Awaitable[ExitStatus]],
     screen: Screen,
 ) -> ExitStatus:
-    stops = Stops()
+    stops = StopSignals()
     outcome: list[ExitStatus | NacreError | UsageProblem] = []
-    with anyio.open_signal_receiver(*STOP_SIGNALS) as signals:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(stops.watch, signals)
-            tasks.start_soon(screen.tick)
-            with stops.scope:
-                outcome.append(await _run_in_system(config, work, stops))
-            screen.close()
-            stops.restore_terminal()
-            tasks.cancel_scope.cancel()
+    async with stops.handle() as tasks:
+        tasks.start_soon(screen.tick)
+        with stops.scope:
+            outcome.append(await _run_in_system(config, work, stops))
+        screen.close()
+        stops.restore_terminal()
     return _status_of(outcome[0]) if outcome else stops.status or ExitStatus.INTERRUPTED
 
 
 async def _run_in_system(
-    config: SystemConfig, work: Callable[[System, Stops], Awaitable[ExitStatus]], stops: Stops
+    config: SystemConfig,
+    work: Callable[[System, StopSignals], Awaitable[ExitStatus]],
+    stops: StopSignals,
 ) -> ExitStatus | NacreError | UsageProblem:
     done: list[ExitStatus | NacreError | UsageProblem] = []
     try:
@@ -222,7 +219,7 @@ class RunFollower:
         view: RunView,
         prompt: ApprovalsPrompt,
         approvals: ApprovalQueue,
-        stops: Stops,
+        stops: StopSignals,
     ) -> None:
         self._screen = screen
         self._view = view
@@ -234,7 +231,7 @@ class RunFollower:
         self, run: AgentRun, *, meanwhile: Callable[[], Coroutine[None, None, None]] | None = None
     ) -> None:
         """Return when it has ended; the first signal ends it. `meanwhile` is run beside it."""
-        with self._stops.stopping(run.request_abort):
+        with self._stops.stop_with(run.request_abort):
             async with anyio.create_task_group() as tasks:
                 if meanwhile is not None:
                     tasks.start_soon(meanwhile)
@@ -289,7 +286,7 @@ def typed_lines() -> TypedLines | None:
 
 
 def follower_for(
-    system: System, stops: Stops, *, screen: Screen, view: RunView, lines: TypedLines | None
+    system: System, stops: StopSignals, *, screen: Screen, view: RunView, lines: TypedLines | None
 ) -> RunFollower:
     return RunFollower(
         screen=screen,
@@ -300,7 +297,7 @@ def follower_for(
     )
 
 
-def status_of(run: AgentRun, stops: Stops) -> ExitStatus:
+def status_of(run: AgentRun, stops: StopSignals) -> ExitStatus:
     """The exit status of a run that has ended."""
     if run.state == "completed":
         return ExitStatus.COMPLETED

@@ -27,7 +27,7 @@ COMMANDS: Final = (
     Command("chat", "agent", "Talk to an agent."),
     Command("doctor", "doctor", "Check whether and how well the sandbox works here."),
     Command("gateway", "gateway", "Serve the agents over HTTP."),
-    Command("mcp", "mcp", "Serve your MCP servers as one, and manage them."),
+    Command("mcp", "mcp", "Serve your MCP servers in code mode, and manage them."),
     Command("config", "config_commands", "Read, change and check the configuration."),
     Command("tools", "tools", "Find, read and call the tools of your configuration."),
     Command("plugins", "plugins", "Show the configured plugins, and try one out."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import platform
 import sys
@@ -14,6 +13,7 @@ import typer
 
 import nacre
 from nacre.cli.output import ExitStatus, Printer
+from nacre.cli.runner import run_async
 from nacre.config.folders import default_cache_directory
 from nacre.errors import SandboxError
 from nacre.sandbox.results import Completed, Failed
@@ -103,11 +103,8 @@ def doctor_command(
     Starts a worker, runs a program in JavaScript and one in TypeScript, and says which protections
     hold. Exit status: 0 if programs run (the last line tells if a protection is missing), 1 if not.
     """
-    import anyio
-
-    gc.enable()
     health = examine_surroundings()
-    anyio.run(examine_sandbox, health)
+    run_async(lambda: examine_sandbox(health))
     printer = Printer()
     if is_json:
         printer.write_json(health.to_json(), is_indented=printer.is_terminal)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import sys
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
@@ -10,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from nacre.cli.options import OwnToolsOption
-from nacre.cli.output import UsageProblem, errors_are_on_terminal, warn
-from nacre.config import FIELDS, LANGUAGES, LIMITS, Language, code_mode_config_from
+from nacre.cli.output import ExitStatus, UsageProblem, errors_are_on_terminal, warn
+from nacre.config.code_mode import FIELDS, LANGUAGES, LIMITS, Language, code_mode_config_from
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import BinaryIO
 
-    from nacre.config import CodeModeConfig
+    from nacre.config.code_mode import CodeModeConfig
+    from nacre.run_context import AbortSignal
 
 
 _TYPESCRIPT_ENDINGS: Final = (".ts", ".mts", ".cts", ".tsx")
@@ -229,9 +229,8 @@ def exec_command(
         note=_ignore if is_json else warn,
     )
     # Slow to import, and no help to somebody who mistyped an option.
-    import anyio
-
     from nacre.cli.exec_cell import JsonReport, TextReport, run_cell
+    from nacre.cli.runner import run_abortable
     from nacre.cli.tool_modules import load_tools
 
     logging.getLogger("nacre").addHandler(_WARNINGS)
@@ -240,13 +239,18 @@ def exec_command(
 
     loaded = load_tools(tools or ())
 
-    async def run() -> int:
+    async def run(abort: AbortSignal) -> ExitStatus:
         return await run_cell(
-            program, config, tools=loaded, report=report, is_resumed=not is_not_resumed
+            program,
+            config,
+            tools=loaded,
+            report=report,
+            is_resumed=not is_not_resumed,
+            abort=abort,
         )
 
-    gc.enable()
-    return anyio.run(run)
+    status, stopped = run_abortable(run)
+    return stopped if stopped is not None and status == ExitStatus.INTERRUPTED else status
 
 
 def _ignore(_note: str) -> None:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 import anyio
 
-from nacre.cli.output import STOP_SIGNALS, ExitStatus, Printer, UsageProblem, say, visible
+from nacre.cli.output import ExitStatus, Printer, UsageProblem, say, visible
 from nacre.code_mode.results import CodeModeResult, Completed, Failed, Waiting
 from nacre.code_mode.runtime import Runtime
 from nacre.errors import CatalogError
 from nacre.sandbox.results import JsonOutput, Output, TextOutput, Usage
 
 if TYPE_CHECKING:
-    import signal
-    from collections.abc import AsyncIterable, Sequence
+    from collections.abc import Sequence
 
     from nacre.cli.exec import ProgramText
     from nacre.code_mode.run import CodeModeRun
-    from nacre.config import CodeModeConfig
+    from nacre.config.code_mode import CodeModeConfig
+    from nacre.run_context import AbortSignal
     from nacre.sandbox.results import Position
     from nacre.tools import Tool
 
@@ -177,35 +177,38 @@ async def run_cell(
     tools: Sequence[Tool],
     report: CellReport,
     is_resumed: bool,
+    abort: AbortSignal,
 ) -> ExitStatus:
-    """Run the program and report each leg; a cell that waits is resumed if `is_resumed`."""
-    with anyio.open_signal_receiver(*STOP_SIGNALS) as signals:
-        async with Runtime(config, workers=1) as runtime:
-            try:
-                run = _CellRun(runtime.run(tools=tools), report)
-            except CatalogError as error:
-                raise UsageProblem(f"these tools cannot be used together: {error}") from None
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(run.abort_at, signals)
-                await run.follow(program, is_resumed=is_resumed)
-                tasks.cancel_scope.cancel()
+    """Run the program and report each leg; INTERRUPTED if it was aborted.
+
+    A cell that waits is resumed if `is_resumed`.
+    """
+    async with Runtime(config, workers=1) as runtime:
+        try:
+            run = _CellRun(runtime.run(tools=tools), report, abort)
+        except CatalogError as error:
+            raise UsageProblem(f"these tools cannot be used together: {error}") from None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run.stop_on_abort)
+            await run.follow(program, is_resumed=is_resumed)
+            tasks.cancel_scope.cancel()
     return run.exit_status
 
 
 class _CellRun:
-    """One cell, its report, and the signal that ended it, if one did."""
+    """One cell and its report."""
 
-    def __init__(self, run: CodeModeRun, report: CellReport) -> None:
+    def __init__(self, run: CodeModeRun, report: CellReport, abort: AbortSignal) -> None:
         self.exit_status = ExitStatus.FAILED
         self._run = run
         self._report = report
-        self._stop_signal: signal.Signals | None = None
+        self._abort = abort
 
     async def follow(self, program: ProgramText, *, is_resumed: bool) -> None:
         result = await self._run.exec(program.text, language=program.language)
         self._report.add_leg(result)
         while is_resumed and isinstance(result, Waiting):
-            # A signal that came with the end of a leg found nothing to abort.
+            # An abort that came between two legs found nothing to stop.
             result = await (
                 self._abort_waiting(result) if self._is_over else self._run.wait(result.cell_id)
             )
@@ -213,14 +216,13 @@ class _CellRun:
         self._report.end(result)
         self.exit_status = self._report.printer.problem or self._status_of(result)
 
-    async def abort_at(self, signals: AsyncIterable[signal.Signals]) -> None:
-        async for number in signals:
-            self._stop_signal = number
-            await self._run.abort(f"aborted by {number.name}")
+    async def stop_on_abort(self) -> None:
+        await self._abort.wait()
+        await self._run.abort(self._abort.reason)
 
     @property
     def _is_over(self) -> bool:
-        return self._stop_signal is not None or self._report.printer.problem is not None
+        return self._abort.is_aborted or self._report.printer.problem is not None
 
     async def _abort_waiting(self, waiting: Waiting) -> Failed:
         await self._run.abort()
@@ -234,7 +236,7 @@ class _CellRun:
                 return ExitStatus.COMPLETED
             case Waiting():
                 return ExitStatus.WAITING
-            case Failed(reason="aborted") if self._stop_signal is not None:
-                return ExitStatus(128 + self._stop_signal)
+            case Failed(reason="aborted") if self._abort.is_aborted:
+                return ExitStatus.INTERRUPTED
             case Failed():
                 return ExitStatus.FAILED

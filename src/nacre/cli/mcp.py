@@ -1,4 +1,4 @@
-"""The commands of `nacre mcp`."""
+"""Commands `nacre mcp`: serve MCP servers in code mode, and manage their configuration."""
 
 from __future__ import annotations
 
@@ -20,147 +20,146 @@ from nacre.cli.options import (
 from nacre.cli.output import ExitStatus, Printer, UsageProblem, count_text, say, warn
 
 if TYPE_CHECKING:
-    from nacre.cli.mcp_servers import ConfiguredServer
+    from nacre.cli.configured_servers import ConfiguredServer
     from nacre.json_types import JsonObject
 
 
 def add_command(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="What to call the server.", show_default=False)
+        str, typer.Argument(metavar="NAME", help="The server's name.", show_default=False)
     ],
     command: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[-- COMMAND ARGS...]", help="What starts the server.", show_default=False
+            metavar="[-- COMMAND ARGS...]", help="The command that starts it.", show_default=False
         ),
     ] = None,
     url: Annotated[
-        str | None, typer.Option(metavar="URL", help="The address of a server that runs already.")
+        str | None, typer.Option(metavar="URL", help="The URL of a running server.")
     ] = None,
     headers: Annotated[
         list[str] | None,
-        typer.Option("--header", metavar="NAME=VALUE", help="Sent to the URL. Repeatable."),
+        typer.Option("--header", metavar="NAME=VALUE", help="A header to send. Repeatable."),
     ] = None,
     is_sse: Annotated[
-        bool, typer.Option("--sse", help="The URL is one of the older HTTP with SSE.")
+        bool, typer.Option("--sse", help="The URL uses the older HTTP+SSE transport.")
     ] = False,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="NAME=VALUE", help="Given to the command. Repeatable."),
+        typer.Option("--env", metavar="NAME=VALUE", help="A variable for the command. Repeatable."),
     ] = None,
     cwd: Annotated[
-        str | None, typer.Option(metavar="DIRECTORY", help="Where the command is started.")
+        str | None, typer.Option(metavar="DIRECTORY", help="The command's working directory.")
     ] = None,
     config: ConfigOption = None,
 ) -> int:
-    """Add a server to the configuration: a command to start, or a URL.
+    """Add a server to the configuration: a command or a URL.
 
-    Secrets need not be written down: --env 'TOKEN=${GITHUB_TOKEN}' is looked up in the environment
-    when the server starts, and ${file:/run/secrets/token} is read then.
+    You can keep secrets out of the file: --env 'TOKEN=${GITHUB_TOKEN}' takes the value from the
+    environment when the server starts, and ${file:/run/secrets/token} reads it from a file.
     """
     from nacre.cli.mcp_entries import (
+        check_server_name,
         command_entry,
         entry_notes,
         plain_secrets,
-        read_config,
+        read_server_entries,
         relative_arguments,
-        server_name,
         url_entry,
     )
 
     if (url is None) == (not command):
         raise UsageProblem(
-            f"a server is a command or a URL: nacre mcp add {name} -- COMMAND ARGS..., "
+            f"give a command or a URL: nacre mcp add {name} -- COMMAND ARGS..., "
             f"or nacre mcp add {name} --url URL"
         )
     if command:
-        _refuse_options({"--header": headers, "--sse": is_sse}, "a server that is a command")
+        _refuse_options({"--header": headers, "--sse": is_sse}, "a command")
         entry = command_entry(command, env=env or (), cwd=cwd)
     else:
-        _refuse_options({"--env": env, "--cwd": cwd}, "a server that is a URL")
+        _refuse_options({"--env": env, "--cwd": cwd}, "a URL")
         entry = url_entry(url or "", headers=headers or (), is_sse=is_sse)
-    document = read_config(config, is_made=True)
+    document = read_server_entries(config, may_be_missing=True)
     if name in document.entries:
         raise UsageProblem(
-            f"{document.file.path} has a server {name!r} already; "
-            f"remove it with `nacre mcp remove {name}` first"
+            f"{document.file.path} already has a server {name!r}; "
+            f"remove it first with `nacre mcp remove {name}`"
         )
-    for note in entry_notes(server_name(name), entry):
+    for note in entry_notes(check_server_name(name), entry):
         warn(note)
     document.set_entry(name, entry)
     for secret in plain_secrets(entry):
         warn(
-            f"the value of {secret} now stands in {document.file.path}; "
-            "to keep it out, write a reference such as ${NAME} in its place"
+            f"the value of {secret} is now in {document.file.path} in plain text; "
+            "replace it with a reference such as ${NAME} to keep it out of the file"
         )
     for path in relative_arguments(entry):
         warn(
-            f"{path} is a path from here, but the server starts where nacre does; write it in "
-            "full, or give --cwd"
+            f"{path} is relative to this directory, but the server starts in Nacre's directory; "
+            "write the full path or give --cwd"
         )
-    say(f"added {name} to {document.file.path}; `nacre mcp status {name}` tries it")
+    say(f"added {name} to {document.file.path}; try it with `nacre mcp status {name}`")
     return ExitStatus.COMPLETED
 
 
 def _refuse_options(options: dict[str, object], kind: str) -> None:
     for option, given in options.items():
         if given:
-            raise UsageProblem(f"{option} has no meaning for {kind}; leave it out")
+            raise UsageProblem(f"{option} does not apply to {kind}; leave it out")
 
 
 def config_command(
     client_name: Annotated[
-        str, typer.Option("--client", metavar=CLIENT_NAMES, help="Your client.", show_default=False)
+        str,
+        typer.Option("--client", metavar=CLIENT_NAMES, help="Your MCP client.", show_default=False),
     ],
     config: ConfigOption = None,
     servers: ServersOption = None,
 ) -> int:
-    """Print what to paste into your MCP client.
+    """Print the configuration for your MCP client.
 
-    With it the client starts `nacre mcp`.
+    It makes the client start `nacre mcp`. The snippet goes to standard output, and the path of the
+    file to paste it into goes to standard error.
 
-    The text goes to standard output, and where it belongs to standard error. It names the
-    configuration that this command finds, or the files given with --servers: clients start servers
-    in folders of their own.
+    The snippet names the configuration that this command found, or the files of --servers, because
+    clients start servers in other directories.
     """
-    from nacre.cli.mcp_entries import client_named, here, serve_arguments
-    from nacre.mcp_client.client_files import client_snippet, nacre_command
+    from nacre.cli.mcp_entries import client_folders, parse_client, serve_arguments
+    from nacre.mcp_server.client_snippets import client_snippet, nacre_command
 
-    client = client_named(client_name)
+    client = parse_client(client_name)
     command = nacre_command("mcp", *serve_arguments(config, servers or ()))
-    snippet = client_snippet(client, here(), command=command)
+    snippet = client_snippet(client, client_folders(), command=command)
     printer = Printer()
     printer.write(snippet.text)
-    places = " or ".join(map(str, snippet.files))
-    say(f"paste it into {places}, beside or instead of the servers there, and restart {client}")
+    files = " or ".join(map(str, snippet.files))
+    say(f"paste it into {files}, add it to the servers there or replace them, and restart {client}")
     return printer.problem or ExitStatus.COMPLETED
 
 
 def import_command(
     file: Annotated[
         str | None,
-        typer.Argument(metavar="[FILE]", help="A client's file.", show_default=False),
+        typer.Argument(metavar="[FILE]", help="A file of an MCP client.", show_default=False),
     ] = None,
     client: Annotated[
         str | None,
-        typer.Option("--client", metavar=CLIENT_NAMES, help="The client, wherever its files are."),
+        typer.Option("--client", metavar=CLIENT_NAMES, help="An MCP client; finds its files."),
     ] = None,
     is_dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be added, and change nothing.")
+        bool, typer.Option("--dry-run", help="Print what would be added, and change nothing.")
     ] = False,
     config: ConfigOption = None,
 ) -> int:
-    """Take over the servers of an MCP client.
+    """Copy the servers of an MCP client into the configuration.
 
-    Copies them from the client's file into the configuration.
-
-    References such as ${TOKEN} are copied as references. Servers that are there already stay as
-    they are. The client's own file is not changed.
+    References such as ${TOKEN} stay references. Servers that are already configured keep their
+    settings. The client's own file does not change.
     """
-    from nacre.cli.mcp_entries import new_entries, read_config, servers_to_import
+    from nacre.cli.mcp_entries import new_entries, read_server_entries, servers_to_import
 
     found = servers_to_import(client, file)
-    document = read_config(config, is_made=True)
+    document = read_server_entries(config, may_be_missing=True)
     new, notes = new_entries(found.servers, document)
     for note in (*found.notes, *notes):
         warn(note)
@@ -177,11 +176,11 @@ def import_command(
 def list_command(
     config: ConfigOption = None, servers: ServersOption = None, is_json: JsonOption = False
 ) -> int:
-    """List the configured servers, without starting any.
+    """List the configured servers without starting them.
 
-    Values of variables and headers are not shown, nor are arguments, which often hold secrets.
+    Does not show arguments or the values of variables and headers, which often hold secrets.
     """
-    from nacre.cli.mcp_servers import NO_SERVERS, configured_servers
+    from nacre.cli.configured_servers import NO_SERVERS, configured_servers
     from nacre.cli.output import write_table
 
     configured = configured_servers(config, servers or ())
@@ -226,13 +225,13 @@ def remove_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The server.", show_default=False)],
     config: ConfigOption = None,
 ) -> int:
-    """Remove a server from the configuration.
+    """Remove a server from the configuration file.
 
-    Comments and all else in the file stay as they are.
+    Comments and other settings stay as they are.
     """
-    from nacre.cli.mcp_entries import read_config
+    from nacre.cli.configured_servers import read_server_entries
 
-    document = read_config(config)
+    document = read_server_entries(config)
     if not document.remove_entry(name):
         names = ", ".join(document.entries) or "none"
         raise UsageProblem(f"{document.file.path} has no server {name!r}; it has: {names}")
@@ -246,27 +245,25 @@ def savings_command(
     timeout_seconds: TimeoutOption = TIMEOUT_SECONDS,
     is_json: JsonOption = False,
 ) -> int:
-    """Measure what your client no longer has to hold.
+    """Measure how many bytes of tool definitions your client saves.
 
-    That is the tool definitions of the servers, against those of `nacre mcp`.
-
-    Starts every server and lists its tools; in bytes of compact JSON, as the protocol carries them.
-    Exit status: 0, or 1 if a server is broken and so not counted.
+    Compares the definitions of all servers with those of `nacre mcp`, as compact JSON. Starts every
+    server to list its tools. Exit status: 0, or 1 if a server is broken and not counted.
     """
-    from nacre.cli.mcp_serve import serve_options, shown_tools
-    from nacre.cli.mcp_servers import ask_servers, configured_servers
+    from nacre.cli.configured_servers import configured_servers, survey_servers
+    from nacre.cli.mcp_serve import list_shown_tools, serve_options
     from nacre.cli.mcp_views import savings_from, write_savings
 
     configured = configured_servers(config, servers or ())
-    # First, as it tells of wrong settings without starting a server.
-    shown = shown_tools(serve_options(configured, tools=()))
-    found = ask_servers(configured, timeout_seconds=timeout_seconds)
+    # Before the servers start: this checks the settings.
+    shown = list_shown_tools(serve_options(configured, tools=()))
+    found = survey_servers(configured, timeout_seconds=timeout_seconds)
     if isinstance(found, ExitStatus):
         return found
     return write_savings(savings_from(found, shown), is_json=is_json)
 
 
-# As `nacre.mcp_server.http` has them, which is slow to import.
+# The defaults of `nacre.mcp_server.http`, which is slow to import.
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8931
 
@@ -285,23 +282,26 @@ def serve_command(
     port: Annotated[
         int | None,
         typer.Option(
-            metavar="PORT", min=0, max=65535, help=f"0 for any free one. [default: {DEFAULT_PORT}]"
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help=f"The port; 0 picks a free one. [default: {DEFAULT_PORT}]",
         ),
     ] = None,
     token_file: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The token that clients have to send."),
+        typer.Option(metavar="FILE", help="A file with the token that clients must send."),
     ] = None,
     is_without_token: Annotated[
         bool,
-        typer.Option("--no-token", help="Serve whoever asks; on this machine's own address only."),
+        typer.Option("--no-token", help="Require no token; only on a loopback address."),
     ] = False,
 ) -> int:
-    """Serve `exec` and `wait` in front of all your servers.
+    """Serve all your MCP servers as two tools, `exec` and `wait`.
 
-    On standard input and output, for clients that start it; this is what `nacre mcp` alone does.
-    With --http at http://ADDRESS:PORT/mcp, where clients send a token: that of --token-file or
-    NACRE_MCP_TOKEN, else one that is made up and printed at the start.
+    Uses standard input and output, for clients that start the server. `nacre mcp` without a command
+    does the same. With --http it listens at http://ADDRESS:PORT/mcp, and clients must send a token:
+    from --token-file, from NACRE_MCP_TOKEN, or a generated one that is printed at the start.
     """
     if not is_http:
         _refuse_http_options(
@@ -314,8 +314,8 @@ def serve_command(
         )
     if token_file is not None and is_without_token:
         raise UsageProblem("got both --token-file and --no-token; give one of them")
+    from nacre.cli.configured_servers import NO_SERVERS, configured_servers
     from nacre.cli.mcp_serve import HttpAddress, serve, serve_options
-    from nacre.cli.mcp_servers import NO_SERVERS, configured_servers
 
     configured = configured_servers(config, servers or ())
     for broken in configured.broken:
@@ -336,7 +336,7 @@ def serve_command(
 def _refuse_http_options(options: dict[str, bool]) -> None:
     for option, is_given in options.items():
         if is_given:
-            raise UsageProblem(f"{option} is only for --http; add it, or leave {option} out")
+            raise UsageProblem(f"{option} needs --http; add --http or leave {option} out")
 
 
 def status_command(
@@ -348,15 +348,15 @@ def status_command(
     timeout_seconds: TimeoutOption = TIMEOUT_SECONDS,
     is_json: JsonOption = False,
 ) -> int:
-    """Start every server, all at once, and say how each one does.
+    """Start all servers and print the state of each.
 
-    Exit status: 0 if all work, 1 if one is broken.
+    Exit status: 0 if all servers work, 1 if one is broken.
     """
-    from nacre.cli.mcp_servers import ask_servers, configured_servers
+    from nacre.cli.configured_servers import configured_servers, survey_servers
     from nacre.cli.mcp_views import write_status
 
-    found = ask_servers(
-        configured_servers(config, servers or ()).only(name),
+    found = survey_servers(
+        configured_servers(config, servers or ()).select(name),
         timeout_seconds=timeout_seconds,
     )
     return found if isinstance(found, ExitStatus) else write_status(found, is_json=is_json)
@@ -369,28 +369,28 @@ def tools_command(
     config: ConfigOption = None,
     servers: ServersOption = None,
     has_schemas: Annotated[
-        bool, typer.Option("--schema", help="With what each one takes and gives, as JSON Schema.")
+        bool, typer.Option("--schema", help="Include the JSON Schemas of input and output.")
     ] = False,
     timeout_seconds: TimeoutOption = TIMEOUT_SECONDS,
     is_json: JsonOption = False,
 ) -> int:
-    """List the tools of the servers, as programs call them.
+    """List the tools of the servers by the names that programs use.
 
     Exit status: 0, or 1 if tools are missing because a server is broken.
     """
-    from nacre.cli.mcp_servers import ask_servers, configured_servers
-    from nacre.cli.mcp_views import tool_list, write_tool_list
+    from nacre.cli.configured_servers import configured_servers, survey_servers
+    from nacre.cli.mcp_views import list_tools, write_tool_list
 
     configured = configured_servers(config, servers or ())
-    found = ask_servers(configured.only(name), timeout_seconds=timeout_seconds)
+    found = survey_servers(configured.select(name), timeout_seconds=timeout_seconds)
     if isinstance(found, ExitStatus):
         return found
-    tools = tool_list(found, server_names=configured.names)
+    tools = list_tools(found, server_names=configured.names)
     return write_tool_list(tools, found, has_schemas=has_schemas, is_json=is_json)
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Serve your MCP servers as one, and manage them.")
+    group = typer.Typer(help="Serve your MCP servers in code mode, and manage them.")
     group.command("serve")(serve_command)
     group.command("add")(add_command)
     group.command("list")(list_command)

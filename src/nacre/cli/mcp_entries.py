@@ -1,25 +1,17 @@
-"""Entries of MCP servers: in the configuration, from options, and from other clients."""
+"""Creates entries of MCP servers from options and from the files of other MCP clients."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from nacre.cli.configured_servers import read_server_entries
 from nacre.cli.output import UsageProblem
-from nacre.config import (
-    find_config_file,
-    is_object,
-    mcp_servers_from,
-    object_at,
-    read_config_file,
-    remove_config_member,
-    server_name_from,
-    set_config_member,
-)
+from nacre.config.fields import is_object
+from nacre.config.mcp import mcp_servers_from, server_name_from
 from nacre.errors import ConfigError
 from nacre.mcp_client.client_files import CLIENTS, ClientFolders, servers_of_client, servers_of_file
 from nacre.telemetry import is_secret_key
@@ -27,106 +19,40 @@ from nacre.telemetry import is_secret_key
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from nacre.config import ConfigFile
+    from nacre.cli.configured_servers import ServerEntries
     from nacre.json_types import JsonObject
     from nacre.mcp_client.client_files import Client, ClientServers
 
 
-# The second is what other clients have: such a file may be used as it is.
-_SECTIONS: Final = (("mcp", "servers"), ("mcpServers",))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ConfigDocument:
-    """The configuration, and where in it the servers stand, or would."""
-
-    file: ConfigFile
-    members: Mapping[str, object]
-    section: tuple[str, ...]
-    entries: Mapping[str, object]
-
-    @property
-    def section_path(self) -> str:
-        return ".".join(self.section)
-
-    def set_entry(self, name: str, entry: JsonObject) -> None:
-        """Write the server's entry; raises UsageProblem."""
-        try:
-            set_config_member(self.file.path, (*self.section, name), entry)
-        except ConfigError as error:
-            raise UsageProblem(str(error)) from None
-
-    def remove_entry(self, name: str) -> bool:
-        """Whether there was one; raises UsageProblem."""
-        try:
-            return remove_config_member(self.file.path, (*self.section, name))
-        except ConfigError as error:
-            raise UsageProblem(str(error)) from None
-
-
-def read_config(named: str | None, *, is_made: bool = False) -> ConfigDocument:
-    """Find and read the configuration; one that is to be made need not be there.
-
-    Raises UsageProblem.
-    """
-    file = find_config_file(None if named is None else Path(named), environment=os.environ)
-    try:
-        is_missing = is_made and not file.path.exists()
-        members: Mapping[str, object] = {} if is_missing else read_config_file(file)
-        section, entries = _section_of(members, file.path)
-    except ConfigError as error:
-        raise UsageProblem(str(error)) from None
-    return ConfigDocument(file=file, members=members, section=section, entries=entries)
-
-
-def _section_of(
-    members: Mapping[str, object], file: Path
-) -> tuple[tuple[str, ...], Mapping[str, object]]:
-    found = {section: _at(members, section, file) for section in _SECTIONS}
-    used = [section for section, entries in found.items() if entries]
-    if len(used) > 1:
-        names = " and in ".join(f"`{'.'.join(section)}`" for section in used)
-        raise ConfigError(str(file), f"has servers in {names}; keep them in one of the two")
-    section = used[0] if used else _SECTIONS[0]
-    return section, found[section]
-
-
-def _at(members: Mapping[str, object], keys: tuple[str, ...], file: Path) -> Mapping[str, object]:
-    here = members
-    for count, key in enumerate(keys, 1):
-        here = object_at(here.get(key), f"{file}: {'.'.join(keys[:count])}")
-    return here
-
-
-_PLACES_OF_SECRETS: Final = ("env", "headers")
-# A plain word may be the name of a folder by chance.
+_SECRET_SECTIONS: Final = ("env", "headers")
+# Not a plain word, which may be a folder's name by coincidence.
 _PATH = re.compile(r".*[/\\].*|[^-].*\.\w+", re.DOTALL)
 _NAMES: Final = {
     "--env": re.compile(r"[^\s\0]+"),
-    # `Authorization: Bearer abc=` has a secret before its first `=`.
+    # A value such as `Authorization: Bearer abc=` has the secret before its first `=`.
     "--header": re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"),
 }
 
 
 def command_entry(command: Sequence[str], *, env: Sequence[str], cwd: str | None) -> JsonObject:
-    """A server that is started with this command; raises UsageProblem.
+    """The entry of a server that this command starts. Raises UsageProblem.
 
-    Nacre may be started elsewhere, so paths that lead somewhere from here are made absolute.
+    Makes paths that exist absolute, because Nacre may be started in another folder.
     """
-    folder = None if cwd is None else _from_anywhere(cwd)
+    folder = None if cwd is None else _make_absolute(cwd)
     entry: JsonObject = {
-        "command": _program(command[0], folder or "."),
+        "command": _resolve_program(command[0], folder or "."),
         "args": list(command[1:]),
     }
     if env:
-        entry["env"] = dict(_pairs("--env", env))
+        entry["env"] = dict(_parse_pairs("--env", env))
     if folder is not None:
         entry["cwd"] = folder
     return entry
 
 
 def relative_arguments(entry: Mapping[str, object]) -> list[str]:
-    """Arguments that name files or folders of the working directory, where no `cwd` holds it."""
+    """Arguments that are paths relative to the working directory, if the entry has no `cwd`."""
     args = entry.get("args")
     if "cwd" in entry or not isinstance(args, list):
         return []
@@ -139,28 +65,28 @@ def relative_arguments(entry: Mapping[str, object]) -> list[str]:
 
 
 def url_entry(url: str, *, headers: Sequence[str], is_sse: bool) -> JsonObject:
-    """A server at this address; raises UsageProblem."""
+    """The entry of a server at this URL. Raises UsageProblem."""
     entry: JsonObject = {"type": "sse" if is_sse else "http", "url": url}
     if headers:
-        entry["headers"] = dict(_pairs("--header", headers))
+        entry["headers"] = dict(_parse_pairs("--header", headers))
     return entry
 
 
-def server_name(text: str) -> str:
-    """The text if it is a server's name; raises UsageProblem."""
+def check_server_name(text: str) -> str:
+    """Return the text if it is a valid server name. Raises UsageProblem."""
     try:
         name = server_name_from(text, path=repr(text))
     except ConfigError as error:
         raise UsageProblem(str(error)) from None
     if name != text:
-        raise UsageProblem(f"{text!r} has spaces or colons, which a server's name has not")
+        raise UsageProblem(f"{text!r} has spaces or colons; a server's name must not")
     return name
 
 
 def entry_notes(name: str, entry: Mapping[str, object]) -> list[str]:
-    """What a person should know about an entry; raises UsageProblem for one that cannot work.
+    """Notes on an entry for the user. Raises UsageProblem for an entry that cannot work.
 
-    One with references may yet: a variable that is not set here may be set where Nacre is started.
+    An entry with references may work later: its variables may be set where Nacre is started.
     """
     notes: list[str] = []
     try:
@@ -173,45 +99,45 @@ def entry_notes(name: str, entry: Mapping[str, object]) -> list[str]:
 
 
 def plain_secrets(entry: Mapping[str, object]) -> list[str]:
-    """The names of variables and headers that look like secrets and stand there in plain text."""
+    """The names of variables and headers whose values look like secrets in plain text."""
     return [
         name
-        for place in _PLACES_OF_SECRETS
-        if is_object(members := entry.get(place))
+        for section in _SECRET_SECTIONS
+        if is_object(members := entry.get(section))
         for name, value in members.items()
         if is_secret_key(name) and "${" not in str(value)
     ]
 
 
-def _program(command: str, folder: str) -> str:
-    """A bare name is looked up on the PATH, wherever that is."""
+def _resolve_program(command: str, folder: str) -> str:
+    """Make the path of a program absolute; a plain name is left to the PATH."""
     is_path = os.sep in command or "/" in command
-    there = os.path.join(folder, command)
-    return _from_anywhere(there) if is_path and _exists(there) else command
+    path = os.path.join(folder, command)
+    return _make_absolute(path) if is_path and _exists(path) else command
 
 
-def _from_anywhere(path: str) -> str:
+def _make_absolute(path: str) -> str:
     return os.path.abspath(path) if _exists(path) else path
 
 
 def _exists(path: str) -> bool:
-    # References and the user's folder are for whoever reads the entry.
+    # References and `~` are expanded later, when the entry is read.
     return "${" not in path and not path.startswith("~") and os.path.exists(path)
 
 
-def _pairs(option: str, given: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _parse_pairs(option: str, given: Sequence[str]) -> Iterator[tuple[str, str]]:
     for text in given:
         name, mark, value = text.partition("=")
         if not mark or not _NAMES[option].fullmatch(name):
-            # What was given is not shown: it may be the secret alone.
-            raise UsageProblem(f"a value of {option} has no name; write it as {option} NAME=VALUE")
+            # The value is not shown, because it may be the secret alone.
+            raise UsageProblem(f"a value of {option} has no name; write {option} NAME=VALUE")
         yield name, value
 
 
 def new_entries(
-    found: Mapping[str, JsonObject], document: ConfigDocument
+    found: Mapping[str, JsonObject], document: ServerEntries
 ) -> tuple[dict[str, JsonObject], list[str]]:
-    """The entries to add, by name, and notes: whatever is not added is in one of them."""
+    """The entries to add, by name, and notes. Each entry that is not added has a note."""
     new: dict[str, JsonObject] = {}
     notes: list[str] = []
     for key, entry in found.items():
@@ -219,8 +145,8 @@ def new_entries(
             name = server_name_from(key, path=repr(key))
             own = document.entries.get(name, new.get(name))
             if own is not None:
-                how = "as it is" if own == entry else "with other settings, which stay"
-                notes.append(f"{name} is there already, {how}")
+                how = "the same" if own == entry else "with other settings, which are kept"
+                notes.append(f"{name} is already configured, {how}")
                 continue
             notes += entry_notes(name, entry)
         except (ConfigError, UsageProblem) as error:
@@ -228,20 +154,20 @@ def new_entries(
             continue
         new[name] = entry
         notes += [
-            f"the value of {secret} of {name} is copied as it is; "
-            "to keep it out, write a reference such as ${NAME} in its place"
+            f"the value of {secret} of {name} is copied in plain text; "
+            "replace it with a reference such as ${NAME} to keep it out of the file"
             for secret in plain_secrets(entry)
         ]
     return new, notes
 
 
-def here() -> ClientFolders:
-    """Where clients of this user, and of the folder the user stands in, keep their files."""
+def client_folders() -> ClientFolders:
+    """The folders of clients' files, for this user and the working directory."""
     return ClientFolders(environment=os.environ, project=Path.cwd())
 
 
-def client_named(name: str) -> Client:
-    """The client; raises UsageProblem."""
+def parse_client(name: str) -> Client:
+    """The client with this name. Raises UsageProblem."""
     for client in CLIENTS:
         if client == name:
             return client
@@ -249,37 +175,37 @@ def client_named(name: str) -> Client:
 
 
 def servers_to_import(client: str | None, file: str | None) -> ClientServers:
-    """The servers of one client or one file; raises UsageProblem."""
+    """The servers of one client or one file. Raises UsageProblem."""
     if (client is None) == (file is None):
-        given = "got both a file and --client" if file else "nothing says what to import"
-        raise UsageProblem(f"{given}; give a FILE or --client; {_what_is_here()}")
+        given = "got both a file and --client" if file else "got neither a file nor --client"
+        raise UsageProblem(f"{given}; give one of them; {_found_clients_text()}")
     try:
         if file is not None:
             return servers_of_file(Path(file), project=Path.cwd())
-        found = servers_of_client(client_named(client or ""), here())
+        found = servers_of_client(parse_client(client or ""), client_folders())
     except ConfigError as error:
         raise UsageProblem(str(error)) from None
     if not found.files:
-        raise UsageProblem(f"{client} has no file with servers here; {_what_is_here()}")
+        raise UsageProblem(f"found no file with servers of {client}; {_found_clients_text()}")
     return found
 
 
 def serve_arguments(config: str | None, files: Sequence[str]) -> list[str]:
-    """What `nacre mcp` is started with so that it finds the same servers from any folder."""
+    """The arguments with which `nacre mcp` finds the same servers from any folder."""
     arguments = [word for file in files for word in ("--servers", str(Path(file).resolve()))]
-    path = read_config(config).file.path
-    # One that is not there yet is looked for where it would be.
+    path = read_server_entries(config).file.path
+    # Without `--config`, a file that is created later is found as well.
     return ["--config", str(path.resolve()), *arguments] if path.exists() else arguments
 
 
-def _what_is_here() -> str:
+def _found_clients_text() -> str:
     found: list[str] = []
     for client in CLIENTS:
         try:
-            servers = servers_of_client(client, here()).servers
+            servers = servers_of_client(client, client_folders()).servers
         except ConfigError:
-            # Told when it is this one that is asked for.
+            # Reported if the user names this client.
             continue
         if servers:
             found.append(f"{client} ({', '.join(servers)})")
-    return f"servers were found for: {', '.join(found)}" if found else "no client's were found"
+    return f"clients with servers: {', '.join(found)}" if found else "found no client with servers"

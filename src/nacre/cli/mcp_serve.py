@@ -1,4 +1,4 @@
-"""Starts the MCP server of `nacre mcp serve` from its options."""
+"""Starts the MCP server of `nacre mcp serve`, and lists the tools that it offers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-import anyio
-
 from nacre.cli.output import UsageProblem, warn
+from nacre.cli.runner import run_async
 from nacre.cli.tool_modules import load_tools
 from nacre.errors import CatalogError, ConfigError, NacreError
 from nacre.mcp_server import ServeOptions, serve_http, serve_stdio
@@ -19,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
     from pathlib import Path
 
-    from nacre.cli.mcp_servers import ConfiguredServers
+    from nacre.cli.configured_servers import ConfiguredServers
     from nacre.json_types import JsonObject
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HttpAddress:
-    """Where HTTP is served, and to whom."""
+    """The address of the HTTP server, and the token that it requires."""
 
     host: str
     port: int
@@ -34,7 +33,7 @@ class HttpAddress:
 
 
 def serve_options(configured: ConfiguredServers, *, tools: Sequence[str]) -> ServeOptions:
-    """What is to be served; raises UsageProblem."""
+    """The servers, tools and settings to serve. Raises UsageProblem."""
     try:
         document = configured.code_mode_document()
     except ConfigError as error:
@@ -43,27 +42,29 @@ def serve_options(configured: ConfiguredServers, *, tools: Sequence[str]) -> Ser
 
 
 def serve(options: ServeOptions, address: HttpAddress | None) -> int:
-    """Serve until it is over: HTTP at the address, else standard input. Raises UsageProblem."""
-    with refusals_as_usage_problems():
+    """Serve until a signal or the end of the input: HTTP at the address, else standard input.
+
+    Raises UsageProblem.
+    """
+    with _convert_errors():
         return _serve_stdio(options) if address is None else _serve_http(options, address)
 
 
 @contextmanager
-def refusals_as_usage_problems() -> Generator[None]:
-    """Settings and tools that a server does not take are for whoever started it."""
-    refused: list[NacreError] = []
+def _convert_errors() -> Generator[None]:
+    """Raise UsageProblem for settings and tools that the server rejects."""
+    errors: list[NacreError] = []
     try:
         yield
     except* (ConfigError, CatalogError) as group:
-        # They come out of a task group.
-        refused += _leaves(group)
-    if refused:
-        raise UsageProblem("; ".join(map(str, refused))) from refused[0]
+        errors += _leaves(group)
+    if errors:
+        raise UsageProblem("; ".join(map(str, errors))) from errors[0]
 
 
 def _serve_stdio(options: ServeOptions) -> int:
     if sys.stdin is not None and sys.stdin.isatty():
-        warn("this speaks MCP on standard input and output; see `nacre mcp config --help`")
+        warn("this is an MCP server on standard input and output; see `nacre mcp config --help`")
     return serve_stdio(options)
 
 
@@ -85,10 +86,10 @@ def _leaves(group: BaseExceptionGroup[NacreError]) -> Iterator[NacreError]:
             yield error
 
 
-def shown_tools(options: ServeOptions) -> list[JsonObject]:
-    """The answer to `tools/list`; no upstream server is started for it. Raises UsageProblem."""
-    with refusals_as_usage_problems():
-        return anyio.run(_list_tools, options)
+def list_shown_tools(options: ServeOptions) -> list[JsonObject]:
+    """List the tools that clients see, without starting an upstream server. Raises UsageProblem."""
+    with _convert_errors():
+        return run_async(lambda: _list_tools(options))
 
 
 async def _list_tools(options: ServeOptions) -> list[JsonObject]:

@@ -1,4 +1,4 @@
-"""Reports on MCP servers as tables and JSON: status, tools, savings."""
+"""Prints reports on MCP servers, as tables or JSON: status, tools, savings."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from nacre.code_mode.mcp_servers import list_server, server_guest_names
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nacre.cli.mcp_servers import ServerSurvey
+    from nacre.cli.configured_servers import ServerSurvey
     from nacre.json_types import JsonObject
     from nacre.tools import Tool
 
 
-# Whole: what to do about it stands at the end, such as an address to log in at.
+# Long enough for the whole problem: its end says how to fix it, such as a URL for logging in.
 _MAX_PROBLEM_CHARACTERS: Final = 4_000
 
 
 def write_status(surveys: Sequence[ServerSurvey], *, is_json: bool) -> ExitStatus:
-    """Print how each server does; the exit status says whether all work."""
+    """Print the state of each server. The exit status is FAILED if one is broken."""
     printer = Printer()
     if is_json:
         document: JsonObject = {"servers": [_status_json(survey) for survey in surveys]}
@@ -66,14 +66,14 @@ def _status_json(survey: ServerSurvey) -> JsonObject:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ListedTool:
-    """A tool, or an operation such as `resources.read`, as programs see it."""
+    """A tool, or an operation such as `resources.read`, with its path in programs."""
 
     path: str
     tool: Tool
 
 
-def tool_list(surveys: Sequence[ServerSurvey], *, server_names: Sequence[str]) -> list[ListedTool]:
-    """`server_names` are all that a program would see: a path depends on the names beside it."""
+def list_tools(surveys: Sequence[ServerSurvey], *, server_names: Sequence[str]) -> list[ListedTool]:
+    """List the tools by path. Paths depend on `server_names`, the names of all usable servers."""
     names = server_guest_names(server_names)
     return [
         ListedTool(path=f"MCP.{names[survey.name]}.{path}", tool=tool)
@@ -90,7 +90,7 @@ def write_tool_list(
     has_schemas: bool,
     is_json: bool,
 ) -> ExitStatus:
-    """Print the tools, and on standard error whose are missing."""
+    """Print the tools, and on standard error the servers whose tools are missing."""
     printer = Printer()
     if is_json:
         document: JsonObject = {
@@ -144,18 +144,18 @@ def _tool_json(listed: ListedTool, *, has_schemas: bool) -> JsonObject:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerBytes:
-    """What one server's list of tools takes."""
+    """The size of one server's tool definitions."""
 
     name: str
     tool_count: int
     definition_bytes: int
     problem: str
-    """Why it could not be asked; its tools are then not counted."""
+    """Why the server is broken. Its tools are not counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Savings:
-    """What a client holds before and after."""
+    """The tool definitions of all servers, compared with those of `nacre mcp`."""
 
     servers: tuple[ServerBytes, ...]
     shown_names: tuple[str, ...]
@@ -171,7 +171,7 @@ class Savings:
 
     @property
     def saved_percent(self) -> float:
-        """Below zero where the servers have so few tools that two cost more."""
+        """Negative if the servers have fewer bytes of definitions than `exec` and `wait`."""
         if not self.definition_bytes:
             return 0.0
         return 100 * (1 - self.shown_bytes / self.definition_bytes)
@@ -200,7 +200,7 @@ class Savings:
 
 
 def savings_from(surveys: Sequence[ServerSurvey], shown: Sequence[JsonObject]) -> Savings:
-    """`shown` are the definitions that a client of `nacre mcp` sees instead."""
+    """Compare the surveyed servers with `shown`, the definitions that `nacre mcp` offers."""
     return Savings(
         servers=tuple(_server_bytes(survey) for survey in surveys if survey.state != "disabled"),
         shown_names=tuple(str(tool.get("name")) for tool in shown),
@@ -209,7 +209,7 @@ def savings_from(surveys: Sequence[ServerSurvey], shown: Sequence[JsonObject]) -
 
 
 def definition_bytes(definitions: Sequence[JsonObject]) -> int:
-    """As compact JSON in UTF-8, which is how `tools/list` carries them."""
+    """The size as compact JSON in UTF-8, the format of `tools/list`."""
     return sum(
         len(
             json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode(
@@ -230,12 +230,12 @@ def _server_bytes(survey: ServerSurvey) -> ServerBytes:
 
 
 def write_savings(savings: Savings, *, is_json: bool) -> ExitStatus:
-    """Print both sums, and on standard error what is not in them."""
+    """Print the sizes, and on standard error the servers that are not counted."""
     printer = Printer()
     if is_json:
         printer.write_json(savings.to_json(), is_indented=printer.is_terminal)
     else:
-        headings = ("a client with", "tools", "bytes", "fewer")
+        headings = ("client with", "tools", "bytes", "saved")
         write_table(printer, headings, [*_savings_rows(savings)], right=headings[1:])
     for server in savings.servers:
         if server.problem:
@@ -249,6 +249,6 @@ def _savings_rows(savings: Savings) -> Iterator[tuple[str, str, str, str]]:
     for server in savings.servers:
         if not server.problem:
             yield server.name, f"{server.tool_count:,}", f"{server.definition_bytes:,}", ""
-    yield "all of them", f"{savings.tool_count:,}", f"{savings.definition_bytes:,}", ""
+    yield "all servers", f"{savings.tool_count:,}", f"{savings.definition_bytes:,}", ""
     percent = f"{savings.saved_percent:.1f} %" if savings.definition_bytes else ""
     yield "nacre mcp", f"{len(savings.shown_names):,}", f"{savings.shown_bytes:,}", percent

@@ -6,11 +6,11 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
-import anyio
 import typer
 
 from nacre.cli.options import ConfigOption, JsonOption
 from nacre.cli.output import ExitStatus, Printer, UsageProblem, cell_text, warn
+from nacre.cli.runner import run_async
 from nacre.code_mode.namespaces import NamespaceRegistry
 from nacre.hooks import Hooks
 from nacre.plugins import PluginHost
@@ -158,7 +158,7 @@ def load_for_inspection(
             return host.status(), host.tools
 
     with _only_tracebacks(shows_tracebacks):
-        return anyio.run(look)
+        return run_async(look)
 
 
 @contextmanager

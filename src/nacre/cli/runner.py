@@ -1,11 +1,11 @@
-"""Runs the async work of a command: signals, abort, and the forced exit."""
+"""Runs the async work of a command: the event loop, stop signals, and the forced exit."""
 
 from __future__ import annotations
 
 import gc
 import os
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -14,56 +14,70 @@ from nacre.cli.output import STOP_SIGNALS, ExitStatus, warn
 from nacre.run_context import AbortController
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Awaitable, Callable, Generator
+    from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator
     from signal import Signals
+
+    from anyio.abc import TaskGroup
 
     from nacre.run_context import AbortSignal
 
 
-_Done = TypeVar("_Done")
+_Result = TypeVar("_Result")
+
+
+def run_async(work: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Run the work in an event loop, with the garbage collection that `main` disables."""
+    gc.enable()
+    return anyio.run(work)
 
 
 def run_abortable(
-    work: Callable[[AbortSignal], Awaitable[_Done]],
-) -> tuple[_Done, ExitStatus | None]:
-    """Do the work to its end, and what to exit with if a signal came; raises what it raises."""
-    gc.enable()
-    return anyio.run(_run_with_abort, work)
+    work: Callable[[AbortSignal], Awaitable[_Result]],
+) -> tuple[_Result, ExitStatus | None]:
+    """Run the work and abort it at a stop signal.
+
+    Returns the result and, after a signal, the exit status for it. Raises what the work raises.
+    """
+    return run_async(lambda: _run_with_abort(work))
 
 
 async def _run_with_abort(
-    work: Callable[[AbortSignal], Awaitable[_Done]],
-) -> tuple[_Done, ExitStatus | None]:
+    work: Callable[[AbortSignal], Awaitable[_Result]],
+) -> tuple[_Result, ExitStatus | None]:
     abort = AbortController()
-    stopped_by: list[Signals] = []
-    outcome: list[_Done] = []
+    received: list[Signals] = []
+    results: list[_Result] = []
     failure: Exception | None = None
 
     async def abort_at(signals: AsyncIterable[Signals]) -> None:
         async for number in signals:
-            stopped_by.append(number)
+            received.append(number)
             abort.abort(f"aborted by {number.name}")
 
     with anyio.open_signal_receiver(*STOP_SIGNALS) as signals:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(abort_at, signals)
             try:
-                outcome.append(await work(abort.signal))
+                results.append(await work(abort.signal))
             except Exception as error:
-                # Raised below, as it is and not in a group.
+                # Raised below: the task group would wrap it in an exception group.
                 failure = error
             tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure
-    return outcome[0], ExitStatus(128 + stopped_by[0]) if stopped_by else None
+    return results[0], ExitStatus(128 + received[0]) if received else None
 
 
-class Stops:
-    """The signals of one command, and who is to end when one comes."""
+class StopSignals:
+    """Handles the stop signals of a command that runs agents.
+
+    The first signal stops the current turn, or cancels the command if no turn runs. The second one
+    ends the process.
+    """
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
-        """Cancelled by a signal that nothing else ends at."""
+        """Cancelled by a signal that comes while no turn runs."""
         self._signal: Signals | None = None
         self._stop: Callable[[str], None] | None = None
         self._is_ignoring = False
@@ -71,15 +85,24 @@ class Stops:
 
     @property
     def status(self) -> ExitStatus | None:
-        """What to exit with, if a signal came."""
+        """The exit status for the signal that came, if one did."""
         return None if self._signal is None else ExitStatus(128 + self._signal)
+
+    @asynccontextmanager
+    async def handle(self) -> AsyncGenerator[TaskGroup]:
+        """Handle signals during the block. Yields a task group, which is cancelled at its end."""
+        with anyio.open_signal_receiver(*STOP_SIGNALS) as signals:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.watch, signals)
+                yield tasks
+                tasks.cancel_scope.cancel()
 
     async def watch(self, signals: AsyncIterable[Signals]) -> None:
         async for number in signals:
             if self._is_ignoring:
                 continue
             if self._signal is not None:
-                self.end_at_once(128 + number)
+                self.exit_now(128 + number)
             self._signal = number
             if self._stop is not None:
                 self._stop(f"aborted by {number.name}")
@@ -87,8 +110,8 @@ class Stops:
                 self.scope.cancel()
 
     @contextmanager
-    def stopping(self, stop: Callable[[str], None]) -> Generator[None]:
-        """Meanwhile the first signal does this; it is told why."""
+    def stop_with(self, stop: Callable[[str], None]) -> Generator[None]:
+        """During the block, call `stop` with a reason at the first signal."""
         self._stop = stop
         try:
             yield
@@ -96,20 +119,20 @@ class Stops:
             self._stop = None
 
     @contextmanager
-    def ignored(self) -> Generator[None]:
-        """Meanwhile signals are for somebody else."""
+    def ignore(self) -> Generator[None]:
+        """Ignore signals during the block: they are meant for another program."""
         self._is_ignoring = True
         try:
             yield
         finally:
             self._is_ignoring = False
 
-    def forget(self) -> None:
-        """What the signal was for has ended, and the command goes on."""
+    def clear(self) -> None:
+        """Forget the signal that came: the turn has ended, and the command continues."""
         self._signal = None
 
     def restore_terminal(self) -> None:
-        """As it was: a line that somebody was typing leaves it in a mode of its own."""
+        """Set the terminal modes as they were at the start: a line editor changes them."""
         if self._terminal_state is None:
             return
         import termios
@@ -117,12 +140,12 @@ class Stops:
         with suppress(termios.error, ValueError, OSError):
             termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._terminal_state)
 
-    def end_at_once(self, status: int) -> None:
-        """Without a goodbye to anybody: what is stored stays sound, and workers see it."""
+    def exit_now(self, status: int) -> None:
+        """End the process without cleanup. Stored data stays valid, and workers notice the end."""
         from nacre.mcp_client.process import kill_all_groups
         from nacre.tools import kill_all_commands
 
-        # Servers and commands in groups of their own would outlive us.
+        # Servers and commands have process groups of their own, so they would keep running.
         kill_all_groups()
         kill_all_commands()
         self.restore_terminal()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import anyio
-
 from nacre.cli.output import UsageProblem, cell_text
+from nacre.cli.runner import run_async
 from nacre.errors import NacreError, StorageError
 from nacre.json_types import encode_json
 from nacre.storage import open_store
@@ -28,8 +26,7 @@ _Result = TypeVar("_Result")
 
 def read_stored(config: SystemConfig, read: Callable[[Store], Awaitable[_Result]]) -> _Result:
     """What `read` returns of the configured store; raises UsageProblem and StorageError."""
-    gc.enable()
-    return anyio.run(_read_from_store, config.storage.url, read)
+    return run_async(lambda: _read_from_store(config.storage.url, read))
 
 
 async def _read_from_store(url: str, read: Callable[[Store], Awaitable[_Result]]) -> _Result:

@@ -137,7 +137,7 @@ def list_command(
         raise UsageProblem(f"--source is {source!r}; allowed: {', '.join(_SOURCE_NAMES)}")
     if server is not None and source not in (None, "mcp"):
         raise UsageProblem(f"--server names an MCP server; leave out --source {source}")
-    from nacre.cli.mcp_servers import NO_SERVERS
+    from nacre.cli.configured_servers import NO_SERVERS
     from nacre.cli.output import count_text, write_table
     from nacre.cli.tools_catalog import configured_tools, read_catalog
     from nacre.cli.tools_views import end_status, tool_row, write_tools_json
@@ -170,7 +170,7 @@ def _server_names(
     configured: ConfiguredTools, server: str | None, source: str | None
 ) -> Sequence[str]:
     if server is not None:
-        return [it.name for it in configured.servers.only(server).servers]
+        return [it.name for it in configured.servers.select(server).servers]
     return configured.asked_server_names if source in (None, "mcp") else ()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.cli.mcp_servers import configured_servers, survey_of
+from nacre.cli.configured_servers import configured_servers, survey_server
 from nacre.cli.output import (
     ExitStatus,
     UsageProblem,
@@ -50,8 +50,10 @@ if TYPE_CHECKING:
     )
     from pathlib import Path
 
-    from nacre.cli.mcp_servers import ConfiguredServer, ConfiguredServers
-    from nacre.config import AgentConfig, PluginsConfig, ToolSearchConfig
+    from nacre.cli.configured_servers import ConfiguredServer, ConfiguredServers
+    from nacre.config.agents import AgentConfig
+    from nacre.config.plugins import PluginsConfig
+    from nacre.config.tool_search import ToolSearchConfig
     from nacre.errors import ToolError
     from nacre.mcp_client import McpServer
     from nacre.plugins import PluginHost
@@ -195,7 +197,7 @@ class ConfiguredTools:
         return {name: problem for name, problem in problems.items() if problem}
 
     def _server_problem(self, name: str) -> str:
-        [server] = self.servers.only(name).servers
+        [server] = self.servers.select(name).servers
         return server.problem or self._reason_to_leave_out(server)
 
     def _reason_to_leave_out(self, server: ConfiguredServer) -> str:
@@ -386,7 +388,7 @@ async def _ready_servers(
     with waiting_for_servers([server.name for server in servers]) as answered:
 
         async def ask(server: McpServer) -> None:
-            survey = await survey_of(server, timeout_seconds)
+            survey = await survey_server(server, timeout_seconds)
             if survey.state == "ready":
                 ready[server.name] = server
             else:

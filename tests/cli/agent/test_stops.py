@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from nacre.cli.output import ExitStatus
-from nacre.cli.runner import Stops
+from nacre.cli.runner import StopSignals
 
 
 class Ended(Exception):
@@ -20,30 +20,30 @@ async def arriving(*numbers: signal.Signals) -> AsyncIterator[signal.Signals]:
 
 
 @pytest.fixture
-async def stops(monkeypatch: pytest.MonkeyPatch) -> Stops:
+async def stops(monkeypatch: pytest.MonkeyPatch) -> StopSignals:
     def end(status: int) -> None:
         raise Ended(status)
 
-    stops = Stops()
-    monkeypatch.setattr(stops, "end_at_once", end)
+    stops = StopSignals()
+    monkeypatch.setattr(stops, "exit_now", end)
     return stops
 
 
-async def test_the_first_signal_stops_what_runs(stops: Stops) -> None:
+async def test_the_first_signal_stops_what_runs(stops: StopSignals) -> None:
     reasons: list[str] = []
-    with stops.stopping(reasons.append):
+    with stops.stop_with(reasons.append):
         await stops.watch(arriving(signal.SIGINT))
     assert reasons == ["aborted by SIGINT"]
     assert stops.status == ExitStatus.INTERRUPTED
     assert not stops.scope.cancel_called
 
 
-async def test_the_second_signal_ends_the_process(stops: Stops) -> None:
-    with stops.stopping(lambda _: None), pytest.raises(Ended, match="143"):
+async def test_the_second_signal_ends_the_process(stops: StopSignals) -> None:
+    with stops.stop_with(lambda _: None), pytest.raises(Ended, match="143"):
         await stops.watch(arriving(signal.SIGINT, signal.SIGTERM))
 
 
-async def test_where_nothing_runs_the_command_is_cancelled(stops: Stops) -> None:
+async def test_where_nothing_runs_the_command_is_cancelled(stops: StopSignals) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(stops.watch, arriving(signal.SIGTERM))
         with anyio.fail_after(5), stops.scope:
@@ -51,16 +51,16 @@ async def test_where_nothing_runs_the_command_is_cancelled(stops: Stops) -> None
     assert stops.status == ExitStatus.TERMINATED
 
 
-async def test_a_signal_that_is_forgotten_counts_for_nothing(stops: Stops) -> None:
-    with stops.stopping(lambda _: None):
+async def test_a_signal_that_is_forgotten_counts_for_nothing(stops: StopSignals) -> None:
+    with stops.stop_with(lambda _: None):
         await stops.watch(arriving(signal.SIGINT))
-        stops.forget()
+        stops.clear()
         await stops.watch(arriving(signal.SIGINT))
-    stops.forget()
+    stops.clear()
     assert stops.status is None
 
 
-async def test_signals_that_are_for_somebody_else_do_nothing(stops: Stops) -> None:
-    with stops.ignored():
+async def test_signals_that_are_for_somebody_else_do_nothing(stops: StopSignals) -> None:
+    with stops.ignore():
         await stops.watch(arriving(signal.SIGINT, signal.SIGINT))
     assert stops.status is None

@@ -67,7 +67,7 @@ def test_import_leaves_servers_alone_that_are_there(surroundings: Surroundings) 
     config = json.loads(surroundings.config.read_text(encoding="utf-8"))
     assert config["mcp"]["servers"]["git"] == {"command": "mine"}
     assert (status, out) == (0, "My-Docs\n")
-    assert "git is there already, with other settings, which stay" in err
+    assert "git is already configured, with other settings, which are kept" in err
 
 
 def test_import_without_a_source_says_what_is_here(surroundings: Surroundings) -> None:
@@ -76,14 +76,14 @@ def test_import_without_a_source_says_what_is_here(surroundings: Surroundings) -
     status, _, err = surroundings.run("import")
 
     assert status == 2
-    assert "give a FILE or --client; servers were found for: cursor (git, My Docs)" in err
+    assert "give one of them; clients with servers: cursor (git, My Docs)" in err
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (["--client", "emacs"], "--client is 'emacs'; allowed: claude, claude-code, cursor"),
-        (["--client", "claude"], "claude has no file with servers here; no client's were found"),
+        (["--client", "claude"], "found no file with servers of claude; found no client with servers"),
         (["x.json", "--client", "claude"], "got both a file and --client"),
         (["gone.json"], "gone.json"),
     ],

@@ -161,7 +161,7 @@ def test_reference_is_kept_and_may_be_unset(surroundings: Surroundings) -> None:
         (["one", "--header", "A=b", "--", "one"], "--header has no meaning for a server that is a"),
         (["one", "--sse", "--", "one"], "--sse has no meaning for a server that is a command"),
         (["one", "--url", "http://x", "--env", "A=b"], "--env has no meaning"),
-        (["one", "--env", "s3cr3t", "--", "one"], "a value of --env has no name; write it as"),
+        (["one", "--env", "s3cr3t", "--", "one"], "a value of --env has no name; write"),
         (["a b", "--", "one"], "'a b' has spaces or colons"),
         (["", "--", "one"], "is no name of a server"),
         (["one", "--url", "ftp://x"], "url"),

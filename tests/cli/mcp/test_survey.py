@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from nacre.cli.mcp_servers import ServerSurvey
+from nacre.cli.configured_servers import ServerSurvey
 from nacre.cli.mcp_views import write_status
 from tests.cli.mcp.setup import Surroundings, small_server
 from tests.cli.nacre_process import PATIENCE_SECONDS, start_nacre, still_running, workers_of

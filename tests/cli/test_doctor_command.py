@@ -23,7 +23,7 @@ def test_sound_sandbox_is_ok() -> None:
     assert names == [
         "nacre", "python", "platform", "wasmtime", "module cache", "engine", "compiled module",
         "worker", "hardening", "javascript cell", "typescript cell",
-        "ok: programs run, with every protection.",
+        "ok: programs run with all protections.",
     ]  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -64,7 +64,7 @@ def test_directory_that_cannot_be_used_is_a_warning(tmp_path: Path) -> None:
 
     *_, warning, verdict = done.stdout.splitlines()
     assert warning.startswith("warning: compiled modules are kept in ")
-    assert verdict == "usable: programs run, but not with every protection."
+    assert verdict == "usable: programs run, but some protections are missing."
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -88,7 +88,7 @@ def test_missing_measure_is_a_warning_with_advice(
         "warning: landlock does not hold (not in this kernel); use Linux 5.13 or newer with "
         "`landlock` in its list of security modules"
     )
-    assert verdict == "usable: programs run, but not with every protection."
+    assert verdict == "usable: programs run, but some protections are missing."
 
 
 def test_sandbox_that_does_not_start_is_broken(
@@ -105,7 +105,7 @@ def test_sandbox_that_does_not_start_is_broken(
     *_, problem, verdict = out.splitlines()
     assert (status, err) == (1, "")
     assert problem == "problem: the wasmtime package is not installed; reinstall nacre"
-    assert verdict == "broken: programs cannot run here."
+    assert verdict == "broken: programs cannot run on this machine."
 
 
 def test_exec_says_the_same_of_a_sandbox_that_does_not_start(

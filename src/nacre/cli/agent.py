@@ -1,4 +1,4 @@
-"""`nacre run` and `nacre chat`: the commands that run an agent in this process."""
+"""Commands `nacre run` and `nacre chat`: run an agent in this process."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from nacre.cli.runner import StopSignals
 
 
-# Far above what a model can read; keeps a wrong file from filling the memory.
+# Far more than a model can read; limits the memory that a wrong file takes.
 _MAX_PROMPT_BYTES: Final = 4 << 20
 
 
 def read_prompt(words: Sequence[str]) -> str:
-    """The words, or standard input for none or `-`; raises UsageProblem."""
-    is_asked_for = tuple(words) == ("-",)
-    text = _read_standard_input(is_asked_for=is_asked_for) if not words or is_asked_for else ""
-    text = text or _check_encoding(" ".join(words) if not is_asked_for else "")
+    """Join the words, or read standard input for none or `-`. Raises UsageProblem."""
+    is_explicit = tuple(words) == ("-",)
+    text = _read_standard_input(is_explicit=is_explicit) if not words or is_explicit else ""
+    text = text or _check_encoding(" ".join(words) if not is_explicit else "")
     if not text.strip():
-        raise UsageProblem("the prompt is empty; nothing was asked")
+        raise UsageProblem("the prompt is empty; nothing was sent")
     return text
 
 
@@ -35,15 +35,17 @@ def _check_encoding(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        # Python keeps bytes of an argument that it cannot decode as halves of surrogate pairs.
+        # Python turns bytes that it cannot decode into surrogates.
         raise UsageProblem(f"the prompt is not UTF-8 (character {error.start + 1})") from None
     return text
 
 
-def _read_standard_input(*, is_asked_for: bool) -> str:
+def _read_standard_input(*, is_explicit: bool) -> str:
     stream = sys.stdin
-    if stream is None or (stream.isatty() and not is_asked_for):
-        raise UsageProblem('there is no prompt; write `nacre run "..."`, or pipe one to it')
+    if stream is None or (stream.isatty() and not is_explicit):
+        raise UsageProblem(
+            'there is no prompt; write `nacre run "..."`, or pipe one to the command'
+        )
     try:
         content = stream.buffer.read(_MAX_PROMPT_BYTES + 1)
         text = content.decode("utf-8-sig")
@@ -62,7 +64,7 @@ def run_command(
         list[str] | None,
         typer.Argument(
             metavar="PROMPT",
-            help="What to ask; `-` or none for standard input.",
+            help="The message to the agent; `-` or none reads standard input.",
             show_default=False,
         ),
     ] = None,
@@ -71,28 +73,28 @@ def run_command(
     session: SessionOption = None,
     config: ConfigOption = None,
     is_json: Annotated[
-        bool, typer.Option("--json", help="Print every event as a line of JSON.")
+        bool, typer.Option("--json", help="Print every event as a JSON line.")
     ] = False,
     is_quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print the answer and nothing else.")
     ] = False,
 ) -> int:
-    """Ask an agent, and watch it work.
+    """Send a message to an agent and show the run.
 
-    The answer goes to standard output; programs, calls, questions and the rest to standard error.
-    A call that needs an approval is asked about at the terminal, and denied where there is none.
+    The answer goes to standard output; programs, calls and questions go to standard error. Tool
+    calls that need approval are asked about at the terminal, and denied without one.
 
-    Exit status: 0 completed, 1 failed, 2 bad usage, 130 aborted by Ctrl-C (a second one ends it at
-    once), 143 aborted by SIGTERM, 141 nobody reads the output any more.
+    Exit status: 0 completed, 1 failed, 2 bad usage, 130 aborted by Ctrl-C (a second Ctrl-C exits at
+    once), 143 aborted by SIGTERM, 141 the reader of the output is gone.
     """
     if is_json and is_quiet:
         raise UsageProblem("got both --json and --quiet; give one of them")
     from nacre.cli.system_config import read_run_config
 
     text = read_prompt(prompt or ())
-    system_config, lacking = read_run_config(config)
+    system_config, missing_secrets = read_run_config(config)
 
-    # Slow to import, and no help to somebody who mistyped an option.
+    # Slow to import, and not needed to report bad usage.
     from dataclasses import replace
 
     from nacre.cli.agent_runner import (
@@ -110,9 +112,9 @@ def run_command(
     from nacre.cli.agent_screen import Screen
 
     target = Target(agent=agent, model=model, session=session)
-    answering_model = resolve_model(system_config, target, lacking=lacking)
-    is_told = not is_json and not is_quiet
-    if is_told:
+    answering_model = resolve_model(system_config, target, missing_secrets=missing_secrets)
+    is_verbose = not is_json and not is_quiet
+    if is_verbose:
         warn_of_demo_model(answering_model)
     screen = Screen()
     view = view_for(screen, is_json=is_json, is_quiet=is_quiet)
@@ -122,9 +124,9 @@ def run_command(
         run = await system.agents.start(replace(request, message=text))
         follower = follower_for(system, stops, screen=screen, view=view, lines=typed_lines())
         await follower.follow(run)
-        if is_told:
-            on = resume_hint(target, session or run.session_id, config_file=config)
-            screen.note(on, "dim")
+        if is_verbose:
+            hint = resume_hint(target, session or run.session_id, config_file=config)
+            screen.write_note(hint, "dim")
         return screen.printer.problem or status_of(run, stops)
 
     return run_with_system(system_config, work, screen=screen)
@@ -136,20 +138,20 @@ def chat_command(
     session: SessionOption = None,
     config: ConfigOption = None,
 ) -> int:
-    """Talk to an agent.
+    """Chat with an agent.
 
-    /help says which commands there are. What you type while the agent works reaches it on its way;
-    Ctrl-C ends the turn that runs, and leaves where none does. From a pipe, every line is a
-    message, and each is answered before the next one is read.
+    Type /help for the commands. Messages that you send while the agent works reach it during the
+    turn. Ctrl-C stops the current turn, or leaves the chat if none runs. If standard input is a
+    pipe, each line is a message, and the next one is read after the answer.
 
-    Exit status: 0, or 1 if a turn failed and the lines came from a pipe, 2 bad usage, 130 left by
-    Ctrl-C, 143 ended by SIGTERM, 141 nobody reads the output any more.
+    Exit status: 0, or 1 if a turn failed and the input is a pipe, 2 bad usage, 130 left by Ctrl-C,
+    143 ended by SIGTERM, 141 the reader of the output is gone.
     """
     from nacre.cli.system_config import read_run_config
 
-    system_config, lacking = read_run_config(config)
+    system_config, missing_secrets = read_run_config(config)
 
-    # Slow to import, and no help to somebody who mistyped an option.
+    # Slow to import, and not needed to report bad usage.
     from nacre.cli.agent_chat import Chat, ChatInput
     from nacre.cli.agent_runner import (
         Target,
@@ -165,10 +167,10 @@ def chat_command(
     from nacre.cli.agent_screen import Screen
 
     target = Target(agent=agent, model=model, session=session)
-    warn_of_demo_model(resolve_model(system_config, target, lacking=lacking))
+    warn_of_demo_model(resolve_model(system_config, target, missing_secrets=missing_secrets))
     source = ChatInput()
     source.open_history()
-    # A line that is rewritten every second would be no place to type.
+    # A status line that is redrawn every second would disturb the typing.
     screen = Screen(is_ticking=not source.is_terminal)
     view = live_view(screen)
 
@@ -184,13 +186,13 @@ def chat_command(
             lines=lines,
         )
         if source.is_terminal:
-            screen.note("/help says what there is besides talking; /quit leaves", "dim")
+            screen.write_note("/help lists the commands; /quit leaves", "dim")
         try:
             return await chat.talk()
         finally:
             source.close()
             if chat.session:
-                screen.note(resume_hint(target, chat.session, config_file=config), "dim")
+                screen.write_note(resume_hint(target, chat.session, config_file=config), "dim")
 
     try:
         return run_with_system(system_config, work, screen=screen)

@@ -1,4 +1,4 @@
-"""Asks the person at the terminal to approve, edit or deny a tool call."""
+"""Asks the user at the terminal to approve, edit or deny a tool call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
-from nacre.cli.output import cell_text
+from nacre.cli.output import shorten
 from nacre.display import UnshowableInputError, escape, format_input
 from nacre.errors import ApprovalError, NacreError
 from nacre.json_types import NotJsonError, decode_json
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
 _MAX_LINES: Final = 120
 _MAX_CHARACTERS: Final = 12_000
-# As `shown_input` has it.
+# As `format_input` writes it.
 _CUT_MARK: Final = "… (cut: "
-_CUT_NOTE: Final = "(long texts are cut; `e` shows all of it in your editor)"
+_CUT_NOTE: Final = "(long texts are cut; `e` shows the whole input in your editor)"
 
 
 def format_input_lines(given: JsonObject) -> list[str]:
-    """One or more lines per member; texts of several lines as such, behind a bar.
+    """One or more lines per member. A text of several lines is indented behind a bar.
 
-    Raises UnshowableInputError for an input of too many parts.
+    Raises UnshowableInputError for an input with too many parts.
     """
-    # First: it refuses what is too deep or has too many parts to be written out below.
+    # First, because it rejects input that is too deep or has too many parts.
     short = format_input(given)
     if not given:
         return ["(no input)"]
@@ -69,11 +69,11 @@ _DEFAULT_EDITOR: Final = "vi"
 
 
 class EditError(NacreError):
-    """What came back from the editor is no input, or nothing came back."""
+    """The editor failed, or its result is not a valid input."""
 
 
 async def edit_input(given: JsonObject) -> JsonObject:
-    """What the person made of the input; raises EditError."""
+    """Let the user edit the input. Raises EditError."""
     path = await anyio.to_thread.run_sync(_write_file, given)
     try:
         await _edit(path)
@@ -90,14 +90,14 @@ async def _edit(path: Path) -> None:
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or _DEFAULT_EDITOR
     try:
         words = [*shlex.split(command), str(path)]
-        # With this process's own terminal.
+        # With the terminal of this process.
         async with await anyio.open_process(words, stdin=None, stdout=None, stderr=None) as editor:
             status = await editor.wait()
     except (OSError, ValueError) as error:
         problem = f"the editor {command!r} cannot be started: {error}"
-        raise EditError(f"{problem}; set EDITOR to another one") from None
+        raise EditError(f"{problem}; set EDITOR to another editor") from None
     if status != 0:
-        raise EditError(f"the editor {command!r} ended with status {status}; nothing was changed")
+        raise EditError(f"the editor {command!r} ended with status {status}; nothing is changed")
 
 
 def _write_file(given: JsonObject) -> Path:
@@ -117,69 +117,69 @@ def _input_from(content: bytes) -> JsonObject:
     try:
         value = decode_json(content)
     except NotJsonError as error:
-        raise EditError(f"the edited input is no JSON: {error}") from None
+        raise EditError(f"the edited input is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise EditError("the edited input is JSON, but no object; it has to be one")
+        raise EditError("the edited input must be a JSON object")
     return value
 
 
-# Short: the call, the program around it and the model's answer repeat it.
-_NOBODY: Final = "nobody can be asked without a terminal"
-_WHAT_TO_DO: Final = "run it at a terminal, or have the configuration not ask about this tool"
+# Short, because the call, the program and the model's answer repeat it.
+_NO_TERMINAL: Final = "there is no terminal to ask for an approval"
+_ADVICE: Final = "run it at a terminal, or change the approval settings of this tool"
 _CHOICES: Final = (
-    "[a] allow once  [A] always, with just this input in this session  [e] edit the input  [d] deny"
+    "[a] allow once  [A] always allow this input in this session  [e] edit the input  [d] deny"
 )
-_WHY: Final = "why? the agent is told; Enter for no reason"
+_WHY: Final = "reason for the agent (Enter for none):"
 
 
 class ApprovalsPrompt:
-    """One question at a time, put and answered at the terminal."""
+    """Asks one question at a time at the terminal."""
 
     def __init__(self, screen: Screen, lines: TypedLines | None, stops: StopSignals) -> None:
-        """`lines` is None where there is no terminal."""
+        """`lines` is None without a terminal."""
         self._screen = screen
         self._lines = lines
         self._stops = stops
 
     async def answer(self, request: ApprovalRequest) -> ApprovalDecision:
-        """What the person says; whatever goes wrong is a no."""
+        """Ask the user. Without an answer, the call is denied."""
         if self._lines is None:
-            return self._deny(request, _NOBODY, hint=f"; {_WHAT_TO_DO}")
+            return self._deny(request, _NO_TERMINAL, hint=f"; {_ADVICE}")
         try:
             shown = format_input_lines(request.input)
         except UnshowableInputError as error:
             return self._deny(request, str(error))
-        with self._screen.held(), self._lines.lent():
+        with self._screen.pause_status(), self._lines.lent():
             self._show_question(request, shown)
             return await self._read_answer(request, self._lines)
 
     def _deny(self, request: ApprovalRequest, reason: str, *, hint: str = "") -> Deny:
-        """The agent is told the reason, and only the person what to do about it."""
-        self._screen.note(f"{cell_text(request.tool_id)} was denied: {reason}{hint}", "warning")
+        """Deny the call. The agent gets the reason, and the user also gets the hint."""
+        self._screen.write_note(f"{shorten(request.tool_id)} was denied: {reason}{hint}", "warning")
         return Deny(reason)
 
     def _show_question(self, request: ApprovalRequest, shown: list[str]) -> None:
         screen = self._screen
-        screen.note("a call needs your approval; its input:", "warning")
+        screen.write_note("a tool call needs your approval; its input:", "warning")
         for line in shown:
-            screen.note(f"  {line}")
-        # Last, where no input can push it out of sight.
-        screen.note(f"tool: {cell_text(request.tool_id)}", "strong")
-        screen.note(f"why you are asked: {cell_text(request.reason)}")
-        screen.note(_CHOICES, "strong")
+            screen.write_note(f"  {line}")
+        # Last, so that a long input cannot scroll it out of view.
+        screen.write_note(f"tool: {shorten(request.tool_id)}", "strong")
+        screen.write_note(f"reason: {shorten(request.reason)}")
+        screen.write_note(_CHOICES, "strong")
 
     async def _read_answer(self, request: ApprovalRequest, lines: TypedLines) -> ApprovalDecision:
         while True:
             line = await lines.ask()
             match line.strip() if line is not None else None:
                 case None:
-                    return Deny("the person at the terminal gave no answer")
+                    return Deny("the user gave no answer")
                 case "a":
                     return AllowOnce()
                 case "A":
                     return AllowAlways()
                 case "d":
-                    self._screen.note(_WHY)
+                    self._screen.write_note(_WHY)
                     return Deny((await lines.ask() or "").strip())
                 case str(words) if words.startswith("d "):
                     return Deny(words.removeprefix("d ").strip())
@@ -188,26 +188,27 @@ class ApprovalsPrompt:
                     if edited is not None:
                         return edited
                 case words:
-                    # Such as a message that somebody was typing when the question came.
-                    self._screen.note(f"{cell_text(words)!r} is no answer; {_CHOICES}", "warning")
+                    # For example a message that the user was typing when the question came.
+                    problem = f"{shorten(words)!r} is not an answer"
+                    self._screen.write_note(f"{problem}; {_CHOICES}", "warning")
 
     async def _edit_input(self, request: ApprovalRequest) -> AllowEdited | None:
         try:
-            # To an editor Ctrl-C means something of its own.
+            # Ctrl-C is for the editor.
             with self._stops.ignore():
                 edited = await edit_input(request.input)
         except EditError as error:
-            self._screen.note(f"{error}; {_CHOICES}", "warning")
+            self._screen.write_note(f"{error}; {_CHOICES}", "warning")
             return None
         finally:
-            # An editor is cut off when the question expires, and has no time to do it.
+            # If the question expires, the editor is killed and cannot restore the terminal.
             self._stops.restore_terminal()
         if edited == request.input:
-            self._screen.note(f"the input is as it was; {_CHOICES}", "warning")
+            self._screen.write_note(f"the input has not changed; {_CHOICES}", "warning")
             return None
         try:
             request.check_edited_input(edited)
         except ApprovalError as error:
-            self._screen.note(f"{cell_text(str(error))}; {_CHOICES}", "warning")
+            self._screen.write_note(f"{shorten(str(error))}; {_CHOICES}", "warning")
             return None
         return AllowEdited(edited)

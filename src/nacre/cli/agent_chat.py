@@ -1,4 +1,4 @@
-"""The conversation of `nacre chat`, and the lines that it reads."""
+"""The conversation of `nacre chat`, and its input."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 PROMPT: Final = "> "
 _MAX_LINE_BYTES: Final = 4 << 20
 _MAX_HISTORY_LINES: Final = 1000
-# Readline asks a terminal to mark what is pasted, and takes it back at the end of the line.
-_PASTE_AS_USUAL: Final = "\x1b[?2004l\r\n"
+# Readline enables bracketed paste; this disables it, as readline does at the end of a line.
+_DISABLE_BRACKETED_PASTE: Final = "\x1b[?2004l\r\n"
 
 
 class ChatInput:
-    """Reads in a thread: a line editor cannot be waited for in any other way."""
+    """Reads lines in a thread, because a line editor blocks."""
 
     def __init__(self) -> None:
         self.is_terminal = sys.stdin is not None and sys.stdin.isatty()
-        self._is_edited = self.is_terminal and sys.stdout is not None and sys.stdout.isatty()
+        self._has_line_editor = self.is_terminal and sys.stdout is not None and sys.stdout.isatty()
         self._is_reading = False
 
     def open_history(self) -> None:
-        """Have the lines of former chats at hand. Blocks."""
-        if self._is_edited:
-            # Not part of every Python; importing it is what makes `input` edit lines.
+        """Load the lines of earlier chats. Blocks."""
+        if self._has_line_editor:
+            # Not in every Python. Importing it makes `input` edit lines.
             with suppress(ImportError, OSError):
                 import readline
 
@@ -56,8 +56,8 @@ class ChatInput:
                 readline.read_history_file(_history_file())
 
     def save_history(self) -> None:
-        """Keep the lines for the next chat, for the user alone. Blocks."""
-        if self._is_edited:
+        """Save the lines for the next chat, readable for the user alone. Blocks."""
+        if self._has_line_editor:
             with suppress(ImportError, OSError):
                 import readline
 
@@ -66,23 +66,23 @@ class ChatInput:
                 readline.write_history_file(path)
 
     async def next_line(self) -> str | None:
-        """The next line without its end; None at the end of the input."""
+        """Read the next line without its newline; None at the end of the input."""
         self._is_reading = True
         line = await _from_thread(self._read)
         self._is_reading = False
         return line
 
     def close(self) -> None:
-        """Leave a line that nobody will read any more."""
-        if self._is_reading and self._is_edited:
+        """Reset the terminal if a line is still being edited."""
+        if self._is_reading and self._has_line_editor:
             with suppress(OSError):
-                sys.stdout.write(_PASTE_AS_USUAL)
+                sys.stdout.write(_DISABLE_BRACKETED_PASTE)
                 sys.stdout.flush()
 
     def _read(self) -> str | None:
-        if self._is_edited:
+        if self._has_line_editor:
             try:
-                # What is no text in the terminal's encoding becomes a mark.
+                # Bytes that are not valid in the terminal's encoding are replaced.
                 return input(PROMPT).encode(errors="replace").decode()
             except EOFError:
                 return None
@@ -105,8 +105,7 @@ def _history_file() -> Path:
 
 
 async def _from_thread(read: Callable[[], str | None]) -> str | None:
-    """What it returns. A thread that is not waited for any more does not keep Python from ending,
-    as a thread of anyio would."""
+    """Call `read` in a daemon thread, which does not keep Python from exiting as anyio's would."""
     loop = asyncio.get_running_loop()
     is_read = anyio.Event()
     lines: list[str | None] = []
@@ -115,7 +114,7 @@ async def _from_thread(read: Callable[[], str | None]) -> str | None:
         try:
             lines.append(read())
         except (OSError, ValueError, UnicodeError):
-            # The terminal is gone, or closed by whoever started the process.
+            # The terminal is gone, or standard input was closed.
             lines.append(None)
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(is_read.set)
@@ -126,19 +125,19 @@ async def _from_thread(read: Callable[[], str | None]) -> str | None:
 
 
 HELP: Final = """\
-/new    begin a new session
-/abort  end the turn that runs; Ctrl-C does, too
-/quit   leave; Ctrl-D does, too
-/help   this
-Anything else is a message to the agent. What you type while it works reaches it on its way.
-A message that begins like a command has a space before it."""
+/new    start a new session
+/abort  stop the current turn, like Ctrl-C
+/quit   leave, like Ctrl-D
+/help   show this list
+Anything else is a message to the agent. Messages reach the agent while it works.
+To send a message that looks like a command, put a space before it."""
 
-# A path is none: `/etc/hosts` has a second slash.
+# Not a path such as `/etc/hosts`, which has a second slash.
 _COMMAND = re.compile(r"/(\w*)\s*")
 
 
 class Chat:
-    """Sends each line as a message, and follows what comes of it."""
+    """Sends each line as a message, and shows the turns."""
 
     def __init__(
         self,
@@ -164,11 +163,11 @@ class Chat:
 
     @property
     def session(self) -> str:
-        """How the session can be named later; nothing before the first message."""
+        """The id or key of the session; empty before the first message."""
         return self._request.session_id or self._request.session_key
 
     async def talk(self) -> ExitStatus:
-        """Return when somebody leaves. A chat from a pipe has failed if a turn of it has."""
+        """Chat until the user leaves. With a pipe as input, a failed turn fails the command."""
         while not self._is_leaving and (line := await self._source.next_line()) is not None:
             if line.strip():
                 await self._handle_line(line)
@@ -178,7 +177,7 @@ class Chat:
         has_failed = self._has_failed and not self._source.is_terminal
         return ExitStatus.FAILED if has_failed else ExitStatus.COMPLETED
 
-    # While nothing runs.
+    # Between turns.
 
     async def _handle_line(self, line: str) -> None:
         match _command_in(line):
@@ -188,9 +187,9 @@ class Chat:
                 self._is_leaving = True
             case "new":
                 self._request = replace(self._request, session_id="", session_key="")
-                self._screen.note("a new session begins with your next message", "dim")
+                self._screen.write_note("your next message starts a new session", "dim")
             case "abort":
-                self._screen.note("nothing runs that could be aborted", "dim")
+                self._screen.write_note("no turn is running", "dim")
             case command:
                 self._explain(command)
 
@@ -209,14 +208,14 @@ class Chat:
         try:
             run = await self._system.agents.start(replace(self._request, message=text))
         except (SessionError, ConfigError) as error:
-            self._screen.note(f"the message was not taken: {error}", "bad")
+            self._screen.write_note(f"the message was not sent: {error}", "bad")
             self._has_failed = True
             return None
         self._request = replace(self._request, session_id=run.session_id, session_key="")
         return run
 
     def _leave_if_stopped(self) -> None:
-        """Ctrl-C at a terminal ends a turn; everything else ends the chat."""
+        """Ctrl-C at a terminal ends the turn; other signals end the chat."""
         stopped = self._stops.status
         if self._screen.printer.problem is not None:
             self._is_leaving = True
@@ -226,11 +225,11 @@ class Chat:
             self._is_leaving = True
 
     def _next_run(self, session_id: str) -> AgentRun | None:
-        """A turn that messages got which came too late for the one before."""
+        """The turn that was started for messages that came too late for the last one."""
         runs = self._system.agents.runs(session_id)
         return next((run for run in runs if not run.has_ended), None)
 
-    # While a turn runs.
+    # During a turn.
 
     async def _listen(self) -> None:
         if self._lines is not None:
@@ -246,19 +245,19 @@ class Chat:
                 self._run.request_abort("aborted at the terminal")
             case "quit":
                 self._is_leaving = True
-                self._run.request_abort("aborted at the terminal, to leave")
+                self._run.request_abort("aborted at the terminal to leave the chat")
             case "new":
-                self._screen.note("a turn runs; /abort ends it", "warning")
+                self._screen.write_note("a turn is running; stop it with /abort", "warning")
             case command:
                 self._explain(command)
 
     def _explain(self, command: str) -> None:
         if command != "help":
-            self._screen.note(f"there is no command /{command}", "warning")
-        self._screen.note(HELP, "dim")
+            self._screen.write_note(f"there is no command /{command}", "warning")
+        self._screen.write_note(HELP, "dim")
 
 
 def _command_in(line: str) -> str | None:
-    """The command that the line is; None for a message."""
+    """The command in the line; None for a message."""
     found = _COMMAND.fullmatch(line)
     return None if found is None else found[1]

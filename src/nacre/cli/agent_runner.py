@@ -1,4 +1,4 @@
-"""Opens the system for `run` and `chat`, starts turns and follows them to their end."""
+"""Opens the system for `run` and `chat`, starts turns and shows their events."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import anyio
 from nacre.agent import TurnRequest
 from nacre.bootstrap import open_system
 from nacre.cli.agent_approvals import ApprovalsPrompt
-from nacre.cli.agent_view import JsonView, LiveView, QuietView, javascript_colours
+from nacre.cli.agent_view import JsonView, LiveView, QuietView, create_highlighter
 from nacre.cli.output import ExitStatus, UsageProblem, warn
 from nacre.cli.runner import StopSignals, run_async
 from nacre.cli.stored_records import session_names, unknown_name_problem
-from nacre.cli.terminal_input import TypedLines, is_person_there
+from nacre.cli.terminal_input import TypedLines, is_interactive
 from nacre.errors import ApprovalError, ConfigError, NacreError, SessionError
 from nacre.providers import get_api_key
 from nacre.telemetry import DEBUG_LOGGER_NAME
@@ -38,7 +38,7 @@ def run_with_system(
     *,
     screen: Screen,
 ) -> ExitStatus:
-    """Do the work and return its status; raises UsageProblem for what the command cannot do."""
+    """Open the system and run the work in it. Raises UsageProblem."""
     notes = _Notes(screen)
     logger = logging.getLogger("nacre")
     logger.addHandler(notes)
@@ -75,7 +75,7 @@ async def _run_in_system(
             try:
                 done.append(await work(system, stops))
             except (NacreError, UsageProblem) as error:
-                # Not through the tasks of the system, which would wrap it.
+                # Raised later: the task groups of the system would wrap it.
                 done.append(error)
     except (NacreError, ExceptionGroup) as error:
         problem = _problem_in(error)
@@ -86,7 +86,7 @@ async def _run_in_system(
 
 
 def _problem_in(error: BaseException) -> NacreError | None:
-    """The one thing that went wrong, however many tasks it came through."""
+    """The single error inside nested exception groups, if it is one of Nacre's."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return _problem_in(group.exceptions[0]) if len(group.exceptions) == 1 else None
@@ -107,7 +107,7 @@ def _status_of(outcome: ExitStatus | NacreError | UsageProblem) -> ExitStatus:
 
 
 class _Notes(logging.Handler):
-    """Shows on the screen what the system warns of, and what a debug switch asks for."""
+    """Shows warnings and the output of debug flags on the screen."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__(logging.INFO)
@@ -115,9 +115,9 @@ class _Notes(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.WARNING:
-            self._screen.note(f"nacre: {self.format(record)}", "warning")
+            self._screen.write_note(f"nacre: {self.format(record)}", "warning")
         elif record.name.startswith(DEBUG_LOGGER_NAME):
-            self._screen.note(f"{record.name}: {self.format(record)}", "dim")
+            self._screen.write_note(f"{record.name}: {self.format(record)}", "dim")
 
 
 CHANNEL: Final = "terminal"
@@ -127,7 +127,7 @@ _ID_PREFIX: Final = "session_"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """As the options name it; None for what the configuration says."""
+    """The options of the command; None for the configured value."""
 
     agent: str | None = None
     model: str | None = None
@@ -135,24 +135,26 @@ class Target:
 
 
 def resolve_model(
-    config: SystemConfig, target: Target, *, lacking: Sequence[ConfigError] = ()
+    config: SystemConfig, target: Target, *, missing_secrets: Sequence[ConfigError] = ()
 ) -> str:
-    """The model that will answer; raises UsageProblem for an agent that is not there, and for a
-    model that cannot be asked for want of a secret. Warns of what else is `lacking` one."""
+    """The model that answers. Warns of missing secrets.
+
+    Raises UsageProblem for an unknown agent, and if the model itself lacks its key.
+    """
     try:
         agent = config.agents.agent(target.agent or config.agents.default_id)
     except SessionError as error:
         near = NearestNames(config.agents.ids).nearest(target.agent or "", 1)
         raise UsageProblem(f"{error}{f'; did you mean {near[0]!r}?' if near else ''}") from None
     model = target.model or agent.model
-    if lacking:
-        _refuse_without_key(config, model)
-    for problem in lacking:
+    if missing_secrets:
+        _require_key(config, model)
+    for problem in missing_secrets:
         warn(str(problem))
     return model
 
 
-def _refuse_without_key(config: SystemConfig, model: str) -> None:
+def _require_key(config: SystemConfig, model: str) -> None:
     provider = config.models.providers.get(model.partition("/")[0])
     if provider is None or provider.api == "demo":
         return
@@ -163,17 +165,17 @@ def _refuse_without_key(config: SystemConfig, model: str) -> None:
 
 
 def warn_of_demo_model(model: str) -> None:
-    """Nobody is to take the demonstration for a model."""
+    """Warn that no real model answers."""
     if model == _DEMO_MODEL:
         warn(
-            "the built-in demonstration model answers; for a real one give its provider a key, "
-            "such as OPENAI_API_KEY, and name it: "
+            "the built-in demo model answers; for a real model set its provider's key, such as "
+            "OPENAI_API_KEY, and choose the model: "
             "`nacre config set agents.defaults.model openai/gpt-6`"
         )
 
 
 def resume_hint(target: Target, session: str, *, config_file: str | None) -> str:
-    """What to type to go on in the session, with the options of this command."""
+    """The command that continues the session, with the options of this command."""
     options = {
         "--config": config_file,
         "--agent": target.agent,
@@ -181,13 +183,13 @@ def resume_hint(target: Target, session: str, *, config_file: str | None) -> str
         "--session": session,
     }
     words = [word for name, value in options.items() if value for word in (name, value)]
-    return f"go on with: {shlex.join(['nacre', 'chat', *words])}"
+    return f"continue with: {shlex.join(['nacre', 'chat', *words])}"
 
 
 async def request_for(target: Target, system: System) -> TurnRequest:
-    """A turn without its message, in the session that is named, if one is.
+    """A turn request without its message, in the given session if there is one.
 
-    Raises UsageProblem for the id of a session that is not there.
+    Raises UsageProblem for an unknown session id.
     """
     request = TurnRequest(agent_id=target.agent or "", model=target.model or "", channel=CHANNEL)
     if not target.session:
@@ -200,17 +202,17 @@ async def request_for(target: Target, system: System) -> TurnRequest:
 
 
 async def _refuse_unless_key(session: str, target: Target, system: System) -> None:
-    """What looks like an id is a key only where there is one already, made through the API."""
+    """Refuse an unknown session id, unless it is a key that was created through the API."""
     agents = system.config.agents
     agent = agents.agent(target.agent or agents.default_id)
     if await system.store.session_by_key(agent.id, session) is None:
         names = await session_names(system.store)
-        where = f"a name of yours begins with something else than {_ID_PREFIX}"
+        where = f"a key of your own must not start with {_ID_PREFIX}"
         raise unknown_name_problem("session", session, names, where=where)
 
 
 class RunFollower:
-    """Shows runs, one after the other."""
+    """Shows runs and asks for approvals, one run at a time."""
 
     def __init__(
         self,
@@ -230,7 +232,7 @@ class RunFollower:
     async def follow(
         self, run: AgentRun, *, meanwhile: Callable[[], Coroutine[None, None, None]] | None = None
     ) -> None:
-        """Return when it has ended; the first signal ends it. `meanwhile` is run beside it."""
+        """Show the run until it ends. A signal aborts it. `meanwhile` runs as a task beside it."""
         with self._stops.stop_with(run.request_abort):
             async with anyio.create_task_group() as tasks:
                 if meanwhile is not None:
@@ -243,9 +245,9 @@ class RunFollower:
     async def _show(self, run: AgentRun, event: RunEvent) -> None:
         self._view.add(run, event)
         if self._screen.printer.problem is not None:
-            run.request_abort("nobody reads the output any more")
+            run.request_abort("the reader of the output is gone")
         if event.kind == "approval.requested":
-            # Here, so that nothing is written between a question and its answer.
+            # Asked here, so that nothing is written between the question and the answer.
             for request in run.pending_approvals:
                 if request.id == event.data.get("approvalId"):
                     await self._ask(request)
@@ -253,25 +255,25 @@ class RunFollower:
     async def _ask(self, request: ApprovalRequest) -> None:
         decided: list[ApprovalDecision] = []
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._until_closed, request, tasks.cancel_scope)
+            tasks.start_soon(self._cancel_when_closed, request, tasks.cancel_scope)
             decided.append(await self._prompt.answer(request))
             tasks.cancel_scope.cancel()
         try:
             if decided:
                 self._approvals.answer(request.id, decided[0])
         except ApprovalError as error:
-            self._screen.note(str(error), "warning")
+            self._screen.write_note(str(error), "warning")
 
-    async def _until_closed(self, request: ApprovalRequest, scope: anyio.CancelScope) -> None:
-        """Nobody is asked any longer about a call that was given up, or whose time is over."""
+    async def _cancel_when_closed(self, request: ApprovalRequest, scope: anyio.CancelScope) -> None:
+        """Cancel the question when the approval is closed, by an abort or a timeout."""
         while any(pending.id == request.id for pending in self._approvals.pending):
             await self._approvals.wait_for_change()
         scope.cancel()
 
 
 def live_view(screen: Screen) -> LiveView:
-    """For people. Reads files, so it is made before anything runs."""
-    return LiveView(screen, colours=javascript_colours() if screen.has_colours else None)
+    """A view for a terminal. Reads files, so create it before the event loop runs."""
+    return LiveView(screen, colours=create_highlighter() if screen.has_colours else None)
 
 
 def view_for(screen: Screen, *, is_json: bool, is_quiet: bool) -> RunView:
@@ -281,8 +283,8 @@ def view_for(screen: Screen, *, is_json: bool, is_quiet: bool) -> RunView:
 
 
 def typed_lines() -> TypedLines | None:
-    """What the person types; None where there is nobody."""
-    return TypedLines() if is_person_there() else None
+    """The lines that the user types; None without a terminal."""
+    return TypedLines() if is_interactive() else None
 
 
 def follower_for(

@@ -16,7 +16,7 @@ from nacre.cli.call_view import (
     result_text,
     value_text,
 )
-from nacre.cli.output import cell_text, count_text, duration_text, size_text, warn
+from nacre.cli.output import count_text, duration_text, shorten, size_text, warn
 from nacre.display import escape
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class RunView(Protocol):
-    """Is told of every event of a run, in order, and of its end."""
+    """Receives every event of a run, in order, and its end."""
 
     def add(self, run: AgentRun, event: RunEvent) -> None: ...
 
@@ -37,7 +37,7 @@ class RunView(Protocol):
 
 
 class JsonView:
-    """Every event as a line of JSON."""
+    """Prints every event as a JSON line."""
 
     def __init__(self, printer: Printer) -> None:
         self._printer = printer
@@ -51,7 +51,7 @@ class JsonView:
 
 
 class QuietView:
-    """The last answer and nothing else; standard error says why there is none."""
+    """Prints the last answer only, and an error on standard error."""
 
     def __init__(self, printer: Printer) -> None:
         self._printer = printer
@@ -70,7 +70,7 @@ class QuietView:
 
 
 class LiveView:
-    """Writes to a screen; shorter where that is no terminal. One for any number of runs."""
+    """Shows runs on a screen, in short form without a terminal. One view serves several runs."""
 
     def __init__(self, screen: Screen, *, colours: Callable[[str], str] | None = None) -> None:
         self._screen = screen
@@ -79,7 +79,7 @@ class LiveView:
         self._waited_for = ""
         self._has_said = False
         self._started = time.monotonic()
-        self._takers: dict[RunEventKind, Callable[[JsonObject], None]] = {
+        self._handlers: dict[RunEventKind, Callable[[JsonObject], None]] = {
             "run.queued": self._on_queued,
             "run.started": self._on_started,
             "run.waiting": self._on_waiting,
@@ -99,24 +99,24 @@ class LiveView:
         }
 
     def add(self, run: AgentRun, event: RunEvent) -> None:
-        take = self._takers.get(event.kind) or self._calls.takers.get(event.kind)
-        if take is None:
-            # Cells begin and end with their calls; questions are put to whoever can answer.
+        handle = self._handlers.get(event.kind) or self._calls.handlers.get(event.kind)
+        if handle is None:
+            # Cells start and end with their calls, and `RunFollower` asks for approvals.
             return
-        take(event.data)
-        # How far a tool has come is a status already.
+        handle(event.data)
+        # The progress of a tool is already the status.
         if event.kind != "call.updated":
-            self._screen.status(self._calls.status or self._waited_for)
+            self._screen.set_status(self._calls.status or self._waited_for)
 
     def end(self, run: AgentRun) -> None:
         self._waited_for = ""
-        self._screen.status("")
+        self._screen.set_status("")
         if run.state == "completed" and run.result is not None:
             took = duration_text((time.monotonic() - self._started) * 1000)
             tokens = count_text(run.result.usage.total_tokens, "token")
-            self._screen.note(f"completed in {took}, {tokens}, {run.result.model}", "dim")
+            self._screen.write_note(f"completed in {took}, {tokens}, {run.result.model}", "dim")
 
-    # The run.
+    # Events of the run.
 
     def _on_started(self, data: JsonObject) -> None:
         self._started = time.monotonic()
@@ -124,79 +124,82 @@ class LiveView:
         self._waited_for = "starting"
 
     def _on_queued(self, data: JsonObject) -> None:
-        self._screen.note("queued: it is taken up when the turn before it has ended", "dim")
+        self._screen.write_note("queued until the running turn ends", "dim")
 
     def _on_waiting(self, data: JsonObject) -> None:
-        self._waited_for = "waiting for an answer"
+        self._waited_for = "waiting for an approval or a result"
 
     def _on_resumed(self, data: JsonObject) -> None:
         self._waited_for = ""
 
     def _on_steered(self, data: JsonObject) -> None:
         if dropped := text_in(data, "dropped"):
-            self._screen.note(f"dropped: {cell_text(text_in(data, 'text'))} ({dropped})", "warning")
+            self._screen.write_note(
+                f"dropped: {shorten(text_in(data, 'text'))} ({dropped})", "warning"
+            )
         elif text := text_in(data, "text"):
-            self._screen.note(f"taken in: {cell_text(text, most_characters=80)}", "dim")
+            self._screen.write_note(f"steered: {shorten(text, max_characters=80)}", "dim")
         else:
-            self._screen.note("it came too late for this turn, and gets one of its own", "dim")
+            self._screen.write_note("too late for this turn; it starts a new one", "dim")
 
     def _on_failed(self, data: JsonObject) -> None:
         self._screen.end_answer()
-        self._screen.note(f"failed: {text_in(data, 'error')}", "bad")
+        self._screen.write_note(f"failed: {text_in(data, 'error')}", "bad")
 
     def _on_aborted(self, data: JsonObject) -> None:
         self._screen.end_answer()
-        self._screen.note(f"aborted: {text_in(data, 'error')}", "warning")
+        self._screen.write_note(f"aborted: {text_in(data, 'error')}", "warning")
 
-    # The model.
+    # Events of the model.
 
     def _on_model_started(self, data: JsonObject) -> None:
         self._has_said = False
         self._waited_for = f"waiting for {text_in(data, 'model')}"
 
     def _on_retry(self, data: JsonObject) -> None:
-        problem = cell_text(text_in(data, "problem"))
+        problem = shorten(text_in(data, "problem"))
         if failed_model := text_in(data, "failedModel"):
-            text = f"{failed_model} failed: {problem}; asking {text_in(data, 'model')} instead"
+            text = f"{failed_model} failed: {problem}; trying {text_in(data, 'model')}"
         else:
             attempt, delay = number_in(data, "attempt"), number_in(data, "delaySeconds")
-            text = f"attempt {attempt:.0f} failed: {problem}; once more in {delay:.1f} s"
-        self._screen.note(text, "warning")
+            text = f"attempt {attempt:.0f} failed: {problem}; retrying in {delay:.1f} s"
+        self._screen.write_note(text, "warning")
 
     def _on_text(self, data: JsonObject) -> None:
         self._has_said = True
-        self._screen.answer(text_in(data, "text"))
+        self._screen.write_answer(text_in(data, "text"))
 
     def _on_thinking(self, data: JsonObject) -> None:
-        self._screen.thought(text_in(data, "text"))
+        self._screen.write_thinking(text_in(data, "text"))
 
     def _on_message_completed(self, data: JsonObject) -> None:
         if not self._has_said:
-            # From a provider that does not stream.
-            self._screen.answer(text_in(data, "text"))
+            # The provider does not stream.
+            self._screen.write_answer(text_in(data, "text"))
         self._screen.end_answer()
         self._waited_for = ""
 
     def _on_message_sent(self, data: JsonObject) -> None:
-        """By the tool `message`, for the person; it is no part of the answer, and no less."""
-        self._screen.answer(f"{text_in(data, 'text').rstrip()}\n")
+        """A message of the tool `message`, which goes to the user beside the answer."""
+        self._screen.write_answer(f"{text_in(data, 'text').rstrip()}\n")
 
-    # What happens besides.
+    # Other events.
 
     def _on_compaction_started(self, data: JsonObject) -> None:
         count = count_text(int(number_in(data, "messageCount")), "older message")
-        self._waited_for = f"summing up {count}"
+        self._waited_for = f"summarizing {count}"
 
     def _on_compaction_ended(self, data: JsonObject) -> None:
         count = count_text(int(number_in(data, "messageCount")), "older message")
         if error := text_in(data, "error"):
-            self._screen.note(f"{count} could not be summed up: {cell_text(error)}", "warning")
+            note = f"cannot summarize {count}: {shorten(error)}"
+            self._screen.write_note(note, "warning")
         else:
-            self._screen.note(f"{count} summed up", "dim")
+            self._screen.write_note(f"summarized {count}", "dim")
 
     def _on_server_unavailable(self, data: JsonObject) -> None:
-        server, problem = text_in(data, "server"), cell_text(text_in(data, "problem"))
-        self._screen.note(f"the tools of {cell_text(server)} are missing: {problem}", "warning")
+        server, problem = text_in(data, "server"), shorten(text_in(data, "problem"))
+        self._screen.write_note(f"the tools of {shorten(server)} are missing: {problem}", "warning")
 
 
 def text_in(data: JsonObject, key: str) -> str:
@@ -215,7 +218,7 @@ _THEME: Final = "ansi_dark"
 
 
 def program_lines(code: str, *, colours: Callable[[str], str] | None) -> list[str]:
-    """The program's lines, safe for a terminal; of a long one the beginning."""
+    """The lines of a program, safe for a terminal. A long program is cut."""
     lines = [_prepare_line(line) for line in code.strip("\n").split("\n")]
     shown = "\n".join(lines[:_MAX_LINES])
     colour = (colours(shown) if colours else shown).split("\n")
@@ -223,12 +226,12 @@ def program_lines(code: str, *, colours: Callable[[str], str] | None) -> list[st
     return colour if left_out <= 0 else [*colour, f"… {left_out} more lines"]
 
 
-def javascript_colours() -> Callable[[str], str]:
-    """What colours a program; slow to make, so before anything runs."""
+def create_highlighter() -> Callable[[str], str]:
+    """A function that colours programs. Slow to create, so do it before the event loop runs."""
     from rich.console import Console
     from rich.syntax import Syntax
 
-    # TypeScript is a superset. Looked up now: finding the lexer reads files.
+    # TypeScript includes JavaScript. Finding the lexer reads files, so do it now.
     highlighter = Syntax("", "typescript", theme=_THEME, background_color="default")
     lexer = highlighter.lexer or "text"
 
@@ -255,30 +258,30 @@ _STYLES: Final[dict[str, Style]] = {"completed": "good", "failed": "bad", "waiti
 
 @dataclass(kw_only=True, slots=True)
 class _Call:
-    """A call that has not ended."""
+    """A running call."""
 
     id: str
     name: str
     root_id: str
-    """The call that the model made; this one itself, or one around it."""
+    """The model's call that contains this one, or this call itself."""
     given: str
     depth: int
     is_program: bool
 
 
 class CallsView:
-    """Writes a line when a call ends; which calls run is the status."""
+    """Shows calls: a line when a call ends, and the running calls as the status."""
 
     def __init__(self, screen: Screen, *, colours: Callable[[str], str] | None) -> None:
         self._screen = screen
         self._colours = colours
         self._calls: dict[str, _Call] = {}
-        # Of calls that the model made, also of those that have ended: programs may go on.
+        # Also of calls that have ended: their programs may continue.
         self._headings: dict[str, str] = {}
         self._programs: set[str] = set()
-        # Whose lines come next: those of others need a heading first.
+        # The call that the next lines belong to. Lines of another call need a new heading.
         self._heading = ""
-        self.takers: dict[RunEventKind, Callable[[JsonObject], None]] = {
+        self.handlers: dict[RunEventKind, Callable[[JsonObject], None]] = {
             "call.started": self._on_call_started,
             "call.changed": self._on_call_changed,
             "call.updated": self._on_call_updated,
@@ -291,7 +294,7 @@ class CallsView:
 
     @property
     def status(self) -> str:
-        """What runs; nothing if nothing does."""
+        """The names of the running calls."""
         inner = [call.name for call in self._calls.values() if not call.is_program]
         names = inner or [call.name for call in self._calls.values()]
         return f"{', '.join(names)} …" if names else ""
@@ -303,7 +306,7 @@ class CallsView:
         name = text_in(data, "toolId") if parent_id else text_in(data, "toolName")
         call = _Call(
             id=call_id,
-            name=cell_text(name),
+            name=shorten(name),
             root_id=parent.root_id if parent else parent_id or call_id,
             given="" if program and not parent_id else input_text(given),
             depth=min(parent.depth + 1, _MAX_DEPTH) if parent else 1 if parent_id else 0,
@@ -318,12 +321,12 @@ class CallsView:
     def _write_heading(self, call: _Call, program: str) -> None:
         self._heading = call.id
         screen = self._screen
-        given = cell_text(program, most_characters=120) if program else call.given
+        given = shorten(program, max_characters=120) if program else call.given
         self._headings[call.id] = f"{call.name} {given}".rstrip()
         is_whole_below = bool(program) and screen.is_terminal
-        screen.note(f"● {call.name if is_whole_below else self._headings[call.id]}", "strong")
+        screen.write_note(f"● {call.name if is_whole_below else self._headings[call.id]}", "strong")
         if is_whole_below:
-            gutter = screen.styled("  │ ", "dim")
+            gutter = screen.apply_style("  │ ", "dim")
             for line in program_lines(program, colours=self._colours):
                 screen.write_lines(f"{gutter}{line}")
 
@@ -354,52 +357,52 @@ class CallsView:
         call = self._calls.get(text_in(data, "toolCallId"))
         update = data.get("update")
         if call is not None and update is not None:
-            text = update if isinstance(update, str) else value_text(update, most_characters=60)
-            self._screen.status(f"{call.name}: {text}")
+            text = update if isinstance(update, str) else value_text(update, max_characters=60)
+            self._screen.set_status(f"{call.name}: {text}")
 
     def _on_output(self, data: JsonObject) -> None:
         value = data.get("text", data.get("result"))
         lines = (value if isinstance(value, str) else value_text(value)).split("\n")
         shown = lines[: _MAX_OUTPUT_LINES if self._screen.is_terminal else 1]
         for line in shown:
-            self._line(text_in(data, "toolCallId"), f"» {escape(cell_text(line))}", "plain")
+            self._line(text_in(data, "toolCallId"), f"» {escape(shorten(line))}", "plain")
         if len(lines) > len(shown):
             more = count_text(len(lines) - len(shown), "more line")
             self._line(text_in(data, "toolCallId"), f"» … {more}", "dim")
 
     def _on_suspended(self, data: JsonObject) -> None:
         size = size_text(number_in(data, "snapshotBytes"))
-        line = f"suspended: {cell_text(text_in(data, 'reason'))} ({size})"
+        line = f"suspended: {shorten(text_in(data, 'reason'))} ({size})"
         self._line(text_in(data, "toolCallId"), line, "warning")
 
     def _on_resumed(self, data: JsonObject) -> None:
-        self._line(text_in(data, "toolCallId"), "goes on", "dim")
+        self._line(text_in(data, "toolCallId"), "resumed", "dim")
 
     def _on_approval_answered(self, data: JsonObject) -> None:
         call = self._calls.get(text_in(data, "toolCallId"))
         name = call.name if call else "the call"
         match data.get("answer"), data.get("how"):
             case "allow", "remembered":
-                self._approval_line(call, f"{name}: allowed before, for always", "dim")
+                self._approval_line(call, f"{name}: always allowed", "dim")
             case "allow", how:
                 self._approval_line(call, f"{name}: allowed ({how})", "good")
             case "deny", _:
-                # The call fails, and says so.
+                # The failed call shows it.
                 pass
             case answer, _:
-                self._approval_line(call, f"{name}: the question is {answer}", "warning")
+                self._approval_line(call, f"{name}: the approval is {answer}", "warning")
 
     def _approval_line(self, call: _Call | None, text: str, style: Style) -> None:
         self._line(call.root_id if call else self._heading, text, style)
 
     def _line(self, root_id: str, text: str, style: Style, *, depth: int = 1) -> None:
-        """A line under its call; the last one of a call has depth 0."""
+        """Write a line under its call. The last line of a call has depth 0."""
         heading = self._heading
-        # Under a `wait` stands what goes on of the program that it waits for, whose call has ended.
+        # Below a `wait` come the lines of the resumed program, whose own call has ended.
         is_waited_for = root_id not in self._calls and heading in self._calls
         if root_id != heading and (heading in self._programs or not is_waited_for):
             self._heading = root_id
-            self._screen.note(f"● {self._headings.get(root_id, root_id)}", "strong")
+            self._screen.write_note(f"● {self._headings.get(root_id, root_id)}", "strong")
         branch = "├ " if depth else "└ "
         indent = "│ " * (depth - 1)
-        self._screen.note(f"  {indent}{branch}{text}", style)
+        self._screen.write_note(f"  {indent}{branch}{text}", style)

@@ -23,16 +23,16 @@ class Command(NamedTuple):
 
 COMMANDS: Final = (
     Command("exec", "exec", "Run a program in the sandbox."),
-    Command("run", "agent", "Ask an agent, and watch it work."),
-    Command("chat", "agent", "Talk to an agent."),
-    Command("doctor", "doctor", "Check whether and how well the sandbox works here."),
+    Command("run", "agent", "Send a message to an agent and show the run."),
+    Command("chat", "agent", "Chat with an agent."),
+    Command("doctor", "doctor", "Check that the sandbox works on this machine."),
     Command("gateway", "gateway", "Serve the agents over HTTP."),
     Command("mcp", "mcp", "Serve your MCP servers in code mode, and manage them."),
     Command("config", "config_commands", "Read, change and check the configuration."),
-    Command("tools", "tools", "Find, read and call the tools of your configuration."),
-    Command("plugins", "plugins", "Show the configured plugins, and try one out."),
-    Command("sessions", "sessions", "List and read the sessions that are kept."),
-    Command("trajectory", "trajectory", "Show and export what runs did."),
+    Command("tools", "tools", "Find, describe and call the configured tools."),
+    Command("plugins", "plugins", "List, inspect and validate plugins."),
+    Command("sessions", "sessions", "List and show stored sessions."),
+    Command("trajectory", "trajectory", "Show and export the events of runs."),
 )
 
 

@@ -1,10 +1,10 @@
-"""A tool call as text: on one line, and as a tree with the calls inside it."""
+"""Formats tool calls: on one line, and as a tree with their nested calls."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.output import Branch, cell_text, count_text, duration_text, size_text
+from nacre.cli.output import Branch, count_text, duration_text, shorten, size_text
 from nacre.display import escape
 from nacre.json_types import encode_json
 
@@ -23,26 +23,26 @@ _MAX_ERROR_CHARACTERS: Final = 300
 
 
 def input_text(given: JsonValue) -> str:
-    """The input as JSON on one line, shortened; nothing for none."""
-    return "" if given in (None, {}) else value_text(given, most_characters=_MAX_INPUT_CHARACTERS)
+    """The input as JSON on one line, shortened; empty for no input."""
+    return "" if given in (None, {}) else value_text(given, max_characters=_MAX_INPUT_CHARACTERS)
 
 
-def value_text(value: JsonValue, *, most_characters: int = _MAX_VALUE_CHARACTERS) -> str:
+def value_text(value: JsonValue, *, max_characters: int = _MAX_VALUE_CHARACTERS) -> str:
     """Any value as JSON on one line, shortened."""
     text = encode_json(value).decode()
-    # Spelled out: what turns the direction of writing would turn the rest of the line, too.
-    shown = escape(text[:most_characters])
-    return shown if len(text) <= most_characters else f"{shown}…"
+    # Escaped: characters that change the text direction would affect the rest of the line.
+    shown = escape(text[:max_characters])
+    return shown if len(text) <= max_characters else f"{shown}…"
 
 
 def error_text(error: str, code: str = "") -> str:
-    """What went wrong on one line, its code first."""
-    text = escape(cell_text(error, most_characters=_MAX_ERROR_CHARACTERS))
+    """The error on one line, its code first."""
+    text = escape(shorten(error, max_characters=_MAX_ERROR_CHARACTERS))
     return f"{code}: {text}" if code and text else text or code
 
 
 def program_of(given: JsonValue) -> str:
-    """The program in the input of `exec` or of `tool_search_code`; nothing for other inputs."""
+    """The program in the input of `exec` or `tool_search_code`; empty for other tools."""
     if not isinstance(given, dict):
         return ""
     code = given.get("code") or given.get("command")
@@ -50,7 +50,7 @@ def program_of(given: JsonValue) -> str:
 
 
 def program_status(result: JsonValue) -> str:
-    """How a program stands by the result of `exec` or `wait`; nothing for other results."""
+    """The status of a program in the result of `exec` or `wait`; empty for other results."""
     match result:
         case {"status": ("completed" | "waiting" | "failed") as status, "telemetry": _}:
             return status
@@ -59,7 +59,7 @@ def program_status(result: JsonValue) -> str:
 
 
 def result_text(result: JsonValue) -> str:
-    """What came of a call: of a program's result its status and value, else the value itself."""
+    """The result of a call: for a program its value or status, else the value itself."""
     if not isinstance(result, dict) or not program_status(result):
         return "" if result is None else value_text(result)
     match program_status(result):
@@ -67,13 +67,13 @@ def result_text(result: JsonValue) -> str:
             value = result.get("value")
             return "" if value is None else value_text(value)
         case "waiting":
-            return f"waiting: {cell_text(str(result.get('reason', '')))}"
+            return f"waiting: {shorten(str(result.get('reason', '')))}"
         case _:
             return error_text(str(result.get("error", "")), str(result.get("code", "")))
 
 
 _MAX_PROGRAM_CHARACTERS: Final = 120
-_UNENDED: Final = "has not ended"
+_UNENDED: Final = "not ended"
 
 
 def call_branch(
@@ -82,18 +82,18 @@ def call_branch(
     *,
     unended: str = _UNENDED,
 ) -> Branch:
-    """One call with all that belongs to it; `cells` are the events of cells by their call, and
-    `unended` is said of calls without an end."""
+    """A call as a tree. `cells` holds the events of cells by call id; `unended` describes a call
+    without an end."""
     return Branch(
         text=_call_line(node, unended), branches=call_branches(node, cells, unended=unended)
     )
 
 
 def _call_line(node: CallNode, unended: str) -> str:
-    name = cell_text((node.tool_id if node.parent_id else node.tool_name) or node.call_id)
-    # Of a program that failed or waits, the call itself has completed.
+    name = shorten((node.tool_id if node.parent_id else node.tool_name) or node.call_id)
+    # If a program failed or waits, its `exec` call has still completed.
     status = program_status(node.result) or node.outcome
-    program = cell_text(program_of(node.input), most_characters=_MAX_PROGRAM_CHARACTERS)
+    program = shorten(program_of(node.input), max_characters=_MAX_PROGRAM_CHARACTERS)
     took = "" if node.duration_ms is None else duration_text(node.duration_ms)
     parts = [
         f"{MARKS[status]} {name} {program or input_text(node.input)}".rstrip(),
@@ -110,7 +110,7 @@ def call_branches(
     *,
     unended: str = _UNENDED,
 ) -> list[Branch]:
-    """What was called inside of it, asked about it, and what its cell did, in order."""
+    """The nested calls, approvals and cell events of a call, in order."""
     timed: list[tuple[float, Branch]] = [
         (child.started or 0.0, call_branch(child, cells, unended=unended))
         for child in node.children
@@ -124,12 +124,12 @@ def call_branches(
     timed.sort(key=lambda it: it[0])
     branches = [branch for _, branch in timed]
     if node.updates:
-        branches.append(Branch(text=count_text(node.updates, "report of progress")))
+        branches.append(Branch(text=count_text(node.updates, "progress report")))
     return branches
 
 
 def _sizes(node: CallNode) -> str:
-    """As far as they were recorded: long texts are cut in a record."""
+    """Sizes of the recorded input and result. Long texts are cut in a record."""
     taken = size_text(len(encode_json(node.input)))
     if node.outcome != "completed":
         return f"{taken} in"
@@ -138,8 +138,8 @@ def _sizes(node: CallNode) -> str:
 
 def _approval_text(asked: JsonObject) -> str:
     if asked.get("event") == "requested":
-        return f"asked a person: {cell_text(str(asked.get('reason', '')))}"
-    # Why it was denied is the error of the call.
+        return f"approval requested: {shorten(str(asked.get('reason', '')))}"
+    # The error of the call says why it was denied.
     return f"allowed ({asked.get('how')})" if asked.get("answer") == "allow" else "denied"
 
 
@@ -156,12 +156,12 @@ def _cell_text(event: TrajectoryEvent) -> str:
         case "cell.suspended":
             size = data.get("snapshotBytes")
             shown = size_text(size) if isinstance(size, int | float) else "?"
-            return f"suspended: {cell_text(str(data.get('reason', '')))}, a snapshot of {shown}"
+            return f"suspended: {shorten(str(data.get('reason', '')))}, snapshot of {shown}"
         case "cell.resumed":
-            return "goes on"
+            return "resumed"
         case _:
-            reason = cell_text(str(data.get("reason", "")))
+            reason = shorten(str(data.get("reason", "")))
             left = data.get("unfinishedCalls")
-            parts = [f"the program {data.get('status', 'ended')}", reason]
-            parts.append(f"{left} calls left unfinished" if left else "")
+            parts = [f"program {data.get('status', 'ended')}", reason]
+            parts.append(f"{left} unfinished calls" if left else "")
             return ", ".join(filter(None, parts))

@@ -14,7 +14,7 @@ from nacre.cli.output import (
     ExitStatus,
     UsageProblem,
     count_text,
-    errors_are_on_terminal,
+    is_stderr_terminal,
     say,
     warn,
 )
@@ -265,7 +265,7 @@ def survey_servers(
     signal stops the survey.
     """
     found = {server.name: _survey_unstarted(server) for server in configured.servers}
-    has_progress = errors_are_on_terminal()
+    has_progress = is_stderr_terminal()
 
     def add(survey: ServerSurvey) -> None:
         found[survey.name] = survey

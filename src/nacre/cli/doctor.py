@@ -40,9 +40,9 @@ _GENERAL_ADVICE: Final = "run Nacre on Linux, in a container that does not forbi
 
 
 def health_text(health: SandboxHealth) -> str:
-    """All lines, the verdict last."""
+    """The report as text, with the summary as its last line."""
     lines = [f"{name:<18}{value}" for name, value in _facts(health)]
-    return "\n".join((*lines, "", *_verdict(health), ""))
+    return "\n".join((*lines, "", *_summary(health), ""))
 
 
 def _facts(health: SandboxHealth) -> Iterator[tuple[str, str]]:
@@ -56,7 +56,7 @@ def _facts(health: SandboxHealth) -> Iterator[tuple[str, str]]:
     if health.module_origin:
         yield (
             "compiled module",
-            {"cache": "from the cache", "built": "built just now"}.get(
+            {"cache": "from the cache", "built": "built now"}.get(
                 health.module_origin, health.module_origin
             ),
         )
@@ -69,28 +69,28 @@ def _facts(health: SandboxHealth) -> Iterator[tuple[str, str]]:
             ),
         )
     if health.measures:
-        held = len(health.measures) - len(health.missing)
-        yield "hardening", f"{held} of {len(health.measures)} measures hold"
+        active = len(health.measures) - len(health.missing)
+        yield "hardening", f"{active} of {len(health.measures)} measures are active"
     for measure in health.measures:
         yield "", f"{'yes' if measure.applied else 'NO':<4}{measure.name}: {measure.detail}"
     for cell in health.cells:
-        yield f"{cell.language} cell", cell.problem or f"runs, result after {cell.wall_ms:.0f} ms"
+        yield f"{cell.language} cell", cell.problem or f"works, result after {cell.wall_ms:.0f} ms"
 
 
-def _verdict(health: SandboxHealth) -> Iterator[str]:
+def _summary(health: SandboxHealth) -> Iterator[str]:
     for warning in health.warnings:
         yield f"warning: {warning}"
     for measure in health.missing:
-        yield f"warning: {measure.name} does not hold ({measure.detail}); " + _ADVICE.get(
+        yield f"warning: {measure.name} is not active ({measure.detail}); " + _ADVICE.get(
             measure.name, _GENERAL_ADVICE
         )
     if health.problems:
         yield from (f"problem: {problem}" for problem in health.problems)
-        yield "broken: programs cannot run here."
+        yield "broken: programs cannot run on this machine."
     elif health.missing or health.warnings:
-        yield "usable: programs run, but not with every protection."
+        yield "usable: programs run, but some protections are missing."
     else:
-        yield "ok: programs run, with every protection."
+        yield "ok: programs run with all protections."
 
 
 def doctor_command(
@@ -98,12 +98,12 @@ def doctor_command(
         bool, typer.Option("--json", help="Print the report as one JSON document.")
     ] = False,
 ) -> int:
-    """Check whether and how well the sandbox works here.
+    """Check that the sandbox works on this machine.
 
-    Starts a worker, runs a program in JavaScript and one in TypeScript, and says which protections
-    hold. Exit status: 0 if programs run (the last line tells if a protection is missing), 1 if not.
+    Starts a worker, runs a JavaScript and a TypeScript program, and lists the active protections.
+    Exit status: 0 if programs run, even if a protection is missing, and 1 if they do not.
     """
-    health = examine_surroundings()
+    health = examine_installation()
     run_async(lambda: examine_sandbox(health))
     printer = Printer()
     if is_json:
@@ -127,7 +127,7 @@ _PROGRAMS: tuple[tuple[Language, str], ...] = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellTrial:
-    """How a small program fared."""
+    """The result of a small program."""
 
     language: Language
     wall_ms: float
@@ -136,7 +136,7 @@ class CellTrial:
 
 @dataclass(kw_only=True, slots=True)
 class SandboxHealth:
-    """Everything that `doctor` tells."""
+    """The findings of `nacre doctor`."""
 
     version: str = nacre.__version__
     python: str = f"{platform.python_implementation()} {platform.python_version()}"
@@ -193,18 +193,18 @@ class SandboxHealth:
         return "degraded" if self.missing or self.warnings else "ok"
 
 
-def examine_surroundings() -> SandboxHealth:
-    """What can be told without starting the sandbox; reads files."""
+def examine_installation() -> SandboxHealth:
+    """Collect what is known without starting the sandbox. Reads files."""
     return SandboxHealth(
         platform=platform.platform(),
-        library=_look_up(library_path),
-        cache_directory=_look_up(default_cache_directory),
+        library=_find_path(library_path),
+        cache_directory=_find_path(default_cache_directory),
     )
 
 
 async def examine_sandbox(health: SandboxHealth) -> None:
-    """Start the sandbox, run a program in each language, and note what there is to say."""
-    listener = _LogListener(health.warnings)
+    """Start the sandbox, run a program in each language, and add the findings to `health`."""
+    listener = _WarningCollector(health.warnings)
     logger = logging.getLogger("nacre")
     logger.addHandler(listener)
     try:
@@ -252,20 +252,20 @@ async def _try_cell(sandbox: Sandbox, language: Language, code: str) -> CellTria
         case Failed():
             problem = result.error
         case _:
-            problem = f"the program `{code}` gave {result}"
+            problem = f"the program `{code}` returned {result}"
     return CellTrial(language=language, wall_ms=wall_ms, problem=problem)
 
 
-def _look_up(look_up: Callable[[], Path]) -> str:
+def _find_path(find: Callable[[], Path]) -> str:
     try:
-        return str(look_up())
+        return str(find())
     except (OSError, RuntimeError, WasmError):
-        # What follows from it, a worker that does not start or a warning, is reported by itself.
+        # The worker that does not start, or a warning, is reported instead.
         return ""
 
 
-class _LogListener(logging.Handler):
-    """Collects what the sandbox warns of; its errors come back as problems."""
+class _WarningCollector(logging.Handler):
+    """Collects warnings of the sandbox. Its errors are reported as problems."""
 
     def __init__(self, warnings: list[str]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""`nacre exec`: runs one program in the sandbox."""
+"""Command `nacre exec`: runs one program in the sandbox."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from nacre.cli.options import OwnToolsOption
-from nacre.cli.output import ExitStatus, UsageProblem, errors_are_on_terminal, warn
+from nacre.cli.output import ExitStatus, UsageProblem, is_stderr_terminal, warn
 from nacre.config.code_mode import FIELDS, LANGUAGES, LIMITS, Language, code_mode_config_from
 from nacre.errors import ConfigError
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 _TYPESCRIPT_ENDINGS: Final = (".ts", ".mts", ".cts", ".tsx")
-# Far above any real program; keeps a wrong file, or one without an end, from filling the memory.
+# Far more than any real program; limits the memory that a wrong file takes.
 _MAX_PROGRAM_BYTES: Final = 16 << 20
 
 
 class ProgramText(NamedTuple):
-    """A program as it was written, and what to call it in messages."""
+    """The source of a program, and its name for messages."""
 
     text: str
     name: str
@@ -35,7 +35,7 @@ class ProgramText(NamedTuple):
 
 
 def read_program(file: str | None, *, code: str | None, language: str | None) -> ProgramText:
-    """Exactly one of `file` and `code`, or else standard input; raises UsageProblem."""
+    """Read the program from `code`, the file, or standard input. Raises UsageProblem."""
     if language is not None and language not in LANGUAGES:
         raise UsageProblem(f'--language is "{language}"; allowed: {" and ".join(LANGUAGES)}')
     if code is not None:
@@ -44,7 +44,7 @@ def read_program(file: str | None, *, code: str | None, language: str | None) ->
         text, name = _check_encoding(code), "-e"
     elif file is None or file == "-":
         text, name = (
-            _decode(_read_standard_input(is_asked_for=file == "-"), "standard input"),
+            _decode(_read_standard_input(is_explicit=file == "-"), "standard input"),
             "stdin",
         )
     else:
@@ -66,7 +66,7 @@ def _check_encoding(code: str) -> str:
     try:
         code.encode()
     except UnicodeEncodeError as error:
-        # Python keeps bytes of an argument that it cannot decode as halves of surrogate pairs.
+        # Python turns bytes that it cannot decode into surrogates.
         raise UsageProblem(
             f"the program given with -e is not UTF-8 (character {error.start + 1}); "
             "write the character as an escape, such as \\u00e9"
@@ -74,9 +74,9 @@ def _check_encoding(code: str) -> str:
     return code
 
 
-def _read_standard_input(*, is_asked_for: bool) -> bytes:
+def _read_standard_input(*, is_explicit: bool) -> bytes:
     stream = sys.stdin
-    if stream is None or (stream.isatty() and not is_asked_for):
+    if stream is None or (stream.isatty() and not is_explicit):
         raise UsageProblem(
             "there is no program to run; give a file, -e CODE, or pipe one to standard input"
         )
@@ -127,9 +127,9 @@ def limit_help(field: str, meaning: str) -> str:
 
 
 def config_from(given: Mapping[str, str | None], *, note: Callable[[str], None]) -> CodeModeConfig:
-    """The settings for the options that were given, by field; `note` is told what was clamped.
+    """The settings for the given options, by field. Calls `note` for clamped values.
 
-    Raises UsageProblem for what is not a whole number.
+    Raises UsageProblem for values that are not whole numbers.
     """
     numbers = {field: _number(text) for field, text in given.items() if text is not None}
     try:
@@ -140,7 +140,7 @@ def config_from(given: Mapping[str, str | None], *, note: Callable[[str], None])
     for field, number in numbers.items():
         used = getattr(config, field)
         if used != number:
-            bound = "below the least" if used == LIMITS[field].least else "above the most"
+            bound = "below the minimum" if used == LIMITS[field].least else "above the maximum"
             note(f"{_option(field)} {given[field]} is {bound}; {used} is used")
     return config
 
@@ -161,12 +161,12 @@ def exec_command(
         str | None,
         typer.Argument(
             metavar="FILE",
-            help="The program; `-` or none for standard input.",
+            help="The file of the program; `-` or none reads standard input.",
             show_default=False,
         ),
     ] = None,
     code: Annotated[
-        str | None, typer.Option("-e", "--eval", metavar="CODE", help="The program itself.")
+        str | None, typer.Option("-e", "--eval", metavar="CODE", help="The code of the program.")
     ] = None,
     language: Annotated[
         str | None,
@@ -174,48 +174,50 @@ def exec_command(
             "--language",
             "-l",
             metavar="|".join(LANGUAGES),
-            help="By default typescript for .ts files, else javascript.",
+            help="The language. [default: typescript for .ts files, else javascript]",
         ),
     ] = None,
     tools: OwnToolsOption = None,
     timeout_ms: Annotated[
         str | None,
-        typer.Option(metavar="MS", help=limit_help("timeout_ms", "Time of one leg.")),
+        typer.Option(metavar="MS", help=limit_help("timeout_ms", "Time limit of one leg.")),
     ] = None,
     memory_limit_bytes: Annotated[
         str | None,
-        typer.Option(metavar="BYTES", help=limit_help("memory_limit_bytes", "Memory.")),
+        typer.Option(metavar="BYTES", help=limit_help("memory_limit_bytes", "Memory limit.")),
     ] = None,
     max_output_bytes: Annotated[
         str | None,
-        typer.Option(metavar="BYTES", help=limit_help("max_output_bytes", "Output; and value.")),
+        typer.Option(metavar="BYTES", help=limit_help("max_output_bytes", "Size of the output.")),
     ] = None,
     max_snapshot_bytes: Annotated[
         str | None,
-        typer.Option(metavar="BYTES", help=limit_help("max_snapshot_bytes", "Suspended size.")),
+        typer.Option(metavar="BYTES", help=limit_help("max_snapshot_bytes", "Size of a snapshot.")),
     ] = None,
     max_pending_tool_calls: Annotated[
         str | None,
-        typer.Option(metavar="N", help=limit_help("max_pending_tool_calls", "Calls at once.")),
+        typer.Option(
+            metavar="N", help=limit_help("max_pending_tool_calls", "Concurrent tool calls.")
+        ),
     ] = None,
     is_json: Annotated[
         bool, typer.Option("--json", help="Print the result as one JSON document.")
     ] = False,
     is_not_resumed: Annotated[
-        bool, typer.Option("--no-wait", help="Stop where the program first waits or yields.")
+        bool, typer.Option("--no-wait", help="Stop when the program first waits or yields.")
     ] = False,
     is_verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Say at the end what the program cost.")
+        bool, typer.Option("--verbose", "-v", help="Print the time and waits of the program.")
     ] = False,
 ) -> int:
     """Run a program in the sandbox.
 
-    The program is the body of an async function, with tools of your own if you name some. What it
-    writes with text, json or console goes to standard output, followed by the value it returns, as
-    JSON, unless that is null. All else goes to standard error.
+    The program is the body of an async function and can call the tools of --tools. Its output (from
+    text, json and console) goes to standard output, followed by the returned value as JSON, unless
+    it is null. Everything else goes to standard error.
 
     Exit status: 0 completed, 1 failed, 2 bad usage, 3 waiting (only with --no-wait), 130 aborted by
-    Ctrl-C, 143 aborted by SIGTERM, 141 nobody reads the output any more.
+    Ctrl-C, 143 aborted by SIGTERM, 141 the reader of the output is gone.
     """
     program = read_program(file, code=code, language=language)
     config = config_from(
@@ -228,13 +230,13 @@ def exec_command(
         },
         note=_ignore if is_json else warn,
     )
-    # Slow to import, and no help to somebody who mistyped an option.
+    # Slow to import, and not needed to report bad usage.
     from nacre.cli.exec_cell import JsonReport, TextReport, run_cell
     from nacre.cli.runner import run_abortable
     from nacre.cli.tool_modules import load_tools
 
     logging.getLogger("nacre").addHandler(_WARNINGS)
-    is_status_shown = is_verbose or errors_are_on_terminal()
+    is_status_shown = is_verbose or is_stderr_terminal()
     report = JsonReport() if is_json else TextReport(program, is_status_shown=is_status_shown)
 
     loaded = load_tools(tools or ())
@@ -257,15 +259,15 @@ def _ignore(_note: str) -> None:
     pass
 
 
-class _WarningsOnly(logging.Handler):
-    """Shows what the sandbox warns of; its errors come as the result of the cell."""
+class _WarningHandler(logging.Handler):
+    """Shows warnings of the sandbox. Its errors are in the result of the cell."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno == logging.WARNING:
             warn(record.getMessage())
 
 
-_WARNINGS = _WarningsOnly()
+_WARNINGS = _WarningHandler()
 
 
 def register(app: typer.Typer) -> None:

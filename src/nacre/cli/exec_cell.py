@@ -1,4 +1,4 @@
-"""Runs the cell of `nacre exec` and reports its output, value or failure."""
+"""Runs the cell of `nacre exec` and prints its output, value or error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 import anyio
 
-from nacre.cli.output import ExitStatus, Printer, UsageProblem, say, visible
+from nacre.cli.output import ExitStatus, Printer, UsageProblem, escape_controls, say
 from nacre.code_mode.results import CodeModeResult, Completed, Failed, Waiting
 from nacre.code_mode.runtime import Runtime
 from nacre.errors import CatalogError
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from nacre.tools import Tool
 
 
-# Of a line that is longer, the part around the place is shown.
+# Longer lines are cut around the position.
 _MAX_SHOWN_CHARACTERS: Final = 100
 
 
 def failure_text(failed: Failed, program: ProgramText) -> str:
-    """Several lines, the last without its end."""
+    """The error, its position in the program, and its code."""
     lines = [f"failed: {failed.error}"]
     if failed.position is not None:
         lines += _excerpt(failed.position, program)
@@ -41,7 +41,7 @@ def failure_text(failed: Failed, program: ProgramText) -> str:
 def _excerpt(position: Position, program: ProgramText) -> list[str]:
     lines = [f"  --> {program.name}:{position.line}:{position.column}"]
     source = program.text.split("\n")
-    # A program can write its own stack, and so name any place.
+    # A program can change its stack, so the position may be wrong.
     if position.line <= len(source):
         before, after = _cut_around(source[position.line - 1].removesuffix("\r"), position.column)
         number = str(position.line)
@@ -51,7 +51,7 @@ def _excerpt(position: Position, program: ProgramText) -> list[str]:
 
 
 def _cut_around(line: str, column: int) -> tuple[str, str]:
-    """What of the line is shown before the column and from it on."""
+    """The shown parts of the line before and after the column."""
     at = min(column - 1, len(line))
     start = max(0, min(at - _MAX_SHOWN_CHARACTERS // 2, len(line) - _MAX_SHOWN_CHARACTERS))
     before, after = line[start:at], line[at : start + _MAX_SHOWN_CHARACTERS]
@@ -59,11 +59,11 @@ def _cut_around(line: str, column: int) -> tuple[str, str]:
 
 
 def _escape_source(text: str) -> str:
-    return visible(text.expandtabs(4).replace("\r", " "))
+    return escape_controls(text.expandtabs(4).replace("\r", " "))
 
 
 def _width(text: str) -> int:
-    """How many columns a terminal takes for the text."""
+    """The number of terminal columns of the text."""
     return sum(
         0 if unicodedata.combining(character)
         else 2 if unicodedata.east_asian_width(character) in "WF"
@@ -73,7 +73,7 @@ def _width(text: str) -> int:
 
 
 class CellReport(Protocol):
-    """Is told of every leg of a cell, in order, and at the end once more of the last one."""
+    """Receives every leg of a cell, in order, and the last one again at the end."""
 
     printer: Printer
 
@@ -83,7 +83,7 @@ class CellReport(Protocol):
 
 
 class JsonReport:
-    """One document: the last result, with the output of all legs in it."""
+    """Prints one JSON document: the last result, with the output of all legs."""
 
     def __init__(self) -> None:
         self.printer = Printer()
@@ -98,7 +98,7 @@ class JsonReport:
 
 
 class TextReport:
-    """Output and value on standard output; what is said about them on standard error."""
+    """Prints output and value to standard output, and errors and status to standard error."""
 
     def __init__(self, program: ProgramText, *, is_status_shown: bool) -> None:
         self.printer = Printer()
@@ -115,11 +115,11 @@ class TextReport:
     def end(self, result: CodeModeResult) -> None:
         match result:
             case Completed():
-                # A program that returns nothing has the value null, and nothing to show for it.
+                # A program without a return value has the value null.
                 if result.value is not None:
                     self.printer.write_json(result.value, is_indented=True)
             case Failed(reason="aborted"):
-                # The command line says so itself.
+                # `nacre` itself reports the abort.
                 pass
             case Failed():
                 say(failure_text(result, self._program))
@@ -144,7 +144,7 @@ def _waiting_text(waiting: Waiting) -> str:
     pending = ", ".join(call.tool_id for call in waiting.pending)
     return (
         f"waiting: {waiting.reason}{f' ({pending})' if pending else ''}; "
-        "leave out --no-wait to have the cell go on"
+        "leave out --no-wait to continue"
     )
 
 
@@ -163,7 +163,7 @@ def _status_text(result: CodeModeResult, *, waits: int) -> str:
 
 def _costs_text(usage: Usage) -> str:
     bursts = _count_text(usage.guest_bursts, "burst")
-    return f"{usage.wall_ms:.0f} ms ({usage.worker_ms:.1f} ms of them in {bursts})"
+    return f"{usage.wall_ms:.0f} ms ({usage.worker_ms:.1f} ms in {bursts})"
 
 
 def _count_text(number: int, noun: str) -> str:
@@ -181,7 +181,7 @@ async def run_cell(
 ) -> ExitStatus:
     """Run the program and report each leg; INTERRUPTED if it was aborted.
 
-    A cell that waits is resumed if `is_resumed`.
+    Resumes a waiting cell if `is_resumed`. Raises UsageProblem.
     """
     async with Runtime(config, workers=1) as runtime:
         try:

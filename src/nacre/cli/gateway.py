@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
 
 
-# What nothing else needs, by the names that it is imported by.
-_PARTS: Final = ("fastapi", "prometheus_client", "sqlalchemy", "sse_starlette", "uvicorn")
+# The packages of the extra `gateway`, by import name.
+_PACKAGES: Final = ("fastapi", "prometheus_client", "sqlalchemy", "sse_starlette", "uvicorn")
 
 
 def gateway_command(
     config: Annotated[
-        str | None, typer.Option("--config", help="The config file.", metavar="FILE")
+        str | None, typer.Option("--config", help="The configuration file.", metavar="FILE")
     ] = None,
     host: Annotated[
         str | None,
-        typer.Option("--host", help="The address to listen at, instead of the configured one."),
+        typer.Option("--host", help="The address to listen on, instead of the configured one."),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", help="The port; 0 is any that is free.", min=0, max=65535),
+        typer.Option("--port", help="The port; 0 picks a free one.", min=0, max=65535),
     ] = None,
     is_json: Annotated[
         bool,
-        typer.Option("--json", help="Say in one line of JSON where it is, once it answers."),
+        typer.Option("--json", help="Print the URL and other facts as one JSON line when ready."),
     ] = False,
     is_logging_requests: Annotated[
         bool, typer.Option("--access-log", help="Log every request.")
@@ -50,44 +50,43 @@ def gateway_command(
 ) -> int:
     """Serve the agents over HTTP.
 
-    A JSON API is under /api, OpenAI's under /v1.
-    Without a config file a demonstration model answers, and code mode is on. Ctrl-C, or SIGTERM,
-    lets what runs come to its end first; a second one does not wait.
+    Offers a JSON API under /api and the OpenAI API under /v1. Without a configuration, a demo model
+    answers, and code mode is enabled. Ctrl-C or SIGTERM stops the gateway after the running turns
+    have ended; a second one stops it at once.
     """
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING
     )
     logging.getLogger("nacre").setLevel(logging.INFO)
     logging.getLogger(ACCESS_LOG).setLevel(logging.INFO if is_logging_requests else logging.WARNING)
-    # It warns of every reader of a stream that goes away.
+    # It warns whenever a client closes a stream.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     file, system_config = read_agent_config(config)
-    _refuse_without_parts()
+    _require_packages()
     from nacre.gateway.server import GatewayOptions, serve_gateway
 
     options = GatewayOptions(
         config=system_config, file=file, environment=os.environ, host=host, port=port
     )
     try:
-        serve_gateway(options, lambda served: _tell(served, file, is_json=is_json))
+        serve_gateway(options, lambda served: _announce(served, file, is_json=is_json))
     except NacreError as error:
         warn(str(error))
         return ExitStatus.FAILED
     return ExitStatus.COMPLETED
 
 
-def _refuse_without_parts() -> None:
-    """Once and before anything is opened: several tasks would find it missing at once."""
-    missing = [name for name in _PARTS if find_spec(name) is None]
+def _require_packages() -> None:
+    """Raise UsageProblem if packages are missing, before anything starts."""
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         raise UsageProblem(
-            f"the gateway cannot run: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} "
-            "not installed; run: pip install 'nacre-ai[gateway]'"
+            f"the gateway needs packages that are not installed: {', '.join(missing)}; "
+            "run: pip install 'nacre-ai[gateway]'"
         )
 
 
-def _tell(served: Served, file: ConfigFile, *, is_json: bool) -> None:
-
+def _announce(served: Served, file: ConfigFile, *, is_json: bool) -> None:
     printer = Printer()
     if is_json:
         printer.write_json(welcome_json(served), is_indented=False)
@@ -107,7 +106,7 @@ _JSON_HEADER: Final = "-H 'Content-Type: application/json'"
 
 
 def welcome_json(served: Served) -> JsonObject:
-    """For programs; the token itself is in its file and nowhere else."""
+    """The facts for programs. The token itself is only in its file."""
     return {
         "url": served.url,
         "pid": os.getpid(),
@@ -119,17 +118,17 @@ def welcome_json(served: Served) -> JsonObject:
 
 
 def welcome_text(served: Served, config_file: str) -> str:
-    """For people; an empty `config_file` if there is none."""
+    """The message for people; `config_file` is empty without a configuration."""
     agent = served.config.agents.agent(served.config.agents.default_id)
     lines = [
-        f"Nacre gateway at {served.url}{_about_reach(served)} (Ctrl-C ends it)",
+        f"Nacre gateway at {served.url}{_reach_text(served)} (Ctrl-C stops it)",
         "",
-        f"  model      {_model(served)}{_about_demo(served)}",
-        f"  surface    {_surface(served, config_file)}",
-        f"  config     {config_file or 'none: embedded defaults, with code mode on'}",
+        f"  model      {_model(served)}{_demo_text(served)}",
+        f"  surface    {_surface_text(served, config_file)}",
+        f"  config     {config_file or 'none: defaults, with code mode enabled'}",
         f"  sessions   {served.place}",
         f"  workspace  {agent.workspace}",
-        f"  token      {_about_token(served)}",
+        f"  token      {_token_place(served)}",
         "",
         "Open:",
         f"  {served.url}/openapi.json",
@@ -142,12 +141,12 @@ def welcome_text(served: Served, config_file: str) -> str:
 
 
 def commands_to_try(served: Served) -> list[str]:
-    """For a shell, in this order."""
+    """Shell commands for a first try, in order."""
     header = ""
     lines: list[str] = []
     if served.config.gateway.auth_mode == "token":
         header = ' -H "Authorization: Bearer $TOKEN"'
-        lines.append(f"TOKEN={_token(served)}")
+        lines.append(f"TOKEN={_token_argument(served)}")
     chat = f'{{"model":"nacre","messages":[{{"role":"user","content":"{_FIRST_TEXT}"}}]}}'
     started = f'{{"text":"{_SECOND_TEXT}","sessionKey":"first"}}'
     return [
@@ -159,7 +158,7 @@ def commands_to_try(served: Served) -> list[str]:
     ]
 
 
-def _token(served: Served) -> str:
+def _token_argument(served: Served) -> str:
     if served.token_file is not None:
         return f'"$(cat {shlex.quote(str(served.token_file))})"'
     if os.environ.get(TOKEN_VARIABLE, "").strip() == served.config.gateway.token:
@@ -167,9 +166,9 @@ def _token(served: Served) -> str:
     return "'the token of gateway.auth.token'"
 
 
-def _about_token(served: Served) -> str:
+def _token_place(served: Served) -> str:
     if served.config.gateway.auth_mode == "none":
-        return "none is needed: gateway.auth.mode is none"
+        return "not required (gateway.auth.mode is none)"
     if served.token_file is not None:
         return str(served.token_file)
     return "as configured"
@@ -179,26 +178,26 @@ def _model(served: Served) -> str:
     return served.config.agents.agent(served.config.agents.default_id).model
 
 
-def _about_reach(served: Served) -> str:
+def _reach_text(served: Served) -> str:
     host = served.config.gateway.host
-    return f", and at all addresses of this machine ({host})" if host in _ANY_ADDRESS else ""
+    return f" and all other addresses of this machine ({host})" if host in _ANY_ADDRESS else ""
 
 
-def _surface(served: Served, config_file: str) -> str:
-    """How the default agent's model sees its tools, and how code mode is switched on."""
+def _surface_text(served: Served, config_file: str) -> str:
+    """How the default agent offers its tools to the model, and how to enable code mode."""
     config = served.config
     file = f" --config {shlex.quote(config_file)}" if config_file else ""
-    how = f"; for code mode: nacre config set{file} tools.codeMode.enabled true"
+    how = f"; enable code mode with: nacre config set{file} tools.codeMode.enabled true"
     match planned_surface(config.document, config.agents.default_id):
         case "code_mode":
-            return "code mode: the model sees `exec` and `wait`, programs call the tools"
+            return "code mode: the model gets `exec` and `wait`, and its programs call the tools"
         case "tool_search":
-            return f"tool search: the model looks its tools up{how}"
+            return f"tool search: the model searches for its tools{how}"
         case "direct":
-            return f"the model sees all of its tools{how}"
+            return f"direct: the model gets all tools{how}"
 
 
-def _about_demo(served: Served) -> str:
+def _demo_text(served: Served) -> str:
     if _model(served) != DEFAULT_MODEL:
         return ""
-    return ": a demonstration without intelligence; set agents.defaults.model for a real one"
+    return " (demo, not a real model; set agents.defaults.model for one)"

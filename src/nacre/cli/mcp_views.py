@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.output import ExitStatus, Printer, cell_text, warn, write_table
+from nacre.cli.output import ExitStatus, Printer, shorten, warn, write_table
 from nacre.code_mode.mcp_servers import list_server, server_guest_names
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def write_status(surveys: Sequence[ServerSurvey], *, is_json: bool) -> ExitStatu
             ("server", "state", "tools", "version", "time", "problem"),
             [_status_row(survey) for survey in surveys],
             right=("tools", "time"),
-            most_characters=_MAX_PROBLEM_CHARACTERS,
+            max_characters=_MAX_PROBLEM_CHARACTERS,
         )
     if printer.problem is not None:
         return printer.problem
@@ -125,7 +125,7 @@ def _description_text(listed: ListedTool) -> str:
         for title, schema in schemas
         if schema is not None
     ]
-    return "".join((f"{listed.path}\n", f"  {cell_text(tool.description)}\n", *shown))
+    return "".join((f"{listed.path}\n", f"  {shorten(tool.description)}\n", *shown))
 
 
 def _tool_json(listed: ListedTool, *, has_schemas: bool) -> JsonObject:

@@ -1,7 +1,4 @@
-"""Options and arguments that several commands share.
-
-`--tools` is an option of `nacre exec` and `nacre mcp serve` as well.
-"""
+"""Options and arguments of several commands."""
 
 from typing import Annotated, Final
 
@@ -14,7 +11,7 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Nacre's configuration. [default: NACRE_CONFIG, ./nacre.json5, ./nacre.json, "
+        help="Nacre's configuration file. [default: NACRE_CONFIG, ./nacre.json5, ./nacre.json, "
         "nacre/nacre.json5 in your config directory]",
         show_default=False,
     ),
@@ -25,7 +22,7 @@ ServersOption = Annotated[
     typer.Option(
         "--servers",
         metavar="FILE",
-        help="Take the servers from this file of an MCP client, as it is. Repeatable.",
+        help="Read the MCP servers from this file of an MCP client instead. Repeatable.",
     ),
 ]
 
@@ -38,7 +35,7 @@ TimeoutOption = Annotated[
         metavar="SECONDS",
         min=0.1,
         max=600,
-        help="How long a server may take to start and list its tools.",
+        help="The time limit for a server to start and list its tools.",
     ),
 ]
 
@@ -49,7 +46,7 @@ ToolArgument = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="The tool's id, or its name if one tool alone has it.",
+        help="The tool's id, or its name if it is unique.",
         show_default=False,
     ),
 ]
@@ -60,7 +57,7 @@ OwnToolsOption = Annotated[
         "--tools",
         "-t",
         metavar="MODULE:ATTRIBUTE",
-        help="Tools of your own: a tool, a typed function, or a list of them. Repeatable.",
+        help="Your own tools: a tool, a typed function, or a list of them. Repeatable.",
     ),
 ]
 
@@ -69,7 +66,7 @@ ToolsAgentOption = Annotated[
     typer.Option(
         "--agent",
         metavar="ID",
-        help="Whose tools and policy. [default: the configured one]",
+        help="The agent whose tools and policy apply. [default: the configured one]",
         show_default=False,
     ),
 ]
@@ -78,7 +75,7 @@ ToolsAgentOption = Annotated[
 AgentOption = Annotated[
     str | None,
     typer.Option(
-        "--agent", metavar="ID", help="Which agent. [default: the configured one]",
+        "--agent", metavar="ID", help="The agent. [default: the configured one]",
         show_default=False,
     ),
 ]  # fmt: skip
@@ -86,7 +83,10 @@ AgentOption = Annotated[
 ModelOption = Annotated[
     str | None,
     typer.Option(
-        "--model", metavar="PROVIDER/MODEL", help="Instead of the agent's own.", show_default=False
+        "--model",
+        metavar="PROVIDER/MODEL",
+        help="The model to use instead of the agent's.",
+        show_default=False,
     ),
 ]
 
@@ -95,7 +95,7 @@ SessionOption = Annotated[
     typer.Option(
         "--session",
         metavar="KEY",
-        help="Go on in this session: a name of yours, which begins one, or a session's id.",
+        help="The session to continue: its id, or a key of your own, which starts a new session.",
         show_default=False,
     ),
 ]
@@ -104,7 +104,9 @@ SessionOption = Annotated[
 PathArgument = Annotated[
     str,
     typer.Argument(
-        metavar="PATH", help="Such as gateway.port or agents.list[0].model.", show_default=False
+        metavar="PATH",
+        help="A path such as gateway.port or agents.list[0].model.",
+        show_default=False,
     ),
 ]
 
@@ -113,7 +115,7 @@ RecordArgument = Annotated[
     str,
     typer.Argument(
         metavar="RUN|SESSION",
-        help="A run's id, or a session's id or key for all of its runs.",
+        help="The id of a run, or the id or key of a session, for all its runs.",
         show_default=False,
     ),
 ]

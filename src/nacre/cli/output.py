@@ -1,4 +1,4 @@
-"""Output for people and programs: exit statuses, the printer, tables, trees, amounts."""
+"""Output of commands: exit statuses, standard output, messages, tables, trees and amounts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ExitStatus(IntEnum):
-    """The exit statuses of every command; above 128 they are those a shell gives for a signal."""
+    """Exit statuses of all commands. Those above 128 are what a shell reports for a signal."""
 
     COMPLETED = 0
     FAILED = 1
@@ -34,27 +34,27 @@ class ExitStatus(IntEnum):
 
 
 class UsageProblem(Exception):
-    """The command cannot start as it was given; the message says which value and what to do."""
+    """Invalid arguments or configuration. The message names the value and the fix."""
 
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
-# Rich takes a second per megabyte to colour it.
+# Rich takes a second to colour a megabyte.
 _MAX_STYLED_CHARACTERS: Final = 100_000
 
-# What moves the cursor, sets the title or fills the clipboard; a program's output is hostile.
+# Control characters move the cursor or change the terminal; the output is untrusted.
 _CONTROLS: Final = {
     code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"
 }
-# What turns the order of the letters around: a name could pass for another.
+# Characters that change the text direction can make one name look like another.
 _DIRECTIONS: Final = {
     code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }
-_SHOWN_AS_ESCAPES: Final = _CONTROLS | _DIRECTIONS
+_ESCAPES: Final = _CONTROLS | _DIRECTIONS
 
 
 class _Interrupted(BaseException):
-    """A signal arrived during a write that may never end."""
+    """A signal interrupted a write that is blocked."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal_number)
@@ -62,23 +62,23 @@ class _Interrupted(BaseException):
 
 
 class Printer:
-    """Standard output. A write that is no use any more is noted in `problem`, never raised."""
+    """Standard output. A failed write sets `problem` instead of raising an error."""
 
     def __init__(self) -> None:
-        self._stream = _usable(sys.stdout)
+        self._stream = _open_stream(sys.stdout)
         self.is_terminal = self._stream.isatty()
         self.problem: ExitStatus | None = None
 
     def write(self, text: str) -> None:
-        """Write at once, whole lines or not; on a terminal, control characters become visible."""
+        """Write the text immediately. On a terminal, control characters are escaped."""
         if self.problem is None:
-            self._write(visible(text) if self.is_terminal else text)
+            self._write(escape_controls(text) if self.is_terminal else text)
 
     def write_json(self, value: JsonValue, *, is_indented: bool) -> None:
-        """Write one JSON document and end the line."""
+        """Write one JSON document and a newline."""
         text = json.dumps(
             value,
-            # An escape that the stream puts in for what its encoding lacks would not be JSON.
+            # Otherwise the stream would insert escapes that are not valid JSON.
             ensure_ascii=not (self._stream.encoding or "utf-8").lower().startswith("utf"),
             indent=2 if is_indented else None,
             separators=None if is_indented else (",", ":"),
@@ -86,11 +86,11 @@ class Printer:
         if not self.is_terminal:
             self.write(f"{text}\n")
         elif self.problem is None:
-            self._write(f"{_styled_json(visible_json(text), self._stream)}\n")
+            self._write(f"{_colour_json(escape_json_controls(text), self._stream)}\n")
 
     def _write(self, text: str) -> None:
         try:
-            with _breakable_by_signals(self._stream):
+            with _let_signals_interrupt(self._stream):
                 self._stream.write(text)
                 self._stream.flush()
         except _Interrupted as interrupted:
@@ -103,57 +103,57 @@ class Printer:
 
     def _give_up(self, status: ExitStatus) -> None:
         self.problem = status
-        # What is still buffered would be written, and fail or hang again, when Python ends.
+        # Discard the buffer: Python would write it at exit, and fail or block again.
         with suppress(OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno())
-            os.close(nowhere)
+            devnull = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(devnull, self._stream.fileno())
+            os.close(devnull)
 
 
 def say(text: str) -> None:
-    """Write a line to standard error, for people; it does not matter if nobody reads it."""
-    stream = _usable(sys.stderr)
+    """Write a line to standard error. Errors are ignored."""
+    stream = _open_stream(sys.stderr)
     with suppress(OSError):
-        stream.write(f"{visible(text) if stream.isatty() else text}\n")
+        stream.write(f"{escape_controls(text) if stream.isatty() else text}\n")
         stream.flush()
 
 
 def warn(problem: str) -> None:
-    """Say something that is not the program's but the command's own."""
+    """Write a message of `nacre` itself to standard error."""
     say(f"nacre: {problem}")
 
 
 def error_stream() -> TextIO:
-    """Standard error, for those who write more than lines."""
-    return _usable(sys.stderr)
+    """Standard error, for text that is not whole lines."""
+    return _open_stream(sys.stderr)
 
 
-def errors_are_on_terminal() -> bool:
-    return _usable(sys.stderr).isatty()
+def is_stderr_terminal() -> bool:
+    return _open_stream(sys.stderr).isatty()
 
 
-def visible(text: str) -> str:
-    """The text with control characters shown as escapes, all but the ends of lines and tabs."""
-    return text.replace("\r\n", "\n").translate(_SHOWN_AS_ESCAPES)
+def escape_controls(text: str) -> str:
+    """Escape control characters, except newlines and tabs."""
+    return text.replace("\r\n", "\n").translate(_ESCAPES)
 
 
-def visible_json(text: str) -> str:
-    """The same for a JSON document, which has to stay one."""
-    # JSON escapes control characters by itself, but for those from 0x7f to 0x9f.
+def escape_json_controls(text: str) -> str:
+    """Escape control characters in a JSON document, which stays valid JSON."""
+    # JSON itself escapes the others.
     return text.translate({code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)} | _DIRECTIONS)
 
 
-def _usable(stream: TextIO | None) -> TextIO:
-    """Python has None for a stream that was closed by whoever started the process."""
+def _open_stream(stream: TextIO | None) -> TextIO:
+    """The stream, or a substitute if it was closed when the process started."""
     if stream is None:
         return io.StringIO()
     if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
-        # Whatever the terminal's encoding lacks is shown as an escape.
+        # Characters that the encoding lacks are escaped.
         reconfigure(errors="backslashreplace")
     return stream
 
 
-def _styled_json(text: str, stream: TextIO) -> str:
+def _colour_json(text: str, stream: TextIO) -> str:
     if os.environ.get("NO_COLOR") or len(text) > _MAX_STYLED_CHARACTERS:
         return text
     from rich.console import Console
@@ -166,17 +166,17 @@ def _styled_json(text: str, stream: TextIO) -> str:
 
 
 @contextmanager
-def _breakable_by_signals(stream: TextIO) -> Generator[None]:
-    """Let a stop signal break off a write that hangs, which Python would otherwise take up again.
+def _let_signals_interrupt(stream: TextIO) -> Generator[None]:
+    """Let a stop signal interrupt a write that blocks, which Python would otherwise retry.
 
-    A signal that comes while the stream still takes text is left to whoever waits for signals: the
-    reader may have sent it because of the very line that is being written, and wants the rest.
+    While the stream accepts text, a signal goes to the usual handler: the reader may have sent it
+    because of the line being written, and still reads the rest.
     """
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
 
     def stop(number: int, frame: FrameType | None) -> None:
         handler = before[signal.Signals(number)]
-        if not callable(handler) or not _takes_text(stream):
+        if not callable(handler) or not _accepts_text(stream):
             raise _Interrupted(number)
         handler(number, frame)
 
@@ -189,11 +189,11 @@ def _breakable_by_signals(stream: TextIO) -> Generator[None]:
             signal.signal(number, handler)
 
 
-def _takes_text(stream: TextIO) -> bool:
+def _accepts_text(stream: TextIO) -> bool:
     try:
         descriptor = stream.fileno()
     except OSError:
-        # In memory.
+        # A stream in memory.
         return True
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
@@ -201,7 +201,7 @@ def _takes_text(stream: TextIO) -> bool:
 
 
 def duration_text(milliseconds: float) -> str:
-    """Such as `3.2 ms`, `1.5 s`, `2 min 5 s`."""
+    """Format a duration, such as `3.2 ms`, `1.5 s`, `2 min 5 s`."""
     if milliseconds < 10:
         return f"{milliseconds:.1f} ms"
     if milliseconds < 1000:
@@ -216,7 +216,7 @@ def duration_text(milliseconds: float) -> str:
 
 
 def size_text(size_bytes: float) -> str:
-    """Such as `120 bytes`, `1.5 kB`, `3.0 MB`."""
+    """Format a size, such as `120 bytes`, `1.5 kB`, `3.0 MB`."""
     if size_bytes < 1000:
         return f"{size_bytes:.0f} bytes"
     size = size_bytes / 1000
@@ -228,11 +228,11 @@ def size_text(size_bytes: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """A moment in the time zone of the machine."""
+    """Format a time in the local time zone."""
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
     except (OverflowError, ValueError, OSError):
-        # Out of a database: no number that a calendar has to know.
+        # The number is from a database and may be out of range.
         return f"{seconds:.0f} s after 1970"
 
 
@@ -242,14 +242,14 @@ def _no_branches() -> list[Branch]:
 
 @dataclass(kw_only=True, slots=True)
 class Branch:
-    """A line, and what belongs to it."""
+    """A line of a tree, and the lines below it."""
 
     text: str
     branches: list[Branch] = field(default_factory=_no_branches)
 
 
 def tree_lines(branches: list[Branch], indent: str = "") -> Iterator[str]:
-    """The lines of all of them, each under what it belongs to."""
+    """Draw the branches as a tree."""
     for branch in branches:
         is_last = branch is branches[-1]
         yield f"{indent}{'└' if is_last else '├'} {branch.text}"
@@ -260,8 +260,8 @@ Align = Literal["left", "right"]
 
 MAX_CELL_CHARACTERS: Final = 300
 
-# Wider than any row of cells: nothing is wrapped for a program that reads lines.
-_WIDTH_ELSEWHERE: Final = 10_000
+# Wider than any row, so that lines are not wrapped for programs that read them.
+_WIDTH_WITHOUT_TERMINAL: Final = 10_000
 
 
 def write_table(
@@ -270,15 +270,15 @@ def write_table(
     rows: Sequence[Sequence[str]],
     *,
     right: Sequence[str] = (),
-    most_characters: int = MAX_CELL_CHARACTERS,
+    max_characters: int = MAX_CELL_CHARACTERS,
 ) -> None:
-    """Print the rows under their headings; the columns named in `right` hold numbers.
+    """Print the rows under their headings. Columns named in `right` are aligned right.
 
-    A cell has `most_characters` at most.
+    A cell has at most `max_characters`.
     """
     if not rows:
         return
-    # Slow to import, and only people need it.
+    # Slow to import, and not needed for JSON.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -288,18 +288,18 @@ def write_table(
         align: Align = "right" if heading in right else "left"
         table.add_column(heading, justify=align, overflow="fold", no_wrap=align == "right")
     for row in rows:
-        # As text, not as markup: what servers say of themselves is theirs.
-        table.add_row(*(Text(cell_text(cell, most_characters=most_characters)) for cell in row))
+        # As text, not as markup: it comes from servers.
+        table.add_row(*(Text(shorten(cell, max_characters=max_characters)) for cell in row))
     page = io.StringIO()
-    width = None if printer.is_terminal else _WIDTH_ELSEWHERE
+    width = None if printer.is_terminal else _WIDTH_WITHOUT_TERMINAL
     Console(file=page, color_system=None, width=width).print(table)
     printer.write("".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines()))
 
 
-def cell_text(text: str, *, most_characters: int = MAX_CELL_CHARACTERS) -> str:
-    """The text on one line, with nothing in it that a terminal would obey, and shortened."""
-    line = visible(" ".join(text[: 4 * most_characters].split()))
-    return line if len(line) <= most_characters else f"{line[: most_characters - 1]}…"
+def shorten(text: str, *, max_characters: int = MAX_CELL_CHARACTERS) -> str:
+    """Shorten the text to one line, with control characters escaped."""
+    line = escape_controls(" ".join(text[: 4 * max_characters].split()))
+    return line if len(line) <= max_characters else f"{line[: max_characters - 1]}…"
 
 
 def count_text(number: int, noun: str) -> str:

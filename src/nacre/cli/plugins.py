@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 import typer
 
 from nacre.cli.options import ConfigOption, JsonOption
-from nacre.cli.output import ExitStatus, Printer, UsageProblem, cell_text, warn
+from nacre.cli.output import ExitStatus, Printer, UsageProblem, shorten, warn
 from nacre.cli.runner import run_async
 from nacre.code_mode.namespaces import NamespaceRegistry
 from nacre.hooks import Hooks
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def write_status(
     printer: Printer, status: PluginStatus, tools: Sequence[Tool], *, is_json: bool
 ) -> None:
-    """Print it, as one JSON document or as lines."""
+    """Print the status as one JSON document or as lines."""
     if is_json:
         printer.write_json(status.to_json(), is_indented=printer.is_terminal)
         return
@@ -39,7 +39,7 @@ def write_status(
     printer.write(f"{status.id}{version}: {status.state}\n")
     for label, text in rows:
         if text:
-            printer.write(f"{label:<10} {cell_text(text)}\n")
+            printer.write(f"{label:<10} {shorten(text)}\n")
 
 
 def inspect_command(
@@ -47,7 +47,7 @@ def inspect_command(
     config: ConfigOption = None,
     is_json: JsonOption = False,
 ) -> int:
-    """Show what one plugin brings, or why it is not loaded."""
+    """Show what a plugin provides, or why it is not loaded."""
     from nacre.cli.system_config import read_system_config
 
     _, system = read_system_config(config)
@@ -65,11 +65,11 @@ def _find_plugin(plugin_id: str, found: list[PluginStatus]) -> PluginStatus:
         if status.id == plugin_id:
             return status
     known = ", ".join(status.id for status in found) or "none"
-    raise UsageProblem(f"there is no plugin {plugin_id!r}; there are: {known}")
+    raise UsageProblem(f"there is no plugin {plugin_id!r}; known plugins: {known}")
 
 
 def list_command(config: ConfigOption = None, is_json: JsonOption = False) -> int:
-    """List the plugins, and say of each that is not loaded why."""
+    """List the plugins and their state."""
     from nacre.cli.output import write_table
     from nacre.cli.system_config import read_system_config
 
@@ -89,33 +89,33 @@ def list_command(config: ConfigOption = None, is_json: JsonOption = False) -> in
         headings = ("plugin", "version", "state", "tools", "from", "problem")
         write_table(printer, headings, rows, right=("tools",))
     if not found:
-        warn("no plugins; `plugins.paths` in the configuration names folders: docs/plugins.md")
+        warn("there are no plugins; name their folders in `plugins.paths`, see docs/plugins.md")
     has_failed = any(status.state == "failed" for status in found)
     return printer.problem or (ExitStatus.FAILED if has_failed else ExitStatus.COMPLETED)
 
 
 def validate_command(
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where its manifest is.")],
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="The folder of its manifest.")],
     settings: Annotated[
         str,
-        typer.Option("--settings", metavar="JSON", help="Its settings, as JSON5."),
+        typer.Option("--settings", metavar="JSON5", help="The plugin's settings."),
     ] = "{}",
     is_json: JsonOption = False,
 ) -> int:
-    """Check a plugin: load it, and say what it brings."""
+    """Load a plugin from a folder, and show what it provides."""
     from pathlib import Path
 
     from nacre.config.plugins import PluginEntry, PluginsConfig
     from nacre.errors import NacreError
     from nacre.plugins import read_manifest
 
-    place = Path(folder).absolute()
+    path = Path(folder).absolute()
     try:
-        manifest = read_manifest(place)
+        manifest = read_manifest(path)
         entry = PluginEntry(config=_settings_from(settings))
     except NacreError as error:
         raise UsageProblem(str(error)) from None
-    config = PluginsConfig(paths=(place,), uses_entry_points=False, entries={manifest.id: entry})
+    config = PluginsConfig(paths=(path,), uses_entry_points=False, entries={manifest.id: entry})
     (status,), tools = load_for_inspection(config)
     printer = Printer()
     write_status(printer, status, tools, is_json=is_json)
@@ -132,7 +132,7 @@ def _settings_from(text: str) -> JsonObject:
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Show the configured plugins, and try one out.", no_args_is_help=True)
+    group = typer.Typer(help="List, inspect and validate plugins.", no_args_is_help=True)
     group.command("list")(list_command)
     group.command("inspect")(inspect_command)
     group.command("validate")(validate_command)
@@ -145,25 +145,25 @@ _LOG: Final = logging.getLogger("nacre.plugins.host")
 def load_for_inspection(
     config: PluginsConfig, *, reserved_ids: Collection[str] = (), shows_tracebacks: bool = True
 ) -> tuple[list[PluginStatus], tuple[Tool, ...]]:
-    """Load all, unload them again, and tell what became of each, and their tools.
+    """Load all plugins, unload them, and return their statuses and tools.
 
-    Tracebacks of what a plugin raised go to the log, if wanted; problems are in the statuses.
+    Statuses hold the problems. Tracebacks go to the log if `shows_tracebacks`.
     """
 
-    async def look() -> tuple[list[PluginStatus], tuple[Tool, ...]]:
+    async def load() -> tuple[list[PluginStatus], tuple[Tool, ...]]:
         async with PluginHost(
             hooks=Hooks(), namespaces=NamespaceRegistry(), reserved_ids=reserved_ids
         ) as host:
             await host.apply(config)
             return host.status(), host.tools
 
-    with _only_tracebacks(shows_tracebacks):
-        return run_async(look)
+    with _filter_log(shows_tracebacks):
+        return run_async(load)
 
 
 @contextmanager
-def _only_tracebacks(shows_tracebacks: bool) -> Generator[None]:
-    """Keep out of the log what is going to be printed."""
+def _filter_log(shows_tracebacks: bool) -> Generator[None]:
+    """Keep records without a traceback out of the log: the statuses say the same."""
 
     def is_wanted(record: logging.LogRecord) -> bool:
         return shows_tracebacks and record.exc_info is not None

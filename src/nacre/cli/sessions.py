@@ -13,10 +13,10 @@ from nacre.cli.options import ConfigOption, JsonOption
 from nacre.cli.output import (
     ExitStatus,
     Printer,
-    cell_text,
     count_text,
     duration_text,
     say,
+    shorten,
     size_text,
     time_text,
     tree_lines,
@@ -50,15 +50,18 @@ _DEFAULT_LIMIT = 20
 
 def list_command(
     agent: Annotated[
-        str | None, typer.Option("--agent", metavar="ID", help="Only those of this agent.")
+        str | None, typer.Option("--agent", metavar="ID", help="Only sessions of this agent.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many.")
+        int,
+        typer.Option(
+            "--limit", metavar="N", min=1, max=1000, help="The number of sessions to list."
+        ),
     ] = _DEFAULT_LIMIT,
     config: ConfigOption = None,
     is_json: JsonOption = False,
 ) -> int:
-    """List the sessions, the last used first."""
+    """List the sessions, the most recent first."""
     from nacre.cli.system_config import read_system_config
 
     _, system = read_system_config(config)
@@ -68,7 +71,7 @@ def list_command(
     from nacre.errors import StorageError
 
     async def read(store: Store) -> list[SessionRecord]:
-        # One more than is shown tells whether there are more.
+        # One more, to know whether there are more.
         return await store.sessions(agent_id=agent, limit=limit + 1)
 
     try:
@@ -94,9 +97,9 @@ def list_command(
     headings = ("session", "agent", "key", "turns", "last used", "title")
     write_table(printer, headings, rows, right=("turns",))
     if len(found) > limit:
-        say(f"{count_text(len(shown), 'session')} shown; there are more: --limit N")
+        say(f"{count_text(len(shown), 'session')} shown; there are more, see --limit")
     elif not found:
-        say('no sessions yet; `nacre run "..."` begins one')
+        say('no sessions yet; start one with `nacre run "..."`')
     return printer.problem or ExitStatus.COMPLETED
 
 
@@ -105,14 +108,17 @@ def show_command(
         str, typer.Argument(metavar="ID|KEY", help="The session.", show_default=False)
     ],
     turns: Annotated[
-        int, typer.Option("--turns", metavar="N", min=1, max=100_000, help="The last so many.")
+        int,
+        typer.Option(
+            "--turns", metavar="N", min=1, max=100_000, help="The number of last turns to show."
+        ),
     ] = 50,
     config: ConfigOption = None,
     is_json: JsonOption = False,
 ) -> int:
-    """Show what was said in a session, and what was called.
+    """Show the messages and tool calls of a session.
 
-    Calls inside of a program stand below it.
+    Nested calls of a program are shown below it.
     """
     from nacre.cli.system_config import read_system_config
 
@@ -130,7 +136,7 @@ def show_command(
         session = await find_session(store, named, agent_ids=system.agents.ids)
         if session is None:
             names = await session_names(store)
-            where = "`nacre sessions list` shows them"
+            where = "list them with `nacre sessions list`"
             raise unknown_name_problem("session", named, names, where=where)
         return await read_whole_session(store, session, limit=turns)
 
@@ -149,7 +155,7 @@ def show_command(
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="List and read the sessions that are kept.", no_args_is_help=True)
+    group = typer.Typer(help="List and show stored sessions.", no_args_is_help=True)
     group.command("list")(list_command)
     group.command("show")(show_command)
     app.add_typer(group, name="sessions")
@@ -157,26 +163,26 @@ def register(app: typer.Typer) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WholeTurn:
-    """A turn, and what is kept of it elsewhere."""
+    """A turn with its messages and calls."""
 
     record: TurnRecord
     messages: list[Message]
-    """Of a turn that has not ended its prompt alone."""
+    """Only the prompt while the turn has not ended."""
     calls: list[CallNode]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WholeSession:
-    """A session and its last turns, the oldest of them first."""
+    """A session and its last turns, oldest first."""
 
     session: SessionRecord
     turns: list[WholeTurn]
     earlier_turns: int
-    """How many turns are left out."""
+    """The number of turns that are left out."""
 
 
 async def read_whole_session(store: Store, session: SessionRecord, *, limit: int) -> WholeSession:
-    """The session with its last `limit` turns."""
+    """Read the session with its last `limit` turns."""
     records = await store.turns(session.id, limit)
     messages: defaultdict[str, list[Message]] = defaultdict(list)
     for stored in await store.messages(session.id, whole=True):
@@ -237,16 +243,16 @@ _INDENT: Final = "           "
 
 
 def session_lines(whole: WholeSession) -> Iterator[str]:
-    """Lines without their ends."""
+    """The session as lines of text."""
     session = whole.session
-    key = f", key {cell_text(session.key)}" if session.key else ""
+    key = f", key {shorten(session.key)}" if session.key else ""
     turns = count_text(session.turn_count, "turn")
     used = time_text(session.updated)
-    yield f"{session.id}: agent {cell_text(session.agent_id)}{key}, {turns}, last used {used}"
+    yield f"{session.id}: agent {shorten(session.agent_id)}{key}, {turns}, last used {used}"
     if session.title:
-        yield cell_text(session.title)
+        yield shorten(session.title)
     if whole.earlier_turns:
-        yield f"({count_text(whole.earlier_turns, 'earlier turn')} left out; --turns N shows N)"
+        yield f"({count_text(whole.earlier_turns, 'earlier turn')} left out; see --turns)"
     for turn in whole.turns:
         yield ""
         yield from _turn_lines(turn)
@@ -256,17 +262,17 @@ def _turn_lines(turn: WholeTurn) -> Iterator[str]:
     record = turn.record
     tokens = count_text(record.usage.total_tokens, "token")
     took = "" if record.ended is None else duration_text((record.ended - record.started) * 1000)
-    facts = [record.status, took, tokens, cell_text(record.model), time_text(record.started)]
+    facts = [record.status, took, tokens, shorten(record.model), time_text(record.started)]
     yield f"{record.run_id}: {', '.join(filter(None, facts))}"
-    calls = _ById(turn.calls)
+    calls = _CallsById(turn.calls)
     for message in turn.messages:
         yield from _message_lines(message, calls)
     if record.error:
-        yield _speaker_text("error", cell_text(record.error))
+        yield _speaker_text("error", shorten(record.error))
 
 
-class _ById:
-    """The calls of a turn; a provider may give one id to several, one after the other."""
+class _CallsById:
+    """The calls of a turn. Providers may use one id for several calls, one after the other."""
 
     def __init__(self, calls: list[CallNode]) -> None:
         self._calls = list(calls)
@@ -279,31 +285,31 @@ class _ById:
         return None
 
 
-def _message_lines(message: Message, calls: _ById) -> Iterator[str]:
+def _message_lines(message: Message, calls: _CallsById) -> Iterator[str]:
     match message:
         case UserMessage():
             images = sum(isinstance(part, ImagePart) for part in message.parts)
-            text = message.text + (f"\n({count_text(images, 'picture')})" if images else "")
+            text = message.text + (f"\n({count_text(images, 'image')})" if images else "")
             yield _speaker_text("you", text)
         case SystemMessage():
             yield _speaker_text("system", message.text)
         case ToolMessage():
             size = size_text(len(message.content.encode(errors="replace")))
-            text = cell_text(message.content, most_characters=_MAX_RESULT_CHARACTERS)
+            text = shorten(message.content, max_characters=_MAX_RESULT_CHARACTERS)
             yield _speaker_text("failed" if message.is_error else "result", f"{text} ({size})")
         case AssistantMessage():
             for part in message.parts:
                 yield from _part_lines(part, calls)
 
 
-def _part_lines(part: AssistantPart, calls: _ById) -> Iterator[str]:
+def _part_lines(part: AssistantPart, calls: _CallsById) -> Iterator[str]:
     match part:
         case TextPart():
             if part.text.strip():
                 yield _speaker_text("agent", part.text)
         case ThinkingPart():
             if part.text.strip():
-                yield _speaker_text("thought", cell_text(part.text))
+                yield _speaker_text("thought", shorten(part.text))
         case _:
             yield from _call_lines(part, calls.take(part.call_id))
 
@@ -314,12 +320,12 @@ def _call_lines(call: ToolCallPart, node: CallNode | None) -> Iterator[str]:
     except NotJsonError:
         given = call.arguments
     shown = program_of(given) or input_text(given)
-    yield _speaker_text("calls", f"{cell_text(call.name)} {shown}".rstrip())
+    yield _speaker_text("calls", f"{shorten(call.name)} {shown}".rstrip())
     if node is not None:
         for line in tree_lines(call_branches(node)):
             yield f"{_INDENT}{line}"
 
 
 def _speaker_text(who: str, text: str) -> str:
-    """The first line behind who said it, the others below each other."""
+    """The text behind its speaker, with further lines indented."""
     return f"  {who:<8} {text.strip().replace(chr(10), chr(10) + _INDENT)}"

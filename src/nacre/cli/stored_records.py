@@ -1,11 +1,11 @@
-"""Reads sessions, runs and events from the store, for commands that run nothing."""
+"""Reads sessions, runs and events from the store for commands that run no agent."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from nacre.cli.output import UsageProblem, cell_text
+from nacre.cli.output import UsageProblem, shorten
 from nacre.cli.runner import run_async
 from nacre.errors import NacreError, StorageError
 from nacre.json_types import encode_json
@@ -25,7 +25,7 @@ _Result = TypeVar("_Result")
 
 
 def read_stored(config: SystemConfig, read: Callable[[Store], Awaitable[_Result]]) -> _Result:
-    """What `read` returns of the configured store; raises UsageProblem and StorageError."""
+    """Open the configured store and call `read`. Raises UsageProblem and StorageError."""
     return run_async(lambda: _read_from_store(config.storage.url, read))
 
 
@@ -36,7 +36,7 @@ async def _read_from_store(url: str, read: Callable[[Store], Awaitable[_Result]]
         try:
             done.append(await read(store))
         except (NacreError, UsageProblem) as error:
-            # Not through what the store runs, which might wrap it.
+            # Raised below: the store might wrap it.
             problem = error
     if problem is not None:
         raise problem
@@ -50,7 +50,7 @@ _MAX_SHOWN: Final = 3
 async def find_session(
     store: Store, named: str, *, agent_ids: Sequence[str]
 ) -> SessionRecord | None:
-    """None if there is none. Raises UsageProblem for a key that several agents have."""
+    """Find a session by id or key. Raises UsageProblem for a key of several agents."""
     by_id = await store.session(named)
     if by_id is not None:
         return by_id
@@ -58,12 +58,12 @@ async def find_session(
     known = [session for session in found if session is not None]
     if len(known) > 1:
         whose = ", ".join(f"{session.id} (agent {session.agent_id})" for session in known)
-        raise UsageProblem(f"several agents have a session {named!r}: {whose}; give the id")
+        raise UsageProblem(f"several agents have a session {named!r}: {whose}; use its id")
     return known[0] if known else None
 
 
 async def session_names(store: Store) -> list[str]:
-    """Ids and keys of the sessions that were used last."""
+    """The ids and keys of the most recent sessions."""
     recent = await store.sessions(limit=_MAX_SESSION_NAMES)
     return [name for session in recent for name in (session.id, session.key) if name]
 
@@ -71,13 +71,13 @@ async def session_names(store: Store) -> list[str]:
 def unknown_name_problem(
     what: str, named: str, known: Iterable[str], *, where: str
 ) -> UsageProblem:
-    """Says that there is none, with those that may have been meant."""
+    """The error for an unknown name, with similar names."""
     names = list(known)
     near = [name for name in names if named and name.startswith(named)]
     near = near or NearestNames(names).nearest(named, _MAX_SHOWN)
-    shown = ", ".join(cell_text(name, most_characters=80) for name in near[:_MAX_SHOWN])
+    shown = ", ".join(shorten(name, max_characters=80) for name in near[:_MAX_SHOWN])
     hint = f"did you mean {shown}? " if shown else ""
-    name = cell_text(named, most_characters=80)
+    name = shorten(named, max_characters=80)
     return UsageProblem(f"there is no {what} {name!r}; {hint}{where}")
 
 
@@ -87,27 +87,29 @@ _MAX_TURNS: Final = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RecordOf:
-    """Whose events: those of one run, or of all runs of a session."""
+class EventSelection:
+    """Selects the events of one run, or of all runs of a session."""
 
     run_id: str | None = None
     session_id: str | None = None
 
 
-async def find_record(store: Store, named: str, *, agent_ids: Sequence[str]) -> RecordOf:
-    """A run's id, or a session's id or key; raises UsageProblem for what is none."""
+async def find_record(store: Store, named: str, *, agent_ids: Sequence[str]) -> EventSelection:
+    """Find a run by id, or a session by id or key. Raises UsageProblem."""
     if await store.turn(named) is not None or await store.events(run_id=named, limit=1):
-        return RecordOf(run_id=named)
+        return EventSelection(run_id=named)
     session = await find_session(store, named, agent_ids=agent_ids)
     if session is not None:
-        return RecordOf(session_id=session.id)
+        return EventSelection(session_id=session.id)
     known = [*await session_names(store), *await _run_ids(store)]
-    where = "`nacre sessions list` shows the sessions, `nacre sessions show ID` their runs"
+    where = "`nacre sessions list` lists the sessions, `nacre sessions show ID` their runs"
     raise unknown_name_problem("run or session", named, known, where=where)
 
 
-async def pages(store: Store, record: RecordOf) -> AsyncGenerator[list[StoredEvent]]:
-    """In the order in which they were stored."""
+async def read_event_pages(
+    store: Store, record: EventSelection
+) -> AsyncGenerator[list[StoredEvent]]:
+    """Read the events in pages, in the order in which they were stored."""
     after = -1
     while True:
         page = await store.events(
@@ -120,18 +122,18 @@ async def pages(store: Store, record: RecordOf) -> AsyncGenerator[list[StoredEve
             return
 
 
-async def run_ids_of(store: Store, record: RecordOf) -> list[str]:
-    """The runs that it is about, the oldest first."""
+async def run_ids_of(store: Store, record: EventSelection) -> list[str]:
+    """The ids of the selected runs, oldest first."""
     if record.session_id is None:
         return [record.run_id or ""]
     return [turn.run_id for turn in await store.turns(record.session_id, _MAX_TURNS)]
 
 
 async def events_of_run(store: Store, run_id: str) -> tuple[TrajectoryEvent, ...]:
-    """All of one run; raises StorageError for what cannot be an event."""
+    """All events of one run. Raises StorageError for an invalid event."""
     lines = [
         encode_json(stored.event).decode()
-        async for page in pages(store, RecordOf(run_id=run_id))
+        async for page in read_event_pages(store, EventSelection(run_id=run_id))
         for stored in page
     ]
     try:

@@ -1,4 +1,4 @@
-"""Lines that a person types at the terminal, and a yes or no about a tool call."""
+"""Reads lines from the terminal, and asks whether a tool call is allowed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.cli.output import cell_text, errors_are_on_terminal, say
+from nacre.cli.output import is_stderr_terminal, say, shorten
 from nacre.display import UnshowableInputError, format_input
 from nacre.tools import AllowOnce, Deny
 
@@ -26,59 +26,58 @@ _MAX_LINE_BYTES: Final = 4096
 
 
 async def ask_at_terminal(request: ApprovalRequest) -> ApprovalInfo:
-    """Yes, or no: also where there is no terminal, or the input cannot be shown in full."""
-    if not is_person_there():
+    """Ask whether to allow the call. Denies it without a terminal, or if the input is too large."""
+    if not is_interactive():
         return Deny(
-            "standard input and standard error are no terminal, so that nobody can be asked; "
-            "call it from a terminal"
+            "there is no terminal to ask for an approval: standard input or standard error is "
+            "redirected; call the tool from a terminal"
         )
     try:
         shown = format_input(request.input)
     except UnshowableInputError as error:
         return Deny(str(error))
     terminal = sys.stdin.fileno()
-    # What was typed before the question is no answer to it.
+    # Discard what was typed before the question.
     termios.tcflush(terminal, termios.TCIFLUSH)
-    say(f"{cell_text(request.tool_id)} needs your approval: {cell_text(request.reason)}")
+    say(f"{shorten(request.tool_id)} needs your approval: {shorten(request.reason)}")
     say(f"input: {shown}")
     say("make this call? [y/N]")
-    answer = await line_from(terminal)
+    answer = await read_line(terminal)
     return AllowOnce() if answer.strip().lower() in _YES else Deny("you said no")
 
 
-def is_person_there() -> bool:
-    """Whether questions can be read and answered."""
-    return sys.stdin is not None and sys.stdin.isatty() and errors_are_on_terminal()
+def is_interactive() -> bool:
+    """Whether standard input and standard error are a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty() and is_stderr_terminal()
 
 
-async def line_from(terminal: int) -> str:
-    """The next line; nothing at the end of the input."""
+async def read_line(terminal: int) -> str:
+    """Read the next line; an empty text at the end of the input."""
     while True:
-        # A thread that reads could not be stopped by Ctrl-C.
+        # Ctrl-C could not stop a thread that reads.
         await anyio.wait_readable(terminal)
-        line = line_if_any(terminal)
+        line = read_ready_line(terminal)
         if line is not None:
             return line
 
 
-def line_if_any(terminal: int) -> str | None:
-    """A line that was typed already, else None; nothing at the end of the input.
+def read_ready_line(terminal: int) -> str | None:
+    """Read a line that is ready, else None; an empty text at the end of the input.
 
-    At once, so that nothing happens between the look and the reading: a line that is thrown away
-    meanwhile would leave a reader who takes the answer to the next question.
+    Checks and reads in one step. If the line were discarded in between, a reader would take the
+    answer to the next question.
     """
     if not select.select([terminal], [], [], 0)[0]:
         return None
     try:
         return os.read(terminal, _MAX_LINE_BYTES).decode(errors="replace")
     except OSError:
-        # Nobody is at the other end of the terminal any more.
+        # The terminal is closed.
         return ""
 
 
 class TypedLines:
-    """The terminal that standard input is. It has one reader at a time: the question that is open,
-    or else `listen`."""
+    """The terminal at standard input. One question at a time, or else `listen`, reads from it."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdin.fileno()
@@ -88,26 +87,26 @@ class TypedLines:
         self._is_free.set()
 
     async def listen(self, on_line: Callable[[str], Awaitable[None]]) -> None:
-        """Have every line told, but for those that somebody asks for; to be run as a task."""
+        """Call `on_line` with every line that answers no question. Run this as a task."""
         while True:
             await self._is_free.wait()
             with anyio.CancelScope() as self._listening:
                 async with self._reading:
                     await anyio.wait_readable(self._terminal)
-            # Looked at again: a question may have come just before the line.
-            line = line_if_any(self._terminal) if self._is_free.is_set() else None
+            # Check again: a question may have come just before the line.
+            line = read_ready_line(self._terminal) if self._is_free.is_set() else None
             if line == "":
-                # The end of the input, or of the terminal: it would come again and again.
+                # The end of the input or the terminal is closed: this would repeat.
                 return
             if line is not None:
                 await on_line(line.removesuffix("\n"))
 
     @contextmanager
-    def lent(self) -> Generator[None]:
-        """Meanwhile `listen` leaves the terminal alone, for a question or an editor."""
+    def lend(self) -> Generator[None]:
+        """Give the terminal to a question or an editor; `listen` pauses during the block."""
         self._is_free = anyio.Event()
         self._listening.cancel()
-        # What was typed before a question is no answer to it.
+        # Discard what was typed before the question.
         termios.tcflush(self._terminal, termios.TCIFLUSH)
         try:
             yield
@@ -115,8 +114,8 @@ class TypedLines:
             self._is_free.set()
 
     async def ask(self) -> str | None:
-        """The next line without its end; None at the end of the input."""
-        # `listen` was told to stop, but has not always done so yet.
+        """Read the next line without its newline; None at the end of the input."""
+        # `listen` is cancelled, but may not have stopped yet.
         async with self._reading:
-            line = await line_from(self._terminal)
+            line = await read_line(self._terminal)
         return line.removesuffix("\n") if line else None

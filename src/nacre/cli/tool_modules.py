@@ -1,4 +1,4 @@
-"""A person's own tools, found by `package.module:attribute`."""
+"""Loads the tools of the option `--tools package.module:attribute`."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
 
 
 def load_tools(names: Sequence[str]) -> list[Tool]:
-    """The tools behind the names; raises UsageProblem that says which name and why.
+    """Load the tools. An attribute is a tool, a typed function, or a list of these.
 
-    An attribute is a tool, a typed function, which becomes one, or a list of these.
+    Raises UsageProblem with the name and the reason.
     """
     if names and "" not in sys.path:
-        # As `python -m` does: people name the modules of the project they stand in.
+        # As `python -m` does, so that modules of the working directory are found.
         sys.path.insert(0, "")
-    return [tool for name in names for tool in _tools_from(name)]
+    return [tool for name in names for tool in _load_attribute(name)]
 
 
-def _tools_from(name: str) -> list[Tool]:
-    found = _attribute(name)
+def _load_attribute(name: str) -> list[Tool]:
+    found = _find_attribute(name)
     if isinstance(found, Iterable) and not isinstance(found, (str, bytes)):
-        return [_as_tool(item, name) for item in cast("Iterable[object]", found)]
-    return [_as_tool(found, name)]
+        return [_to_tool(item, name) for item in cast("Iterable[object]", found)]
+    return [_to_tool(found, name)]
 
 
-def _attribute(name: str) -> object:
+def _find_attribute(name: str) -> object:
     module_name, _, path = name.partition(":")
     if not module_name or not path:
-        raise UsageProblem(f"--tools is {name!r}; write it as package.module:attribute")
+        raise UsageProblem(f"--tools is {name!r}; write package.module:attribute")
     try:
         found: object = import_module(module_name)
     except ModuleNotFoundError as error:
         raise UsageProblem(
-            f"--tools {name}: {error}; it is looked for from the working directory"
+            f"--tools {name}: {error}; modules are searched from the working directory"
         ) from error
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
-        raise UsageProblem(f"--tools {name}: {module_name} does not import: {problem}") from error
+        raise UsageProblem(f"--tools {name}: cannot import {module_name}: {problem}") from error
     for attribute in path.split("."):
         if not hasattr(found, attribute):
             raise UsageProblem(f"--tools {name}: {module_name} has no attribute {path!r}")
@@ -53,13 +53,13 @@ def _attribute(name: str) -> object:
     return found
 
 
-def _as_tool(found: object, name: str) -> Tool:
+def _to_tool(found: object, name: str) -> Tool:
     if isinstance(found, Tool):
         return found
     if not callable(found) or isinstance(found, type):
         kind = type(found).__name__
         raise UsageProblem(
-            f"--tools {name} holds a {kind}; allowed: a tool, a typed function, or a list of these"
+            f"--tools {name} is a {kind}; allowed: a tool, a typed function, or a list of these"
         )
     from nacre.tools import tool
 

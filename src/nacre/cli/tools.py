@@ -1,4 +1,4 @@
-"""The commands of `nacre tools`."""
+"""Commands `nacre tools`: list, search, describe and call the configured tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def call_command(
         list[str] | None,
         typer.Argument(
             metavar="[JSON | KEY=VALUE... | -]",
-            help="The input: one JSON object, pairs, or - for JSON from standard input.",
+            help="The input: a JSON object, key=value pairs, or - for JSON from standard input.",
             show_default=False,
         ),
     ] = None,
@@ -45,8 +45,8 @@ def call_command(
 ) -> int:
     """Call a tool and print its result.
 
-    Policy, the check of the input and approvals hold as for an agent. The value of a pair is read
-    as JSON where the tool takes a number, a list and the like, else it is the text itself.
+    Policy, input validation and approvals apply as for an agent. The value of a pair is parsed as
+    JSON if the tool expects a number, a list or the like; else it is text.
 
     Exit status: 0 completed, 1 failed, 2 bad usage, 130 aborted by Ctrl-C, 143 by SIGTERM.
     """
@@ -81,12 +81,12 @@ def describe_command(
     timeout_seconds: TimeoutOption = TIMEOUT_SECONDS,
     is_json: JsonOption = False,
 ) -> int:
-    """Show what a tool does, takes and gives.
+    """Show what a tool does, and its input and output.
 
-    As TypeScript; with --json as JSON Schema, too. Exit status: 0, or 1 if there is no such tool.
+    Prints TypeScript; --json adds JSON Schema. Exit status: 0, or 1 if there is no such tool.
     """
     from nacre.cli.tools_calls import failure_of, write_outcome
-    from nacre.cli.tools_catalog import configured_tools, named_tool, read_catalog, servers_to_ask
+    from nacre.cli.tools_catalog import configured_tools, find_tool, read_catalog, select_servers
     from nacre.cli.tools_views import description_json, description_text
     from nacre.errors import ToolError
     from nacre.tools import DirectResult
@@ -94,12 +94,12 @@ def describe_command(
     configured = configured_tools(
         config=config, server_files=servers or (), tool_modules=tools or (), agent_id=agent
     )
-    names = servers_to_ask(configured, id_or_name)
+    names = select_servers(configured, id_or_name)
     catalog = read_catalog(configured, names, timeout_seconds=timeout_seconds)
     if isinstance(catalog, ExitStatus):
         return catalog
     try:
-        entry = named_tool(catalog, id_or_name)
+        entry = find_tool(catalog, id_or_name)
     except ToolError as error:
         return write_outcome(DirectResult.from_error(error), is_json=is_json)
     printer = Printer()
@@ -116,11 +116,13 @@ _SOURCE_NAMES = ("mcp", "openclaw", "client")
 
 def list_command(
     server: Annotated[
-        str | None, typer.Option("--server", metavar="NAME", help="One MCP server.")
+        str | None, typer.Option("--server", metavar="NAME", help="Only tools of this MCP server.")
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option("--source", metavar="|".join(_SOURCE_NAMES), help="Where tools come from."),
+        typer.Option(
+            "--source", metavar="|".join(_SOURCE_NAMES), help="Only tools from this source."
+        ),
     ] = None,
     config: ConfigOption = None,
     servers: ServersOption = None,
@@ -129,14 +131,14 @@ def list_command(
     timeout_seconds: TimeoutOption = TIMEOUT_SECONDS,
     is_json: JsonOption = False,
 ) -> int:
-    """List the tools that the configuration has and permits.
+    """List the configured tools that the policy permits.
 
     Exit status: 0, or 1 if tools are missing because a server is broken.
     """
     if source is not None and source not in _SOURCE_NAMES:
         raise UsageProblem(f"--source is {source!r}; allowed: {', '.join(_SOURCE_NAMES)}")
     if server is not None and source not in (None, "mcp"):
-        raise UsageProblem(f"--server names an MCP server; leave out --source {source}")
+        raise UsageProblem(f"--server is for MCP tools; leave out --source {source}")
     from nacre.cli.configured_servers import NO_SERVERS
     from nacre.cli.output import count_text, write_table
     from nacre.cli.tools_catalog import configured_tools, read_catalog
@@ -171,7 +173,7 @@ def _server_names(
 ) -> Sequence[str]:
     if server is not None:
         return [it.name for it in configured.servers.select(server).servers]
-    return configured.asked_server_names if source in (None, "mcp") else ()
+    return configured.catalog_server_names if source in (None, "mcp") else ()
 
 
 def search_command(
@@ -187,15 +189,15 @@ def search_command(
             metavar="N",
             min=1,
             max=1000,
-            help="How many at most. [default: tools.toolSearch.searchDefaultLimit, or 8]",
+            help="The number of results. [default: tools.toolSearch.searchDefaultLimit, or 8]",
         ),
     ] = None,
     is_explained: Annotated[
-        bool, typer.Option("--explain", help="Say of each result why it ranks there.")
+        bool, typer.Option("--explain", help="Explain the rank of each result.")
     ] = False,
     is_waiting: Annotated[
         bool,
-        typer.Option("--wait", help="Wait until every tool can be found by its meaning."),
+        typer.Option("--wait", help="Wait until all tools are indexed for search by meaning."),
     ] = False,
     config: ConfigOption = None,
     servers: ServersOption = None,
@@ -204,9 +206,9 @@ def search_command(
     timeout_seconds: TimeoutOption = TIMEOUT_SECONDS,
     is_json: JsonOption = False,
 ) -> int:
-    """Find tools by what they do, best first.
+    """Search for tools by what they do, best match first.
 
-    Exit status: 0, or 1 if tools were not searched because a server is broken.
+    Exit status: 0, or 1 if a broken server's tools were not searched.
     """
     from nacre.cli.tools_catalog import configured_tools, read_catalog
     from nacre.cli.tools_views import end_status, find_tools, write_found, write_tools_json
@@ -215,13 +217,13 @@ def search_command(
         config=config, server_files=servers or (), tool_modules=tools or (), agent_id=agent
     )
     catalog = read_catalog(
-        configured, configured.asked_server_names, timeout_seconds=timeout_seconds
+        configured, configured.catalog_server_names, timeout_seconds=timeout_seconds
     )
     if isinstance(catalog, ExitStatus):
         return catalog
-    wanted = " ".join(query)
-    most = limit or configured.settings.search_default_limit
-    found = find_tools(catalog, wanted, most, is_waiting=is_waiting)
+    text = " ".join(query)
+    max_results = limit or configured.settings.search_default_limit
+    found = find_tools(catalog, text, max_results, is_waiting=is_waiting)
     printer = Printer()
     if is_json:
         results = [it.to_json(is_explained=is_explained) for it in found]
@@ -230,12 +232,12 @@ def search_command(
         write_found(printer, found, is_explained=is_explained)
     if not found:
         count = catalog.listing.catalog.size
-        warn(f"nothing fits among {count:,} tools; `nacre tools list` shows them")
+        warn(f"no match among {count:,} tools; list them with `nacre tools list`")
     return end_status(printer, catalog)
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Find, read and call the tools of your configuration.")
+    group = typer.Typer(help="Find, describe and call the configured tools.")
     group.command("list")(list_command)
     group.command("search")(search_command)
     group.command("describe")(describe_command)

@@ -1,4 +1,4 @@
-"""Makes one tool call: reads its input, calls the tool, prints the result."""
+"""Makes one tool call: reads the input, calls the tool, and prints the result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from nacre.cli.output import ExitStatus, Printer, UsageProblem, say
 from nacre.cli.terminal_input import ask_at_terminal
-from nacre.cli.tools_catalog import named_tool, open_catalog, servers_to_ask
+from nacre.cli.tools_catalog import find_tool, open_catalog, select_servers
 from nacre.errors import ToolError
 from nacre.hooks import HookRunner
 from nacre.json_types import NotJsonError, decode_json
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from nacre.tools import Tool
 
 
-# What has others is data, and shown as it is.
+# An object with other keys is data, and is printed as it is.
 _MCP_RESULT_KEYS: Final = frozenset({"content", "structuredContent", "isError", "_meta"})
 
 
-def outcome_of(tool: Tool, value: object) -> DirectResult:
-    """The result of MCP says itself whether it is an error."""
+def outcome_of(tool: Tool, value: object) -> ToolSearchResult:
+    """The result of the call. An MCP result may be an error."""
     match value:
         case {"isError": True} if tool.source == "mcp":
             result = cast("JsonObject", value)
@@ -44,15 +44,21 @@ def outcome_of(tool: Tool, value: object) -> DirectResult:
             return DirectResult(value=value)
 
 
-def write_outcome(outcome: DirectResult, *, is_json: bool) -> ExitStatus:
-    """Print it; the exit status says which of the two it is."""
+def failure_of(error: ToolError) -> Failed:
+    return Failed(
+        error=error.message, code=error.code, details={"toolId": error.tool_id, **error.details}
+    )
+
+
+def write_outcome(outcome: ToolSearchResult, *, is_json: bool) -> ExitStatus:
+    """Print the result, and return the exit status."""
     printer = Printer()
     if is_json:
         printer.write_json(outcome.to_json(), is_indented=printer.is_terminal)
     elif not outcome.is_error:
         _write_value(printer, cast("JsonValue", outcome.value))
     elif outcome.code != "aborted":
-        # Of an abort the command line says so itself.
+        # `nacre` itself reports the abort.
         say(f"failed: {outcome.error}\n  code {outcome.code}")
     return printer.problem or (ExitStatus.FAILED if outcome.is_error else ExitStatus.COMPLETED)
 
@@ -60,7 +66,7 @@ def write_outcome(outcome: DirectResult, *, is_json: bool) -> ExitStatus:
 def _write_value(printer: Printer, value: JsonValue) -> None:
     match value:
         case None:
-            # As with a program that returns nothing.
+            # As for a program without a return value.
             pass
         case str():
             printer.write(_end_line(value))
@@ -73,11 +79,11 @@ def _write_value(printer: Printer, value: JsonValue) -> None:
 
 
 def _write_mcp_result(printer: Printer, result: JsonObject) -> None:
-    """The words of a result, and its data unless that says the same."""
+    """Print the text of a result, and its data unless the text says the same."""
     text, data = _content_text(result), result.get("structuredContent")
     meanings = _meanings(text)
     is_repeated = data is None or (
-        # How servers put a value that is no object.
+        # Servers wrap a value that is not an object in this way.
         isinstance(data, dict) and len(data) == 1 and next(iter(data.values())) in meanings
     )
     if text and (is_repeated or data not in meanings):
@@ -93,7 +99,7 @@ def _content_text(result: JsonObject) -> str:
 
 
 def _meanings(text: str) -> list[JsonValue]:
-    """The text itself, and the value that it is the JSON of."""
+    """The text, and the value if the text is JSON."""
     try:
         return [text, decode_json(text.encode(errors="replace"))]
     except NotJsonError:
@@ -114,15 +120,15 @@ async def call_tool(
     *,
     timeout_seconds: float,
     abort: AbortSignal,
-) -> DirectResult:
-    """What comes of the call. Raises UsageProblem for input that the tool does not take."""
-    names = servers_to_ask(configured, id_or_name)
+) -> ToolSearchResult:
+    """Call the tool. Raises UsageProblem for input with unknown keys."""
+    names = select_servers(configured, id_or_name)
     site = CallSite(call_id=_CALL_ID, abort=abort)
     try:
         async with open_catalog(
             configured, names, timeout_seconds=timeout_seconds, abort=abort
         ) as catalog:
-            tool = named_tool(catalog, id_or_name).tool
+            tool = find_tool(catalog, id_or_name).tool
             executor = _executor(catalog)
             value = await executor.call_directly(tool, input_for(tool, given), site=site)
             return outcome_of(tool, value)
@@ -142,7 +148,7 @@ def _executor(catalog: OpenCatalog) -> ToolExecutor:
     )
 
 
-# With one of these a schema may take keys that `properties` does not name.
+# With one of these, a schema may allow keys that `properties` does not list.
 _OTHER_KEYS: Final = (
     "$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "patternProperties",
 )  # fmt: skip
@@ -150,8 +156,8 @@ _MAX_SCHEMA_STEPS: Final = 16
 _MAX_SHOWN_KEYS: Final = 20
 
 
-def refuse_unknown_key(tool: Tool, key: str) -> None:
-    """Most servers ignore a key that they do not know: who mistypes one would never learn."""
+def check_key(tool: Tool, key: str) -> None:
+    """Raise UsageProblem for an unknown key, which most servers would silently ignore."""
     schema = mapped(tool.parameters)
     properties = mapped(schema.get("properties"))
     is_open = schema.get("additionalProperties", False) is not False
@@ -159,13 +165,13 @@ def refuse_unknown_key(tool: Tool, key: str) -> None:
         return
     near = NearestNames(properties).nearest(key, 1)
     meant = f"; did you mean {near[0]!r}?" if near else "."
-    known = ", ".join(list(properties)[:_MAX_SHOWN_KEYS]) or "nothing"
+    known = ", ".join(list(properties)[:_MAX_SHOWN_KEYS]) or "none"
     more = ", …" if len(properties) > _MAX_SHOWN_KEYS else ""
-    raise UsageProblem(f"{tool.id} takes no {key!r}{meant} It takes: {known}{more}")
+    raise UsageProblem(f"{tool.id} has no parameter {key!r}{meant} Parameters: {known}{more}")
 
 
-def value_for(tool: Tool, key: str, text: str) -> JsonValue:
-    """A number, a list and the like where the schema takes one, else the text itself."""
+def parse_value(tool: Tool, key: str, text: str) -> JsonValue:
+    """Parse the text as JSON if the schema expects something else than text."""
     schema = mapped(mapped(tool.parameters).get("properties")).get(key)
     types = _types_of(schema, tool.parameters)
     if types == {"string"}:
@@ -173,14 +179,14 @@ def value_for(tool: Tool, key: str, text: str) -> JsonValue:
     try:
         value = decode_json(text.encode())
     except NotJsonError:
-        # If it may not be a text, the check of the input says so.
+        # The input validation reports text that is not allowed.
         return text
     is_taken = not types or not types.isdisjoint(_types_of_value(value))
     return text if not is_taken and "string" in types else value
 
 
 def _types_of(schema: object, root: object) -> set[str]:
-    """The types that a schema names, as far as a short look goes; none where it leaves it open."""
+    """The types that a schema allows, found with a limited search; empty if any type is allowed."""
     types: set[str] = set()
     todo = [schema]
     for _ in range(_MAX_SCHEMA_STEPS):
@@ -217,21 +223,21 @@ def _types_of_value(value: object) -> set[str]:
 
 
 _STANDARD_INPUT: Final = "-"
-# Far above any real input; keeps a wrong file, or one without an end, from filling the memory.
+# Far more than any real input; limits the memory that a wrong file takes.
 _MAX_INPUT_BYTES: Final = 16 << 20
 _MAX_SHOWN: Final = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JsonInput:
-    """The input as it is to be sent."""
+    """Input given as JSON."""
 
     members: JsonObject
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairsInput:
-    """Texts by key; what they are depends on the tool."""
+    """Input given as key=value pairs. The tool's schema decides how values are parsed."""
 
     pairs: dict[str, str]
 
@@ -240,7 +246,7 @@ ToolInput: TypeAlias = JsonInput | PairsInput
 
 
 def read_tool_input(arguments: Sequence[str]) -> ToolInput:
-    """What the arguments say before a tool is looked for; raises UsageProblem."""
+    """Parse the arguments without knowing the tool. Raises UsageProblem."""
     for argument in arguments:
         _refuse_broken_text(argument)
     match arguments:
@@ -253,12 +259,12 @@ def read_tool_input(arguments: Sequence[str]) -> ToolInput:
 
 
 def input_for(tool: Tool, given: ToolInput) -> JsonObject:
-    """What the tool is called with; raises UsageProblem for a key that it does not take."""
+    """The input for the tool. Raises UsageProblem for an unknown key."""
     if isinstance(given, JsonInput):
         return given.members
     for key in given.pairs:
-        refuse_unknown_key(tool, key)
-    return {key: value_for(tool, key, text) for key, text in given.pairs.items()}
+        check_key(tool, key)
+    return {key: parse_value(tool, key, text) for key, text in given.pairs.items()}
 
 
 def _json_input(data: bytes, name: str) -> JsonInput:
@@ -268,7 +274,7 @@ def _json_input(data: bytes, name: str) -> JsonInput:
         raise UsageProblem(f"{name} {error.problem}") from None
     if not isinstance(value, dict):
         kind = "a list" if isinstance(value, list) else "a single value"
-        raise UsageProblem(f"{name} is {kind}; a tool takes one object, such as '{{\"key\": 1}}'")
+        raise UsageProblem(f"{name} is {kind}; write one object, such as '{{\"key\": 1}}'")
     return JsonInput(members=value)
 
 
@@ -279,7 +285,7 @@ def _pairs_input(arguments: Sequence[str]) -> PairsInput:
         if not equals or not key:
             shown = argument if len(argument) <= _MAX_SHOWN else f"{argument[:_MAX_SHOWN]}…"
             raise UsageProblem(
-                f"{shown!r} is no input; write one JSON object, key=value pairs, "
+                f"{shown!r} is not a valid input; write a JSON object, key=value pairs, "
                 "or - to read JSON from standard input"
             )
         if key in pairs:
@@ -292,7 +298,7 @@ def _refuse_broken_text(argument: str) -> None:
     try:
         argument.encode()
     except UnicodeEncodeError as error:
-        # Python keeps bytes of an argument that it cannot decode as halves of surrogate pairs.
+        # Python turns bytes that it cannot decode into surrogates.
         raise UsageProblem(
             f"the input is not UTF-8 (character {error.start + 1}); "
             "write the character in JSON as an escape, such as \\u00e9"
@@ -309,5 +315,5 @@ def _read_standard_input() -> bytes:
     if len(content) > _MAX_INPUT_BYTES:
         raise UsageProblem(f"standard input has more than {_MAX_INPUT_BYTES} bytes")
     if not content.strip():
-        raise UsageProblem("standard input is empty; write {} for a call without any input")
+        raise UsageProblem("standard input is empty; write {} for a call without input")
     return content

@@ -1,4 +1,4 @@
-"""The catalog of the configured tools: policy applied, servers started, plugins loaded."""
+"""Builds the catalog of the configured tools: applies policy, starts servers, loads plugins."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from nacre.cli.configured_servers import configured_servers, survey_server
 from nacre.cli.output import (
     ExitStatus,
     UsageProblem,
-    cell_text,
     count_text,
-    errors_are_on_terminal,
+    is_stderr_terminal,
     say,
+    shorten,
     warn,
 )
 from nacre.cli.runner import run_abortable
@@ -62,36 +62,34 @@ if TYPE_CHECKING:
     from nacre.tools import CoreTools
 
 
-_UNHEARD: Final = logging.NullHandler()
+_NULL_HANDLER: Final = logging.NullHandler()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentParts:
-    """What is configured; a part with a fault in its settings is left out."""
+    """The agent and the plugins of the configuration. A part with invalid settings is None."""
 
     agent_id: str
     agent: AgentConfig | None
     plugins: PluginsConfig | None
     problems: dict[str, str]
-    """By part, why it is left out."""
-    is_known: bool
-    """Whether the configuration has the agent."""
+    """The problem of each invalid part."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentTools:
-    """The tools, as long as they can be called."""
+    """The tools and hooks of an agent, while they are usable."""
 
     tools: tuple[Tool, ...] = ()
     hooks: Hooks = field(default_factory=Hooks)
     problems: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By plugin or part, why its tools are missing."""
+    """Why the tools of a plugin or part are missing."""
 
 
 def read_agent_parts(
     document: Mapping[str, object], *, folder: Path, agent_id: str | None
 ) -> AgentParts:
-    """Of the agent with this id, or of the one that the configuration has as its default."""
+    """Read the settings of the agent, or of the default agent for None."""
     # Not a part of every command, and not cheap to import.
     from nacre.config import read_system
 
@@ -101,14 +99,14 @@ def read_agent_parts(
     agent = next(
         (it for it in agents.by_id.values() if it.id.casefold() == wanted.casefold()), None
     )
-    nobody = f"there is no agent {wanted!r}" if agent is None else ""
+    unknown = f"there is no agent {wanted!r}" if agent is None else ""
     problems = {
-        "core": _first_in(found.problems, ("tools", "agents")) or nobody,
-        "plugins": _first_in(found.problems, ("plugins",)),
+        "core": _find_problem(found.problems, ("tools", "agents")) or unknown,
+        "plugins": _find_problem(found.problems, ("plugins",)),
     }
     return AgentParts(
         agent_id=wanted,
-        # Not with a default in the place of the fault: it may be about what must not be done.
+        # No defaults for invalid settings: they may forbid something.
         agent=None if problems["core"] else agent,
         plugins=None if problems["plugins"] else found.config.plugins,
         problems={part: problem for part, problem in problems.items() if problem},
@@ -120,7 +118,7 @@ def read_agent_parts(
 async def open_agent_tools(
     parts: AgentParts, *, reserved_ids: Collection[str]
 ) -> AsyncGenerator[AgentTools]:
-    """Load the plugins, and end at the end whatever the tools have started."""
+    """Load the plugins and create the core tools, for the duration of the block."""
     hooks = Hooks()
     tools: list[Tool] = []
     problems = dict(parts.problems)
@@ -139,20 +137,20 @@ async def open_agent_tools(
 def _core_tools(agent: AgentConfig) -> CoreTools:
     from nacre.tools import CoreTools
 
-    return CoreTools(agent.core_tools, workspace=agent.workspace, messages=_Said())
+    return CoreTools(agent.core_tools, workspace=agent.workspace, messages=_MessagePrinter())
 
 
 def _plugin_host(hooks: Hooks, reserved_ids: Collection[str]) -> PluginHost:
     from nacre.code_mode.namespaces import NamespaceRegistry
     from nacre.plugins import PluginHost
 
-    # What it logs of plugins that fail is told as what is missing.
-    logging.getLogger("nacre.plugins.host").addHandler(_UNHEARD)
+    # Failed plugins are reported as missing tools instead.
+    logging.getLogger("nacre.plugins.host").addHandler(_NULL_HANDLER)
     return PluginHost(hooks=hooks, namespaces=NamespaceRegistry(), reserved_ids=reserved_ids)
 
 
-def _first_in(problems: Iterable[ConfigError], sections: Collection[str]) -> str:
-    """The first fault in these sections; a secret that is not here is none of a tool's settings."""
+def _find_problem(problems: Iterable[ConfigError], sections: Collection[str]) -> str:
+    """The first problem in these sections. A missing secret does not concern the tools."""
     for problem in problems:
         section = problem.path.partition(".")[0].partition("[")[0]
         if section in sections and not isinstance(problem, MissingReferenceError):
@@ -160,8 +158,8 @@ def _first_in(problems: Iterable[ConfigError], sections: Collection[str]) -> str
     return ""
 
 
-class _Said:
-    """Where the tool `message` sends what it is given."""
+class _MessagePrinter:
+    """The sink of the tool `message`."""
 
     async def send(self, text: str, context: RunContext, /) -> None:
         say(text)
@@ -169,10 +167,10 @@ class _Said:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConfiguredTools:
-    """What is configured; nothing of it is started."""
+    """The configured tools, of which nothing is started yet."""
 
     own_tools: tuple[Tool, ...]
-    """Those that the command names."""
+    """The tools of `--tools`."""
     parts: AgentParts
     """Core tools and plugins."""
     servers: ConfiguredServers
@@ -182,29 +180,29 @@ class ConfiguredTools:
 
     @property
     def usable_server_names(self) -> tuple[str, ...]:
-        """Those that programs see: neither switched off nor ruled out by policy."""
+        """The servers that programs can use: enabled, and permitted by the policy."""
         return tuple(filter(self.policy.may_permit_server, self.servers.names))
 
     @property
-    def asked_server_names(self) -> tuple[str, ...]:
-        """Those whose tools belong into the catalog, also where their entry is wrong."""
+    def catalog_server_names(self) -> tuple[str, ...]:
+        """The servers whose tools belong to the catalog, including those with an invalid entry."""
         servers = self.servers.servers
-        return tuple(it.name for it in servers if not self._reason_to_leave_out(it))
+        return tuple(it.name for it in servers if not self._exclusion_reason(it))
 
     def server_problems(self, names: Sequence[str]) -> dict[str, str]:
-        """Of these servers, why one cannot be asked at all."""
+        """Why servers among these cannot be started."""
         problems = {name: self._server_problem(name) for name in names}
         return {name: problem for name, problem in problems.items() if problem}
 
     def _server_problem(self, name: str) -> str:
         [server] = self.servers.select(name).servers
-        return server.problem or self._reason_to_leave_out(server)
+        return server.problem or self._exclusion_reason(server)
 
-    def _reason_to_leave_out(self, server: ConfiguredServer) -> str:
+    def _exclusion_reason(self, server: ConfiguredServer) -> str:
         if server.is_disabled:
-            return "it is switched off in the configuration"
+            return "it is disabled in the configuration"
         if not self.policy.may_permit_server(server.name):
-            return "the configuration permits none of its tools (`allow` and `deny`)"
+            return "the policy permits none of its tools (`allow` and `deny`)"
         return ""
 
 
@@ -215,16 +213,17 @@ def configured_tools(
     tool_modules: Sequence[str],
     agent_id: str | None,
 ) -> ConfiguredTools:
-    """The tools of the configuration and those named beside it; raises UsageProblem."""
+    """Read the configured tools and load those of `--tools`. Raises UsageProblem."""
     servers = configured_servers(config, server_files)
     own_tools = tuple(load_tools(tool_modules))
     parts = read_agent_parts(servers.document, folder=servers.folder, agent_id=agent_id)
     context = RunContext(agent_id=parts.agent_id)
     try:
         if agent_id is not None:
-            _refuse_unknown_agent(parts, agent_id)
-        tools = tools_config_from(servers.document, context.agent_id)
-        _warn_of_uncataloged(own_tools)
+            _check_agent(servers.document, agent_id)
+        policy = policy_from_config(servers.document, context)
+        settings = tool_search_config_for(servers.document, context.agent_id)
+        _warn_of_direct_tools(own_tools)
     except ConfigError as error:
         raise UsageProblem(str(error)) from None
     except CatalogError as error:
@@ -239,26 +238,29 @@ def configured_tools(
     )
 
 
-def _refuse_unknown_agent(parts: AgentParts, agent_id: str) -> None:
-    # Under a misspelt one the rules of the agent that was meant would not hold.
-    if not parts.is_known and agent_id != RunContext().agent_id:
+def _check_agent(document: Mapping[str, object], agent_id: str) -> None:
+    # With a misspelled id, the rules of the intended agent would not apply.
+    is_known = agent_id == RunContext().agent_id or any(
+        True for _ in agent_tools(document, agent_id)
+    )
+    if not is_known:
         raise ConfigError("agents", f"has no agent {agent_id!r}, which --agent names")
 
 
-def _warn_of_uncataloged(tools: Sequence[Tool]) -> None:
+def _warn_of_direct_tools(tools: Sequence[Tool]) -> None:
     catalog = build_catalog(tools)
     for tool in tools:
         if catalog.by_id(tool.id) is None:
-            warn(f"{tool.id} is left out: it is shown to models as it is, and in no catalog")
+            warn(f"{tool.id} is left out: models always get it directly, so it is in no catalog")
 
 
 @contextmanager
-def waiting_for_servers(names: Sequence[str]) -> Generator[Callable[[str], None]]:
-    """Call what it gives with the name of each server that has mark_answered."""
-    if not names or not errors_are_on_terminal():
+def show_waiting(names: Sequence[str]) -> Generator[Callable[[str], None]]:
+    """Show the servers that have not answered. Yields a function to report one that has."""
+    if not names or not is_stderr_terminal():
         yield lambda _name: None
         return
-    # Slow to import, and only people need it.
+    # Slow to import, and only needed on a terminal.
     from rich.console import Console
     from rich.text import Text
 
@@ -266,7 +268,7 @@ def waiting_for_servers(names: Sequence[str]) -> Generator[Callable[[str], None]
 
     def text() -> Text:
         # As text, not as markup.
-        which = cell_text(", ".join(waited_for), most_characters=60)
+        which = shorten(", ".join(waited_for), max_characters=60)
         return Text(f"waiting for {count_text(len(waited_for), 'server')}: {which}")
 
     with Console(stderr=True).status(text()) as status:
@@ -283,17 +285,17 @@ def waiting_for_servers(names: Sequence[str]) -> Generator[Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenCatalog:
-    """What the servers that were asked have, and the tools that need none."""
+    """The catalog with the tools of the started servers and all other tools."""
 
     configured: ConfiguredTools
     listing: Listing
     live: LiveCatalog
     hooks: Hooks
-    """Those of the plugins."""
+    """The hooks of the plugins."""
     problems: dict[str, str]
-    """By server or plugin, why its tools are missing."""
+    """Why the tools of a server or plugin are missing."""
     notes: dict[str, str]
-    """By server, what is wrong with single tools."""
+    """Problems with single tools, by server."""
 
     def warn_of_problems(self) -> None:
         for name, problem in self.problems.items():
@@ -305,9 +307,9 @@ class OpenCatalog:
 def read_catalog(
     configured: ConfiguredTools, server_names: Sequence[str], *, timeout_seconds: float
 ) -> OpenCatalog | ExitStatus:
-    """The catalog with these servers, which are stopped again; a signal ends it.
+    """Open the catalog with these servers, and stop them again.
 
-    Raises UsageProblem.
+    Returns the exit status if a signal stops it. Raises UsageProblem.
     """
 
     async def read(abort: AbortSignal) -> OpenCatalog | None:
@@ -333,9 +335,9 @@ async def open_catalog(
     timeout_seconds: float,
     abort: AbortSignal,
 ) -> AsyncGenerator[OpenCatalog]:
-    """The catalog with these servers, which run until its end.
+    """Open the catalog with these servers, which run during the block.
 
-    Raises UsageProblem, and ToolAbortedError when it is aborted before it is there.
+    Raises UsageProblem, and ToolAbortedError if it is aborted before the catalog is complete.
     """
     problems = configured.server_problems(server_names)
     configs = [
@@ -372,20 +374,20 @@ async def open_catalog(
 
 
 def _join_tools(own: Sequence[Tool], of_agent: Sequence[Tool]) -> list[Tool]:
-    """What a command names goes before a tool of the agent with the same id."""
+    """A tool of `--tools` replaces a tool of the agent with the same id."""
     own_ids = {tool.id for tool in own}
     hidden = [tool.id for tool in of_agent if tool.id in own_ids]
     if hidden:
-        warn(f"--tools hides what the agent has as {', '.join(hidden)}")
+        warn(f"--tools replaces the agent's {', '.join(hidden)}")
     return [*(tool for tool in of_agent if tool.id not in own_ids), *own]
 
 
 async def _ready_servers(
     servers: Sequence[McpServer], problems: dict[str, str], *, timeout_seconds: float
 ) -> list[McpServer]:
-    """Those that answered; why the others did not goes into `problems`."""
+    """The servers that answered. Adds the problems of the others to `problems`."""
     ready: dict[str, McpServer] = {}
-    with waiting_for_servers([server.name for server in servers]) as answered:
+    with show_waiting([server.name for server in servers]) as answered:
 
         async def ask(server: McpServer) -> None:
             survey = await survey_server(server, timeout_seconds)
@@ -406,21 +408,21 @@ _MAX_SAME_NAME: Final = 10
 _SERVERLESS: Final = tuple(source for source in SOURCES if source != "mcp")
 
 
-def servers_to_ask(configured: ConfiguredTools, id_or_name: str) -> Sequence[str]:
-    """Without their tools it is not known which one is meant; says so where all are asked."""
+def select_servers(configured: ConfiguredTools, id_or_name: str) -> Sequence[str]:
+    """The servers that have to be started to find the tool. Warns if it is all of them."""
     if _source_in(id_or_name) in _SERVERLESS:
         return ()
     owner = _owner_in(id_or_name)
     if any(server.name == owner for server in configured.servers.servers):
         return (owner,)
-    names = configured.asked_server_names
+    names = configured.catalog_server_names
     if names:
-        _tell_of_asking(names, id_or_name)
+        _warn_of_starting(names, id_or_name)
     return names
 
 
-def named_tool(catalog: OpenCatalog, id_or_name: str) -> CatalogEntry:
-    """The tool; raises ToolError that says why there is none to use."""
+def find_tool(catalog: OpenCatalog, id_or_name: str) -> CatalogEntry:
+    """Find the tool. Raises ToolError if it is unknown, denied, or its server is broken."""
     owner = _owner_in(id_or_name)
     if owner in catalog.problems:
         problem = f"the tools of {owner} are missing: {catalog.problems[owner]}"
@@ -433,35 +435,35 @@ def named_tool(catalog: OpenCatalog, id_or_name: str) -> CatalogEntry:
     if denied is not None:
         refusal = catalog.configured.policy.refusal(denied) or ""
         raise ToolDeniedError(refusal, code="denied_by_policy", tool_id=denied.id)
-    raise _unknown(catalog, id_or_name)
+    raise _unknown_tool_error(catalog, id_or_name)
 
 
-def _tell_of_asking(names: Sequence[str], id_or_name: str) -> None:
-    shown = cell_text(id_or_name, most_characters=_MAX_SHOWN)
+def _warn_of_starting(names: Sequence[str], id_or_name: str) -> None:
+    shown = shorten(id_or_name, max_characters=_MAX_SHOWN)
     whom = count_text(len(names), "MCP server")
-    hint = "a full id, such as mcp:server:tool, starts no more than it needs"
+    hint = "a full id such as mcp:server:tool starts only one server"
     warn(f"starting {whom} to find {shown!r}; {hint}")
 
 
-def _unknown(catalog: OpenCatalog, id_or_name: str) -> ToolError:
+def _unknown_tool_error(catalog: OpenCatalog, id_or_name: str) -> ToolError:
     shown = id_or_name if len(id_or_name) <= _MAX_SHOWN else f"{id_or_name[:_MAX_SHOWN]}…"
     entries = catalog.listing.catalog.entries
     same_name = [entry.id for entry in entries if entry.name == id_or_name]
     if same_name:
         ids = ", ".join(same_name[:_MAX_SAME_NAME])
-        problem = f"{len(same_name)} tools are named {shown!r}; name one by its id: {ids}"
+        problem = f"{len(same_name)} tools are named {shown!r}; use an id: {ids}"
         return UnknownToolError(problem, tool_id=shown, nearest=same_name[:_MAX_SAME_NAME])
     nearest = catalog.listing.nearest(id_or_name)
-    hint = f"nearest: {', '.join(nearest)}" if nearest else "`nacre tools search` finds what is"
+    hint = f"similar: {', '.join(nearest)}" if nearest else "search with `nacre tools search`"
     return UnknownToolError(f"there is no tool {shown!r}; {hint}", tool_id=shown, nearest=nearest)
 
 
 def _owner_in(tool_id: str) -> str:
-    """The server that an id names; empty for what is no id of a server's tool."""
+    """The server in the id of an MCP tool; empty for other ids and names."""
     return tool_id.split(":")[1] if _source_in(tool_id) == "mcp" else ""
 
 
 def _source_in(id_or_name: str) -> str:
-    """The source that an id names; empty for a name."""
+    """The source in an id; empty for a name."""
     source, colon, _ = id_or_name.partition(":")
     return source if colon else ""

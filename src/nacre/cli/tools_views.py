@@ -1,4 +1,4 @@
-"""Tools as tables, descriptions and explained search results."""
+"""Prints tools as tables and descriptions, and explains search results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
 
-from nacre.cli.output import ExitStatus, cell_text, visible, warn, write_table
+from nacre.cli.output import ExitStatus, escape_controls, shorten, warn, write_table
 from nacre.code_mode.mcp_servers import server_guest_names
 from nacre.tools import (
     SOURCES,
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 _MAX_READ_CHARACTERS: Final = 1_000
 _MIN_SENTENCE_CHARACTERS: Final = 10
-# After a full stop and a space, the signs of Chinese and Japanese, or before an empty line.
+# A full stop and a space, a Chinese or Japanese full stop, or an empty line.
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|(?<=[\u3002\uff01\uff1f])|\n\s*\n")
 
 
 def tool_row(entry: CatalogEntry) -> tuple[str, str, str]:
-    """Id, title and what it does in a sentence."""
+    """The id, the title and the first sentence of the description."""
     return entry.id, entry.label or entry.name, first_sentence(entry.description)
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence or paragraph; an abbreviation at the start ends none."""
+    """The first sentence or paragraph. An abbreviation at the start does not end it."""
     start = text[:_MAX_READ_CHARACTERS].strip()
     end = _SENTENCE_END.search(start, _MIN_SENTENCE_CHARACTERS)
     return start if end is None else start[: end.start()].rstrip()
@@ -54,22 +54,22 @@ def write_tools_json(
 
 
 def end_status(printer: Printer, catalog: OpenCatalog) -> ExitStatus:
-    """Say what is missing; the exit status says whether something is."""
+    """Warn of missing tools, and return the exit status."""
     catalog.warn_of_problems()
     return printer.problem or (ExitStatus.FAILED if catalog.problems else ExitStatus.COMPLETED)
 
 
 _MAX_TERM_CHARACTERS: Final = 40
-# Lighter parts are summed up.
+# Parts with less weight are summed up.
 _MAX_PARTS: Final = 8
 
 
 def explanation_text(rank: int, explanation: Explanation) -> str:
-    """Several lines: what was found, and by how much each reason counts."""
+    """The tool, its score, and the share of each reason."""
     entry, score = explanation.entry, explanation.score
     lines = [
-        f"{rank}. {cell_text(entry.id)}  (score {score:.2f})",
-        f"   {cell_text(first_sentence(entry.description))}",
+        f"{rank}. {shorten(entry.id)}  (score {score:.2f})",
+        f"   {shorten(first_sentence(entry.description))}",
     ]
     parts = explanation.parts
     lines += [f"   {_share(it.weight, score)}  {_reason(it)}" for it in parts[:_MAX_PARTS]]
@@ -81,47 +81,47 @@ def explanation_text(rank: int, explanation: Explanation) -> str:
 
 
 def _share(weight: float, score: float) -> str:
-    """Of a score that is nothing, or less, there are no shares."""
+    """The weight in percent of the score, or as it is if the score is not positive."""
     return f"{100 * weight / score:5.1f} %" if score > 0 else f"{weight:7.2f}"
 
 
 def _reason(part: ScorePart) -> str:
     match part.kind:
         case "exact":
-            return "its very id or name"
+            return "exact id or name"
         case "word":
             meant = f", for {_quote_term(part.stands_for)}" if part.stands_for else ""
-            return f"{_quote_term(part.term or '')} in its {part.field}{meant}"
+            return f"{_quote_term(part.term or '')} in the {part.field}{meant}"
         case "pairs":
-            return "words side by side as in the query"
+            return "words next to each other, as in the query"
         case "coverage":
-            return "how much of the query is in it"
+            return "share of the query's words"
         case "related":
-            return "words that the best results have in common"
+            return "words that the best results share"
         case "meaning":
-            return "its meaning is near to the query's"
+            return "similar meaning"
         case "answered":
-            return "less for words that results before it have"
+            return "reduced for words of earlier results"
         case "own_words":
-            return "ahead by the query's own words, before related and answered ones count"
+            return "better match of the query's own words, without related words"
         case "catalog_order":
-            return "of tools of this name the first in the catalog"
+            return "first of the tools with this name in the catalog"
         case _:
             assert_never(part.kind)
 
 
 def _quote_term(word: str) -> str:
-    return repr(cell_text(word, most_characters=_MAX_TERM_CHARACTERS))
+    return repr(shorten(word, max_characters=_MAX_TERM_CHARACTERS))
 
 
-# Models and kept vectors take a second or two to load, new vectors 7 ms for each tool.
+# Loading models and stored vectors takes a second or two; a new vector takes 7 ms per tool.
 _LOADING_SECONDS: Final = 5.0
 _FOREVER_SECONDS: Final = 86_400.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundTool:
-    """One result; the best has rank 1."""
+    """A search result; the best has rank 1."""
 
     rank: int
     explanation: Explanation
@@ -137,13 +137,13 @@ class FoundTool:
 def find_tools(
     catalog: OpenCatalog, query: str, limit: int, *, is_waiting: bool
 ) -> list[FoundTool]:
-    """The engine, and so the order, is the one of every surface.
+    """Search with the same engine and order as every surface.
 
-    What tools mean is waited for to the end, or as long as it takes where it was made before.
+    Waits until all tools are indexed by meaning, or only until stored vectors are loaded.
     """
     index = index_of(catalog.listing.catalog, sources=SOURCES)
     if not index.wait_for_meanings(_FOREVER_SECONDS if is_waiting else _LOADING_SECONDS):
-        warn("searched by words alone, since vectors of new tools are being made; --wait waits")
+        warn("searched by words only, because new tools are still being indexed; see --wait")
     explanations = index.explain(query, limit)
     return [FoundTool(rank=rank, explanation=it) for rank, it in enumerate(explanations, 1)]
 
@@ -157,12 +157,12 @@ def write_found(printer: Printer, found: Sequence[FoundTool], *, is_explained: b
 
 
 def description_text(catalog: OpenCatalog, entry: CatalogEntry) -> str:
-    title = f"  ({cell_text(entry.label)})" if entry.label else ""
-    blocks = [f"{cell_text(entry.id)}{title}", visible(entry.description.strip())]
+    title = f"  ({shorten(entry.label)})" if entry.label else ""
+    blocks = [f"{shorten(entry.id)}{title}", escape_controls(entry.description.strip())]
     if entry.tool.needs_approval:
-        blocks.append(f"needs approval: {cell_text(entry.tool.needs_approval)}")
+        blocks.append(f"needs approval: {shorten(entry.tool.needs_approval)}")
     blocks.append(f"in programs: {program_call(catalog, entry)}")
-    blocks.append(visible(_declaration(catalog, entry)))
+    blocks.append(escape_controls(_declaration(catalog, entry)))
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
@@ -180,7 +180,7 @@ def description_json(catalog: OpenCatalog, entry: CatalogEntry) -> JsonObject:
 
 
 def program_call(catalog: OpenCatalog, entry: CatalogEntry) -> str:
-    """What a program in code mode writes: `MCP.github.createIssue(input)`."""
+    """How a program in code mode calls the tool: `MCP.github.createIssue(input)`."""
     if entry.source != "mcp":
         names = {tool_id: name for name, tool_id in catalog.listing.catalog.names.items()}
         name = names.get(entry.id)
@@ -194,7 +194,7 @@ def program_call(catalog: OpenCatalog, entry: CatalogEntry) -> str:
 def _declaration(catalog: OpenCatalog, entry: CatalogEntry) -> str:
     tool = entry.tool
     is_mcp = entry.source == "mcp"
-    # The description stands above it, in full.
+    # Without the description, which is printed above in full.
     return function_declaration(
         _function_name(catalog, entry) if is_mcp else entry.name,
         parameters=tool.parameters,

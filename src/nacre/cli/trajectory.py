@@ -20,24 +20,24 @@ from nacre.cli.output import (
     ExitStatus,
     Printer,
     UsageProblem,
-    cell_text,
     count_text,
     duration_text,
-    errors_are_on_terminal,
+    is_stderr_terminal,
     say,
+    shorten,
     size_text,
     time_text,
     tree_lines,
     warn,
 )
-from nacre.cli.stored_records import pages
+from nacre.cli.stored_records import read_event_pages
 from nacre.json_types import encode_json
 from nacre.trajectory import project
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 
-    from nacre.cli.stored_records import RecordOf
+    from nacre.cli.stored_records import EventSelection
     from nacre.json_types import JsonObject, JsonValue
     from nacre.storage import Store, TurnRecord
     from nacre.trajectory import TrajectoryEvent
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 def show_command(
     named: RecordArgument, config: ConfigOption = None, is_json: JsonOption = False
 ) -> int:
-    """Show what was asked, answered and called.
+    """Show the model requests, answers and tool calls of runs.
 
-    With durations, outcomes and sizes; with --json the events of each run, and its calls.
+    Includes durations, results and sizes. With --json, prints the events and calls of each run.
     """
     from nacre.cli.system_config import read_system_config
 
@@ -87,14 +87,14 @@ def export_command(
     named: RecordArgument,
     out: Annotated[
         str | None,
-        typer.Option("--out", metavar="FILE", help="Write to this file; else standard output."),
+        typer.Option("--out", metavar="FILE", help="The file to write. [default: standard output]"),
     ] = None,
     config: ConfigOption = None,
 ) -> int:
-    """Write what was recorded, one event per line.
+    """Export recorded events as JSON Lines.
 
-    Secrets were blanked out before anything was stored, and long texts cut. Events of several runs
-    are numbered as one; each run begins with run.started.
+    Stored events contain no secrets, and long texts are cut. Events of several runs are numbered
+    consecutively; each run starts with run.started.
     """
     from nacre.cli.system_config import read_system_config
 
@@ -118,12 +118,12 @@ def export_command(
     if out not in (None, "-"):
         say(f"{count_text(count, 'event')} written to {out}")
     elif not count:
-        warn(f"nothing is recorded of {named}")
+        warn(f"there are no recorded events of {named}")
     return printer.problem or ExitStatus.COMPLETED
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Show and export what runs did.", no_args_is_help=True)
+    group = typer.Typer(help="Show and export the events of runs.", no_args_is_help=True)
     group.command("show")(show_command)
     group.command("export")(export_command)
     app.add_typer(group, name="trajectory")
@@ -132,20 +132,20 @@ def register(app: typer.Typer) -> None:
 def run_lines(
     run_id: str, events: Sequence[TrajectoryEvent], turn: TurnRecord | None = None
 ) -> Iterator[str]:
-    """Lines without their ends, the first about the run itself. `turn` is what is stored of it: of
-    a run whose process was killed, the events alone do not tell that."""
+    """The run as lines of text. `turn` is its stored record, which tells whether its process was
+    killed."""
     yield _heading(run_id, events)
     if turn is None or turn.status != "interrupted":
         yield from tree_lines(_branches(events))
         return
-    told = Branch(text=f"interrupted  {cell_text(turn.error)}")
-    yield from tree_lines([*_branches(events, unended="interrupted"), told])
+    report = Branch(text=f"interrupted  {shorten(turn.error)}")
+    yield from tree_lines([*_branches(events, unended="interrupted"), report])
 
 
 def run_to_json(
     run_id: str, events: Sequence[TrajectoryEvent], turn: TurnRecord | None = None
 ) -> JsonObject:
-    """The same for programs: the events as they were recorded, and the calls in each other."""
+    """The events as they were recorded, and the calls as a tree."""
     return {
         "runId": run_id,
         **({"status": turn.status} if turn is not None else {}),
@@ -156,17 +156,17 @@ def run_to_json(
 
 def _heading(run_id: str, events: Sequence[TrajectoryEvent]) -> str:
     if not events:
-        return f"{run_id}: nothing is recorded"
+        return f"{run_id}: no recorded events"
     began = events[0].data if events[0].kind == "run.started" else {}
     took = duration_text((events[-1].time - events[0].time) * 1000)
     facts = [
         time_text(events[0].time),
         took,
         count_text(len(events), "event"),
-        f"agent {cell_text(str(began['agentId']))}" if "agentId" in began else "",
-        f"session {cell_text(str(began['sessionId']))}" if "sessionId" in began else "",
+        f"agent {shorten(str(began['agentId']))}" if "agentId" in began else "",
+        f"session {shorten(str(began['sessionId']))}" if "sessionId" in began else "",
     ]
-    gone = f" ({events[0].sequence} earlier events are gone)" if events[0].sequence else ""
+    gone = f" ({events[0].sequence} earlier events were dropped)" if events[0].sequence else ""
     return f"{run_id}: {', '.join(filter(None, facts))}{gone}"
 
 
@@ -185,7 +185,7 @@ def _branches(events: Sequence[TrajectoryEvent], *, unended: str = "has not ende
             timed.append((event.time, Branch(text=_answer_text(event.data, took))))
         elif event.kind == "turn.ended":
             timed.append((event.time, Branch(text=_end_text(event.data))))
-    # A call stands where it started; one whose start is not recorded stands first.
+    # Calls are ordered by their start; without a recorded start, they come first.
     timed += [
         (call.started or 0.0, call_branch(call, cells, unended=unended)) for call in project(events)
     ]
@@ -197,16 +197,16 @@ def _request_text(data: JsonObject) -> str:
     names = data.get("toolNames")
     tools = count_text(len(names) if isinstance(names, list) else 0, "tool")
     sizes = f"{tools} in {_size(data, 'toolBytes')}, {_size(data, 'payloadBytes')} in all"
-    return f"asked {cell_text(str(data.get('model', '')))}  {sizes}"
+    return f"asked {shorten(str(data.get('model', '')))}  {sizes}"
 
 
 def _answer_text(data: JsonObject, took: str) -> str:
     names = data.get("calledNames")
     called = ", ".join(map(str, names)) if isinstance(names, list) else ""
-    said = cell_text(str(data.get("text", "")), most_characters=100)
+    said = shorten(str(data.get("text", "")), max_characters=100)
     parts = [
-        f"answered: {cell_text(str(data.get('finishReason', '')))}",
-        f"calls {cell_text(called)}" if called else "",
+        f"answered: {shorten(str(data.get('finishReason', '')))}",
+        f"calls {shorten(called)}" if called else "",
         took,
         _tokens(data),
         said,
@@ -215,7 +215,7 @@ def _answer_text(data: JsonObject, took: str) -> str:
 
 
 def _end_text(data: JsonObject) -> str:
-    error = cell_text(str(data.get("error") or ""))
+    error = shorten(str(data.get("error") or ""))
     parts = [str(data.get("status", "ended")), _tokens(data), error]
     return "  ".join(filter(None, parts))
 
@@ -237,9 +237,9 @@ def _size(data: JsonObject, key: str) -> str:
 async def open_export(
     name: str | None, printer: Printer
 ) -> AsyncGenerator[Callable[[str], Awaitable[None]]]:
-    """What writes text to the file, or to standard output for none and for `-`.
+    """Open the file, or standard output for None and `-`. Yields a function that writes text.
 
-    Raises UsageProblem for a file that cannot be written.
+    Raises UsageProblem if the file cannot be written.
     """
     if name in (None, "-"):
 
@@ -268,8 +268,8 @@ async def open_export(
 
 def _open_temporary(path: Path) -> IO[str]:
     if path.is_dir():
-        raise IsADirectoryError(None, "it is a folder")
-    # Beside the file, and for its owner alone.
+        raise IsADirectoryError(None, "it is a directory")
+    # In the same folder, readable for its owner alone.
     return tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
     )
@@ -282,28 +282,28 @@ def _replace_target(file: IO[str], path: Path) -> None:
 
 def _discard(file: IO[str]) -> None:
     file.close()
-    # Nothing is there any more when it was finished.
+    # After success the file has been renamed.
     with suppress(OSError):
         os.unlink(file.name)
 
 
 async def export_events(
-    store: Store, record: RecordOf, *, out: str | None, printer: Printer
+    store: Store, record: EventSelection, *, out: str | None, printer: Printer
 ) -> int:
-    """How many were written; raises UsageProblem and StorageError."""
+    """Write the events and return their number. Raises UsageProblem and StorageError."""
     count = 0
-    is_on_screen = out in (None, "-") and printer.is_terminal
-    with _progress(is_shown=not is_on_screen) as told:
+    is_output_terminal = out in (None, "-") and printer.is_terminal
+    with _progress(is_shown=not is_output_terminal) as report:
         async with open_export(out, printer) as write:
-            async for page in pages(store, record):
+            async for page in read_event_pages(store, record):
                 lines: list[str] = []
                 for stored in page:
-                    # One row of numbers, so that the events of several runs can be read back.
+                    # Consecutive numbers, so that the events of several runs can be imported.
                     line = encode_json({**stored.event, "sequence": count})
                     lines.append(f"{line.decode()}\n")
                     count += 1
                 await write("".join(lines))
-                told(count)
+                report(count)
                 if printer.problem is not None:
                     break
     return count
@@ -311,11 +311,11 @@ async def export_events(
 
 @contextmanager
 def _progress(*, is_shown: bool) -> Generator[Callable[[int], None]]:
-    """Call what it gives with how many are written; only people are told."""
-    if not is_shown or not errors_are_on_terminal():
+    """Yield a function to report the number of written events; shown on a terminal only."""
+    if not is_shown or not is_stderr_terminal():
         yield lambda _count: None
         return
-    # Slow to import, and only people need it.
+    # Slow to import, and only needed on a terminal.
     from rich.console import Console
 
     with Console(stderr=True).status("reading") as status:

@@ -9,9 +9,9 @@ async def test_an_answer_in_a_file_is_not_broken_by_what_is_said_meanwhile(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     screen = Screen()
-    screen.answer("one ")
-    screen.note("a note")
-    screen.answer("two")
+    screen.write_answer("one ")
+    screen.write_note("a note")
+    screen.write_answer("two")
     screen.end_answer()
     screen.end_answer()
     captured = capsys.readouterr()
@@ -21,6 +21,6 @@ async def test_an_answer_in_a_file_is_not_broken_by_what_is_said_meanwhile(
 
 async def test_a_status_is_for_terminals_only(capsys: pytest.CaptureFixture[str]) -> None:
     screen = Screen()
-    screen.status("waiting")
+    screen.set_status("waiting")
     screen.close()
     assert capsys.readouterr().err == ""

@@ -83,7 +83,10 @@ def test_import_without_a_source_says_what_is_here(surroundings: Surroundings) -
     ("arguments", "problem"),
     [
         (["--client", "emacs"], "--client is 'emacs'; allowed: claude, claude-code, cursor"),
-        (["--client", "claude"], "found no file with servers of claude; found no client with servers"),
+        (
+            ["--client", "claude"],
+            "found no file with servers of claude; found no client with servers",
+        ),
         (["x.json", "--client", "claude"], "got both a file and --client"),
         (["gone.json"], "gone.json"),
     ],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.cli.output import cell_text, visible_json
+from nacre.cli.output import escape_json_controls, shorten
 from nacre.cli.tools_views import first_sentence
 
 
@@ -27,5 +27,5 @@ def test_of_an_endless_text_only_the_start_is_read() -> None:
 
 
 def test_a_name_with_its_letters_turned_around_is_not_shown_as_another() -> None:
-    assert cell_text("tac\u202edaer\u2066\u2069") == "tac\\u202edaer\\u2066\\u2069"
-    assert visible_json('"tac\u202edaer"') == '"tac\\u202edaer"'
+    assert shorten("tac\u202edaer\u2066\u2069") == "tac\\u202edaer\\u2066\\u2069"
+    assert escape_json_controls('"tac\u202edaer"') == '"tac\\u202edaer"'

@@ -149,7 +149,7 @@ class ApprovalsPrompt:
             shown = format_input_lines(request.input)
         except UnshowableInputError as error:
             return self._deny(request, str(error))
-        with self._screen.pause_status(), self._lines.lent():
+        with self._screen.pause_status(), self._lines.lend():
             self._show_question(request, shown)
             return await self._read_answer(request, self._lines)
 

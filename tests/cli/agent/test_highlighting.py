@@ -1,10 +1,10 @@
 """Programs as lines for a terminal."""
 
-from nacre.cli.agent_view import javascript_colours, program_lines
+from nacre.cli.agent_view import create_highlighter, program_lines
 
 
 def test_a_program_is_coloured_line_by_line() -> None:
-    lines = program_lines("\nconst a: number = 1;\nreturn `a\nb`;\n", colours=javascript_colours())
+    lines = program_lines("\nconst a: number = 1;\nreturn `a\nb`;\n", colours=create_highlighter())
     assert len(lines) == 3
     assert lines[0].startswith("\x1b[94")
     assert all("\x1b" not in line or line.endswith("\x1b[0m") for line in lines)

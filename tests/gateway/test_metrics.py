@@ -6,7 +6,7 @@ import anyio
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from nacre.gateway.access_log import ACCESS_LOG
+from nacre.gateway import ACCESS_LOG
 from nacre.gateway.metrics import Metrics
 from nacre.testing import Call, Fail, Say, Stall
 from tests.gateway.worlds import CODE_MODE, World, open_gateway

@@ -16,7 +16,7 @@ from nacre.cli.system_config import EMBEDDED, read_agent_config
 from nacre.config.gateway import TOKEN_VARIABLE
 from nacre.config.models import DEFAULT_MODEL
 from nacre.errors import NacreError
-from nacre.gateway.access_log import ACCESS_LOG
+from nacre.gateway import ACCESS_LOG
 
 if TYPE_CHECKING:
     from nacre.config import ConfigFile

@@ -1,1 +1,6 @@
-"""The HTTP server in front of the agents; knows HTTP, and nothing of how a turn works."""
+"""The HTTP gateway: the JSON API under `/api`, and the OpenAI API under `/v1`."""
+
+from typing import Final
+
+ACCESS_LOG: Final = "nacre.gateway.access"
+"""The logger of requests, at the level INFO."""

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
 
-from nacre.config import is_loopback
-from nacre.gateway.access_log import ACCESS_LOG
+from nacre.config.gateway import is_loopback
+from nacre.gateway import ACCESS_LOG
 from nacre.gateway.errors import ApiError, error_response
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from nacre.gateway.middleware import OPEN_PATHS, AuthMiddleware, BodyLimit, Requ
 from nacre.gateway.openai import openai_router
 from nacre.gateway.routes import approvals, health, runs, sessions, trajectories
 from nacre.gateway.routes import system as system_routes
-from nacre.gateway.state import GatewayState
-from nacre.telemetry import format_log_line
+from nacre.gateway.routing import GatewayState
+from nacre.telemetry.redaction import format_log_line
 
 if TYPE_CHECKING:
     from starlette.types import Scope

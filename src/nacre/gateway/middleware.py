@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from nacre.config import GatewayConfig
     from nacre.gateway.metrics import Metrics
-    from nacre.gateway.state import GatewayState
+    from nacre.gateway.routing import GatewayState
 
 
 OPEN_PATHS: Final = frozenset(("/", "/healthz", "/readyz", "/openapi.json"))

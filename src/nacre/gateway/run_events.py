@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from nacre.agent import AgentRun
-    from nacre.gateway.state import GatewayState
+    from nacre.gateway.routing import GatewayState
     from nacre.json_types import JsonObject
     from nacre.storage import Store, StoredEvent, TurnRecord
     from nacre.trajectory import TrajectoryEvent

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nacre.bootstrap import System
-    from nacre.config import ConfigFile, GatewayConfig, SystemConfig
-    from nacre.gateway.state import GatewayState
+    from nacre.config.config_file import ConfigFile
+    from nacre.config.gateway import GatewayConfig
+    from nacre.config.system import SystemConfig
+    from nacre.gateway.routing import GatewayState
 
 
 def listen_at(host: str, port: int) -> socket.socket:

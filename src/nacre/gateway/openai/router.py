@@ -1,14 +1,15 @@
 """The routes under `/v1`, compatible with OpenAI's API."""
 
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from nacre.bootstrap import System
-from nacre.gateway.errors import OPENAI_PREFIX
-from nacre.gateway.json_route import OpenAiRoute
+from nacre.gateway.errors import OPENAI_PREFIX, ApiError
 from nacre.gateway.openai.chat_output import ChatStream, chat_completion, chat_head
 from nacre.gateway.openai.chat_request import ChatRequest, chat_ask
 from nacre.gateway.openai.models import model_choice, model_to_json, models_to_json
@@ -17,6 +18,7 @@ from nacre.gateway.openai.responses_output import ResponseLog, ResponseStream, r
 from nacre.gateway.openai.responses_request import ResponsesRequest, responses_ask, run_id_of
 from nacre.gateway.openai.run_starter import RunStarter
 from nacre.gateway.openai.streaming import AnswerStream, whole_answer
+from nacre.gateway.routing import JsonRoute
 from nacre.json_types import JsonObject
 
 
@@ -144,3 +146,41 @@ def _add_responses(router: APIRouter, system: System, starter: RunStarter) -> No
 
 def _keep_nothing(response: JsonObject) -> None:
     """The client wants nothing kept."""
+
+
+class OpenAiRoute(JsonRoute):
+    """A body that does not fit is a bad request: 400, where our own API says 422."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except RequestValidationError as error:
+                raise _bad_request(error.errors()) from None
+
+        return handle
+
+
+def _bad_request(problems: Sequence[Mapping[str, Any]]) -> ApiError:
+    first = problems[0]
+    path = _format_path(first["loc"])
+    if not path:
+        return ApiError(400, "the body has to be a JSON object, sent as application/json")
+    return ApiError(400, f"`{path}`: {first['msg']}", path=path)
+
+
+def _format_path(location: Sequence[str | int]) -> str:
+    path = ""
+    for step in location[1:]:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        elif not _is_alternative(step):
+            path += f".{step}" if path else step
+    return path
+
+
+def _is_alternative(step: str) -> bool:
+    """Where a member may be of several types, pydantic names the one that it tried."""
+    return step == "str" or step.startswith("list[") or step[:1].isupper()

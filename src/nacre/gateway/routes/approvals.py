@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from nacre.errors import ApprovalError
 from nacre.gateway.errors import ApiError
-from nacre.gateway.json_route import JsonRoute
+from nacre.gateway.routing import JsonRoute, State
 from nacre.gateway.schemas.approvals import (
     ApprovalDecisionRequest,
     ApprovalDecisionResponse,
@@ -15,7 +15,6 @@ from nacre.gateway.schemas.approvals import (
     open_approval_answer,
 )
 from nacre.gateway.schemas.base import error_answers
-from nacre.gateway.state import State
 from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny
 
 router = APIRouter(prefix="/api/approvals", tags=["approvals"], route_class=JsonRoute)

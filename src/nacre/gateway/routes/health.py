@@ -5,9 +5,9 @@ from fastapi import APIRouter, Response
 import nacre
 from nacre.errors import StorageError
 from nacre.gateway.metrics import CONTENT_TYPE
+from nacre.gateway.routing import State
 from nacre.gateway.schemas.base import error_answers
 from nacre.gateway.schemas.system import AboutResponse, HealthResponse
-from nacre.gateway.state import State
 
 open_router = APIRouter(tags=["health"])
 router = APIRouter(tags=["health"])

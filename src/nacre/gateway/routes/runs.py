@@ -8,7 +8,7 @@ from fastapi.responses import StreamingResponse
 from nacre.agent import AgentRun
 from nacre.errors import ConfigError, MissingReferenceError, SessionError
 from nacre.gateway.errors import RETRY_SECONDS, ApiError
-from nacre.gateway.json_route import JsonRoute
+from nacre.gateway.routing import GatewayState, JsonRoute, State
 from nacre.gateway.run_events import (
     CURSOR_SHAPE,
     EVENT_SCHEMA,
@@ -31,7 +31,6 @@ from nacre.gateway.schemas.runs import (
     live_run_answer,
     stored_run_answer,
 )
-from nacre.gateway.state import GatewayState, State
 from nacre.messages import AssistantMessage
 from nacre.storage import TurnRecord
 

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 
 from nacre.gateway.errors import ApiError
-from nacre.gateway.json_route import JsonRoute
+from nacre.gateway.routing import GatewayState, JsonRoute, State
 from nacre.gateway.run_events import events_of_run
 from nacre.gateway.schemas.base import error_answers
 from nacre.gateway.schemas.sessions import (
@@ -19,7 +19,6 @@ from nacre.gateway.schemas.sessions import (
     turn_answer,
 )
 from nacre.gateway.schemas.text_shapes import TextShape
-from nacre.gateway.state import GatewayState, State
 from nacre.storage import TurnRecord
 from nacre.trajectory import project
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from nacre.gateway.routing import State
 from nacre.gateway.schemas.base import error_answers
 from nacre.gateway.schemas.system import (
     AgentInfo,
@@ -16,7 +17,6 @@ from nacre.gateway.schemas.system import (
     ToolInfo,
     ToolsResponse,
 )
-from nacre.gateway.state import State
 from nacre.run_context import RunContext
 from nacre.tools import effective_tools, policy_for
 

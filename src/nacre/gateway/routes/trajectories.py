@@ -6,11 +6,10 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from nacre.gateway.errors import ApiError
-from nacre.gateway.json_route import JsonRoute
+from nacre.gateway.routing import GatewayState, JsonRoute, State
 from nacre.gateway.run_events import json_lines
 from nacre.gateway.schemas.base import error_answers
 from nacre.gateway.schemas.sessions import TrajectoryEventInfo, TrajectoryResponse
-from nacre.gateway.state import GatewayState, State
 
 _JSON_LINES: Final = ("application/jsonl", "application/x-ndjson", "application/json-lines")
 _MAX_SHOWN_ID: Final = 80

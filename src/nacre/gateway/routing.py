@@ -1,10 +1,14 @@
-"""What all requests share."""
+"""What all routes share: the state of the gateway, and JSON request bodies."""
 
-from typing import TYPE_CHECKING, Annotated, cast
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
 
 from nacre.errors import ConfigError
+from nacre.gateway.errors import ApiError
+from nacre.json_types import NotJsonError, decode_json
 
 if TYPE_CHECKING:
     from nacre.bootstrap import System
@@ -35,3 +39,24 @@ async def _state_of(request: Request) -> GatewayState:
 
 
 State = Annotated[GatewayState, Depends(_state_of)]
+
+
+class JsonRoute(APIRoute):
+    """A route whose body is read by our own decoder: no NaN, no half characters, no bottomless
+    nesting."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            return await handler(_JsonRequest(request.scope, request.receive))
+
+        return handle
+
+
+class _JsonRequest(Request):
+    async def json(self) -> Any:
+        try:
+            return decode_json(await self.body())
+        except NotJsonError as error:
+            raise ApiError(400, f"the body {error.problem}", path="body") from None

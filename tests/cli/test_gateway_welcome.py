@@ -26,7 +26,7 @@ def served(
     )
 
 
-def test_a_made_token_is_read_from_its_file(tmp_path: Path) -> None:
+def test_a_generated_token_is_read_from_its_file(tmp_path: Path) -> None:
     gateway = served(tmp_path, token_file=tmp_path / "a b" / "token")
     assert commands_to_try(gateway)[0] == f"TOKEN=\"$(cat '{tmp_path}/a b/token')\""
     assert f"  token      {tmp_path}/a b/token" in welcome_text(gateway, "")

@@ -11,7 +11,7 @@ from nacre.errors import ConfigError
 from nacre.gateway.server import checked_auth, kept_token, token_file
 
 
-async def test_a_made_token_is_kept_where_only_its_owner_reads_it(tmp_path: Path) -> None:
+async def test_a_generated_token_is_kept_where_only_its_owner_reads_it(tmp_path: Path) -> None:
     path = token_file({"XDG_DATA_HOME": str(tmp_path)})
 
     def made_twice() -> tuple[str, str, int]:

@@ -13,7 +13,7 @@ from nacre.gateway.errors import add_error_handlers
 from nacre.gateway.metrics import Metrics
 from nacre.gateway.middleware import OPEN_PATHS, AuthMiddleware, BodyLimit, RequestMeter
 from nacre.gateway.openai import openai_router
-from nacre.gateway.routes import approvals, health, runs, sessions, trajectories
+from nacre.gateway.routes import approvals, runs, sessions, trajectories
 from nacre.gateway.routes import system as system_routes
 from nacre.gateway.routing import GatewayState
 from nacre.telemetry.redaction import format_log_line
@@ -29,67 +29,74 @@ logger = logging.getLogger(__name__)
 
 
 def log_failures(run: AgentRun) -> None:
-    """Have the run told when it fails; one that somebody aborts has not failed."""
-    asked_model = ""
+    """Log the failure of a run. An aborted run has not failed."""
+    model_id = ""
 
     def handle(event: RunEvent) -> None:
-        nonlocal asked_model
+        nonlocal model_id
         if event.kind == "run.started":
-            asked_model = str(event.data["model"])
+            model_id = str(event.data["model"])
         elif event.kind == "run.failed":
             _log_failure(
-                run.id, str(event.data.get("model") or asked_model), str(event.data.get("error"))
+                run.id, str(event.data.get("model") or model_id), str(event.data.get("error"))
             )
 
     run.events.subscribe(handle)
 
 
 def _log_failure(run_id: str, model: str, reason: str) -> None:
-    # Callers may name any model, so it is not ours either.
+    # Clients choose the model, so its name is untrusted, too.
     is_named = not model or model in reason
-    told = "" if is_named else f" ({format_log_line(model)})"
-    logger.warning("the run %s%s failed: %s", run_id, told, format_log_line(reason))
+    shown = "" if is_named else f" ({format_log_line(model)})"
+    logger.warning("the run %s%s failed: %s", run_id, shown, format_log_line(reason))
 
 
-_ABOUT: Final = """Agents over HTTP: sessions, runs, approvals and trajectories under `/api`; the
-same agents under `/v1` for clients of OpenAI. Times are seconds since the epoch."""
+_DESCRIPTION: Final = """Agents over HTTP: sessions, runs, approvals and trajectories under `/api`,
+and the same agents under `/v1` for OpenAI clients. Times are seconds since the epoch."""
 
-# For the document; the doorkeeper asks for the token, before anything else is looked at.
+# For the OpenAPI document only: `AuthMiddleware` checks the token.
 _BEARER: Final = HTTPBearer(auto_error=False, description="The token of the gateway.")
 
-# Asked every few seconds, they would be most of what is traced.
+# Not traced, because they are requested every few seconds.
 _PROBES: Final = frozenset((*OPEN_PATHS, "/metrics"))
 
 
-def create_app(system: System, *, made_token: str = "") -> FastAPI:
-    """The application of an open system; whoever makes it opens and closes the system.
+def create_app(system: System, *, generated_token: str = "") -> FastAPI:
+    """Create the application of an open system, which the caller closes.
 
-    `made_token` is the token where the configuration has none. Raises ConfigError where there is
-    none at all, though one is needed.
+    `generated_token` applies if the configuration has no token. Raises ConfigError if a token is
+    required and there is none.
     """
     metrics = Metrics(system)
-    state = GatewayState(system, metrics=metrics, made_token=made_token)
+    state = GatewayState(system, metrics=metrics, generated_token=generated_token)
     system.agents.watch_runs(log_failures)
     app = FastAPI(
         title="Nacre gateway",
         version=nacre.__version__,
-        description=_ABOUT,
-        # Those pages run scripts of a foreign server, next to the token.
+        description=_DESCRIPTION,
+        # These pages would run scripts of another server.
         docs_url=None,
         redoc_url=None,
         separate_input_output_schemas=False,
-        # FastAPI reads `traceparent` and has a span per request; of its own steps nobody needs any.
+        # FastAPI creates a span per request; its inner spans are not useful.
         telemetry={"operation_spans": False, "exclude": _is_probe},
-        # A redirect would be the one answer without a body; and not all clients send theirs twice.
+        # A redirect has no error body, and not all clients repeat the request's body.
         redirect_slashes=False,
     )
     app.state.gateway = state
-    app.include_router(health.open_router)
-    for part in (health, runs, trajectories, sessions, approvals, system_routes):
-        app.include_router(part.router, dependencies=[Security(_BEARER)])
+    app.include_router(system_routes.open_router)
+    for router in (
+        system_routes.metrics_router,
+        runs.router,
+        trajectories.router,
+        sessions.router,
+        approvals.router,
+        system_routes.router,
+    ):
+        app.include_router(router, dependencies=[Security(_BEARER)])
     app.include_router(openai_router(system), dependencies=[Security(_BEARER)])
     add_error_handlers(app)
-    # The last one is the outermost.
+    # The last one runs first.
     app.add_middleware(BodyLimit, state)
     app.add_middleware(AuthMiddleware, state)
     app.add_middleware(RequestMeter, metrics)

@@ -1,49 +1,56 @@
-"""What all routes share: the state of the gateway, and JSON request bodies."""
+"""What all routes share: the gateway's state, JSON bodies, base models and error responses."""
 
+import re
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError, core_schema
 
 from nacre.errors import ConfigError
 from nacre.gateway.errors import ApiError
 from nacre.json_types import NotJsonError, decode_json
 
 if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+
     from nacre.bootstrap import System
     from nacre.gateway.metrics import Metrics
 
 
 class GatewayState:
-    """The system behind the gateway, and how the gateway itself does."""
+    """The system that the gateway serves, and the state of the gateway itself."""
 
-    def __init__(self, system: "System", *, metrics: "Metrics", made_token: str = "") -> None:
-        """`made_token` is what callers need where the configuration has no token."""
+    def __init__(self, system: "System", *, metrics: "Metrics", generated_token: str = "") -> None:
+        """`generated_token` applies if the configuration has no token. Raises ConfigError."""
         self.system = system
         self.metrics = metrics
         self.is_closing = False
-        """Whether no new work is taken; what runs is being finished."""
-        self.made_token = made_token
+        """Whether the gateway shuts down: running turns end, and new ones are rejected."""
+        self.generated_token = generated_token
         if system.config.gateway.auth_mode == "token" and not self.token:
-            raise ConfigError("gateway.auth.token", "is not set, and none was made")
+            raise ConfigError("gateway.auth.token", "is not set, and none was generated")
 
     @property
     def token(self) -> str:
-        return self.system.config.gateway.token or self.made_token
+        return self.system.config.gateway.token or self.generated_token
 
 
-async def _state_of(request: Request) -> GatewayState:
-    # Async though it awaits nothing: FastAPI would run a plain function in a thread.
+async def _get_state(request: Request) -> GatewayState:
+    # Async, because FastAPI would run a plain function in a thread.
     return cast("GatewayState", request.app.state.gateway)
 
 
-State = Annotated[GatewayState, Depends(_state_of)]
+State = Annotated[GatewayState, Depends(_get_state)]
 
 
 class JsonRoute(APIRoute):
-    """A route whose body is read by our own decoder: no NaN, no half characters, no bottomless
-    nesting."""
+    """A route that decodes its body as strict JSON: no NaN, no lone surrogates, limited depth."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -60,3 +67,101 @@ class _JsonRequest(Request):
             return decode_json(await self.body())
         except NotJsonError as error:
             raise ApiError(400, f"the body {error.problem}", path="body") from None
+
+
+JsonMap = dict[str, JsonValue]
+OpaqueJson = Annotated[Any, Field(json_schema_extra={"description": "Any JSON value."})]
+"""A value of a tool or program. It is JSON already and is not validated."""
+OpaqueMap = dict[str, OpaqueJson]
+
+
+class ResponseModel(BaseModel):
+    """Base of all models in responses. Names are in camelCase on the wire."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        frozen=True,
+        serialize_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+
+
+class RequestModel(BaseModel):
+    """Base of all models in requests. Names are in camelCase on the wire."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+    )
+
+
+class ErrorDetail(ResponseModel):
+    """Describes an error."""
+
+    code: str
+    """A code for programs."""
+    message: str
+    """A message for people: what failed, which value, and how to fix it."""
+    path: str | None = None
+    """The invalid part of the request, such as `body.results[0].callId`."""
+
+
+class ErrorResponse(ResponseModel):
+    """The body of all error responses."""
+
+    error: ErrorDetail
+
+
+_DESCRIPTIONS: Final = {
+    400: "The request is invalid.",
+    401: "The token is missing or wrong.",
+    403: "The origin of the web page is not allowed.",
+    404: "There is no such resource.",
+    408: "The body was not complete in time.",
+    409: "The run or approval has already ended.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    421: "The Host header does not name this gateway.",
+    422: "A member of the request is invalid; `path` names it.",
+    429: "Too many requests at a time; retry after `Retry-After` seconds.",
+    500: "The gateway failed.",
+    503: "The gateway or its database is not available.",
+}
+_COMMON_STATUSES: Final = (400, 401, 403, 408, 413, 421, 422, 500, 503)
+
+
+def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For `responses=`: the error responses of every route, and these."""
+    return {
+        status: {"model": ErrorResponse, "description": _DESCRIPTIONS[status]}
+        for status in sorted({*_COMMON_STATUSES, *statuses})
+    }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextPattern:
+    """A pattern for a `str` in an `Annotated`, with a message that describes it in words."""
+
+    pattern: str
+    """The whole text must match it. Part of /openapi.json."""
+    words: str
+    """What is allowed; follows "must be"."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: "GetCoreSchemaHandler"
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self._validate, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: "GetJsonSchemaHandler"
+    ) -> "JsonSchemaValue":
+        return {**handler(schema), "pattern": f"^({self.pattern})$"}
+
+    def _validate(self, text: str) -> str:
+        if re.fullmatch(self.pattern, text) is None:
+            raise PydanticCustomError("text_pattern", "must be {words}", {"words": self.words})
+        return text

@@ -10,7 +10,7 @@ import anyio
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import SendTimeoutError
 
-from nacre.gateway.schemas.text_shapes import TextShape
+from nacre.gateway.routing import TextPattern
 from nacre.json_types import encode_json
 from nacre.trajectory import TrajectoryFormatError, import_json_lines
 
@@ -77,7 +77,7 @@ def _event_from(stored: StoredEvent) -> TrajectoryEvent | None:
 
 logger = logging.getLogger(__name__)
 
-CURSOR_SHAPE: Final = TextShape(
+CURSOR_PATTERN: Final = TextPattern(
     pattern="(t?(-1|[0-9]{1,18}))?",
     words="the `id` of an event, such as 12 or t12, or -1 to begin with the first one",
 )

@@ -232,7 +232,7 @@ class _Gateway:
         from nacre.gateway.app import create_app
         from nacre.gateway.http_server import http_server
 
-        app = create_app(system, made_token=self._token.made)
+        app = create_app(system, generated_token=self._token.made)
         state: GatewayState = app.state.gateway
         async with anyio.create_task_group() as tasks, http_server(app, self._listener) as server:
             tasks.start_soon(self._watcher(system, state).run)
@@ -260,7 +260,7 @@ class _Gateway:
             token = await anyio.to_thread.run_sync(_found_token, self._options, config)
             await system.apply(config)
             # Not before: where the change is refused, callers go on with the token that they have.
-            state.made_token = token.made
+            state.generated_token = token.made
             self._tell_what_waits(change)
 
         return ConfigWatcher(

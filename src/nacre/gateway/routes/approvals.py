@@ -1,77 +1,202 @@
-"""Approvals: what people are asked, and their answers."""
+"""Approvals: list pending approvals, and answer them."""
 
-from typing import Annotated, assert_never
+from typing import Annotated, Literal, assert_never
 
 from fastapi import APIRouter, Query
+from pydantic import ConfigDict, Field
 
+from nacre.agent.approval_log import approval_to_json
 from nacre.errors import ApprovalError
 from nacre.gateway.errors import ApiError
-from nacre.gateway.routing import JsonRoute, State
-from nacre.gateway.schemas.approvals import (
-    ApprovalDecisionRequest,
-    ApprovalDecisionResponse,
-    ApprovalsResponse,
-    approval_answer,
-    open_approval_answer,
+from nacre.gateway.routing import (
+    JsonMap,
+    JsonRoute,
+    OpaqueMap,
+    RequestModel,
+    ResponseModel,
+    State,
+    error_responses,
 )
-from nacre.gateway.schemas.base import error_answers
-from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny
+from nacre.storage import ApprovalRecord, ApprovalState
+from nacre.tools import AllowAlways, AllowEdited, AllowOnce, ApprovalRequest, Deny
+
+
+class PendingApproval(ResponseModel):
+    """A tool call that waits for approval. Secrets in the input are redacted."""
+
+    approval_id: str
+    tool_call_id: str
+    parent_tool_call_id: str = ""
+    """The `exec` call that contains it; empty for a direct call."""
+    tool_id: str
+    tool_name: str
+    input: OpaqueMap
+    reason: str
+    """Why the call needs approval."""
+    run_id: str
+    session_id: str
+    agent_id: str = ""
+    created_at: float
+    expires_at: float
+
+
+class ApprovalInfo(ResponseModel):
+    """A closed approval and its decision."""
+
+    approval_id: str
+    tool_call_id: str
+    parent_tool_call_id: str = ""
+    tool_id: str
+    tool_name: str
+    input: OpaqueMap
+    reason: str
+    run_id: str
+    session_id: str
+    agent_id: str = ""
+    created_at: float
+    expires_at: float
+    state: ApprovalState
+    answer: OpaqueMap = Field(default_factory=dict)
+    answered_at: float | None = None
+
+
+class ApprovalsResponse(ResponseModel):
+    """Pending approvals, and with `all` the closed ones, newest first."""
+
+    pending: tuple[PendingApproval, ...]
+    past: tuple[ApprovalInfo, ...] = ()
+    """Empty unless `all` is set."""
+
+
+class ApprovalDecisionRequest(RequestModel):
+    """The decision. `allow-always` applies to this tool with this input in this session; `edit`
+    makes the call with another input."""
+
+    answer: Literal["allow-once", "allow-always", "deny", "edit"]
+    input: JsonMap | None = None
+    """With `edit`: the whole input. Redacted values must be written out again."""
+    reason: Annotated[str, Field(max_length=2000)] = ""
+    """With `deny`: the reason for the program."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"answer": {"const": "edit"}}},
+            "then": {"required": ["input"], "properties": {"input": {"type": "object"}}},
+            "else": {"properties": {"input": {"type": "null"}}},
+            "examples": [
+                {"answer": "allow-once"},
+                {"answer": "deny", "reason": "not on a Friday"},
+                {"answer": "edit", "input": {"path": "notes.txt", "content": "shorter"}},
+            ],
+        }
+    )
+
+
+class ApprovalDecisionResponse(ResponseModel):
+    """The approval is closed."""
+
+    approval_id: str
+    answer: str
+
+
+def pending_approval(request: ApprovalRequest) -> PendingApproval:
+    shown = approval_to_json(request)
+    given = shown["input"]
+    return PendingApproval(
+        approval_id=request.id,
+        tool_call_id=request.call_id,
+        parent_tool_call_id=request.parent_id,
+        tool_id=request.tool_id,
+        tool_name=request.tool_name,
+        input=given if isinstance(given, dict) else {},
+        reason=request.reason,
+        run_id=request.context.run_id,
+        session_id=request.context.session_id,
+        agent_id=request.context.agent_id,
+        created_at=request.created,
+        expires_at=request.expires,
+    )
+
+
+def approval_info(record: ApprovalRecord) -> ApprovalInfo:
+    return ApprovalInfo(
+        approval_id=record.id,
+        tool_call_id=record.call_id,
+        parent_tool_call_id=record.parent_id,
+        tool_id=record.tool_id,
+        tool_name=record.tool_name,
+        input=record.input,
+        reason=record.reason,
+        run_id=record.run_id,
+        session_id=record.session_id,
+        agent_id=record.agent_id,
+        created_at=record.created,
+        expires_at=record.expires,
+        state=record.state,
+        answer=record.answer,
+        answered_at=record.answered,
+    )
+
 
 router = APIRouter(prefix="/api/approvals", tags=["approvals"], route_class=JsonRoute)
 
 
-@router.get("", summary="Open questions, and those of before", responses=error_answers())
+@router.get("", summary="List approvals", responses=error_responses())
 async def list_approvals(
     state: State,
     session_id: Annotated[str | None, Query(alias="sessionId", max_length=500)] = None,
     is_all: Annotated[
-        bool, Query(alias="all", description="With those of before, newest first.")
+        bool, Query(alias="all", description="Include closed approvals, newest first.")
     ] = False,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> ApprovalsResponse:
-    """What is asked now, oldest first."""
+    """List pending approvals, oldest first."""
     system = state.system
     pending = [
-        open_approval_answer(request)
+        pending_approval(request)
         for request in system.approvals.pending
         if session_id in (None, request.context.session_id)
     ]
     if not is_all:
         return ApprovalsResponse(pending=tuple(pending))
     past = await system.store.approvals(session_id=session_id, limit=limit, is_closed=True)
-    return ApprovalsResponse(pending=tuple(pending), past=tuple(map(approval_answer, past)))
+    return ApprovalsResponse(pending=tuple(pending), past=tuple(map(approval_info, past)))
 
 
-@router.post("/{approval_id}", summary="Answer a question", responses=error_answers(404, 409, 415))
+@router.post(
+    "/{approval_id}", summary="Answer an approval", responses=error_responses(404, 409, 415)
+)
 async def answer_approval(
-    approval_id: str, asked: ApprovalDecisionRequest, state: State
+    approval_id: str, body: ApprovalDecisionRequest, state: State
 ) -> ApprovalDecisionResponse:
-    """Answer a question; each is answered once, by whoever is first."""
+    """Answer a pending approval. Only the first answer counts."""
     queue = state.system.approvals
-    answer = _decision(asked)
+    answer = _decision(body)
     try:
         queue.answer(approval_id, answer)
     except ApprovalError as error:
         if any(request.id == approval_id for request in queue.pending):
-            # Whatever else may be wrong with an answer was checked before.
+            # Everything but the input was checked before.
             raise ApiError(422, str(error), path="body.input") from None
         status = 409 if queue.was_closed(approval_id) else 404
         raise ApiError(status, str(error)) from None
-    return ApprovalDecisionResponse(approval_id=approval_id, answer=asked.answer)
+    return ApprovalDecisionResponse(approval_id=approval_id, answer=body.answer)
 
 
-def _decision(asked: ApprovalDecisionRequest) -> AllowOnce | AllowAlways | AllowEdited | Deny:
-    if (asked.input is not None) != (asked.answer == "edit"):
-        raise ApiError(400, 'an input is given with "edit", and only then', path="body.input")
-    match asked.answer:
+def _decision(body: ApprovalDecisionRequest) -> AllowOnce | AllowAlways | AllowEdited | Deny:
+    if (body.input is not None) != (body.answer == "edit"):
+        raise ApiError(
+            400, '`input` is required with "edit", and not allowed otherwise', path="body.input"
+        )
+    match body.answer:
         case "allow-once":
             return AllowOnce()
         case "allow-always":
             return AllowAlways()
         case "deny":
-            return Deny(asked.reason)
+            return Deny(body.reason)
         case "edit":
-            assert asked.input is not None
-            return AllowEdited(asked.input)
+            assert body.input is not None
+            return AllowEdited(body.input)
         case _:
-            assert_never(asked.answer)
+            assert_never(body.answer)

@@ -1,38 +1,306 @@
-"""Runs: start, look at, follow, abort, and deliver what client tools returned."""
+"""Runs: start, inspect, follow and abort them, and deliver results of client tools."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
+from pydantic import ConfigDict, Field, JsonValue
 
-from nacre.agent import AgentRun
+from nacre.agent import AgentRun, ClientTool, RunFinish, TurnRequest
+from nacre.config.queue import QueueMode
 from nacre.errors import ConfigError, MissingReferenceError, SessionError
 from nacre.gateway.errors import RETRY_SECONDS, ApiError
-from nacre.gateway.routing import GatewayState, JsonRoute, State
+from nacre.gateway.routes.approvals import PendingApproval, pending_approval
+from nacre.gateway.routes.sessions import UsageInfo, parts_from, usage_info
+from nacre.gateway.routing import (
+    GatewayState,
+    JsonMap,
+    JsonRoute,
+    OpaqueMap,
+    RequestModel,
+    ResponseModel,
+    State,
+    TextPattern,
+    error_responses,
+)
 from nacre.gateway.run_events import (
-    CURSOR_SHAPE,
+    CURSOR_PATTERN,
     EVENT_SCHEMA,
     RunEventStream,
     cursor_from,
     live_events,
     stored_events,
 )
-from nacre.gateway.schemas.base import error_answers
-from nacre.gateway.schemas.runs import (
-    AbortRunRequest,
-    AbortRunResponse,
-    ClientResultsRequest,
-    ClientResultsResponse,
-    RunAnswer,
-    RunsResponse,
-    StartRunRequest,
-    StartRunResponse,
-    client_call_answers,
-    live_run_answer,
-    stored_run_answer,
-)
-from nacre.messages import AssistantMessage
+from nacre.messages import AssistantMessage, UserMessage
+from nacre.providers.base import ModelSettings
 from nacre.storage import TurnRecord
+
+ShortText = Annotated[str, Field(max_length=500)]
+_TOOL_NAME: Final = TextPattern(
+    pattern=r"[A-Za-z0-9_.-]{1,256}",
+    words="1 to 256 letters (A to Z, a to z), digits, `_`, `.` and `-`",
+)
+ImageUrl = Annotated[str, Field(pattern=r"^(data:image/|https://)")]
+
+RunStateName = Literal[
+    "queued", "running", "waiting", "completed", "failed", "aborted", "interrupted"
+]
+
+
+class ClientToolSpec(RequestModel):
+    """A tool that the client runs."""
+
+    name: Annotated[str, _TOOL_NAME]
+    description: str = ""
+    parameters: JsonMap = Field(
+        default_factory=lambda: {"type": "object", "properties": {}},
+        json_schema_extra={"properties": {"type": {"const": "object"}}},
+    )
+    """The JSON Schema of its input, which is an object."""
+
+
+class ModelSettingsInput(RequestModel):
+    """Settings of the model. Null means the agent's own setting."""
+
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    max_output_tokens: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    stop: Annotated[tuple[str, ...], Field(max_length=16)] = ()
+
+
+class StartRunRequest(RequestModel):
+    """A message to an agent. Without a session, it starts a new one."""
+
+    text: str = ""
+    images: Annotated[tuple[ImageUrl, ...], Field(max_length=32)] = ()
+    """URLs: `data:image/...` or `https://...`."""
+    agent_id: ShortText = ""
+    """Empty for the agent of the session, or the default agent."""
+    session_id: ShortText = ""
+    """An existing session."""
+    session_key: ShortText = ""
+    """Your own name for a session. The session is created if it does not exist."""
+    title: ShortText = ""
+    sender: ShortText = ""
+    channel: ShortText = ""
+    model: ShortText = ""
+    """`provider/model`, instead of the agent's own."""
+    instructions: str = ""
+    """Added to the agent's own instructions."""
+    queue_mode: QueueMode | None = None
+    """How to handle the message while a turn of the session runs; null as configured."""
+    client_tools: Annotated[tuple[ClientToolSpec, ...], Field(max_length=1000)] = ()
+    settings: ModelSettingsInput = ModelSettingsInput()
+    tools_disabled: bool = False
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": ["text"], "properties": {"text": {"minLength": 1}}},
+                {"required": ["images"], "properties": {"images": {"minItems": 1}}},
+            ],
+            "not": {
+                "required": ["sessionId", "sessionKey"],
+                "properties": {"sessionId": {"minLength": 1}, "sessionKey": {"minLength": 1}},
+            },
+            "examples": [
+                {"text": "What is 6 * 7?"},
+                {"text": "And now?", "sessionKey": "my-chat", "queueMode": "followup"},
+            ],
+        }
+    )
+
+    def to_request(self) -> TurnRequest:
+        parts = parts_from(self.text, self.images)
+        return TurnRequest(
+            message=UserMessage(parts=parts) if parts else None,
+            agent_id=self.agent_id,
+            session_id=self.session_id,
+            session_key=self.session_key,
+            title=self.title,
+            sender=self.sender,
+            channel=self.channel or "api",
+            model=self.model,
+            instructions=self.instructions,
+            queue_mode=self.queue_mode or "",
+            client_tools=[
+                ClientTool(name=it.name, description=it.description, parameters=it.parameters)
+                for it in self.client_tools
+            ],
+            settings=ModelSettings(
+                temperature=self.settings.temperature,
+                max_tokens=self.settings.max_output_tokens,
+                top_p=self.settings.top_p,
+                stop=self.settings.stop,
+            ),
+            tools_disabled=self.tools_disabled,
+        )
+
+
+class StartRunResponse(ResponseModel):
+    """The run that handles the message: a new one, or the running one that it steers."""
+
+    run_id: str
+    session_id: str
+    agent_id: str
+    state: RunStateName
+
+
+class ClientCallInfo(ResponseModel):
+    """A call that waits for the client's result."""
+
+    call_id: str
+    parent_tool_call_id: str = ""
+    """The `exec` call that contains it; empty for a call of the model."""
+    name: str
+    arguments: OpaqueMap
+
+
+class RunResultInfo(ResponseModel):
+    """The result of a run."""
+
+    text: str = ""
+    finish_reason: RunFinish
+    usage: UsageInfo
+    model: str = ""
+    error: str = ""
+    error_code: str = ""
+    """`storage_failed` if the database failed; `error` says whether the turn was stored."""
+
+
+class RunResponse(ResponseModel):
+    """The state of a run."""
+
+    run_id: str
+    session_id: str
+    agent_id: str
+    state: RunStateName
+    is_live: bool
+    """Whether it is queued, running or waiting."""
+    is_kept: bool
+    """Whether its session is stored. If not, the session cannot be read by its id."""
+    last_sequence: int | None = None
+    """The number of its last event."""
+    result: RunResultInfo | None = None
+    """Null until the run has ended."""
+    pending_approvals: tuple[PendingApproval, ...] = ()
+    pending_client_calls: tuple[ClientCallInfo, ...] = ()
+
+
+class RunsResponse(ResponseModel):
+    """Active runs and recently ended runs, oldest first."""
+
+    runs: tuple[RunResponse, ...]
+
+
+class AbortRunRequest(RequestModel):
+    """The reason for the abort."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=2000)] = "aborted over the API"
+
+
+class AbortRunResponse(ResponseModel):
+    """The run has ended."""
+
+    run_id: str
+    state: RunStateName
+    was_aborted: bool
+    """False if it had already ended."""
+
+
+class ClientToolResult(RequestModel):
+    """The result of a client tool."""
+
+    call_id: Annotated[str, Field(min_length=1, max_length=500)]
+    content: JsonValue = None
+    is_error: bool = False
+
+
+class ClientResultsRequest(RequestModel):
+    """Results of client tools. Either all are accepted or none."""
+
+    results: Annotated[tuple[ClientToolResult, ...], Field(min_length=1, max_length=1000)]
+
+
+class ClientResultsResponse(ResponseModel):
+    """The calls that still wait for the client."""
+
+    run_id: str
+    state: RunStateName
+    pending_client_calls: tuple[ClientCallInfo, ...]
+
+
+def client_call_infos(run: AgentRun) -> tuple[ClientCallInfo, ...]:
+    return tuple(
+        ClientCallInfo(
+            call_id=call.call_id,
+            parent_tool_call_id=call.parent_id,
+            name=call.name,
+            arguments=call.arguments,
+        )
+        for call in run.pending_client_calls
+    )
+
+
+def live_run_response(run: AgentRun) -> RunResponse:
+    result = None
+    if run.result is not None:
+        result = RunResultInfo(
+            text=run.result.text,
+            finish_reason=run.result.finish_reason,
+            usage=usage_info(run.result.usage),
+            model=run.result.model,
+            error=run.result.error,
+            error_code=run.result.error_code,
+        )
+    return RunResponse(
+        run_id=run.id,
+        session_id=run.session_id,
+        agent_id=run.agent_id,
+        state=run.state,
+        is_live=not run.has_ended,
+        is_kept=run.is_stored,
+        last_sequence=run.events.last_sequence,
+        result=result,
+        pending_approvals=tuple(map(pending_approval, run.pending_approvals)),
+        pending_client_calls=client_call_infos(run),
+    )
+
+
+def stored_run_response(
+    turn: TurnRecord, *, agent_id: str, last_message: AssistantMessage | None
+) -> RunResponse:
+    """A run that is no longer in memory. `last_message` is the last answer of the model."""
+    result = None
+    if turn.status != "running":
+        result = RunResultInfo(
+            text=last_message.text if last_message else "",
+            finish_reason=_stored_finish(turn, last_message),
+            usage=usage_info(turn.usage),
+            model=turn.model,
+            error=turn.error,
+            error_code=str(turn.data.get("errorCode", "")),
+        )
+    return RunResponse(
+        run_id=turn.run_id,
+        session_id=turn.session_id,
+        agent_id=agent_id,
+        state=turn.status,
+        is_live=False,
+        is_kept=True,
+        result=result,
+    )
+
+
+def _stored_finish(turn: TurnRecord, last_message: AssistantMessage | None) -> RunFinish:
+    match turn.status:
+        case "completed":
+            return last_message.finish_reason if last_message else "stop"
+        case "aborted":
+            return "aborted"
+        case _:
+            return "error"
+
 
 _MAX_SHOWN_ID: Final = 80
 _ABORT: Final = AbortRunRequest()
@@ -43,51 +311,53 @@ router = APIRouter(prefix="/api/runs", tags=["runs"], route_class=JsonRoute)
 @router.post(
     "",
     status_code=202,
-    summary="Send a message to an agent",
-    responses=error_answers(404, 415, 429),
+    summary="Start a run",
+    responses=error_responses(404, 415, 429),
 )
-async def start_run(asked: StartRunRequest, response: Response, state: State) -> StartRunResponse:
+async def start_run(body: StartRunRequest, response: Response, state: State) -> StartRunResponse:
     """Send a message to an agent.
 
-    Answers at once; follow the run by its events. While another turn of the session runs, the
-    message goes by the queue mode: the run that takes it is named.
+    Returns immediately; follow the run by its events. While a turn of the session is running, the
+    queue mode decides which run handles the message.
     """
     if state.is_closing:
-        raise _closing()
+        raise _closing_error()
     try:
-        run = await state.system.agents.start(asked.to_request())
+        run = await state.system.agents.start(body.to_request())
     except ConfigError as error:
-        if not asked.model or isinstance(error, MissingReferenceError):
+        if not body.model or isinstance(error, MissingReferenceError):
             raise
         raise ApiError(404, str(error), code="unknown_model", path="body.model") from None
     except SessionError as error:
-        # The service closes before we do.
-        raise _closing() if error.code == "ended" else error from None
+        # The service closes before the gateway does.
+        raise _closing_error() if error.code == "ended" else error from None
     response.headers["location"] = f"/api/runs/{run.id}"
     return StartRunResponse(
         run_id=run.id, session_id=run.session_id, agent_id=run.agent_id, state=run.state
     )
 
 
-@router.get("", summary="Runs that go on, and those that ended lately", responses=error_answers())
+@router.get("", summary="List runs", responses=error_responses())
 async def list_runs(
     state: State, session_id: Annotated[str, Query(alias="sessionId")] = ""
 ) -> RunsResponse:
-    """The runs that go on, and those that ended lately."""
+    """List active runs and recently ended runs."""
     runs = state.system.agents.runs(session_id or None)
-    return RunsResponse(runs=tuple(map(live_run_answer, runs)))
+    return RunsResponse(runs=tuple(map(live_run_response, runs)))
 
 
-@router.get("/{run_id}", summary="How a run does", responses=error_answers(404))
-async def get_run(run_id: str, state: State) -> RunAnswer:
-    """How a run does, and what came of it."""
+@router.get("/{run_id}", summary="Get a run", responses=error_responses(404))
+async def get_run(run_id: str, state: State) -> RunResponse:
+    """Get the state of a run and its result."""
     run = state.system.agents.run(run_id)
     if run is not None:
-        return live_run_answer(run)
+        return live_run_response(run)
     turn = await _stored_turn(run_id, state)
     session = await state.system.store.session(turn.session_id)
     agent_id = session.agent_id if session else ""
-    return stored_run_answer(turn, agent_id=agent_id, said=await _last_answer(turn, state))
+    return stored_run_response(
+        turn, agent_id=agent_id, last_message=await _last_answer(turn, state)
+    )
 
 
 @router.get(
@@ -95,11 +365,11 @@ async def get_run(run_id: str, state: State) -> RunAnswer:
     summary="Follow a run",
     response_class=StreamingResponse,
     responses={
-        **error_answers(404),
+        **error_responses(404),
         200: {
             "description": (
                 "Server-sent events: `event` is the kind, `data` is JSON with `sequence`, `time`, "
-                "`kind` and `data`. Comments come in between as signs of life."
+                "`kind` and `data`. Comments between events keep the connection alive."
             ),
             "content": {"text/event-stream": {"schema": EVENT_SCHEMA}},
         },
@@ -109,16 +379,16 @@ async def follow_run(
     run_id: str,
     state: State,
     after: Annotated[
-        str, CURSOR_SHAPE, Query(description="Go on after the event with this id.")
+        str, CURSOR_PATTERN, Query(description="Continue after the event with this id.")
     ] = "",
     last_event_id: Annotated[
-        str, CURSOR_SHAPE, Header(description="The same, as browsers send it; counts first.")
+        str, CURSOR_PATTERN, Header(description="The same, sent by browsers; takes precedence.")
     ] = "",
 ) -> Response:
-    """Follow a run as server-sent events, from its beginning or from where you were.
+    """Follow a run as server-sent events, from its start or after an event.
 
-    The stream ends after the run's last event. Of a run that is no longer in memory the stored
-    trajectory is told instead: it begins with `replay.started`, and its ids begin with `t`.
+    The stream ends after the last event of the run. For a run that is no longer in memory, the
+    stored trajectory is sent: it starts with `replay.started`, and its ids start with `t`.
     """
     cursor = cursor_from(last_event_id, after)
     run = state.system.agents.run(run_id)
@@ -128,49 +398,49 @@ async def follow_run(
     return RunEventStream(stored_events(state, turn, cursor))
 
 
-@router.post("/{run_id}/abort", summary="End a run", responses=error_answers(404, 415))
-async def abort_run(run_id: str, state: State, asked: AbortRunRequest = _ABORT) -> AbortRunResponse:
-    """End a run with all that it does. Answers when it has really stopped."""
+@router.post("/{run_id}/abort", summary="Abort a run", responses=error_responses(404, 415))
+async def abort_run(run_id: str, state: State, body: AbortRunRequest = _ABORT) -> AbortRunResponse:
+    """Abort a run. Returns when it has stopped."""
     run = state.system.agents.run(run_id)
     if run is None:
         turn = await _stored_turn(run_id, state)
         return AbortRunResponse(run_id=turn.run_id, state=turn.status, was_aborted=False)
-    was_aborted = await run.abort(asked.reason)
+    was_aborted = await run.abort(body.reason)
     return AbortRunResponse(run_id=run.id, state=run.state, was_aborted=was_aborted)
 
 
 @router.post(
     "/{run_id}/client-results",
     summary="Deliver results of client tools",
-    responses=error_answers(404, 409, 415),
+    responses=error_responses(404, 409, 415),
 )
 async def deliver_results(
-    run_id: str, asked: ClientResultsRequest, state: State
+    run_id: str, body: ClientResultsRequest, state: State
 ) -> ClientResultsResponse:
-    """Deliver what your tools returned. All results are taken, or none."""
+    """Deliver results of client tools. Either all are accepted or none."""
     run = state.system.agents.run(run_id)
     if run is None:
         turn = await _stored_turn(run_id, state)
-        raise ApiError(409, f"the run {turn.run_id} is over ({turn.status})", code="ended")
-    _refuse_unless_all_open(run, asked)
-    for result in asked.results:
+        raise ApiError(409, f"the run {turn.run_id} has ended ({turn.status})", code="ended")
+    _check_pending(run, body)
+    for result in body.results:
         run.deliver(result.call_id, result.content, result.is_error)
     return ClientResultsResponse(
-        run_id=run.id, state=run.state, pending_client_calls=client_call_answers(run)
+        run_id=run.id, state=run.state, pending_client_calls=client_call_infos(run)
     )
 
 
-def _refuse_unless_all_open(run: AgentRun, asked: ClientResultsRequest) -> None:
+def _check_pending(run: AgentRun, body: ClientResultsRequest) -> None:
     open_ids = {call.call_id for call in run.pending_client_calls}
-    for index, result in enumerate(asked.results):
+    for index, result in enumerate(body.results):
         if result.call_id in open_ids:
             open_ids.remove(result.call_id)
             continue
         path = f"body.results[{index}].callId"
-        if any(earlier.call_id == result.call_id for earlier in asked.results[:index]):
-            raise ApiError(400, f"{result.call_id[:_MAX_SHOWN_ID]!r} is there twice", path=path)
+        if any(earlier.call_id == result.call_id for earlier in body.results[:index]):
+            raise ApiError(400, f"{result.call_id[:_MAX_SHOWN_ID]!r} is given twice", path=path)
         try:
-            # It is not open: the run says why.
+            # The call is not pending; the run raises the reason.
             run.deliver(result.call_id, None)
         except SessionError as error:
             status = 404 if error.code == "not_found" else 409
@@ -194,7 +464,7 @@ async def _last_answer(turn: TurnRecord, state: GatewayState) -> AssistantMessag
     return answers[-1] if answers else None
 
 
-def _closing() -> ApiError:
+def _closing_error() -> ApiError:
     return ApiError(
         503,
         "the gateway is shutting down",

@@ -1,31 +1,182 @@
-"""What there is: agents, models, tools and plugins."""
+"""Health, metrics, and the configured agents, models, tools and plugins."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
-from nacre.gateway.routing import State
-from nacre.gateway.schemas.base import error_answers
-from nacre.gateway.schemas.system import (
-    AgentInfo,
-    AgentsResponse,
-    McpServerInfo,
-    ModelInfo,
-    ModelsResponse,
-    PluginInfo,
-    PluginsResponse,
-    ToolInfo,
-    ToolsResponse,
-)
+import nacre
+from nacre.errors import StorageError
+from nacre.gateway.metrics import CONTENT_TYPE
+from nacre.gateway.routing import OpaqueMap, ResponseModel, State, error_responses
 from nacre.run_context import RunContext
 from nacre.tools import effective_tools, policy_for
+
+
+class AboutResponse(ResponseModel):
+    """The version and the paths of the APIs."""
+
+    name: str
+    version: str
+    openapi: str
+    api: str
+    openai_api: str
+
+
+class HealthResponse(ResponseModel):
+    """The state of the gateway, without details, because no token is required."""
+
+    status: Literal["ok", "ready", "closing", "unavailable"]
+
+
+class AgentInfo(ResponseModel):
+    """An agent of the configuration."""
+
+    id: str
+    name: str
+    model: str
+    fallback_models: tuple[str, ...]
+    is_default: bool
+
+
+class AgentsResponse(ResponseModel):
+    """All agents."""
+
+    agents: tuple[AgentInfo, ...]
+
+
+class ModelInfo(ResponseModel):
+    """A model of the configuration."""
+
+    id: str
+    """`provider/model`."""
+    name: str
+    context_window: int | None = None
+    """The number of tokens that it can read, as in the configuration."""
+    max_tokens: int | None = None
+
+
+class ModelsResponse(ResponseModel):
+    """The configured models."""
+
+    models: tuple[ModelInfo, ...]
+    open_providers: tuple[str, ...]
+    """Providers without a list of models: you can use any of their models."""
+
+
+class ToolInfo(ResponseModel):
+    """A tool of the agent."""
+
+    id: str
+    name: str
+    label: str | None = None
+    description: str
+    source: str
+    owner: str
+    parameters: OpaqueMap
+    needs_approval: str = ""
+    """Why every call needs approval; empty if it does not."""
+
+
+class McpServerInfo(ResponseModel):
+    """An MCP server. Its tools are known after a session has used it."""
+
+    name: str
+    state: str
+    tool_count: int | None = None
+    version: str = ""
+    problem: str = ""
+
+
+class ToolsResponse(ResponseModel):
+    """The tools of an agent and its plugins, and the MCP servers."""
+
+    agent_id: str
+    tools: tuple[ToolInfo, ...]
+    servers: tuple[McpServerInfo, ...]
+
+
+class PluginInfo(ResponseModel):
+    """An installed plugin."""
+
+    id: str
+    state: str
+    version: str = ""
+    description: str = ""
+    tools: tuple[str, ...]
+    hooks: tuple[str, ...]
+    namespaces: tuple[str, ...]
+    problem: str = ""
+
+
+class PluginsResponse(ResponseModel):
+    """All plugins, ordered by id."""
+
+    plugins: tuple[PluginInfo, ...]
+
+
+open_router = APIRouter(tags=["health"])
+metrics_router = APIRouter(tags=["health"])
+
+
+@open_router.get("/", summary="About this gateway")
+async def get_about() -> AboutResponse:
+    """The version and the paths of the APIs."""
+    return AboutResponse(
+        name="nacre",
+        version=nacre.__version__,
+        openapi="/openapi.json",
+        api="/api",
+        openai_api="/v1",
+    )
+
+
+@open_router.get("/healthz", summary="Liveness probe")
+async def get_health() -> HealthResponse:
+    """Answers as long as the process runs."""
+    return HealthResponse(status="ok")
+
+
+@open_router.get(
+    "/readyz",
+    summary="Readiness probe",
+    responses={503: {"model": HealthResponse, "description": "Runs cannot be started now."}},
+)
+async def get_readiness(response: Response, state: State) -> HealthResponse:
+    """Whether runs can be started: the gateway is not closing, and the database answers."""
+    if state.is_closing:
+        response.status_code = 503
+        return HealthResponse(status="closing")
+    try:
+        await state.system.store.sessions(limit=1)
+    except StorageError:
+        response.status_code = 503
+        return HealthResponse(status="unavailable")
+    return HealthResponse(status="ready")
+
+
+@metrics_router.get(
+    "/metrics",
+    summary="Metrics for Prometheus",
+    response_class=Response,
+    responses={
+        **error_responses(),
+        200: {
+            "description": "Metrics in the text format of Prometheus.",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        },
+    },
+)
+async def metrics(state: State) -> Response:
+    """Metrics in the text format of Prometheus."""
+    return Response(state.metrics.render(), media_type=CONTENT_TYPE)
+
 
 router = APIRouter(prefix="/api", tags=["system"])
 
 
-@router.get("/agents", summary="The agents", responses=error_answers())
+@router.get("/agents", summary="List agents", responses=error_responses())
 async def list_agents(state: State) -> AgentsResponse:
-    """The agents that may be asked."""
+    """List the agents."""
     agents = state.system.config.agents
     return AgentsResponse(
         agents=tuple(
@@ -41,9 +192,9 @@ async def list_agents(state: State) -> AgentsResponse:
     )
 
 
-@router.get("/models", summary="The models", responses=error_answers())
+@router.get("/models", summary="List models", responses=error_responses())
 async def list_models(state: State) -> ModelsResponse:
-    """The models that may be asked for."""
+    """List the models."""
     providers = state.system.config.models.providers
     models: list[ModelInfo] = []
     for model_id in state.system.providers.list_models():
@@ -61,11 +212,11 @@ async def list_models(state: State) -> ModelsResponse:
     return ModelsResponse(models=tuple(models), open_providers=unlisted)
 
 
-@router.get("/tools", summary="The tools of an agent", responses=error_answers(404))
+@router.get("/tools", summary="List the tools of an agent", responses=error_responses(404))
 async def list_tools(
     state: State, agent_id: Annotated[str, Query(alias="agentId", max_length=500)] = ""
 ) -> ToolsResponse:
-    """The tools that an agent may use."""
+    """List the tools of an agent."""
     system = state.system
     agents = system.config.agents
     agent = agents.agent(agent_id or agents.default_id)
@@ -91,9 +242,9 @@ async def list_tools(
     )
 
 
-@router.get("/plugins", summary="The plugins", responses=error_answers())
+@router.get("/plugins", summary="List plugins", responses=error_responses())
 async def list_plugins(state: State) -> PluginsResponse:
-    """The plugins that were found, and why those that are not loaded are not."""
+    """List the plugins, with the problems of those that are not loaded."""
     return PluginsResponse(
         plugins=tuple(
             PluginInfo(
@@ -112,7 +263,7 @@ async def list_plugins(state: State) -> PluginsResponse:
 
 
 def _servers(state: State) -> tuple[McpServerInfo, ...]:
-    """Each once, though every session may have a connection of its own."""
+    """Each server once, even if several sessions have connections."""
     configured = [it for it in state.system.config.mcp_servers if not it.is_disabled]
     status = {it.name: it for it in state.system.mcp.status()}
     return tuple(

@@ -1,4 +1,4 @@
-"""Trajectories of runs and of sessions: in pages of JSON, or whole as JSON Lines."""
+"""Trajectories of runs and sessions, as pages of JSON or as JSON Lines."""
 
 from typing import Annotated, Final
 
@@ -6,70 +6,92 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from nacre.gateway.errors import ApiError
-from nacre.gateway.routing import GatewayState, JsonRoute, State
+from nacre.gateway.routing import (
+    GatewayState,
+    JsonRoute,
+    OpaqueMap,
+    ResponseModel,
+    State,
+    error_responses,
+)
 from nacre.gateway.run_events import json_lines
-from nacre.gateway.schemas.base import error_answers
-from nacre.gateway.schemas.sessions import TrajectoryEventInfo, TrajectoryResponse
+
+
+class TrajectoryEventInfo(ResponseModel):
+    """An event. Secrets are redacted, and long values are cut."""
+
+    run_id: str
+    event: OpaqueMap
+    """`sequence`, `time`, `kind`, `toolCallId`, `parentToolCallId` and `data`."""
+
+
+class TrajectoryResponse(ResponseModel):
+    """A page of events, in the order in which they were stored."""
+
+    events: tuple[TrajectoryEventInfo, ...]
+    next_after: int | None = None
+    """The value of `after` for the next page. Null if there are no more events yet."""
+
 
 _JSON_LINES: Final = ("application/jsonl", "application/x-ndjson", "application/json-lines")
 _MAX_SHOWN_ID: Final = 80
-_ANSWERS: Final = {
-    **error_answers(404),
+_RESPONSES: Final = {
+    **error_responses(404),
     200: {
         "model": TrajectoryResponse,
-        "description": "A page of events; or all of them, one per line, for who accepts that.",
+        "description": "A page of events, or with `Accept: application/jsonl` all events as lines.",
         "content": {"application/jsonl": {"schema": {"type": "string"}}},
     },
 }
 
 router = APIRouter(prefix="/api", tags=["trajectories"], route_class=JsonRoute)
 
-After = Annotated[int, Query(description="`nextAfter` of the page before.", ge=-1, le=2**62)]
+After = Annotated[int, Query(description="The `nextAfter` of the previous page.", ge=-1, le=2**62)]
 Limit = Annotated[int, Query(ge=1, le=5000)]
 
 
 @router.get(
     "/runs/{run_id}/trajectory",
-    summary="What happened in a run",
-    responses=_ANSWERS,
+    summary="Get the events of a run",
+    responses=_RESPONSES,
     response_class=JSONResponse,
 )
 async def run_trajectory(
     run_id: str, request: Request, state: State, after: After = -1, limit: Limit = 1000
 ) -> Response:
-    """What happened in a run; redacted. With `Accept: application/jsonl`, all of it as lines."""
-    await _refuse_unless_kept(run_id, state)
+    """Get the events of a run. With `Accept: application/jsonl`, returns all of them as lines."""
+    await _check_stored(run_id, state)
     if _wants_lines(request):
-        return _lines(state, run_id=run_id)
-    return await _page(state, run_id=run_id, after=after, limit=limit)
+        return _json_lines_response(state, run_id=run_id)
+    return await _page_response(state, run_id=run_id, after=after, limit=limit)
 
 
 @router.get(
     "/sessions/{session_id}/trajectory",
-    summary="What happened in a session",
-    responses=_ANSWERS,
+    summary="Get the events of a session",
+    responses=_RESPONSES,
     response_class=JSONResponse,
 )
 async def session_trajectory(
     session_id: str, request: Request, state: State, after: After = -1, limit: Limit = 1000
 ) -> Response:
-    """What happened in all runs of a session, as for one run."""
+    """Get the events of all runs of a session, in the same formats as for one run."""
     store = state.system.store
     if await store.session(session_id) is None:
         raise ApiError(404, f"there is no session {session_id[:_MAX_SHOWN_ID]!r}")
     if _wants_lines(request):
-        return _lines(state, session_id=session_id)
-    return await _page(state, session_id=session_id, after=after, limit=limit)
+        return _json_lines_response(state, session_id=session_id)
+    return await _page_response(state, session_id=session_id, after=after, limit=limit)
 
 
-async def _refuse_unless_kept(run_id: str, state: GatewayState) -> None:
+async def _check_stored(run_id: str, state: GatewayState) -> None:
     system, shown = state.system, repr(run_id[:_MAX_SHOWN_ID])
     run = system.agents.run(run_id)
     if run is not None and not run.is_stored:
         raise ApiError(
             404,
-            f"nothing is kept of the run {shown}: it is in no session. Its events can be followed "
-            "while it is in memory",
+            f"the run {shown} is not stored, because it has no session; follow its events while it "
+            "is in memory",
         )
     store = system.store
     is_known = run is not None or await store.turn(run_id) is not None
@@ -82,14 +104,14 @@ def _wants_lines(request: Request) -> bool:
     return any(kind in accepted for kind in _JSON_LINES)
 
 
-def _lines(
+def _json_lines_response(
     state: GatewayState, *, run_id: str | None = None, session_id: str | None = None
 ) -> Response:
     lines = json_lines(state.system.store, run_id=run_id, session_id=session_id)
     return StreamingResponse(lines, media_type=_JSON_LINES[0])
 
 
-async def _page(
+async def _page_response(
     state: GatewayState,
     *,
     run_id: str | None = None,

@@ -1,1 +1,0 @@
-"""What goes over the wire of the JSON API: names in camelCase, checked by pydantic."""

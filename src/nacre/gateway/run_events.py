@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
-from sse_starlette import EventSourceResponse, ServerSentEvent
-from sse_starlette.sse import SendTimeoutError
 
 from nacre.gateway.routing import TextPattern
+from nacre.gateway.sse import encode_event
 from nacre.json_types import encode_json
 from nacre.trajectory import TrajectoryFormatError, import_json_lines
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from starlette.types import Receive, Scope, Send
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from nacre.agent import AgentRun
     from nacre.gateway.routing import GatewayState
@@ -75,8 +71,6 @@ def _event_from(stored: StoredEvent) -> TrajectoryEvent | None:
         return None
 
 
-logger = logging.getLogger(__name__)
-
 CURSOR_PATTERN: Final = TextPattern(
     pattern="(t?(-1|[0-9]{1,18}))?",
     words="the `id` of an event, such as 12 or t12, or -1 to begin with the first one",
@@ -92,9 +86,6 @@ EVENT_SCHEMA: Final = {
 }
 """One event, for the document of the API."""
 
-_HEARTBEAT_SECONDS: Final = 15
-# A reader that takes nothing for so long is gone; it may come back and go on where it was.
-_SEND_SECONDS: Final = 60.0
 _LOOK_AGAIN_SECONDS: Final = 1.0
 _PAGE_EVENTS: Final = 500
 
@@ -120,58 +111,41 @@ def cursor_from(last_event_id: str, after: str) -> Cursor:
     return Cursor(place=place, number=int(text.removeprefix("t")))
 
 
-class RunEventStream(EventSourceResponse):
-    """The answer. Ends after the last event of the run, or when the reader takes nothing more."""
-
-    def __init__(self, content: AsyncIterator[bytes]) -> None:
-        super().__init__(  # pyright: ignore[reportUnknownMemberType]
-            content,
-            ping=_HEARTBEAT_SECONDS,
-            ping_message_factory=lambda: ServerSentEvent(comment="", sep="\n"),
-            sep="\n",
-            send_timeout=_SEND_SECONDS,
-        )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        except SendTimeoutError:
-            logger.info("a reader of %s takes nothing; it was let go", scope["path"])
-
-
-async def live_events(run: AgentRun, cursor: Cursor) -> AsyncIterator[bytes]:
+async def live_events(run: AgentRun, cursor: Cursor) -> AsyncGenerator[bytes]:
     """What comes after the cursor, to the end of the run."""
     after = cursor.number if cursor.place == "feed" else -1
     async for event in run.events.follow(after):
         if event.sequence > after + 1:
             # The feed was full, and let go of its first events.
-            yield _encode("events.dropped", {"count": event.sequence - after - 1})
+            yield encode_event({"count": event.sequence - after - 1}, kind="events.dropped")
         after = event.sequence
-        yield _encode(event.kind, event.to_json(), event_id=str(event.sequence))
+        yield encode_event(event.to_json(), kind=event.kind, event_id=str(event.sequence))
 
 
 async def stored_events(
     state: GatewayState, turn: TurnRecord, cursor: Cursor
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """The trajectory of a turn that is not in memory any more, or runs in another gateway."""
     store = state.system.store
     after = cursor.number
     if cursor.place == "feed":
         after = -1
-        yield _encode("replay.started", {"runId": turn.run_id, "source": "trajectory"})
+        yield encode_event({"runId": turn.run_id, "source": "trajectory"}, kind="replay.started")
     while True:
         events = await store.events(run_id=turn.run_id, after=after, limit=_PAGE_EVENTS)
         for stored in events:
             after = stored.number
             shown = Cursor(place="trajectory", number=after)
-            yield _encode(str(stored.event.get("kind")), _as_run_event(stored), str(shown))
+            yield encode_event(
+                _as_run_event(stored), kind=str(stored.event.get("kind")), event_id=str(shown)
+            )
         if events:
             continue
         if turn.status != "running":
-            yield _encode(f"run.{turn.status}", _ending(turn))
+            yield encode_event(_ending(turn), kind=f"run.{turn.status}")
             return
         if state.is_closing:
-            yield _encode("stream.closed", {"reason": "the gateway is shutting down"})
+            yield encode_event({"reason": "the gateway is shutting down"}, kind="stream.closed")
             return
         await anyio.sleep(_LOOK_AGAIN_SECONDS)
         turn = await store.turn(turn.run_id) or turn
@@ -200,9 +174,3 @@ def _ending(turn: TurnRecord) -> JsonObject:
     if "errorCode" in turn.data:
         data["errorCode"] = turn.data["errorCode"]
     return {"time": turn.ended, "kind": f"run.{turn.status}", "data": data}
-
-
-def _encode(kind: str, data: JsonObject, event_id: str = "") -> bytes:
-    # JSON text has no line ends, so an event takes one line of data.
-    head = f"id: {event_id}\nevent: {kind}\n" if event_id else f"event: {kind}\n"
-    return head.encode() + b"data: " + encode_json(data) + b"\n\n"

@@ -12,7 +12,7 @@ from nacre.agent import AgentRun, RunEventLog, RunResult
 from nacre.gateway.errors import ApiError
 from nacre.gateway.openai.parked_runs import ParkedRuns
 from nacre.gateway.openai.run_answers import RunAnswer, RunOver, Said
-from nacre.gateway.openai.streaming import AnswerStream
+from nacre.gateway.sse import EventStreamResponse
 
 SCOPE: dict[str, Any] = {"type": "http", "path": "/v1/chat/completions", "headers": []}
 
@@ -51,10 +51,11 @@ class Browser:
 
 def streamed(
     answer: RunAnswer, events: AsyncGenerator[bytes], *, heartbeat_seconds: float = 900
-) -> AnswerStream:
-    return AnswerStream(
-        answer,
+) -> EventStreamResponse:
+    return EventStreamResponse(
         events,
+        headers=answer.headers,
+        on_close=answer.close,
         error_event=lambda error: f"error: {error.message}".encode(),
         heartbeat_seconds=heartbeat_seconds,
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, assert_never, cast
 
 from nacre.gateway.errors import ApiError, openai_shape
 from nacre.gateway.openai.run_answers import CallsAsked, MessageOver, RunOver, Said
-from nacre.gateway.openai.streaming import data_event
+from nacre.gateway.sse import encode_event
 from nacre.json_types import encode_json
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class ChatStream:
                         assert_never(part)
 
     def failed(self, error: ApiError) -> bytes:
-        return data_event({"error": openai_shape(error)}) + _DONE
+        return encode_event({"error": openai_shape(error)}) + _DONE
 
     def _text_chunk(self, said: Said) -> bytes:
         text = joined_text(said, has_text=self._has_text)
@@ -177,4 +177,4 @@ class ChatStream:
         chunk["choices"] = choices
         if self._tells_usage:
             chunk["usage"] = usage
-        return data_event(chunk)
+        return encode_event(chunk)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, assert_never, cast
 from nacre.gateway.errors import ApiError
 from nacre.gateway.openai.responses_request import response_id_of, run_id_of
 from nacre.gateway.openai.run_answers import CallsAsked, MessageOver, RunOver, Said
-from nacre.gateway.openai.streaming import data_event
+from nacre.gateway.sse import encode_event
 from nacre.json_types import decode_json, encode_json
 from nacre.messages import AssistantMessage, Usage
 
@@ -319,7 +319,7 @@ class ResponseStream:
 
 
 def _encode_event(event: JsonObject) -> bytes:
-    return b"event: %b\n" % str(event["type"]).encode() + data_event(event)
+    return encode_event(event, kind=str(event["type"]))
 
 
 _MAX_RESPONSES: Final = 256

@@ -16,9 +16,10 @@ from nacre.gateway.openai.models import model_choice, model_to_json, models_to_j
 from nacre.gateway.openai.parked_runs import ParkedRuns
 from nacre.gateway.openai.responses_output import ResponseLog, ResponseStream, response_head
 from nacre.gateway.openai.responses_request import ResponsesRequest, responses_ask, run_id_of
+from nacre.gateway.openai.run_answers import RunAnswer, whole_answer
 from nacre.gateway.openai.run_starter import RunStarter
-from nacre.gateway.openai.streaming import AnswerStream, whole_answer
 from nacre.gateway.routing import JsonRoute
+from nacre.gateway.sse import EventStreamResponse
 from nacre.json_types import JsonObject
 
 
@@ -112,7 +113,7 @@ def _add_chat(router: APIRouter, system: System, starter: RunStarter) -> None:
             return await whole_answer(request, answer, lambda: chat_completion(answer, head))
         options = body.stream_options
         stream = ChatStream(answer, head, tells_usage=bool(options and options.include_usage))
-        return AnswerStream(answer, stream.events(), error_event=stream.failed)
+        return _stream_response(answer, stream)
 
 
 def _add_responses(router: APIRouter, system: System, starter: RunStarter) -> None:
@@ -128,7 +129,7 @@ def _add_responses(router: APIRouter, system: System, starter: RunStarter) -> No
         stream = ResponseStream(answer, response_head(answer, body), keep=keep)
         if not body.stream:
             return await whole_answer(request, answer, stream.whole)
-        return AnswerStream(answer, stream.events(), error_event=stream.failed)
+        return _stream_response(answer, stream)
 
     @router.get("/responses/{response_id}", summary="A response that was given")
     async def response(response_id: str) -> Response:
@@ -142,6 +143,15 @@ def _add_responses(router: APIRouter, system: System, starter: RunStarter) -> No
         if is_cut:
             wire["status"] = "cancelled"
         return JSONResponse(wire)
+
+
+def _stream_response(answer: RunAnswer, stream: ChatStream | ResponseStream) -> Response:
+    return EventStreamResponse(
+        stream.events(),
+        headers=answer.headers,
+        error_event=stream.failed,
+        on_close=answer.close,
+    )
 
 
 def _keep_nothing(response: JsonObject) -> None:

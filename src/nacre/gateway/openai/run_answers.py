@@ -7,18 +7,26 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+import anyio
+from starlette.responses import JSONResponse, Response
+
 from nacre.errors import ProviderError, StorageError
 from nacre.gateway.errors import ApiError
+from nacre.gateway.sse import cancel_on_disconnect
 from nacre.messages import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from fastapi import Request
 
     from nacre.agent import AgentRun, RunEvent, RunResult
     from nacre.gateway.openai.parked_runs import ParkedRuns, ShownCall
     from nacre.json_types import JsonObject
 
 _GONE: Final = "the client closed the connection"
+# Nobody reads it; nginx logs this status.
+_CLIENT_GONE_STATUS: Final = 499
 _BUSY_STATUSES: Final = frozenset((408, 429, 503, 504, 529))
 
 
@@ -191,3 +199,27 @@ def _usage_in(data: JsonObject) -> Usage:
         output_tokens=usage.get("outputTokens", 0),
         cached_tokens=usage.get("cachedTokens", 0),
     )
+
+
+async def whole_answer(
+    request: Request, answer: RunAnswer, make: Callable[[], Awaitable[JsonObject]]
+) -> Response:
+    """The answer when it is complete; raises ApiError where there is none."""
+    body: JsonObject | None = None
+    failure: ApiError | None = None
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cancel_on_disconnect, request.receive, tasks.cancel_scope)
+            try:
+                body = await make()
+            except ApiError as error:
+                failure = error
+            tasks.cancel_scope.cancel()
+    finally:
+        answer.close()
+    if failure is not None:
+        failure.headers = {**(failure.headers or {}), **answer.headers}
+        raise failure
+    if body is None:
+        return Response(status_code=_CLIENT_GONE_STATUS)
+    return JSONResponse(body, headers=answer.headers)

@@ -26,11 +26,11 @@ from nacre.gateway.routing import (
 from nacre.gateway.run_events import (
     CURSOR_PATTERN,
     EVENT_SCHEMA,
-    RunEventStream,
     cursor_from,
     live_events,
     stored_events,
 )
+from nacre.gateway.sse import EventStreamResponse
 from nacre.messages import AssistantMessage, UserMessage
 from nacre.providers.base import ModelSettings
 from nacre.storage import TurnRecord
@@ -393,9 +393,9 @@ async def follow_run(
     cursor = cursor_from(last_event_id, after)
     run = state.system.agents.run(run_id)
     if run is not None:
-        return RunEventStream(live_events(run, cursor))
+        return EventStreamResponse(live_events(run, cursor))
     turn = await _stored_turn(run_id, state)
-    return RunEventStream(stored_events(state, turn, cursor))
+    return EventStreamResponse(stored_events(state, turn, cursor))
 
 
 @router.post("/{run_id}/abort", summary="Abort a run", responses=error_responses(404, 415))

@@ -22,7 +22,7 @@ def served(
 ) -> Served:
     config = system_config_from(document, environment=environment or {}, folder=tmp_path)
     return Served(
-        url="http://127.0.0.1:1", config=config, token_file=token_file, place="the database x"
+        url="http://127.0.0.1:1", config=config, token_file=token_file, database="the database x"
     )
 
 

@@ -16,7 +16,7 @@ from nacre.errors import (
     StorageError,
     ToolDefinitionError,
 )
-from nacre.gateway.errors import api_error_from
+from nacre.gateway.errors import convert_error
 from tests.gateway.worlds import open_gateway
 
 
@@ -151,7 +151,7 @@ async def test_a_fault_of_ours_is_told_without_its_traceback(
     ],
 )
 def test_every_kind_of_error_has_its_status(error: NacreError, status: int) -> None:
-    answer = api_error_from(error)
+    answer = convert_error(error)
     assert answer.status_code == status
     assert str(answer)
     is_worth_another_try = status in (429, 502) or isinstance(error, StorageError)

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from nacre.agent import RunEventLog
-from nacre.gateway.run_events import Cursor, cursor_from, live_events
+from nacre.gateway.run_events import Cursor, live_events, parse_cursor
 from nacre.testing import Call, Say, Stall
 from nacre.testing.scripted_provider import ScriptedProvider
 from tests.gateway.worlds import CODE_MODE, PATIENCE_SECONDS, Event, open_gateway, open_world
@@ -127,10 +127,10 @@ async def test_what_is_no_id_of_an_event_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_a_browser_sends_counts_before_the_address() -> None:
-    assert cursor_from("t5", "7") == Cursor(place="trajectory", number=5)
-    assert cursor_from("", "7") == Cursor(number=7)
-    assert cursor_from("", "-1") == cursor_from("", "") == Cursor()
-    assert str(cursor_from("t5", "")) == "t5"
+    assert parse_cursor("t5", "7") == Cursor(source="trajectory", number=5)
+    assert parse_cursor("", "7") == Cursor(number=7)
+    assert parse_cursor("", "-1") == parse_cursor("", "") == Cursor()
+    assert str(parse_cursor("t5", "")) == "t5"
 
 
 async def test_events_that_a_full_feed_let_go_are_counted() -> None:

@@ -9,7 +9,7 @@ import anyio.abc
 import pytest
 
 from nacre.gateway.http_server import HeaderTimeoutProtocol, http_server
-from nacre.gateway.server import listen_at
+from nacre.gateway.server import listen_on
 
 HEAD = b"GET / HTTP/1.1\r\nhost: here\r\n"
 
@@ -33,7 +33,7 @@ class Answering:
 @asynccontextmanager
 async def serving(app: Answering | None = None) -> AsyncGenerator[int]:
     """The port where it answers."""
-    with listen_at("127.0.0.1", 0) as listener:
+    with listen_on("127.0.0.1", 0) as listener:
         async with http_server(app or Answering(), listener):
             yield listener.getsockname()[1]
 

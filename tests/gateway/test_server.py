@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from nacre.errors import ConfigError
-from nacre.gateway.server import listen_at, url_of
+from nacre.gateway.server import gateway_url, listen_on
 from nacre.testing import Call, Say, ScriptedProvider, Stall
 from tests.gateway.processes import config_file, gateway_process, served
 
@@ -185,15 +185,15 @@ async def test_everybody_is_not_served_without_a_token(tmp_path: Path) -> None:
 
 def test_small_events_do_not_wait_for_acknowledgements() -> None:
     """asyncio sets TCP_NODELAY only for sockets that name their protocol."""
-    with listen_at("127.0.0.1", 0) as listener:
+    with listen_on("127.0.0.1", 0) as listener:
         with socket.create_connection(listener.getsockname()):
             accepted, _ = listener.accept()
             with accepted:
                 assert accepted.proto == socket.IPPROTO_TCP
-        assert url_of("0.0.0.0", listener).startswith("http://127.0.0.1:")
-        assert url_of("::1", listener).startswith("http://[::1]:")
+        assert gateway_url("0.0.0.0", listener).startswith("http://127.0.0.1:")
+        assert gateway_url("::1", listener).startswith("http://[::1]:")
 
 
 def test_an_address_that_is_not_ours_is_named() -> None:
     with pytest.raises(ConfigError, match=r"192\.0\.2\.1"):
-        listen_at("192.0.2.1", 0)
+        listen_on("192.0.2.1", 0)

@@ -1,4 +1,4 @@
-"""Builds the running system from its configuration: the one place that knows every part."""
+"""Opens the whole system from its configuration. No other package imports all parts."""
 
 from nacre.bootstrap.system import System, open_system
 

@@ -1,4 +1,4 @@
-"""MCP connections and model providers that can be exchanged while runs use them."""
+"""MCP connections and model providers that can be replaced while runs use them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _CLOSE_SECONDS: Final = 5.0
 _T = TypeVar("_T")
 
 
-class _Leased(Generic[_T]):
-    """What is open for one configuration; not needed when another is in force and no run is left
-    that uses it."""
+class _Lease(Generic[_T]):
+    """Connections of one configuration. They are closed when they are replaced and no run uses
+    them."""
 
-    def __init__(self, opened: _T) -> None:
-        self.open = opened
-        self.not_needed = anyio.Event()
+    def __init__(self, connections: _T) -> None:
+        self.open = connections
+        self.is_unused = anyio.Event()
         self._user_count = 0
         self._is_replaced = False
 
@@ -44,46 +44,46 @@ class _Leased(Generic[_T]):
             yield self.open
         finally:
             self._user_count -= 1
-            self._check_needed()
+            self._check_unused()
 
     def replace(self) -> None:
         self._is_replaced = True
-        self._check_needed()
+        self._check_unused()
 
-    def _check_needed(self) -> None:
+    def _check_unused(self) -> None:
         if self._is_replaced and not self._user_count:
-            self.not_needed.set()
+            self.is_unused.set()
 
 
 class LiveMcp:
-    """The MCP servers in force. A run that has begun keeps those that it began with.
+    """The current MCP servers. A run keeps the servers with which it started.
 
-    An async context manager. Connections live in tasks of its own: whoever brings a change of the
-    configuration is another task than the one that closes everything.
+    An async context manager. Connections live in tasks of their own, because the configuration
+    changes in another task than the one that closes the system.
     """
 
     def __init__(self) -> None:
         self._tasks = anyio.create_task_group()
-        self._current: _Leased[McpConnections] | None = None
+        self._current: _Lease[McpConnections] | None = None
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        # No run is left: those are closed before their connections.
-        self._replace_by(None)
+        # All runs have ended: they are closed before their connections.
+        self._replace(None)
         await self._tasks.__aexit__(None, None, None)
 
     async def configure(self, servers: Sequence[McpServerConfig]) -> None:
         """Use these from now on. The old ones are closed when the last run that uses them ends."""
-        self._replace_by(await self._tasks.start(self._hold, servers))
+        self._replace(await self._tasks.start(self._hold, servers))
 
     @contextmanager
     def in_use(self, session_id: str, *, is_kept: bool = True) -> Generator[Sequence[McpServer]]:
-        """The servers as a session sees them, open until this is left; asking starts nothing.
+        """The servers of a session, open during the block. This starts no server.
 
-        Those of a session that is not kept end then: nobody can go on with it.
+        At the end, the servers of a session that is not stored are stopped: it cannot continue.
         """
         current = self._current
         if current is None:
@@ -99,7 +99,7 @@ class LiveMcp:
     def status(self) -> list[ServerStatus]:
         return [] if self._current is None else self._current.open.status()
 
-    def _replace_by(self, new: _Leased[McpConnections] | None) -> None:
+    def _replace(self, new: _Lease[McpConnections] | None) -> None:
         old, self._current = self._current, new
         if old is not None:
             old.replace()
@@ -108,27 +108,27 @@ class LiveMcp:
         self,
         servers: Sequence[McpServerConfig],
         *,
-        task_status: TaskStatus[_Leased[McpConnections]],
+        task_status: TaskStatus[_Lease[McpConnections]],
     ) -> None:
         try:
-            async with McpConnections(servers) as opened:
-                connections = _Leased(opened)
+            async with McpConnections(servers) as connections:
+                connections = _Lease(connections)
                 task_status.started(connections)
-                await connections.not_needed.wait()
+                await connections.is_unused.wait()
         except Exception:
-            # Whatever keeps these from closing, runs with other ones go on.
+            # Runs with other connections must continue.
             logger.exception("MCP connections cannot be closed")
 
 
 class LiveProviders:
-    """The models in force. A run that has begun keeps those that it began with.
+    """The current model providers. A run keeps the providers with which it started.
 
-    An async context manager: what was replaced is closed in tasks of its own.
+    An async context manager. Replaced providers are closed in tasks of their own.
     """
 
     def __init__(self, config: ModelsConfig) -> None:
         self._tasks = anyio.create_task_group()
-        self._current = _Leased(Providers(config))
+        self._current = _Lease(Providers(config))
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -140,11 +140,11 @@ class LiveProviders:
 
     def configure(self, config: ModelsConfig) -> None:
         """Use these from now on. The old ones are closed when the last run that uses them ends."""
-        old, self._current = self._current, _Leased(Providers(config))
+        old, self._current = self._current, _Lease(Providers(config))
         self._tasks.start_soon(_close_after_use, old)
 
     def in_use(self) -> AbstractContextManager[Providers]:
-        """The models as they are now, open until this is left."""
+        """The current providers, open during the block."""
         return self._current.in_use()
 
     def get(self, model_id: str) -> Provider:
@@ -162,12 +162,12 @@ class LiveProviders:
             await providers.prepare(model_id)
 
 
-async def _close_after_use(replaced: _Leased[Providers]) -> None:
+async def _close_after_use(replaced: _Lease[Providers]) -> None:
     replaced.replace()
     try:
-        await replaced.not_needed.wait()
+        await replaced.is_unused.wait()
     finally:
-        # Also where the whole system is cancelled, but not for as long as a peer likes.
+        # Even if the system is cancelled, but only for a limited time.
         with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
             try:
                 await replaced.open.aclose()

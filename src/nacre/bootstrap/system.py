@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class RunMessageSink:
-    """The sink of the `message` tool."""
+    """The sink of the `message` tool: adds an event to the run."""
 
     def __init__(self, run_of: Callable[[str], AgentRun | None]) -> None:
         self._run_of = run_of
@@ -46,12 +46,12 @@ class RunMessageSink:
             run.events.add("message.sent", {"text": text})
 
 
-_NOT_ALLOWED: Final = "by a change of the configuration this agent may not use `exec` any more"
+_NOT_ALLOWED: Final = "the configuration has changed, and this agent may no longer use `exec`"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _AgentCoreTools:
-    """Core tools, and what they were made for."""
+    """Core tools and the settings that they were created with."""
 
     workspace: Path
     config: CoreToolsConfig
@@ -59,10 +59,10 @@ class _AgentCoreTools:
 
 
 class AgentTools:
-    """Core tools are made when an agent first runs, and again when its settings change.
+    """The tools of agents. Core tools are created with an agent's first run and with new settings.
 
-    An async context manager. Commands in the background outlive a change, but not the permission
-    to run commands.
+    An async context manager. Background commands survive a change of settings, unless the agent
+    may no longer run commands.
     """
 
     def __init__(self, plugins: PluginHost, *, messages: MessageSink) -> None:
@@ -75,21 +75,21 @@ class AgentTools:
 
     async def __aexit__(self, *error: object) -> None:
         async with anyio.create_task_group() as tasks:
-            for made in self._core_tools.values():
-                tasks.start_soon(made.core.__aexit__, None, None, None)
+            for entry in self._core_tools.values():
+                tasks.start_soon(entry.core.__aexit__, None, None, None)
 
     def tools(self, agent: AgentConfig, context: RunContext, /) -> Sequence[Tool]:
-        """Before policy, in the order of the catalog."""
+        """The tools in catalog order, before the policy is applied."""
         return (*self._core_tools_of(agent).tools, *self._plugins.tools)
 
     async def configure(self, config: SystemConfig) -> None:
-        """End the commands of agents that are gone, or may not run any now. Runs that have begun
-        keep their tools, but start nothing in the background."""
-        # All of them before the first is waited for: turns that begin meanwhile get new tools.
-        retired = [self._core_tools.pop(key) for key in self._without_commands(config)]
+        """End the commands of agents that were removed or may no longer run commands. Active runs
+        keep their tools, but cannot start background commands."""
+        # Remove all before waiting: turns that start meanwhile get new tools.
+        retired = [self._core_tools.pop(key) for key in self._retired_agents(config)]
         async with anyio.create_task_group() as tasks:
-            for made in retired:
-                tasks.start_soon(made.core.end_background_commands, _NOT_ALLOWED)
+            for entry in retired:
+                tasks.start_soon(entry.core.end_background_commands, _NOT_ALLOWED)
 
     def _core_tools_of(self, agent: AgentConfig) -> CoreTools:
         key = agent.id.casefold()
@@ -107,12 +107,12 @@ class AgentTools:
         )
         return core
 
-    def _without_commands(self, config: SystemConfig) -> list[str]:
+    def _retired_agents(self, config: SystemConfig) -> list[str]:
         agents = {agent.id.casefold(): agent for agent in config.agents.by_id.values()}
         return [
             key
-            for key, made in self._core_tools.items()
-            if key not in agents or not _may_run_commands(agents[key], made.core)
+            for key, entry in self._core_tools.items()
+            if key not in agents or not _may_run_commands(agents[key], entry.core)
         ]
 
 
@@ -126,7 +126,7 @@ logger = logging.getLogger(__name__)
 
 
 class System:
-    """All parts, open. Made by `open_system`."""
+    """The open system. Created by `open_system`."""
 
     def __init__(
         self,
@@ -153,20 +153,20 @@ class System:
         self.approvals = approvals
 
     async def apply(self, config: SystemConfig) -> None:
-        """Take over a changed configuration: runs that have begun go on with the old one.
+        """Apply a changed configuration. Active runs continue with the old one.
 
-        `storage.url`, `gateway.host` and `gateway.port` stay as they are until the next start.
+        `storage.url`, `gateway.host` and `gateway.port` change only with a restart.
         """
         sections = changed_sections(self.config, config)
         if "mcp" in sections or "plugins" in sections:
-            # First, since it is what may fail: then everything stays as it is.
+            # First, because it can fail, and then nothing has changed.
             self.plugins.reserved_ids = [server.name for server in config.mcp_servers]
             await self.plugins.apply(config.plugins)
         if "mcp" in sections:
             await self.mcp.configure(config.mcp_servers)
         if "models" in sections:
             self.providers.configure(config.models)
-        # From the servers to here nothing is waited for, so that a turn begins with all or nothing.
+        # No await from the servers to here, so that a turn starts with all changes or none.
         self.agents.configure(config)
         self.config = config
         await self.tools.configure(config)
@@ -178,10 +178,10 @@ class System:
 async def open_system(
     config: SystemConfig, *, workers: int = 0, cache_directory: Path | None = None
 ) -> AsyncGenerator[System]:
-    """Open every part, and close them in the opposite order.
+    """Open all parts, and close them in reverse order.
 
-    Raises StorageError, RuntimeUnavailableError where the sandbox is needed and cannot start, and
-    ConfigError. A plugin or an MCP server that is broken keeps nothing else from working.
+    Raises StorageError, ConfigError, and RuntimeUnavailableError if the sandbox is needed and
+    cannot start. A broken plugin or MCP server does not affect the rest.
     """
     hooks = Hooks()
     approvals = ApprovalQueue()
@@ -189,7 +189,7 @@ async def open_system(
         store = await stack.enter_async_context(open_store(config.storage.url))
         await store.interrupt_open_turns()
         runtime = await stack.enter_async_context(
-            # Without settings: each run brings those of its agent.
+            # Without settings: each run has those of its agent.
             Runtime(workers=workers, cache_directory=cache_directory)
         )
         providers = await stack.enter_async_context(LiveProviders(config.models))

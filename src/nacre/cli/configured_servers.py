@@ -31,7 +31,7 @@ from nacre.config.mcp import mcp_servers_from, server_name_from
 from nacre.errors import ConfigError, ToolServerError
 from nacre.mcp_client import McpConnections
 from nacre.mcp_client.client_files import servers_of_file
-from nacre.tools.tool_servers import OPERATION_MARK
+from nacre.tools import OPERATION_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
     from nacre.mcp_client import McpServer
     from nacre.run_context import AbortSignal
-    from nacre.tools.definition import Tool
+    from nacre.tools import Tool
 
 
 NO_SERVERS: Final = (

@@ -111,7 +111,7 @@ def welcome_json(served: Served) -> JsonObject:
         "url": served.url,
         "pid": os.getpid(),
         "model": _model(served),
-        "sessions": served.place,
+        "sessions": served.database,
         "auth": served.config.gateway.auth_mode,
         "tokenFile": str(served.token_file) if served.token_file else None,
     }
@@ -126,7 +126,7 @@ def welcome_text(served: Served, config_file: str) -> str:
         f"  model      {_model(served)}{_demo_text(served)}",
         f"  surface    {_surface_text(served, config_file)}",
         f"  config     {config_file or 'none: defaults, with code mode enabled'}",
-        f"  sessions   {served.place}",
+        f"  sessions   {served.database}",
         f"  workspace  {agent.workspace}",
         f"  token      {_token_place(served)}",
         "",
@@ -188,7 +188,7 @@ def _surface_text(served: Served, config_file: str) -> str:
     config = served.config
     file = f" --config {shlex.quote(config_file)}" if config_file else ""
     how = f"; enable code mode with: nacre config set{file} tools.codeMode.enabled true"
-    match planned_surface(config.document, config.agents.default_id):
+    match planned_surface(config.agents.agent(config.agents.default_id)):
         case "code_mode":
             return "code mode: the model gets `exec` and `wait`, and its programs call the tools"
         case "tool_search":

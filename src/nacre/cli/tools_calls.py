@@ -13,10 +13,17 @@ from nacre.errors import ToolError
 from nacre.hooks import HookRunner
 from nacre.json_types import NotJsonError, decode_json
 from nacre.tool_search import Completed, Failed
-from nacre.tools import Approvals, CallSite, InputValidators, ToolExecutor
-from nacre.tools.nearest_names import NearestNames
-from nacre.tools.schema_references import listed, mapped, target_of
-from nacre.tools.tool_result import part_text
+from nacre.tools import (
+    Approvals,
+    CallSite,
+    InputValidators,
+    NearestNames,
+    ToolExecutor,
+    listed,
+    mapped,
+    part_text,
+    target_of,
+)
 from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
     from nacre.cli.tools_catalog import ConfiguredTools, OpenCatalog
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import AbortSignal
+    from nacre.tool_search import ToolSearchResult
     from nacre.tools import Tool
 
 

@@ -221,8 +221,7 @@ def configured_tools(
     try:
         if agent_id is not None:
             _check_agent(servers.document, agent_id)
-        policy = policy_from_config(servers.document, context)
-        settings = tool_search_config_for(servers.document, context.agent_id)
+        tools = tools_config_from(servers.document, context.agent_id)
         _warn_of_direct_tools(own_tools)
     except ConfigError as error:
         raise UsageProblem(str(error)) from None

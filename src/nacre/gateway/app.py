@@ -16,7 +16,7 @@ from nacre.gateway.openai import openai_router
 from nacre.gateway.routes import approvals, runs, sessions, trajectories
 from nacre.gateway.routes import system as system_routes
 from nacre.gateway.routing import GatewayState
-from nacre.telemetry.redaction import format_log_line
+from nacre.telemetry import format_log_line
 
 if TYPE_CHECKING:
     from starlette.types import Scope

@@ -1,4 +1,4 @@
-"""Error responses: one shape for the JSON API, OpenAI's shape under `/v1`."""
+"""Error responses: one format for the JSON API, and OpenAI's format under `/v1`."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 UNKNOWN: Final = "extra_forbidden"
-"""The type of such a problem, as pydantic has it."""
+"""Pydantic's type for unknown members."""
 
 
 def describe_unknown(route: BaseRoute | None, location: Sequence[int | str]) -> str:
-    """What to say of the member at this place of a request."""
+    """Describe an unknown member of a request, with similar names."""
     *path, member = location
     known = _known_members(route, path)
     if not known:
@@ -68,12 +68,12 @@ def _models_at(model: type[BaseModel], name: str) -> Iterable[type[BaseModel]]:
 
 
 def _fields(model: type[BaseModel]) -> Mapping[str, object]:
-    """The types of its members, by their names on the wire."""
+    """The types of the model's members, by their names on the wire."""
     return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 
 def _models_in(annotation: object) -> list[type[BaseModel]]:
-    """All schemas that a type is made of: those of a list's items among them."""
+    """All models inside a type, such as the items of a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in get_args(annotation) for model in _models_in(inner)]
@@ -114,8 +114,8 @@ _SESSION_STATUSES: Final[Mapping[str, int]] = {
 
 
 class ApiError(HTTPException):
-    """An answer that is an error. `code` is for programs, `message` for people, and `path` names
-    the member of the request that is wrong."""
+    """An error response. `code` is for programs, `message` is for people, and `path` names the
+    invalid member of the request."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class ApiError(HTTPException):
         path: str = "",
         retry_after_seconds: float | None = None,
     ) -> None:
-        # What is left of a body that nobody reads would be taken for the next request.
+        # The unread rest of a body would be taken for the next request.
         headers = {"connection": "close"} if status in (408, 413) else {}
         if retry_after_seconds is not None:
             headers["retry-after"] = str(max(1, math.ceil(retry_after_seconds)))
@@ -139,8 +139,8 @@ class ApiError(HTTPException):
         return self.message
 
 
-def api_error_from(error: NacreError) -> ApiError:
-    """What a caller is told of an error that the system raised."""
+def convert_error(error: NacreError) -> ApiError:
+    """Convert an error of the system to an error response."""
     match error:
         case SessionError():
             status = _SESSION_STATUSES[error.code]
@@ -167,32 +167,32 @@ def api_error_from(error: NacreError) -> ApiError:
 
 
 def error_response(scope: Scope, error: ApiError) -> Response:
-    """The answer in the shape that the callers of this path know."""
+    """Create the response in the format of the path's API."""
     is_openai = _is_under(scope["path"], OPENAI_PREFIX)
-    content = openai_shape(error) if is_openai else _own_shape(error)
+    content = openai_format(error) if is_openai else _json_format(error)
     return JSONResponse({"error": content}, error.status_code, headers=error.headers)
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Have every failure of a request answered in one shape, and none with a traceback."""
-    app.add_exception_handler(StarletteHTTPException, _answer_http)
-    app.add_exception_handler(RequestValidationError, _answer_invalid)
-    app.add_exception_handler(NacreError, _answer_own)
-    app.add_exception_handler(Exception, _answer_unexpected)
+    """Convert all errors to responses of one format, without tracebacks."""
+    app.add_exception_handler(StarletteHTTPException, _handle_http)
+    app.add_exception_handler(RequestValidationError, _handle_invalid)
+    app.add_exception_handler(NacreError, _handle_nacre)
+    app.add_exception_handler(Exception, _handle_unexpected)
 
 
-async def _answer_http(request: Request, error: Exception) -> Response:
+async def _handle_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
     if isinstance(error, ApiError):
         return error_response(request.scope, error)
-    response = error_response(request.scope, _from_framework(request, error))
+    response = error_response(request.scope, _convert_http_error(request, error))
     if error.status_code == 405:
         response.headers["allow"] = _allowed_methods(request)
     return response
 
 
 def _allowed_methods(request: Request) -> str:
-    """Of all routes with this path; the framework knows only of the first."""
+    """The methods of all routes with this path; the framework knows only the first route."""
     routes: Sequence[BaseRoute] = request.app.routes
     scopes = {method: {**request.scope, "method": method} for method in _METHODS}
     return ", ".join(
@@ -202,34 +202,34 @@ def _allowed_methods(request: Request) -> str:
     )
 
 
-def _from_framework(request: Request, error: StarletteHTTPException) -> ApiError:
+def _convert_http_error(request: Request, error: StarletteHTTPException) -> ApiError:
     shown = request.url.path[:_MAX_SHOWN]
     match error.status_code:
         case 404:
             return ApiError(404, f"there is nothing at {shown}; see /openapi.json")
         case 405:
-            return ApiError(405, f"{shown} cannot be asked with {request.method}")
+            return ApiError(405, f"{shown} does not support {request.method}")
         case _:
             return ApiError(error.status_code, str(error.detail))
 
 
-async def _answer_invalid(request: Request, error: Exception) -> Response:
+async def _handle_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return error_response(request.scope, _invalid(request, error.errors()))
+    return error_response(request.scope, _invalid_request_error(request, error.errors()))
 
 
-def _invalid(request: Request, problems: Sequence[Mapping[str, object]]) -> ApiError:
+def _invalid_request_error(request: Request, problems: Sequence[Mapping[str, object]]) -> ApiError:
     first = problems[0]
     if first.get("loc") == ("body",) and not _is_json(request.headers.get("content-type", "")):
-        return ApiError(415, "the body has to be JSON; send it with content-type: application/json")
+        return ApiError(415, "the body must be JSON; send it with content-type: application/json")
     route: BaseRoute | None = request.scope.get("route")
-    told = [f"{_path(it)}: {_about(it, route)}" for it in problems[:_MAX_PROBLEMS]]
+    texts = [f"{_path(it)}: {_describe_problem(it, route)}" for it in problems[:_MAX_PROBLEMS]]
     if len(problems) > _MAX_PROBLEMS:
-        told.append(f"and {len(problems) - _MAX_PROBLEMS} more problems")
-    return ApiError(422, "; ".join(told), path=_path(first))
+        texts.append(f"and {len(problems) - _MAX_PROBLEMS} more problems")
+    return ApiError(422, "; ".join(texts), path=_path(first))
 
 
-def _about(problem: Mapping[str, object], route: BaseRoute | None) -> str:
+def _describe_problem(problem: Mapping[str, object], route: BaseRoute | None) -> str:
     if problem.get("type") == UNKNOWN:
         return describe_unknown(route, _location(problem))
     return str(problem.get("msg"))
@@ -240,33 +240,33 @@ def _location(problem: Mapping[str, object]) -> tuple[int | str, ...]:
 
 
 def _path(problem: Mapping[str, object]) -> str:
-    """Where it is, as `body.results[0].callId` or `query.limit`."""
+    """The path of the invalid member, such as `body.results[0].callId` or `query.limit`."""
     path = ""
     for step in _location(problem):
         path += f"[{step}]" if isinstance(step, int) else f".{step[:_MAX_SHOWN]}"
     return path.removeprefix(".")
 
 
-async def _answer_own(request: Request, error: Exception) -> Response:
+async def _handle_nacre(request: Request, error: Exception) -> Response:
     assert isinstance(error, NacreError)
-    answer = api_error_from(error)
-    if answer.status_code >= 500:
+    response = convert_error(error)
+    if response.status_code >= 500:
         logger.error("%s %s failed: %s", request.method, request.url.path, error)
-    return error_response(request.scope, answer)
+    return error_response(request.scope, response)
 
 
-async def _answer_unexpected(request: Request, error: Exception) -> Response:
-    # The traceback is in the log: Starlette raises the error once more after this answer.
-    answer = ApiError(500, "the gateway failed at this request; its log says why", code="failed")
-    return error_response(request.scope, answer)
+async def _handle_unexpected(request: Request, error: Exception) -> Response:
+    # Starlette raises the error again after this response, so the log has the traceback.
+    response = ApiError(500, "the gateway failed; see its log", code="failed")
+    return error_response(request.scope, response)
 
 
-def _own_shape(error: ApiError) -> JsonObject:
+def _json_format(error: ApiError) -> JsonObject:
     content: JsonObject = {"code": error.code, "message": error.message}
     return {**content, "path": error.path} if error.path else content
 
 
-def openai_shape(error: ApiError) -> JsonObject:
+def openai_format(error: ApiError) -> JsonObject:
     return {
         "message": error.message,
         "type": _openai_type(error.status_code),

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 HEADER_SECONDS: Final = 20.0
 
-# Beyond uvicorn's limit, so many are told that it is reached; for more there would be no files.
+# So many connections beyond uvicorn's limit get a 503; more would need too many files.
 _MAX_REJECTED: Final = 50
 
 
 class HeaderTimeoutProtocol(H11Protocol):
-    """Closes a connection whose next request is not there, headers and all, in time.
+    """Closes a connection that does not send complete headers in time.
 
-    A request that is being answered has limits elsewhere; and so has the pause after an answer,
-    until more comes.
+    The time does not count while a request is processed, nor between a response and the next
+    request.
     """
 
     header_seconds = HEADER_SECONDS
@@ -39,65 +39,65 @@ class HeaderTimeoutProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        most = self.limit_concurrency
-        if most is not None and len(self.connections) > most + _MAX_REJECTED:
+        max_connections = self.limit_concurrency
+        if max_connections is not None and len(self.connections) > max_connections + _MAX_REJECTED:
             transport.abort()
         else:
-            self._expect_headers()
+            self._start_timer()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._is_answering:
-            self._stop_expecting()
+            self._stop_timer()
         elif self._deadline is None:
-            self._expect_headers()
+            self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_expecting()
+        self._stop_timer()
         super().connection_lost(exc)
 
     @property
     def _is_answering(self) -> bool:
-        # Not so once a request was turned away and the rest of its body still comes.
+        # False if a request was rejected and its body is still being received.
         return bool(self.cycle) and not self.cycle.response_complete
 
-    def _expect_headers(self) -> None:
-        self._deadline = self.loop.call_later(self.header_seconds, self._give_up)
+    def _start_timer(self) -> None:
+        self._deadline = self.loop.call_later(self.header_seconds, self._close)
 
-    def _stop_expecting(self) -> None:
+    def _stop_timer(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _give_up(self) -> None:
+    def _close(self) -> None:
         self._deadline = None
         self.transport.close()
 
 
 _MAX_CONNECTIONS: Final = 2_000
-# The database, sandboxes, MCP servers and providers need files of their own.
+# The database, workers, MCP servers and providers need files, too.
 _FILES_PER_CONNECTION: Final = 2
 _MAX_HEADER_BYTES: Final = 64 * 1024
-# For answers that are being written when all runs have ended.
+# For responses that are still being written when all runs have ended.
 _SHUTDOWN_SECONDS: Final = 2
 
 
 class HttpServer:
-    """Serves an application that has no lifespan of its own."""
+    """A running HTTP server."""
 
     def __init__(self, server: uvicorn.Server) -> None:
         self._server = server
 
     def stop_accepting(self) -> None:
-        """No new connections; those that are open go on."""
+        """Reject new connections and keep the open ones."""
         for server in self._server.servers:
             server.close()
 
 
 @asynccontextmanager
 async def http_server(app: ASGIApp, listener: socket.socket) -> AsyncGenerator[HttpServer]:
-    """The server, which answers from here on; at the end, answers that are being written have a
-    moment."""
+    """Serve the application during the block. Open responses get a short time to finish at the
+    end."""
     config = uvicorn.Config(
         app,
         http=HeaderTimeoutProtocol,
@@ -106,7 +106,7 @@ async def http_server(app: ASGIApp, listener: socket.socket) -> AsyncGenerator[H
         log_config=None,
         access_log=False,
         server_header=False,
-        # Nobody is trusted to say who somebody else is.
+        # Forwarded client addresses are not trusted.
         proxy_headers=False,
         limit_concurrency=_max_connections(),
         h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
@@ -127,14 +127,14 @@ async def http_server(app: ASGIApp, listener: socket.socket) -> AsyncGenerator[H
 
 
 def _max_connections() -> int:
-    """How many there may be. Most systems give a process 1,024 files unless it asks for more."""
+    """The connection limit. Raises the file limit of the process, which is often 1,024."""
     if sys.platform == "win32":
         return _MAX_CONNECTIONS
     import resource
 
-    wanted = _MAX_CONNECTIONS * _FILES_PER_CONNECTION
+    max_files = _MAX_CONNECTIONS * _FILES_PER_CONNECTION
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = wanted if resource.RLIM_INFINITY in (soft, hard) else min(wanted, hard)
+    files = max_files if resource.RLIM_INFINITY in (soft, hard) else min(max_files, hard)
     if soft != resource.RLIM_INFINITY and soft < files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
     return max(1, files // _FILES_PER_CONNECTION)

@@ -23,56 +23,56 @@ if TYPE_CHECKING:
 
 
 class RunMeter:
-    """Listens to the events of a run; is told of all of them, and of each once."""
+    """Counts the events of a run. It must receive each event once."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._started: float | None = None
         self._has_text = False
         self._sources: dict[str, str] = {}
-        self._takers: Mapping[RunEventKind, Callable[[RunEvent], None]] = {
-            "run.started": self._take_start,
-            "text.delta": self._take_text,
-            "model.started": self._take_request,
-            "message.completed": self._take_usage,
+        self._handlers: Mapping[RunEventKind, Callable[[RunEvent], None]] = {
+            "run.started": self._on_start,
+            "text.delta": self._on_text,
+            "model.started": self._on_request,
+            "message.completed": self._on_usage,
             "retry": lambda _event: metrics.model_retries.inc(),
-            "call.started": self._take_call,
-            "call.ended": self._take_call_end,
+            "call.started": self._on_call,
+            "call.ended": self._on_call_end,
             "cell.suspended": lambda _event: metrics.suspensions.inc(),
             "cell.ended": lambda event: metrics.cells.labels(_text(event.data, "status")).inc(),
             "approval.answered": lambda event: metrics.approvals.labels(
                 _text(event.data, "answer")
             ).inc(),
-            "run.completed": self._take_end,
-            "run.failed": self._take_end,
-            "run.aborted": self._take_end,
+            "run.completed": self._on_end,
+            "run.failed": self._on_end,
+            "run.aborted": self._on_end,
         }
 
-    def take(self, event: RunEvent) -> None:
-        taker = self._takers.get(event.kind)
-        if taker is not None:
-            taker(event)
+    def handle(self, event: RunEvent) -> None:
+        handler = self._handlers.get(event.kind)
+        if handler is not None:
+            handler(event)
 
-    def _take_start(self, event: RunEvent) -> None:
+    def _on_start(self, event: RunEvent) -> None:
         self._started = event.time
 
-    def _take_end(self, event: RunEvent) -> None:
+    def _on_end(self, event: RunEvent) -> None:
         self._metrics.runs.labels(event.kind.removeprefix("run.")).inc()
         if self._started is not None:
             self._metrics.run_seconds.observe(event.time - self._started)
 
-    def _take_text(self, event: RunEvent) -> None:
+    def _on_text(self, event: RunEvent) -> None:
         if not self._has_text and self._started is not None:
             self._has_text = True
             self._metrics.first_text_seconds.observe(event.time - self._started)
 
-    def _take_request(self, event: RunEvent) -> None:
+    def _on_request(self, event: RunEvent) -> None:
         metrics, data = self._metrics, event.data
         metrics.model_requests.labels(metrics.model_label(_text(data, "model"))).inc()
         metrics.sent_bytes.labels("tools").inc(_number(data, "toolBytes"))
         metrics.sent_bytes.labels("payload").inc(_number(data, "payloadBytes"))
 
-    def _take_usage(self, event: RunEvent) -> None:
+    def _on_usage(self, event: RunEvent) -> None:
         data = event.data
         usage = cast("JsonObject", data.get("usage") or {})
         model = self._metrics.model_label(_text(data, "model"))
@@ -83,10 +83,10 @@ class RunMeter:
         ):
             self._metrics.tokens.labels(model, kind).inc(_number(usage, key))
 
-    def _take_call(self, event: RunEvent) -> None:
+    def _on_call(self, event: RunEvent) -> None:
         self._sources[_text(event.data, "toolCallId")] = _text(event.data, "source")
 
-    def _take_call_end(self, event: RunEvent) -> None:
+    def _on_call_end(self, event: RunEvent) -> None:
         data = event.data
         source = self._sources.pop(_text(data, "toolCallId"), "") or "unknown"
         nested = "yes" if data.get("parentToolCallId") else "no"
@@ -103,7 +103,7 @@ def _text(data: JsonObject, key: str) -> str:
 
 def _number(data: JsonObject, key: str) -> float:
     value: JsonValue = data.get(key)
-    # A counter only grows, whatever a provider claims.
+    # A counter must not decrease, even if a provider reports negative numbers.
     return max(0.0, float(value)) if isinstance(value, int | float) else 0.0
 
 
@@ -111,57 +111,53 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 _RUN_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _CALL_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120)
-# Callers may name any model of some providers; each name would be kept for ever.
+# Clients can use any model of some providers, and each name would be kept forever.
 _MAX_MODELS: Final = 100
 _OTHER_MODELS: Final = "other"
 
 
-# When each series began: twice as many of them, which nobody asks for.
+# The creation times would double the number of series.
 disable_created_metrics()
 
 
 class Metrics:
-    """One gateway's, in a registry of its own."""
+    """The metrics of one gateway, in a registry of its own."""
 
     def __init__(self, system: System) -> None:
         self._registry = CollectorRegistry()
         self._models: set[str] = set()
         self.runs = self._counter("nacre_runs", "Runs that ended.", "status")
         self.run_seconds = self._histogram(
-            "nacre_run_duration_seconds", "From the start of a run to its end.", _RUN_SECONDS
+            "nacre_run_duration_seconds", "Time from the start of a run to its end.", _RUN_SECONDS
         )
         self.first_text_seconds = self._histogram(
             "nacre_run_first_text_seconds",
-            "From the start of a run to its first word.",
+            "Time from the start of a run to its first text.",
             _RUN_SECONDS,
         )
-        self.model_requests = self._counter(
-            "nacre_model_requests", "Requests that were sent to models.", "model"
-        )
-        self.model_retries = self._counter(
-            "nacre_model_retries", "Requests to models that were made again."
-        )
-        self.tokens = self._counter("nacre_tokens", "Tokens as providers count.", "model", "kind")
+        self.model_requests = self._counter("nacre_model_requests", "Requests to models.", "model")
+        self.model_retries = self._counter("nacre_model_retries", "Repeated requests to models.")
+        self.tokens = self._counter("nacre_tokens", "Tokens, as providers count.", "model", "kind")
         self.sent_bytes = self._counter(
             "nacre_model_sent_bytes",
-            "Bytes that went to models: `tools` is the part of `payload` that describes tools.",
+            "Bytes sent to models: `tools` is the part of `payload` that describes tools.",
             "part",
         )
         self.tool_calls = self._counter(
             "nacre_tool_calls", "Tool calls that ended.", "source", "nested", "outcome"
         )
         self.tool_call_seconds = self._histogram(
-            "nacre_tool_call_duration_seconds", "How long tool calls took.", _CALL_SECONDS, "source"
+            "nacre_tool_call_duration_seconds", "Duration of tool calls.", _CALL_SECONDS, "source"
         )
         self.cells = self._counter("nacre_cells", "Programs that ended.", "status")
-        self.suspensions = self._counter("nacre_cell_suspensions", "Snapshots that were taken.")
-        self.approvals = self._counter("nacre_approvals", "Questions that closed.", "answer")
+        self.suspensions = self._counter("nacre_cell_suspensions", "Snapshots of programs.")
+        self.approvals = self._counter("nacre_approvals", "Closed approvals.", "answer")
         self.http_requests = self._counter(
-            "nacre_http_requests", "Requests that were answered.", "method", "route", "status"
+            "nacre_http_requests", "Answered HTTP requests.", "method", "route", "status"
         )
         self.http_seconds = self._histogram(
             "nacre_http_request_duration_seconds",
-            "From a request to the first byte of its answer.",
+            "Time from a request to the first byte of its response.",
             _CALL_SECONDS,
             "route",
         )
@@ -172,7 +168,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def model_label(self, model: str) -> str:
-        """The model's name, as long as there are not too many of them."""
+        """The model's name, or `other` if there are too many."""
         if model in self._models:
             return model
         if len(self._models) >= _MAX_MODELS:
@@ -181,7 +177,7 @@ class Metrics:
         return model
 
     def _watch(self, run: AgentRun) -> None:
-        run.events.subscribe(RunMeter(self).take)
+        run.events.subscribe(RunMeter(self).handle)
 
     def _add_gauges(self, system: System) -> None:
         def live(state: str) -> Callable[[], float]:
@@ -190,26 +186,26 @@ class Metrics:
         active = self._gauge("nacre_runs_active", "Runs that have not ended.", "state")
         for state in ("queued", "running", "waiting"):
             active.labels(state).set_function(live(state))
-        self._gauge("nacre_cells_live", "Programs that run or wait.").set_function(
+        self._gauge("nacre_cells_live", "Running and waiting programs.").set_function(
             lambda: len(system.runtime.cells())
         )
-        self._gauge("nacre_approvals_pending", "Questions that are open.").set_function(
+        self._gauge("nacre_approvals_pending", "Pending approvals.").set_function(
             lambda: len(system.approvals.pending)
         )
-        servers = self._gauge("nacre_mcp_servers", "MCP servers, over all sessions.", "state")
+        servers = self._gauge("nacre_mcp_servers", "MCP servers of all sessions.", "state")
         for state in ("idle", "starting", "ready", "failed"):
             servers.labels(state).set_function(_server_count(system, state))
 
-    def _counter(self, name: str, about: str, *labels: str) -> Counter:
-        return Counter(name, about, labels, registry=self._registry)
+    def _counter(self, name: str, description: str, *labels: str) -> Counter:
+        return Counter(name, description, labels, registry=self._registry)
 
-    def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
-        return Gauge(name, about, labels, registry=self._registry)
+    def _gauge(self, name: str, description: str, *labels: str) -> Gauge:
+        return Gauge(name, description, labels, registry=self._registry)
 
     def _histogram(
-        self, name: str, about: str, buckets: tuple[float, ...], *labels: str
+        self, name: str, description: str, buckets: tuple[float, ...], *labels: str
     ) -> Histogram:
-        return Histogram(name, about, labels, buckets=buckets, registry=self._registry)
+        return Histogram(name, description, labels, buckets=buckets, registry=self._registry)
 
 
 def _server_count(system: System, state: str) -> Callable[[], float]:

@@ -33,77 +33,77 @@ if TYPE_CHECKING:
     from nacre.gateway.routing import GatewayState
 
 
-def listen_at(host: str, port: int) -> socket.socket:
-    """Port 0 is any that is free. Raises ConfigError where the address cannot be used."""
+def listen_on(host: str, port: int) -> socket.socket:
+    """Listen on the address; port 0 picks a free one. Raises ConfigError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         raise ConfigError("gateway.port", f"is {port}: {_describe_problem(error, host)}") from error
-    # With its protocol named: asyncio switches Nagle's algorithm off only for sockets that say so,
-    # and a stream of small events would wait 40 ms for each acknowledgement.
+    # With an explicit protocol, because asyncio disables Nagle's algorithm only for such sockets.
+    # Otherwise each small event of a stream would wait 40 ms for an acknowledgement.
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=listener.detach())
 
 
 def _describe_problem(error: OSError | OverflowError, host: str) -> str:
     match getattr(error, "errno", None):
         case errno.EADDRINUSE:
-            return f"another program listens there, at {host}; end it, or give another: --port"
+            return f"another program uses it at {host}; stop it, or choose another port with --port"
         case errno.EACCES:
-            return "ports below 1024 are for the administrator; give another: --port"
+            return "ports below 1024 need administrator rights; choose another port with --port"
         case errno.EADDRNOTAVAIL:
-            return f"this machine has no address {host}; give another: --host"
+            return f"this machine has no address {host}; choose another with --host"
         case _:
             problem = getattr(error, "strerror", None) or str(error)
-            return f"it cannot be used at {host}: {problem}; give another: --port or --host"
+            return f"it cannot be used at {host}: {problem}; choose others with --port or --host"
 
 
-def url_of(host: str, listener: socket.socket) -> str:
-    """Where this machine reaches it."""
+def gateway_url(host: str, listener: socket.socket) -> str:
+    """The URL of the gateway on this machine."""
     port = listener.getsockname()[1]
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://{f'[{reached}]' if ':' in reached else reached}:{port}"
 
 
 _FILE: Final = "gateway-token"
-# As RFC 6750 has it; anything else would not fit into a header.
+# The format of RFC 6750.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _MIN_CHARACTERS: Final = 16
 
 
 def token_file(environment: Mapping[str, str]) -> Path:
-    """Where a token that was made up is kept."""
+    """The file of the generated token."""
     return user_folder("data", environment) / _FILE
 
 
-def kept_token(path: Path) -> str:
-    """The token that was made at an earlier start, or a new one, kept for the next. Blocks."""
+def load_token(path: Path) -> str:
+    """Read the token of an earlier start, or generate and store a new one. Blocks."""
     try:
         found = (read_private(path) or b"").decode("ascii", "replace").strip()
         if len(found) >= _MIN_CHARACTERS and _TOKEN.fullmatch(found):
             return found
-        made = secrets.token_urlsafe(32)
-        write_private(path, f"{made}\n".encode())
-        return made
+        generated = secrets.token_urlsafe(32)
+        write_private(path, f"{generated}\n".encode())
+        return generated
     except OSError as error:
         raise ConfigError(
-            "gateway.auth.token", f"is not set, and none can be kept in {path}: {error}"
+            "gateway.auth.token", f"is not set, and no token can be stored in {path}: {error}"
         ) from error
 
 
-def checked_auth(config: GatewayConfig, environment: Mapping[str, str]) -> GatewayConfig:
-    """Raises ConfigError for who may call, where it cannot be so; without the token in it."""
+def check_auth(config: GatewayConfig, environment: Mapping[str, str]) -> GatewayConfig:
+    """Check the authentication settings. Raises ConfigError, without the token in its message."""
     if config.auth_mode == "none" and not is_loopback(config.host):
         raise ConfigError(
             "gateway.auth.mode",
-            f'is "none", but the gateway listens at {config.host}: without a token only this '
-            "machine may be served (127.0.0.1, ::1 or localhost)",
+            f'is "none", but the gateway listens on {config.host}: without a token it must listen '
+            "on a loopback address (127.0.0.1, ::1 or localhost)",
         )
     token = config.token
     if token and (len(token) < _MIN_CHARACTERS or not _TOKEN.fullmatch(token)):
         raise ConfigError(
             TOKEN_VARIABLE if token == environment.get(TOKEN_VARIABLE) else "gateway.auth.token",
-            f"holds {len(token)} characters; a token has at least {_MIN_CHARACTERS}, "
+            f"has {len(token)} characters; a token needs at least {_MIN_CHARACTERS}, and may have "
             "letters, digits and -._~+/ only",
         )
     return config
@@ -116,64 +116,64 @@ _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GatewayOptions:
-    """What a gateway is started with."""
+    """The options of a gateway process."""
 
     config: SystemConfig
     file: ConfigFile
-    """Watched for changes, also where it is not there yet."""
+    """Watched for changes, even if it does not exist yet."""
     environment: Mapping[str, str]
     host: str | None = None
-    """Instead of the configured one; so is `port`."""
+    """Overrides the configured host, as `port` does for the port."""
     port: int | None = None
 
-    def in_force(self, config: SystemConfig) -> SystemConfig:
-        """A configuration under what was given at the start; raises ConfigError."""
+    def apply_to(self, config: SystemConfig) -> SystemConfig:
+        """Apply the options to a configuration. Raises ConfigError."""
         gateway = config.gateway
         gateway = replace(
             gateway,
             host=gateway.host if self.host is None else self.host,
             port=gateway.port if self.port is None else self.port,
         )
-        return replace(config, gateway=checked_auth(gateway, self.environment))
+        return replace(config, gateway=check_auth(gateway, self.environment))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Served:
-    """A gateway that answers."""
+    """A running gateway."""
 
     url: str
     config: SystemConfig
     token_file: Path | None
-    """Where the token lies: one that was made, or that the configuration names a file for."""
-    place: str
-    """Where the sessions are kept."""
+    """The file of the token: a generated one, or the file that the configuration names."""
+    database: str
+    """The address of the database."""
 
 
 def serve_gateway(options: GatewayOptions, on_ready: Callable[[Served], None]) -> None:
-    """Serve until a signal comes.
+    """Serve until a signal.
 
-    The first signal lets runs end for as long as `gateway.shutdownSeconds` says, and aborts the
-    rest; the second ends the process at once. Raises ConfigError, StorageError and
+    The first signal waits up to `gateway.shutdownSeconds` for runs to end, then aborts them; the
+    second one ends the process at once. Raises ConfigError, StorageError and
     RuntimeUnavailableError.
     """
-    config = options.in_force(options.config)
-    with listen_at(config.gateway.host, config.gateway.port) as listener:
-        token = _found_token(options, config)
+    config = options.apply_to(options.config)
+    with listen_on(config.gateway.host, config.gateway.port) as listener:
+        token = _resolve_token(options, config)
         anyio.run(lambda: _Gateway(options, config, listener, token, on_ready).run())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Token:
-    made: str = field(default="", repr=False)
+    generated: str = field(default="", repr=False)
     file: Path | None = None
 
 
-def _found_token(options: GatewayOptions, config: SystemConfig) -> _Token:
-    """Where a token is needed and none is configured, one is made. Blocks."""
+def _resolve_token(options: GatewayOptions, config: SystemConfig) -> _Token:
+    """Generate a token if one is required and none is configured. Blocks."""
     if config.gateway.auth_mode == "none" or config.gateway.token:
         return _Token(file=config.gateway.token_file)
     path = token_file(options.environment)
-    return _Token(made=kept_token(path), file=path)
+    return _Token(generated=load_token(path), file=path)
 
 
 class _Gateway:
@@ -209,20 +209,20 @@ class _Gateway:
             raise failure
 
     async def _watch_signals(self, signals: AsyncIterator[signal.Signals]) -> None:
-        is_asked = False
+        is_stopping = False
         async for number in signals:
-            if is_asked:
-                _end_at_once(number)
-            is_asked = True
+            if is_stopping:
+                _exit_now(number)
+            is_stopping = True
             if self._is_serving:
-                logger.info("%s: the gateway ends when its runs have ended", number.name)
+                logger.info("%s: the gateway stops when its runs have ended", number.name)
                 self._stop.set()
             else:
                 self._opening.cancel()
 
     async def _open_and_serve(self) -> None:
         async with anyio.create_task_group() as tasks:
-            # Beside the opening of the database and the start of the sandbox's processes.
+            # While the database opens and the workers start.
             tasks.start_soon(anyio.to_thread.run_sync, import_module, "nacre.gateway.app")
             async with open_system(self._config) as system:
                 await anyio.to_thread.run_sync(import_module, "nacre.gateway.app")
@@ -232,7 +232,7 @@ class _Gateway:
         from nacre.gateway.app import create_app
         from nacre.gateway.http_server import http_server
 
-        app = create_app(system, generated_token=self._token.made)
+        app = create_app(system, generated_token=self._token.generated)
         state: GatewayState = app.state.gateway
         async with anyio.create_task_group() as tasks, http_server(app, self._listener) as server:
             tasks.start_soon(self._watcher(system, state).run)
@@ -240,10 +240,10 @@ class _Gateway:
             self._is_serving = True
             self._on_ready(
                 Served(
-                    url=url_of(self._config.gateway.host, self._listener),
+                    url=gateway_url(self._config.gateway.host, self._listener),
                     config=self._config,
                     token_file=self._token.file,
-                    place=system.store.address,
+                    database=system.store.address,
                 )
             )
             await self._stop.wait()
@@ -251,79 +251,79 @@ class _Gateway:
             server.stop_accepting()
             tasks.cancel_scope.cancel()
             with anyio.CancelScope(shield=True):
-                # Streams end with the last event of their runs.
+                # Streams end with the last events of their runs.
                 await system.agents.aclose(system.config.gateway.shutdown_seconds)
 
     def _watcher(self, system: System, state: GatewayState) -> ConfigWatcher:
-        async def take_over(change: ConfigChange) -> None:
-            config = self._still_listening(change.new)
-            token = await anyio.to_thread.run_sync(_found_token, self._options, config)
+        async def apply_change(change: ConfigChange) -> None:
+            config = self._keep_address(change.new)
+            token = await anyio.to_thread.run_sync(_resolve_token, self._options, config)
             await system.apply(config)
-            # Not before: where the change is refused, callers go on with the token that they have.
-            state.generated_token = token.made
-            self._tell_what_waits(change)
+            # Last: if the change is rejected, clients keep their token.
+            state.generated_token = token.generated
+            self._log_restart_needed(change)
 
         return ConfigWatcher(
             self._options.file,
-            take_over,
+            apply_change,
             current=self._options.config,
             environment=self._options.environment,
         )
 
-    def _tell_what_waits(self, change: ConfigChange) -> None:
-        """Settings that are not what the process was started with; back at that, nothing waits."""
-        touched = self._not_given(change.needs_restart)
+    def _log_restart_needed(self, change: ConfigChange) -> None:
+        """Log which changed settings need a restart, and which are back at the value in use."""
+        touched = self._without_overridden(change.needs_restart)
         if not touched:
             return
         since_start = ConfigChange(old=self._options.config, new=change.new)
-        waiting = self._not_given(since_start.needs_restart)
+        waiting = self._without_overridden(since_start.needs_restart)
         if waiting:
             settings = ", ".join(waiting)
-            logger.warning("%s changed; that counts from the next start on", settings)
+            logger.warning("%s changed; restart the gateway to apply it", settings)
         back = ", ".join(path for path in touched if path not in waiting)
         if back:
-            logger.info("%s is again what is in use", back)
+            logger.info("%s is back at the value in use", back)
 
-    def _not_given(self, settings: Sequence[str]) -> list[str]:
-        """Without those that options of the command line stand for, whatever the file says."""
+    def _without_overridden(self, settings: Sequence[str]) -> list[str]:
+        """Leave out settings that command line options override."""
         given = {"gateway.host": self._options.host, "gateway.port": self._options.port}
         return [path for path in settings if given.get(path) is None]
 
-    def _still_listening(self, config: SystemConfig) -> SystemConfig:
-        """Another address counts from the next start on: until then, who may call is judged by the
-        one that we listen at. Raises ConfigError where it does not go together."""
-        here = self._config.gateway
-        gateway = replace(config.gateway, host=here.host, port=here.port)
-        return replace(config, gateway=checked_auth(gateway, self._options.environment))
+    def _keep_address(self, config: SystemConfig) -> SystemConfig:
+        """Keep the address in use until the next start, and check the authentication for it. Raises
+        ConfigError."""
+        current = self._config.gateway
+        gateway = replace(config.gateway, host=current.host, port=current.port)
+        return replace(config, gateway=check_auth(gateway, self._options.environment))
 
 
 async def _prepare(system: System) -> None:
-    """What the first turn would wait for: a second for the model's SDK."""
+    """Load the default model's SDK, which takes a second, before the first turn needs it."""
     agents = system.config.agents
     try:
         await system.providers.prepare(agents.agent(agents.default_id).model)
     except NacreError as error:
-        # Said again to whoever asks the model.
+        # Reported again when a turn uses the model.
         logger.info("the default model is not ready: %s", error)
-    # `nacre` looks for no garbage while it imports. None of that is ever garbage, and looking
-    # through it would hold everybody up for 100 ms now and then.
+    # `nacre` disables garbage collection during imports. Imported modules are never garbage, and
+    # scanning them would block the event loop for 100 ms now and then.
     gc.freeze()
     gc.enable()
 
 
-def _end_at_once(number: signal.Signals) -> None:
-    """Asked twice: somebody does not want to wait. Turns that run are marked at the next start."""
+def _exit_now(number: signal.Signals) -> None:
+    """End the process at the second signal. The next start marks interrupted turns."""
     from nacre.mcp_client.process import kill_all_groups
     from nacre.tools import kill_all_commands
 
-    # Servers and commands in groups of their own would outlive us.
+    # Servers and commands have process groups of their own, so they would keep running.
     kill_all_groups()
     kill_all_commands()
     os._exit(128 + number)
 
 
 def _single(error: Exception) -> Exception:
-    """The one error inside of groups, as whoever started us wants to read it."""
+    """The single error inside nested exception groups."""
     if not isinstance(error, ExceptionGroup):
         return error
     inner = cast("ExceptionGroup[Exception]", error).exceptions

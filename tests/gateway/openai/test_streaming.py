@@ -10,8 +10,8 @@ from starlette.types import Message
 
 from nacre.agent import AgentRun, RunEventLog, RunResult
 from nacre.gateway.errors import ApiError
-from nacre.gateway.openai.parked_runs import ParkedRuns
-from nacre.gateway.openai.run_answers import RunAnswer, RunOver, Said
+from nacre.gateway.openai.answer_stream import AnswerStream, RunEnd, TextDelta
+from nacre.gateway.openai.waiting_runs import WaitingRuns
 from nacre.gateway.sse import EventStreamResponse
 
 SCOPE: dict[str, Any] = {"type": "http", "path": "/v1/chat/completions", "headers": []}
@@ -23,8 +23,8 @@ def a_run() -> AgentRun:
     return run
 
 
-def an_answer(run: AgentRun) -> RunAnswer:
-    return RunAnswer(run, ParkedRuns(most=lambda: 8))
+def an_answer(run: AgentRun) -> AnswerStream:
+    return AnswerStream(run, WaitingRuns(max_runs=lambda: 8))
 
 
 class Browser:
@@ -50,7 +50,7 @@ class Browser:
 
 
 def streamed(
-    answer: RunAnswer, events: AsyncGenerator[bytes], *, heartbeat_seconds: float = 900
+    answer: AnswerStream, events: AsyncGenerator[bytes], *, heartbeat_seconds: float = 900
 ) -> EventStreamResponse:
     return EventStreamResponse(
         events,
@@ -127,5 +127,5 @@ async def test_a_model_that_does_not_stream_is_heard_all_the_same() -> None:
     run.events.add("message.completed", {"text": "all at once", "usage": {}})
     run.end("completed", RunResult(text="all at once"))
     parts = [part async for part in an_answer(run).parts()]
-    assert parts[0] == Said(text="all at once", begins_message=True)
-    assert isinstance(parts[-1], RunOver)
+    assert parts[0] == TextDelta(text="all at once", begins_message=True)
+    assert isinstance(parts[-1], RunEnd)

@@ -1,4 +1,4 @@
-"""The agents as models, for clients of OpenAI: Chat Completions and Responses over HTTP."""
+"""The OpenAI API: Chat Completions and Responses, with agents as models."""
 
 from nacre.gateway.openai.router import openai_router
 

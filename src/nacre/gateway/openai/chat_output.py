@@ -7,8 +7,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never, cast
 
-from nacre.gateway.errors import ApiError, openai_shape
-from nacre.gateway.openai.run_answers import CallsAsked, MessageOver, RunOver, Said
+from nacre.gateway.errors import ApiError, openai_format
+from nacre.gateway.openai.answer_stream import ClientCalls, MessageEnd, RunEnd, TextDelta
 from nacre.gateway.sse import encode_event
 from nacre.json_types import encode_json
 
@@ -16,49 +16,49 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from nacre.agent import RunFinish
-    from nacre.gateway.openai.parked_runs import ShownCall
-    from nacre.gateway.openai.run_answers import RunAnswer
+    from nacre.gateway.openai.answer_stream import AnswerStream
+    from nacre.gateway.openai.waiting_runs import ClientCall
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import Usage
 
 
-# Between what the model said before some calls, and what it said after them.
-_BETWEEN_MESSAGES: Final = "\n\n"
+# Between the messages before and after tool calls.
+_MESSAGE_SEPARATOR: Final = "\n\n"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChatHead:
-    """What is the same in all chunks of an answer."""
+    """The members that all chunks of an answer share."""
 
     id: str
     model: str
-    """As the client asked for it."""
+    """The name in the request."""
     created: int
 
     def to_json(self, kind: str) -> JsonObject:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
 
-def chat_head(answer: RunAnswer, model: str) -> ChatHead:
+def create_chat_head(answer: AnswerStream, model: str) -> ChatHead:
     run_id = answer.run.id.removeprefix("run_")
     return ChatHead(id=f"chatcmpl-{run_id}-{answer.number}", model=model, created=int(time.time()))
 
 
-async def chat_completion(answer: RunAnswer, head: ChatHead) -> JsonObject:
-    """The whole answer; raises ApiError where there is none."""
+async def chat_completion(answer: AnswerStream, head: ChatHead) -> JsonObject:
+    """The complete answer. Raises ApiError if the run fails."""
     texts: list[str] = []
-    calls: Sequence[ShownCall] = ()
+    calls: Sequence[ClientCall] = ()
     reason = "stop"
     async with aclosing(answer.parts()) as parts:
         async for part in parts:
             match part:
-                case Said():
-                    texts.append(joined_text(part, has_text=bool(texts)))
-                case CallsAsked():
+                case TextDelta():
+                    texts.append(separate_text(part, has_text=bool(texts)))
+                case ClientCalls():
                     calls, reason = part.calls, "tool_calls"
-                case RunOver():
+                case RunEnd():
                     reason = chat_reason(part.result.finish_reason)
-                case MessageOver():
+                case MessageEnd():
                     pass
                 case _:
                     assert_never(part)
@@ -77,11 +77,11 @@ async def chat_completion(answer: RunAnswer, head: ChatHead) -> JsonObject:
     return {**wire, "choices": [choice], "usage": chat_usage(answer.usage)}
 
 
-def joined_text(said: Said, *, has_text: bool) -> str:
-    return f"{_BETWEEN_MESSAGES}{said.text}" if said.begins_message and has_text else said.text
+def separate_text(said: TextDelta, *, has_text: bool) -> str:
+    return f"{_MESSAGE_SEPARATOR}{said.text}" if said.begins_message and has_text else said.text
 
 
-def call_to_json(shown: ShownCall) -> JsonObject:
+def call_to_json(shown: ClientCall) -> JsonObject:
     arguments = encode_json(shown.call.arguments).decode()
     function: JsonObject = {"name": shown.call.name, "arguments": arguments}
     return {"id": shown.id, "type": "function", "function": function}
@@ -105,41 +105,41 @@ _DONE: Final = b"data: [DONE]\n\n"
 
 
 class ChatStream:
-    """The chunks of one answer."""
+    """Encodes one answer as chunks."""
 
-    def __init__(self, answer: RunAnswer, head: ChatHead, *, tells_usage: bool) -> None:
+    def __init__(self, answer: AnswerStream, head: ChatHead, *, includes_usage: bool) -> None:
         self._answer = answer
         self._head = head
-        self._tells_usage = tells_usage
-        self._is_begun = False
+        self._includes_usage = includes_usage
+        self._has_started = False
         self._has_text = False
 
     async def events(self) -> AsyncGenerator[bytes]:
         async with aclosing(self._answer.parts()) as parts:
             async for part in parts:
                 match part:
-                    case Said():
+                    case TextDelta():
                         yield self._text_chunk(part)
-                    case CallsAsked():
+                    case ClientCalls():
                         for chunk in self._calls(part.calls):
                             yield chunk
                         yield self._end("tool_calls")
-                    case RunOver():
+                    case RunEnd():
                         yield self._end(chat_reason(part.result.finish_reason))
-                    case MessageOver():
+                    case MessageEnd():
                         pass
                     case _:
                         assert_never(part)
 
-    def failed(self, error: ApiError) -> bytes:
-        return encode_event({"error": openai_shape(error)}) + _DONE
+    def encode_error(self, error: ApiError) -> bytes:
+        return encode_event({"error": openai_format(error)}) + _DONE
 
-    def _text_chunk(self, said: Said) -> bytes:
-        text = joined_text(said, has_text=self._has_text)
+    def _text_chunk(self, said: TextDelta) -> bytes:
+        text = separate_text(said, has_text=self._has_text)
         self._has_text = True
         return self._begin() + self._delta({"content": text})
 
-    def _calls(self, calls: Sequence[ShownCall]) -> Iterator[bytes]:
+    def _calls(self, calls: Sequence[ClientCall]) -> Iterator[bytes]:
         yield self._begin()
         for index, shown in enumerate(calls):
             whole = call_to_json(shown)
@@ -152,14 +152,14 @@ class ChatStream:
             yield self._delta({"tool_calls": [start]}) + self._delta({"tool_calls": [rest]})
 
     def _begin(self) -> bytes:
-        if self._is_begun:
+        if self._has_started:
             return b""
-        self._is_begun = True
+        self._has_started = True
         return self._delta({"role": "assistant", "content": "", "refusal": None})
 
     def _end(self, reason: str) -> bytes:
         end = self._begin() + self._delta({}, reason=reason)
-        if self._tells_usage:
+        if self._includes_usage:
             end += self._chunk([], usage=chat_usage(self._answer.usage))
         return end + _DONE
 
@@ -175,6 +175,6 @@ class ChatStream:
     def _chunk(self, choices: list[JsonValue], *, usage: JsonObject | None = None) -> bytes:
         chunk = self._head.to_json("chat.completion.chunk")
         chunk["choices"] = choices
-        if self._tells_usage:
+        if self._includes_usage:
             chunk["usage"] = usage
         return encode_event(chunk)

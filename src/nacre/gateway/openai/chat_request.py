@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import Field
 
 from nacre.gateway.openai.turn_input import (
-    Ask,
     Content,
     ConversationBuilder,
+    TurnInput,
     WireModel,
+    check_tool_type,
     client_tool,
-    offered_tools,
-    refuse_kind,
-    refused,
-    shown_value,
+    format_value,
+    invalid,
+    select_client_tools,
     text_of,
     user_parts,
 )
@@ -24,14 +24,13 @@ from nacre.providers import ModelSettings
 
 if TYPE_CHECKING:
     from nacre.agent import ClientTool
-    from nacre.gateway.openai.models import ModelChoice
-    from nacre.gateway.openai.turn_input import Conversation
+    from nacre.gateway.openai.turn_input import Conversation, ModelChoice
     from nacre.messages import AssistantPart
 
 
 MAX_SESSION_KEY: Final = 256
 
-_INSTRUCTING: Final = ("system", "developer")
+_INSTRUCTION_ROLES: Final = ("system", "developer")
 
 Temperature = Annotated[float, Field(ge=0, le=2)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -39,14 +38,14 @@ TokenCount = Annotated[int, Field(ge=1, le=100_000_000)]
 
 
 class ChatFunctionCall(WireModel):
-    """Which function, and its arguments as JSON text."""
+    """The function and its arguments as JSON text."""
 
     name: str
     arguments: str = ""
 
 
 class ChatToolCall(WireModel):
-    """A call that the assistant made."""
+    """A tool call of the assistant."""
 
     id: str
     type: str = "function"
@@ -54,7 +53,7 @@ class ChatToolCall(WireModel):
 
 
 class ChatMessage(WireModel):
-    """Who said what."""
+    """A message of the conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Content = None
@@ -78,18 +77,18 @@ class ChatTool(WireModel):
 
 
 class ResponseFormat(WireModel):
-    """Only plain text can be asked for."""
+    """The format of the answer. Only `text` is supported."""
 
     type: str
 
 
 class StreamOptions(WireModel):
-    """What a stream tells besides."""
+    """Options of a stream."""
 
     include_usage: bool | None = None
 
 
-class ChatRequest(WireModel):
+class ChatCompletionRequest(WireModel):
     """The body of `POST /v1/chat/completions`."""
 
     model: str = Field(examples=["nacre", "nacre/main", "openai/gpt-6"])
@@ -112,18 +111,23 @@ class ChatRequest(WireModel):
     function_call: Any = None
 
 
-def chat_ask(request: ChatRequest, choice: ModelChoice, *, session_key: str) -> Ask:
-    """Raises ApiError for what cannot be done; says which member it is."""
-    _refuse_unknown(request)
+def chat_turn_input(
+    request: ChatCompletionRequest, choice: ModelChoice, *, session_key: str
+) -> TurnInput:
+    """Convert the request. Raises ApiError with the member that is invalid or not supported."""
+    _check_supported(request)
     key = session_key or request.user or ""
     if len(key) > MAX_SESSION_KEY:
         where = "x-nacre-session-key" if session_key else "user"
-        raise refused(where, f"has {len(key)} characters; at most {MAX_SESSION_KEY} are allowed")
-    return Ask(
+        raise invalid(where, f"has {len(key)} characters; at most {MAX_SESSION_KEY} are allowed")
+    return TurnInput(
         conversation=_conversation(request.messages),
         choice=choice,
-        client_tools=offered_tools(
-            [_tool(tool, f"tools[{index}]") for index, tool in enumerate(request.tools or ())],
+        client_tools=select_client_tools(
+            [
+                _client_tool(tool, f"tools[{index}]")
+                for index, tool in enumerate(request.tools or ())
+            ],
             request.tool_choice,
         ),
         settings=_settings(request),
@@ -133,22 +137,24 @@ def chat_ask(request: ChatRequest, choice: ModelChoice, *, session_key: str) -> 
     )
 
 
-def _refuse_unknown(request: ChatRequest) -> None:
+def _check_supported(request: ChatCompletionRequest) -> None:
     if request.n not in (None, 1):
-        raise refused("n", f"is {request.n}; an agent gives one answer")
+        raise invalid("n", f"is {request.n}; only 1 is supported")
     if request.response_format is not None and request.response_format.type != "text":
-        kind = shown_value(request.response_format.type)
-        raise refused("response_format.type", f'is {kind}; only "text" can be asked for')
+        kind = format_value(request.response_format.type)
+        raise invalid("response_format.type", f'is {kind}; only "text" is supported')
     if request.functions or request.function_call:
-        raise refused("functions", "is the old form; use `tools`")
-    said = [message.role for message in request.messages if message.role not in _INSTRUCTING]
-    if not said:
-        raise refused("messages", "hold nothing that a person said")
-    if said[-1] == "assistant":
-        raise refused("messages", "end with what the assistant said; there is nothing to answer")
+        raise invalid("functions", "is deprecated; use `tools`")
+    roles = [message.role for message in request.messages if message.role not in _INSTRUCTION_ROLES]
+    if not roles:
+        raise invalid("messages", "has no message of a user")
+    if roles[-1] == "assistant":
+        raise invalid(
+            "messages", "ends with a message of the assistant; there is nothing to answer"
+        )
 
 
-def _settings(request: ChatRequest) -> ModelSettings:
+def _settings(request: ChatCompletionRequest) -> ModelSettings:
     stop = request.stop
     return ModelSettings(
         max_tokens=request.max_completion_tokens or request.max_tokens,
@@ -163,7 +169,7 @@ def _instructions(messages: list[ChatMessage]) -> str:
     texts = [
         text_of(message.content, f"messages[{index}].content")
         for index, message in enumerate(messages)
-        if message.role in _INSTRUCTING
+        if message.role in _INSTRUCTION_ROLES
     ]
     return "\n\n".join(text for text in texts if text.strip())
 
@@ -176,26 +182,28 @@ def _conversation(messages: list[ChatMessage]) -> Conversation:
             case "user":
                 builder.user(user_parts(message.content, f"{path}.content"))
             case "assistant":
-                builder.assistant(_answer(message, path))
+                builder.assistant(_assistant_parts(message, path))
                 builder.end_answer()
             case "tool":
                 if not message.tool_call_id:
-                    raise refused(f"{path}.tool_call_id", "is missing: whose result is it?")
+                    raise invalid(
+                        f"{path}.tool_call_id", "is missing; name the call of this result"
+                    )
                 text = text_of(message.content, f"{path}.content")
                 builder.result(message.tool_call_id, text)
             case "system" | "developer":
-                # They are instructions, wherever they stand.
+                # They are instructions, at any position.
                 continue
-    return builder.built()
+    return builder.build()
 
 
-def _answer(message: ChatMessage, path: str) -> list[AssistantPart]:
+def _assistant_parts(message: ChatMessage, path: str) -> list[AssistantPart]:
     text = text_of(message.content, f"{path}.content")
     parts: list[AssistantPart] = [TextPart(text=text)] if text else []
     for index, call in enumerate(message.tool_calls or ()):
-        refuse_kind(f"{path}.tool_calls[{index}].type", call.type)
+        check_tool_type(f"{path}.tool_calls[{index}].type", call.type)
         if call.function is None:
-            raise refused(f"{path}.tool_calls[{index}].function", "is missing")
+            raise invalid(f"{path}.tool_calls[{index}].function", "is missing")
         parts.append(
             ToolCallPart(
                 call_id=call.id, name=call.function.name, arguments=call.function.arguments
@@ -204,11 +212,11 @@ def _answer(message: ChatMessage, path: str) -> list[AssistantPart]:
     return parts
 
 
-def _tool(tool: ChatTool, path: str) -> ClientTool:
-    refuse_kind(f"{path}.type", tool.type)
+def _client_tool(tool: ChatTool, path: str) -> ClientTool:
+    check_tool_type(f"{path}.type", tool.type)
     function = tool.function
     if function is None:
-        raise refused(f"{path}.function", "is missing")
+        raise invalid(f"{path}.function", "is missing")
     return client_tool(
         name=function.name, description=function.description, parameters=function.parameters
     )

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, assert_never, cast
 
 from nacre.gateway.errors import ApiError
+from nacre.gateway.openai.answer_stream import ClientCalls, MessageEnd, RunEnd, TextDelta
 from nacre.gateway.openai.responses_request import response_id_of, run_id_of
-from nacre.gateway.openai.run_answers import CallsAsked, MessageOver, RunOver, Said
 from nacre.gateway.sse import encode_event
 from nacre.json_types import decode_json, encode_json
 from nacre.messages import AssistantMessage, Usage
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
     from nacre.agent import RunFinish
-    from nacre.gateway.openai.parked_runs import ShownCall
+    from nacre.gateway.openai.answer_stream import AnswerPart, AnswerStream
     from nacre.gateway.openai.responses_request import ResponsesRequest
-    from nacre.gateway.openai.run_answers import AnswerPart, RunAnswer
+    from nacre.gateway.openai.waiting_runs import ClientCall
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import Message
     from nacre.storage import Store, TurnRecord
@@ -41,12 +41,12 @@ _TURN_STATUSES: Final[dict[str, ResponseStatus]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResponseHead:
-    """What is known of a response before there is anything in it."""
+    """The members of a response that are known at its start."""
 
     id: str
     created_at: int
     echoed: JsonObject
-    """What the client asked for, which it is told again."""
+    """The settings of the request, which the response repeats."""
 
     def to_json(
         self,
@@ -72,7 +72,7 @@ class ResponseHead:
         }
 
 
-def response_head(answer: RunAnswer, request: ResponsesRequest) -> ResponseHead:
+def create_response_head(answer: AnswerStream, request: ResponsesRequest) -> ResponseHead:
     tools = [tool.model_dump(exclude_none=True) for tool in request.tools or ()]
     return ResponseHead(
         id=response_id_of(answer.run.id, answer.number),
@@ -112,7 +112,7 @@ def text_content(text: str) -> JsonObject:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def call_item(item_id: str, shown: ShownCall) -> JsonObject:
+def call_item(item_id: str, shown: ClientCall) -> JsonObject:
     return {
         "id": item_id,
         "type": "function_call",
@@ -124,7 +124,7 @@ def call_item(item_id: str, shown: ShownCall) -> JsonObject:
 
 
 def stored_response(response_id: str, turn: TurnRecord, messages: Sequence[Message]) -> JsonObject:
-    """As far as the session has it: what was said, and how the turn ended."""
+    """The response as far as the session stores it: the text and the status."""
     said = [each.text for each in messages if isinstance(each, AssistantMessage) and each.text]
     output = [
         message_item(f"msg_{response_id.removeprefix('resp_')}_{index}", text)
@@ -138,8 +138,8 @@ def stored_response(response_id: str, turn: TurnRecord, messages: Sequence[Messa
     )
 
 
-def _echo(**asked: JsonValue) -> JsonObject:
-    unsaid: JsonObject = {
+def _echo(**given: JsonValue) -> JsonObject:
+    defaults: JsonObject = {
         "instructions": None,
         "max_output_tokens": None,
         "metadata": {},
@@ -154,7 +154,7 @@ def _echo(**asked: JsonValue) -> JsonObject:
         "truncation": "disabled",
         "user": None,
     }
-    return {**unsaid, **asked}
+    return {**defaults, **given}
 
 
 def _usage_to_json(usage: Usage) -> JsonObject:
@@ -168,10 +168,10 @@ def _usage_to_json(usage: Usage) -> JsonObject:
 
 
 class ResponseStream:
-    """Writes one response. `keep` is told of it as it begins, and as it ends."""
+    """Creates one response. Calls `keep` at its start and at its end."""
 
     def __init__(
-        self, answer: RunAnswer, head: ResponseHead, *, keep: Callable[[JsonObject], None]
+        self, answer: AnswerStream, head: ResponseHead, *, keep: Callable[[JsonObject], None]
     ) -> None:
         self._answer = answer
         self._head = head
@@ -179,9 +179,9 @@ class ResponseStream:
         self._sequence = 0
         self._output: list[JsonObject] = []
         self._text: list[str] = []
-        self._is_begun = False
+        self._has_started = False
         self.response: JsonObject = {}
-        """The whole of it; once it is complete."""
+        """The response, once it is complete."""
 
     async def events(self) -> AsyncGenerator[bytes]:
         try:
@@ -190,67 +190,67 @@ class ResponseStream:
                     for event in self._handle_part(part):
                         yield _encode_event(event)
         except ApiError as error:
-            if not self._is_begun:
+            if not self._has_started:
                 raise
             for event in self._fail(error):
                 yield _encode_event(event)
         finally:
-            self._keep_if_cut()
+            self._keep_if_interrupted()
 
-    async def whole(self) -> JsonObject:
-        """The response when it is complete; raises ApiError where there is none."""
+    async def complete(self) -> JsonObject:
+        """Wait for the complete response. Raises ApiError if the run fails."""
         try:
             async with aclosing(self._answer.parts()) as parts:
                 async for part in parts:
                     for _event in self._handle_part(part):
                         pass
         finally:
-            self._keep_if_cut()
+            self._keep_if_interrupted()
         return self.response
 
-    def failed(self, error: ApiError) -> bytes:
-        """For a stream that has begun without an event."""
+    def encode_error(self, error: ApiError) -> bytes:
+        """Encode an error that comes before the first event of the answer."""
         return b"".join(_encode_event(event) for event in (*self._begin(), *self._fail(error)))
 
     def _handle_part(self, part: AnswerPart) -> Iterator[JsonObject]:
         yield from self._begin()
         match part:
-            case Said():
+            case TextDelta():
                 yield from self._add_text(part.text)
-            case MessageOver():
+            case MessageEnd():
                 yield from self._end_message()
-            case CallsAsked():
+            case ClientCalls():
                 for shown in part.calls:
                     yield from self._call(shown)
                 yield from self._end("completed")
-            case RunOver():
+            case RunEnd():
                 reason = part.result.finish_reason
                 yield from self._end(final_status(reason), reason=reason)
             case _:
                 assert_never(part)
 
     def _begin(self) -> Iterator[JsonObject]:
-        if self._is_begun:
+        if self._has_started:
             return
-        self._is_begun = True
-        begun = self._head.to_json(status="in_progress", output=[])
-        self._keep(begun)
-        yield self._event("response.created", response=begun)
-        yield self._event("response.in_progress", response=begun)
+        self._has_started = True
+        started = self._head.to_json(status="in_progress", output=[])
+        self._keep(started)
+        yield self._event("response.created", response=started)
+        yield self._event("response.in_progress", response=started)
 
     @property
     def _place(self) -> dict[str, JsonValue]:
-        """Of the item that is being written."""
+        """The position of the current item."""
         index = len(self._output)
         return {"item_id": self._item_id("msg", index), "output_index": index}
 
     def _add_text(self, text: str) -> Iterator[JsonObject]:
         place = {**self._place, "content_index": 0}
         if not self._text:
-            begun = {**message_item(str(place["item_id"]), ""), "status": "in_progress"}
+            started = {**message_item(str(place["item_id"]), ""), "status": "in_progress"}
             index = len(self._output)
             yield self._event(
-                "response.output_item.added", output_index=index, item={**begun, "content": []}
+                "response.output_item.added", output_index=index, item={**started, "content": []}
             )
             yield self._event("response.content_part.added", **place, part=text_content(""))
         self._text.append(text)
@@ -266,14 +266,14 @@ class ResponseStream:
         yield self._event("response.content_part.done", **place, part=text_content(text))
         yield self._add(message_item(str(place["item_id"]), text, is_whole=is_whole))
 
-    def _call(self, shown: ShownCall) -> Iterator[JsonObject]:
+    def _call(self, shown: ClientCall) -> Iterator[JsonObject]:
         index = len(self._output)
         item = call_item(self._item_id("fc", index), shown)
         place: dict[str, JsonValue] = {"item_id": item["id"], "output_index": index}
-        begun: JsonObject = {**item, "arguments": "", "status": "in_progress"}
+        started: JsonObject = {**item, "arguments": "", "status": "in_progress"}
         arguments = item["arguments"]
         kind = "response.function_call_arguments"
-        yield self._event("response.output_item.added", output_index=index, item=begun)
+        yield self._event("response.output_item.added", output_index=index, item=started)
         yield self._event(f"{kind}.delta", **place, delta=arguments)
         yield self._event(f"{kind}.done", **place, name=item["name"], arguments=arguments)
         yield self._add(item)
@@ -303,10 +303,10 @@ class ResponseStream:
         self._keep({**self.response, "status": status})
         yield self._event("response.failed", response=self.response)
 
-    def _keep_if_cut(self) -> None:
-        """Nobody is there any more who could be told how it ends."""
-        if self._is_begun and not self.response:
-            for _event in self._fail(ApiError(500, "the answer was cut off")):
+    def _keep_if_interrupted(self) -> None:
+        """Keep a failed response if the client has left."""
+        if self._has_started and not self.response:
+            for _event in self._fail(ApiError(500, "the client closed the connection")):
                 pass
 
     def _item_id(self, kind: str, index: int) -> str:
@@ -328,7 +328,7 @@ _MAX_SHOWN: Final = 80
 
 
 class ResponseLog:
-    """What was answered with `store`, which is usual."""
+    """The responses of requests with `store`, which is the default."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -336,7 +336,7 @@ class ResponseLog:
         self._bytes = 0
 
     def keep(self, response: JsonObject) -> None:
-        """Instead of what was kept of it before."""
+        """Keep the response, replacing an earlier state."""
         response_id = str(response["id"])
         self._bytes -= len(self._kept.pop(response_id, b""))
         data = encode_json(response)
@@ -346,7 +346,7 @@ class ResponseLog:
             self._bytes -= len(self._kept.popitem(last=False)[1])
 
     async def response(self, response_id: str) -> JsonObject:
-        """Raises ApiError (404)."""
+        """Get a response. Raises ApiError (404)."""
         if (kept := self._kept.get(response_id)) is not None:
             return cast("JsonObject", decode_json(kept))
         run_id = run_id_of(response_id)
@@ -354,7 +354,7 @@ class ResponseLog:
         if turn is None:
             raise ApiError(
                 404,
-                f"there is no response {response_id[:_MAX_SHOWN]!r} that is kept",
+                f"there is no stored response {response_id[:_MAX_SHOWN]!r}",
                 path="response_id",
             )
         stored = await self._store.messages(turn.session_id, whole=True)

@@ -15,15 +15,15 @@ from nacre.gateway.openai.chat_request import (
     TokenCount,
 )
 from nacre.gateway.openai.turn_input import (
-    Ask,
     Content,
     ConversationBuilder,
+    TurnInput,
     WireModel,
+    check_tool_type,
     client_tool,
-    offered_tools,
-    refuse_kind,
-    refused,
-    shown_value,
+    format_value,
+    invalid,
+    select_client_tools,
     text_of,
     user_parts,
 )
@@ -32,18 +32,17 @@ from nacre.providers import ModelSettings
 
 if TYPE_CHECKING:
     from nacre.agent import ClientTool
-    from nacre.gateway.openai.models import ModelChoice
-    from nacre.gateway.openai.turn_input import Conversation
+    from nacre.gateway.openai.turn_input import Conversation, ModelChoice
 
 
 _RESPONSE_ID: Final = re.compile(r"resp_([0-9a-f]{24})(?:_\d{1,6})?", re.ASCII)
 _MAX_METADATA: Final = 16
-# What a model thought is for the provider that it came from; our own answers hold none.
-_LEFT_ASIDE: Final = frozenset(("reasoning", "compaction"))
+# Reasoning belongs to the provider that created it; our own answers have none.
+_IGNORED_TYPES: Final = frozenset(("reasoning", "compaction"))
 
 
 class InputItem(WireModel):
-    """One item of the input: a message, a call or the result of one."""
+    """An item of the input: a message, a call, or the result of a call."""
 
     type: str = "message"
     role: str | None = None
@@ -64,7 +63,7 @@ class ResponsesTool(WireModel):
 
 
 class TextSettings(WireModel):
-    """What kind of text is asked for."""
+    """Settings of the answer's text."""
 
     format: ResponseFormat | None = None
 
@@ -97,31 +96,36 @@ class ResponsesRequest(WireModel):
 
 
 def run_id_of(response_id: str) -> str:
-    """The run that gave this response; empty for what is no id of ours."""
+    """The run of this response; empty for an unknown id."""
     found = _RESPONSE_ID.fullmatch(response_id)
     return f"run_{found[1]}" if found else ""
 
 
 def response_id_of(run_id: str, answer_number: int) -> str:
-    """A run gives one response more each time that its client has sent results."""
+    """The id of a response. A run gives one more each time the client sends results."""
     more = f"_{answer_number}" if answer_number > 1 else ""
     return f"resp_{run_id.removeprefix('run_')}{more}"
 
 
-def responses_ask(request: ResponsesRequest, choice: ModelChoice, *, session_key: str) -> Ask:
-    """Raises ApiError for what cannot be done; says which member it is."""
-    _refuse_unknown(request, session_key)
+def responses_turn_input(
+    request: ResponsesRequest, choice: ModelChoice, *, session_key: str
+) -> TurnInput:
+    """Convert the request. Raises ApiError with the member that is invalid or not supported."""
+    _check_supported(request, session_key)
     conversation = _conversation(request.input)
     if not conversation.messages and not conversation.results:
-        raise refused("input", "is empty; there is nothing to answer")
+        raise invalid("input", "is empty; there is nothing to answer")
     last = conversation.messages[-1] if conversation.messages else None
     if isinstance(last, AssistantMessage):
-        raise refused("input", "ends with what the assistant said; there is nothing to answer")
-    return Ask(
+        raise invalid("input", "ends with a message of the assistant; there is nothing to answer")
+    return TurnInput(
         conversation=conversation,
         choice=choice,
-        client_tools=offered_tools(
-            [_tool(tool, f"tools[{index}]") for index, tool in enumerate(request.tools or ())],
+        client_tools=select_client_tools(
+            [
+                _client_tool(tool, f"tools[{index}]")
+                for index, tool in enumerate(request.tools or ())
+            ],
             request.tool_choice,
         ),
         settings=ModelSettings(
@@ -137,26 +141,28 @@ def responses_ask(request: ResponsesRequest, choice: ModelChoice, *, session_key
     )
 
 
-def _refuse_unknown(request: ResponsesRequest, session_key: str) -> None:
+def _check_supported(request: ResponsesRequest, session_key: str) -> None:
     if request.background:
-        raise refused("background", "is true; start such runs with POST /api/runs")
+        raise invalid("background", "is not supported; use POST /api/runs")
     if request.conversation is not None:
-        raise refused(
+        raise invalid(
             "conversation",
-            "is not known here; use `previous_response_id`, or the header x-nacre-session-key",
+            "is not supported; use `previous_response_id`, or the header x-nacre-session-key",
         )
     if request.prompt is not None:
-        raise refused("prompt", "names a template, of which there are none; use `instructions`")
+        raise invalid("prompt", "is not supported; use `instructions`")
     kind = request.text.format.type if request.text and request.text.format else "text"
     if kind != "text":
-        raise refused("text.format.type", f'is {shown_value(kind)}; only "text" can be asked for')
+        raise invalid("text.format.type", f'is {format_value(kind)}; only "text" is supported')
     if len(session_key) > MAX_SESSION_KEY:
-        raise refused(
+        raise invalid(
             "x-nacre-session-key",
             f"has {len(session_key)} characters; at most {MAX_SESSION_KEY} are allowed",
         )
     if session_key and request.previous_response_id:
-        raise refused("previous_response_id", "and x-nacre-session-key each name a session")
+        raise invalid(
+            "previous_response_id", "and x-nacre-session-key both name a session; use one"
+        )
 
 
 def _previous_run_id(request: ResponsesRequest) -> str:
@@ -164,9 +170,9 @@ def _previous_run_id(request: ResponsesRequest) -> str:
         return ""
     run_id = run_id_of(request.previous_response_id)
     if not run_id:
-        raise refused(
+        raise invalid(
             "previous_response_id",
-            f"is {shown_value(request.previous_response_id)}, which is no id of a response here",
+            f"is {format_value(request.previous_response_id)}, which is not a response id",
             code="previous_response_not_found",
         )
     return run_id
@@ -176,38 +182,38 @@ def _conversation(given: str | list[InputItem]) -> Conversation:
     builder = ConversationBuilder()
     if isinstance(given, str):
         builder.user([TextPart(text=given)])
-        return builder.built()
+        return builder.build()
     for index, item in enumerate(given):
-        _take_item(builder, item, f"input[{index}]")
-    return builder.built()
+        _add_item(builder, item, f"input[{index}]")
+    return builder.build()
 
 
-def _take_item(builder: ConversationBuilder, item: InputItem, path: str) -> None:
+def _add_item(builder: ConversationBuilder, item: InputItem, path: str) -> None:
     match item.type:
         case "message":
-            _take_message(builder, item, path)
+            _add_message(builder, item, path)
         case "function_call":
             if not item.call_id or not item.name:
-                raise refused(path, "is a call without `call_id` or `name`")
+                raise invalid(path, "is a call without `call_id` or `name`")
             call = ToolCallPart(
                 call_id=item.call_id, name=item.name, arguments=item.arguments or ""
             )
             builder.assistant([call])
         case "function_call_output":
             if not item.call_id:
-                raise refused(f"{path}.call_id", "is missing: whose result is it?")
+                raise invalid(f"{path}.call_id", "is missing; name the call of this result")
             builder.result(item.call_id, text_of(item.output, f"{path}.output"))
-        case kind if kind in _LEFT_ASIDE:
+        case kind if kind in _IGNORED_TYPES:
             pass
         case _:
-            raise refused(
+            raise invalid(
                 f"{path}.type",
-                f"is {shown_value(item.type)}; known: message, function_call and "
+                f"is {format_value(item.type)}; known: message, function_call and "
                 "function_call_output",
             )
 
 
-def _take_message(builder: ConversationBuilder, item: InputItem, path: str) -> None:
+def _add_message(builder: ConversationBuilder, item: InputItem, path: str) -> None:
     match item.role:
         case "user":
             builder.user(user_parts(item.content, f"{path}.content"))
@@ -216,14 +222,14 @@ def _take_message(builder: ConversationBuilder, item: InputItem, path: str) -> N
         case "system" | "developer":
             builder.system(text_of(item.content, f"{path}.content"))
         case _:
-            raise refused(
+            raise invalid(
                 f"{path}.role",
-                f"is {shown_value(item.role)}; known: user, assistant, system, developer",
+                f"is {format_value(item.role)}; known: user, assistant, system, developer",
             )
 
 
-def _tool(tool: ResponsesTool, path: str) -> ClientTool:
-    refuse_kind(f"{path}.type", tool.type)
+def _client_tool(tool: ResponsesTool, path: str) -> ClientTool:
+    check_tool_type(f"{path}.type", tool.type)
     if not tool.name:
-        raise refused(f"{path}.name", "is missing")
+        raise invalid(f"{path}.name", "is missing")
     return client_tool(name=tool.name, description=tool.description, parameters=tool.parameters)

@@ -10,21 +10,21 @@ from pydantic import BaseModel
 
 from nacre.bootstrap import System
 from nacre.gateway.errors import OPENAI_PREFIX, ApiError
-from nacre.gateway.openai.chat_output import ChatStream, chat_completion, chat_head
-from nacre.gateway.openai.chat_request import ChatRequest, chat_ask
-from nacre.gateway.openai.models import model_choice, model_to_json, models_to_json
-from nacre.gateway.openai.parked_runs import ParkedRuns
-from nacre.gateway.openai.responses_output import ResponseLog, ResponseStream, response_head
-from nacre.gateway.openai.responses_request import ResponsesRequest, responses_ask, run_id_of
-from nacre.gateway.openai.run_answers import RunAnswer, whole_answer
+from nacre.gateway.openai.answer_stream import AnswerStream, complete_response
+from nacre.gateway.openai.chat_output import ChatStream, chat_completion, create_chat_head
+from nacre.gateway.openai.chat_request import ChatCompletionRequest, chat_turn_input
+from nacre.gateway.openai.responses_output import ResponseLog, ResponseStream, create_response_head
+from nacre.gateway.openai.responses_request import ResponsesRequest, responses_turn_input, run_id_of
 from nacre.gateway.openai.run_starter import RunStarter
+from nacre.gateway.openai.turn_input import choose_model, model_to_json, models_to_json
+from nacre.gateway.openai.waiting_runs import WaitingRuns
 from nacre.gateway.routing import JsonRoute
 from nacre.gateway.sse import EventStreamResponse
 from nacre.json_types import JsonObject
 
 
-class OpenAiError(BaseModel):
-    """What went wrong."""
+class OpenAiErrorDetail(BaseModel):
+    """Describes an error."""
 
     message: str
     type: str
@@ -33,24 +33,24 @@ class OpenAiError(BaseModel):
 
 
 class OpenAiErrorResponse(BaseModel):
-    """An error as clients of OpenAI know it."""
+    """An error response in OpenAI's format."""
 
-    error: OpenAiError
+    error: OpenAiErrorDetail
 
 
 ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     status: {"model": OpenAiErrorResponse, "description": description}
     for status, description in (
-        (400, "What was asked for cannot be done; `param` names the member."),
+        (400, "The request is invalid; `param` names the member."),
         (401, "The token is missing or wrong."),
-        (403, "Pages of this origin may not call the gateway."),
+        (403, "The origin of the web page is not allowed."),
         (404, "There is no such model or response."),
-        (408, "The body did not come to its end."),
-        (409, "It is not there yet."),
+        (408, "The body was not complete in time."),
+        (409, "The previous response is not complete yet."),
         (413, "The body is too large."),
-        (421, "The gateway is not known by this Host."),
-        (429, "Too much is going on; try again after `Retry-After`."),
-        (500, "The run failed, or has used up what it may use."),
+        (421, "The Host header does not name this gateway."),
+        (429, "Too many requests at a time; retry after `Retry-After` seconds."),
+        (500, "The run failed, or exceeded a limit."),
         (502, "The model's provider failed."),
         (503, "The provider is busy, or the run was aborted."),
     )
@@ -60,9 +60,9 @@ _EVENT: Final = {
     "required": ["data"],
     "properties": {"event": {"type": "string"}, "data": {"type": "string"}},
 }
-ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {
-        "description": "The answer; with `stream`, as server-sent events.",
+        "description": "The answer; with `stream`, server-sent events.",
         "content": {
             "application/json": {"schema": {"type": "object"}},
             "text/event-stream": {"schema": _EVENT},
@@ -73,18 +73,18 @@ ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
 
 
 SessionKey = Annotated[
-    str, Header(alias="x-nacre-session-key", description="Names a session that is kept.")
+    str, Header(alias="x-nacre-session-key", description="Your name for a stored session.")
 ]
 
 
 def openai_router(system: System) -> APIRouter:
-    """Its prefix is its own: the paths of its routes are whole, as metrics tell them."""
-    # Half of what may run: clients that never come back must not keep all others out.
-    parked = ParkedRuns(most=lambda: system.config.gateway.max_concurrent_runs // 2)
+    """Create the router. It has its own prefix, so that metrics show the whole paths."""
+    # Half of the allowed runs, so that clients that never return cannot block all others.
+    waiting = WaitingRuns(max_runs=lambda: system.config.gateway.max_concurrent_runs // 2)
     router = APIRouter(
         prefix=OPENAI_PREFIX, route_class=OpenAiRoute, tags=["OpenAI"], responses=ERRORS
     )
-    starter = RunStarter(system, parked)
+    starter = RunStarter(system, waiting)
     _add_models(router, system)
     _add_chat(router, system, starter)
     _add_responses(router, system, starter)
@@ -92,74 +92,76 @@ def openai_router(system: System) -> APIRouter:
 
 
 def _add_models(router: APIRouter, system: System) -> None:
-    @router.get("/models", summary="The agents, and the models that they can use")
+    @router.get("/models", summary="List agents and models")
     async def models() -> dict[str, Any]:
         return models_to_json(system)
 
-    @router.get("/models/{model:path}", summary="One agent or model")
+    @router.get("/models/{model:path}", summary="Get an agent or model")
     async def model(model: str) -> dict[str, Any]:
-        return model_to_json(model_choice(system, model).name)
+        return model_to_json(choose_model(system, model).name)
 
 
 def _add_chat(router: APIRouter, system: System, starter: RunStarter) -> None:
-    @router.post("/chat/completions", summary="A turn of an agent", responses=ANSWERS)
+    @router.post("/chat/completions", summary="Create a chat completion", responses=RESPONSES)
     async def chat_completions(
-        request: Request, body: ChatRequest, session_key: SessionKey = ""
+        request: Request, body: ChatCompletionRequest, session_key: SessionKey = ""
     ) -> Response:
-        choice = model_choice(system, body.model)
-        answer = await starter.begin(chat_ask(body, choice, session_key=session_key))
-        head = chat_head(answer, body.model)
+        choice = choose_model(system, body.model)
+        answer = await starter.start(chat_turn_input(body, choice, session_key=session_key))
+        head = create_chat_head(answer, body.model)
         if not body.stream:
-            return await whole_answer(request, answer, lambda: chat_completion(answer, head))
+            return await complete_response(request, answer, lambda: chat_completion(answer, head))
         options = body.stream_options
-        stream = ChatStream(answer, head, tells_usage=bool(options and options.include_usage))
+        stream = ChatStream(answer, head, includes_usage=bool(options and options.include_usage))
         return _stream_response(answer, stream)
 
 
 def _add_responses(router: APIRouter, system: System, starter: RunStarter) -> None:
     log = ResponseLog(system.store)
 
-    @router.post("/responses", summary="A turn of an agent", responses=ANSWERS)
+    @router.post("/responses", summary="Create a response", responses=RESPONSES)
     async def responses(
         request: Request, body: ResponsesRequest, session_key: SessionKey = ""
     ) -> Response:
-        choice = model_choice(system, body.model)
-        answer = await starter.begin(responses_ask(body, choice, session_key=session_key))
+        choice = choose_model(system, body.model)
+        answer = await starter.start(responses_turn_input(body, choice, session_key=session_key))
         keep = log.keep if body.is_kept else _keep_nothing
-        stream = ResponseStream(answer, response_head(answer, body), keep=keep)
+        stream = ResponseStream(answer, create_response_head(answer, body), keep=keep)
         if not body.stream:
-            return await whole_answer(request, answer, stream.whole)
+            return await complete_response(request, answer, stream.complete)
         return _stream_response(answer, stream)
 
-    @router.get("/responses/{response_id}", summary="A response that was given")
+    @router.get("/responses/{response_id}", summary="Get a response")
     async def response(response_id: str) -> Response:
         return JSONResponse(await log.response(response_id))
 
-    @router.post("/responses/{response_id}/cancel", summary="End the run of a response")
+    @router.post("/responses/{response_id}/cancel", summary="Cancel a response")
     async def cancel(response_id: str) -> Response:
         await log.response(response_id)
-        is_cut = await system.agents.abort(run_id_of(response_id), "the response was cancelled")
+        was_aborted = await system.agents.abort(
+            run_id_of(response_id), "the response was cancelled"
+        )
         wire = await log.response(response_id)
-        if is_cut:
+        if was_aborted:
             wire["status"] = "cancelled"
         return JSONResponse(wire)
 
 
-def _stream_response(answer: RunAnswer, stream: ChatStream | ResponseStream) -> Response:
+def _stream_response(answer: AnswerStream, stream: ChatStream | ResponseStream) -> Response:
     return EventStreamResponse(
         stream.events(),
         headers=answer.headers,
-        error_event=stream.failed,
+        error_event=stream.encode_error,
         on_close=answer.close,
     )
 
 
 def _keep_nothing(response: JsonObject) -> None:
-    """The client wants nothing kept."""
+    """For requests with `store: false`."""
 
 
 class OpenAiRoute(JsonRoute):
-    """A body that does not fit is a bad request: 400, where our own API says 422."""
+    """A route that reports an invalid body with status 400 instead of 422."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -177,7 +179,7 @@ def _bad_request(problems: Sequence[Mapping[str, Any]]) -> ApiError:
     first = problems[0]
     path = _format_path(first["loc"])
     if not path:
-        return ApiError(400, "the body has to be a JSON object, sent as application/json")
+        return ApiError(400, "the body must be a JSON object, sent as application/json")
     return ApiError(400, f"`{path}`: {first['msg']}", path=path)
 
 
@@ -192,5 +194,5 @@ def _format_path(location: Sequence[str | int]) -> str:
 
 
 def _is_alternative(step: str) -> bool:
-    """Where a member may be of several types, pydantic names the one that it tried."""
+    """Whether pydantic added the step to name one type of a union."""
     return step == "str" or step.startswith("list[") or step[:1].isupper()

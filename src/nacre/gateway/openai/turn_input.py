@@ -1,4 +1,4 @@
-"""Requests of both OpenAI APIs converted to a turn: messages, content parts, client tools."""
+"""Converts requests of both OpenAI APIs to a turn: model, messages, client tools."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import BaseModel, ConfigDict
 
 from nacre.agent import ClientTool, TurnRequest
+from nacre.errors import ConfigError, MissingReferenceError, SessionError
 from nacre.gateway.errors import ApiError
 from nacre.messages import (
     AssistantMessage,
@@ -24,7 +25,7 @@ from nacre.messages import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nacre.gateway.openai.models import ModelChoice
+    from nacre.bootstrap import System
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import AssistantPart
     from nacre.providers import ModelSettings
@@ -33,48 +34,48 @@ if TYPE_CHECKING:
 _MAX_SHOWN: Final = 80
 
 
-def refused(path: str, problem: str, *, code: str = "") -> ApiError:
-    """What is wrong with one member of a request."""
+def invalid(path: str, problem: str, *, code: str = "") -> ApiError:
+    """The error for an invalid member of the request."""
     return ApiError(400, f"`{path}` {problem}", code=code, path=path)
 
 
-def shown_value(value: object) -> str:
+def format_value(value: object) -> str:
     return repr(value)[:_MAX_SHOWN]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conversation:
-    """Whole, or what is new of one that we keep."""
+    """The messages of a request: the whole conversation, or the new part of a stored one."""
 
     messages: tuple[Message, ...]
     results: Mapping[str, str]
-    """What all calls returned, by their ids."""
+    """The results of calls, by call id."""
     unplaced: tuple[str, ...]
-    """Ids of results whose calls are not among the messages."""
-    said_after_results: UserMessage | None
-    """What a person added after the last result; of no interest where there is none."""
+    """The call ids of results whose calls are not among the messages."""
+    message_after_results: UserMessage | None
+    """The user message after the last result, if there is one."""
 
     @property
-    def last_said(self) -> UserMessage | None:
-        """What is to be answered; None where the model has to go on from something else."""
+    def last_user_message(self) -> UserMessage | None:
+        """The user message to answer; None if the last message is something else."""
         last = self.messages[-1] if self.messages else None
         return last if isinstance(last, UserMessage) else None
 
     @property
     def earlier(self) -> tuple[Message, ...]:
-        """What came before that."""
-        return self.messages if self.last_said is None else self.messages[:-1]
+        """The messages before it."""
+        return self.messages if self.last_user_message is None else self.messages[:-1]
 
 
 class ConversationBuilder:
-    """Takes the messages of a request in their order."""
+    """Builds a conversation from messages in their order."""
 
     def __init__(self) -> None:
         self._messages: list[Message] = []
         self._answer: list[AssistantPart] = []
-        # A list each: clients that number their calls anew in every turn use an id twice.
+        # A list, because some clients use the same id again in every turn.
         self._results: dict[str, list[str]] = {}
-        self._said_since: list[UserPart] = []
+        self._parts_after_results: list[UserPart] = []
 
     def system(self, text: str) -> None:
         self.end_answer()
@@ -83,10 +84,10 @@ class ConversationBuilder:
     def user(self, parts: Sequence[UserPart]) -> None:
         self.end_answer()
         self._messages.append(UserMessage(parts=tuple(parts)))
-        self._said_since.extend(parts)
+        self._parts_after_results.extend(parts)
 
     def assistant(self, parts: Sequence[AssistantPart]) -> None:
-        """Some more of an answer, until something else comes."""
+        """Add parts to the current answer, which ends with the next other message."""
         self._answer.extend(parts)
 
     def end_answer(self) -> None:
@@ -97,9 +98,9 @@ class ConversationBuilder:
     def result(self, call_id: str, text: str) -> None:
         self.end_answer()
         self._results.setdefault(call_id, []).append(text)
-        self._said_since = []
+        self._parts_after_results = []
 
-    def built(self) -> Conversation:
+    def build(self) -> Conversation:
         self.end_answer()
         results = {call_id: texts[-1] for call_id, texts in self._results.items()}
         left = {call_id: list(texts) for call_id, texts in self._results.items()}
@@ -113,9 +114,13 @@ class ConversationBuilder:
                     if left.get(call.call_id)
                 )
         unplaced = tuple(call_id for call_id, texts in left.items() if texts)
-        said = UserMessage(parts=tuple(self._said_since)) if self._said_since else None
+        said = (
+            UserMessage(parts=tuple(self._parts_after_results))
+            if self._parts_after_results
+            else None
+        )
         return Conversation(
-            messages=tuple(placed), results=results, unplaced=unplaced, said_after_results=said
+            messages=tuple(placed), results=results, unplaced=unplaced, message_after_results=said
         )
 
 
@@ -128,13 +133,13 @@ _IMAGE_SCHEMES: Final = ("https:", "data:")
 
 
 class WireModel(BaseModel):
-    """What clients send. Members that we do not know are left aside, as other servers do."""
+    """Base of request models. Unknown members are ignored, as other servers do."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-class ImageAddress(WireModel):
-    """Chat Completions has an object where Responses has the address itself."""
+class ImageUrl(WireModel):
+    """An image URL in Chat Completions. Responses has a plain text instead."""
 
     url: str
 
@@ -145,14 +150,14 @@ class ContentPart(WireModel):
     type: str
     text: str | None = None
     refusal: str | None = None
-    image_url: ImageAddress | str | None = None
+    image_url: ImageUrl | str | None = None
 
 
 Content = str | list[ContentPart] | None
 
 
 def text_of(content: Content, path: str) -> str:
-    """For messages that hold words alone."""
+    """The text of a message that must not have other parts. Raises ApiError."""
     if content is None or isinstance(content, str):
         return content or ""
     texts: list[str] = []
@@ -162,9 +167,9 @@ def text_of(content: Content, path: str) -> str:
         elif part.type in _TEXT_KINDS:
             texts.append(part.text or "")
         else:
-            raise refused(
+            raise invalid(
                 f"{path}[{index}].type",
-                f"is {shown_value(part.type)}; only people's messages hold more than text",
+                f"is {format_value(part.type)}; only user messages can have parts other than text",
             )
     return "".join(texts)
 
@@ -179,12 +184,12 @@ def _user_part(part: ContentPart, path: str) -> UserPart:
     if part.type in _TEXT_KINDS:
         return TextPart(text=part.text or "")
     if part.type not in ("image_url", "input_image"):
-        raise refused(f"{path}.type", f"is {shown_value(part.type)}; known: text and image parts")
-    address = part.image_url.url if isinstance(part.image_url, ImageAddress) else part.image_url
+        raise invalid(f"{path}.type", f"is {format_value(part.type)}; known: text and image parts")
+    address = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url
     if not address or not address.startswith(_IMAGE_SCHEMES):
-        raise refused(
+        raise invalid(
             f"{path}.image_url",
-            f"is {shown_value(address)}; allowed: an https: address, or a data: address",
+            f"is {format_value(address)}; allowed: an https: or data: URL",
         )
     return ImagePart(url=address)
 
@@ -195,12 +200,12 @@ def client_tool(*, name: str, description: str | None, parameters: JsonObject | 
     return ClientTool(name=name, description=description or "", parameters=parameters)
 
 
-def offered_tools(tools: Sequence[ClientTool], choice: JsonValue) -> tuple[ClientTool, ...]:
-    """The tools that the run has of the client; raises ApiError for what cannot be done."""
+def select_client_tools(tools: Sequence[ClientTool], choice: JsonValue) -> tuple[ClientTool, ...]:
+    """The client tools of the run. Raises ApiError for duplicates and other tool choices."""
     seen: set[str] = set()
     for index, tool in enumerate(tools):
         if tool.name in seen:
-            raise refused(f"tools[{index}]", f"is a second tool named {shown_value(tool.name)}")
+            raise invalid(f"tools[{index}]", f"is a second tool named {format_value(tool.name)}")
         seen.add(tool.name)
     match choice:
         case None | "auto":
@@ -208,20 +213,20 @@ def offered_tools(tools: Sequence[ClientTool], choice: JsonValue) -> tuple[Clien
         case "none":
             return ()
         case _:
-            raise refused(
+            raise invalid(
                 "tool_choice",
-                f'is {shown_value(choice)}; allowed: "auto" and "none". The agent has tools of '
-                "its own, and which of them it calls is up to it",
+                f'is {format_value(choice)}; allowed: "auto" and "none". The agent has its own '
+                "tools as well, and the model chooses",
             )
 
 
-def refuse_kind(path: str, kind: str) -> None:
-    """Only functions are a client's to run."""
+def check_tool_type(path: str, kind: str) -> None:
+    """Raise ApiError unless the tool is a function: clients can run nothing else."""
     if kind != "function":
-        raise refused(
+        raise invalid(
             path,
-            f'is {shown_value(kind)}; only "function" tools can be offered. Other tools are the '
-            "agent's own: they are set up in the configuration of the gateway",
+            f'is {format_value(kind)}; only "function" is allowed. Configure other tools in the '
+            "gateway, as tools of the agent",
         )
 
 
@@ -229,8 +234,8 @@ CHANNEL: Final = "openai"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ask:
-    """What one request asks for."""
+class TurnInput:
+    """A request, converted for both APIs."""
 
     conversation: Conversation
     choice: ModelChoice
@@ -238,13 +243,13 @@ class Ask:
     settings: ModelSettings
     instructions: str = ""
     session_key: str = ""
-    """The client's name for a session that is kept."""
+    """The client's name for a stored session."""
     previous_run_id: str = ""
-    """The run whose session goes on; Responses only."""
+    """The run whose session continues; Responses only."""
     is_kept: bool = False
-    """Whether a session is begun where none is named."""
+    """Whether to create a session if none is named."""
 
-    def turn(
+    def to_request(
         self,
         *,
         message: UserMessage | None,
@@ -252,7 +257,7 @@ class Ask:
         session_id: str = "",
         session_key: str = "",
     ) -> TurnRequest:
-        """A turn of its own, whatever else is going on in the session: a request has an answer."""
+        """A request for a turn of its own, which waits for a running turn."""
         return TurnRequest(
             message=message,
             history=history,
@@ -266,3 +271,78 @@ class Ask:
             channel=CHANNEL,
             queue_mode="followup",
         )
+
+
+OWN_NAME: Final = "nacre"
+
+_AGENT_PREFIXES: Final = ("nacre/", "agent:")
+_MAX_MODEL_CHARACTERS: Final = 100
+_MAX_LISTED: Final = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelChoice:
+    """The agent and model of a request. Empty for the session's or default agent, and its model."""
+
+    name: str
+    """The name in the request."""
+    agent_id: str = ""
+    model: str = ""
+
+
+def model_ids(system: System) -> list[str]:
+    """All listed model names. Providers without a list accept any of their models."""
+    agents = (f"{OWN_NAME}/{agent_id}" for agent_id in system.config.agents.ids)
+    return [OWN_NAME, *agents, *system.providers.list_models()]
+
+
+def models_to_json(system: System) -> JsonObject:
+    """The list of models. `openProviders`, an extension, names providers that accept any model."""
+    return {
+        "object": "list",
+        "data": [model_to_json(name) for name in model_ids(system)],
+        "openProviders": [*system.providers.list_open_providers()],
+    }
+
+
+def choose_model(system: System, name: str) -> ModelChoice:
+    """Find the agent or model. Raises ApiError (404) for an unknown name."""
+    if name == OWN_NAME:
+        return ModelChoice(name=name)
+    for prefix in _AGENT_PREFIXES:
+        if name.startswith(prefix):
+            return ModelChoice(name=name, agent_id=_agent_id(system, name, prefix))
+    try:
+        system.providers.get(name)
+    except MissingReferenceError:
+        # The model exists; starting the run reports the missing secret.
+        pass
+    except ConfigError:
+        raise _unknown_model_error(system, name) from None
+    return ModelChoice(name=name, model=name)
+
+
+def model_to_json(name: str) -> JsonObject:
+    owner = OWN_NAME if name == OWN_NAME else name.partition("/")[0]
+    return {"id": name, "object": "model", "created": 0, "owned_by": owner}
+
+
+def _agent_id(system: System, name: str, prefix: str) -> str:
+    try:
+        return system.config.agents.agent(name.removeprefix(prefix)).id
+    except SessionError:
+        raise _unknown_model_error(system, name) from None
+
+
+def _unknown_model_error(system: System, name: str) -> ApiError:
+    known = model_ids(system)
+    more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
+    shown = ", ".join(known[:_MAX_LISTED])
+    providers = system.providers.list_open_providers()[:_MAX_LISTED]
+    others = f", and any model of {', '.join(providers)}" if providers else ""
+    return ApiError(
+        404,
+        f"there is no model {name[:_MAX_MODEL_CHARACTERS]!r}; known models: {shown}{more}{others}",
+        code="model_not_found",
+        path="model",
+    )

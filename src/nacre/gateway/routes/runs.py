@@ -26,13 +26,13 @@ from nacre.gateway.routing import (
 from nacre.gateway.run_events import (
     CURSOR_PATTERN,
     EVENT_SCHEMA,
-    cursor_from,
     live_events,
+    parse_cursor,
     stored_events,
 )
 from nacre.gateway.sse import EventStreamResponse
 from nacre.messages import AssistantMessage, UserMessage
-from nacre.providers.base import ModelSettings
+from nacre.providers import ModelSettings
 from nacre.storage import TurnRecord
 
 ShortText = Annotated[str, Field(max_length=500)]
@@ -390,7 +390,7 @@ async def follow_run(
     The stream ends after the last event of the run. For a run that is no longer in memory, the
     stored trajectory is sent: it starts with `replay.started`, and its ids start with `t`.
     """
-    cursor = cursor_from(last_event_id, after)
+    cursor = parse_cursor(last_event_id, after)
     run = state.system.agents.run(run_id)
     if run is not None:
         return EventStreamResponse(live_events(run, cursor))

@@ -370,7 +370,7 @@ async def _turn_infos(turns: list[TurnRecord], state: GatewayState) -> list[Turn
     # Newest first: they are the most important.
     for turn in reversed(turns):
         calls: tuple[CallInfo, ...] = ()
-        events, has_more = await events_of_run(state.system.store, turn.run_id, most=left)
+        events, has_more = await events_of_run(state.system.store, turn.run_id, max_events=left)
         left -= len(events)
         calls = tuple(map(call_info, project(events)))
         answers.append(turn_info(turn, calls=calls, has_more_calls=has_more))

@@ -1,4 +1,4 @@
-"""What a run says to one request: text as it comes, until it ends or asks its client."""
+"""The answer of a run to one request: text as it comes, until it ends or calls client tools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastapi import Request
 
     from nacre.agent import AgentRun, RunEvent, RunResult
-    from nacre.gateway.openai.parked_runs import ParkedRuns, ShownCall
+    from nacre.gateway.openai.waiting_runs import ClientCall, WaitingRuns
     from nacre.json_types import JsonObject
 
 _GONE: Final = "the client closed the connection"
@@ -31,55 +31,55 @@ _BUSY_STATUSES: Final = frozenset((408, 429, 503, 504, 529))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
-    """Some more words."""
+class TextDelta:
+    """A piece of the answer's text."""
 
     text: str
     begins_message: bool
-    """Whether the model had said something else before, and made calls in between."""
+    """Whether it starts a new message, after calls."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MessageOver:
-    """An answer of the model is complete; others may follow."""
+class MessageEnd:
+    """A message of the model is complete. More may follow."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CallsAsked:
-    """The client has to make these calls. The run is parked until it has."""
+class ClientCalls:
+    """The calls that the client must make. The run waits for their results."""
 
-    calls: tuple[ShownCall, ...]
+    calls: tuple[ClientCall, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunOver:
+class RunEnd:
     """The run has completed."""
 
     result: RunResult
 
 
-AnswerPart: TypeAlias = Said | MessageOver | CallsAsked | RunOver
+AnswerPart: TypeAlias = TextDelta | MessageEnd | ClientCalls | RunEnd
 
 
-class RunAnswer:
-    """One answer. `close` it: a run whose client has gone is aborted, unless it is parked."""
+class AnswerStream:
+    """The answer to one request. `close` aborts the run, unless it has ended or waits."""
 
     def __init__(
         self,
         run: AgentRun,
-        parked: ParkedRuns,
+        waiting: WaitingRuns,
         *,
         after: int = -1,
         number: int = 1,
-        asks_one_at_a_time: bool = False,
+        calls_one_at_a_time: bool = False,
     ) -> None:
         self.run = run
         self.number = number
-        """How many answers the run gives, with this one: each result of the client has one."""
+        """The number of this answer: a run gives one more each time the client delivers results."""
         self.usage = Usage()
-        self._parked = parked
+        self._waiting = waiting
         self._after = after
-        self._asks_one_at_a_time = asks_one_at_a_time
+        self._calls_one_at_a_time = calls_one_at_a_time
         self._has_text = False
         self._is_over = False
 
@@ -95,64 +95,64 @@ class RunAnswer:
             self.run.request_abort(_GONE)
 
     async def parts(self) -> AsyncGenerator[AnswerPart]:
-        """Ends with CallsAsked or RunOver; raises ApiError where the run fails."""
+        """Yield the parts; the last is ClientCalls or RunEnd. Raises ApiError if the run fails."""
         followed = cast("AsyncGenerator[RunEvent]", self.run.events.follow(self._after))
         async with aclosing(followed) as events:
             async for event in events:
-                self._note_gap(event)
+                self._check_gap(event)
                 for part in self._handle_event(event):
                     yield part
-                if self._is_asking(event):
-                    yield self._park()
+                if self._is_waiting_for_client(event):
+                    yield self._wait_for_client()
                     return
         self._is_over = True
         result = self.run.result
         assert result is not None
         if self.run.state != "completed":
-            raise failure_of(self.run, result)
-        yield RunOver(result=result)
+            raise run_error(self.run, result)
+        yield RunEnd(result=result)
 
     def _handle_event(self, event: RunEvent) -> list[AnswerPart]:
         text = event.data.get("text")
         match event.kind:
             case "text.delta" if isinstance(text, str) and text:
                 begins, self._has_text = not self._has_text, True
-                return [Said(text=text, begins_message=begins)]
+                return [TextDelta(text=text, begins_message=begins)]
             case "message.completed":
-                self.usage = self.usage + _usage_in(event.data)
+                self.usage = self.usage + _parse_usage(event.data)
                 has_text, self._has_text = self._has_text, False
                 if not has_text and isinstance(text, str) and text:
-                    # From a provider that does not stream.
-                    return [Said(text=text, begins_message=True), MessageOver()]
-                return [MessageOver()]
+                    # The provider does not stream.
+                    return [TextDelta(text=text, begins_message=True), MessageEnd()]
+                return [MessageEnd()]
             case "message.sent" if isinstance(text, str) and text:
-                # Of the tool `message`: this client is where people read it.
-                return [Said(text=text, begins_message=True), MessageOver()]
+                # A message of the tool `message` is part of the answer for this client.
+                return [TextDelta(text=text, begins_message=True), MessageEnd()]
             case _:
                 return []
 
-    def _is_asking(self, event: RunEvent) -> bool:
-        """Whether it goes on only with results of the client, and all before that was told."""
+    def _is_waiting_for_client(self, event: RunEvent) -> bool:
+        """Whether the run waits for the client, and all earlier events were handled."""
         run = self.run
         is_last = event.sequence == run.events.last_sequence
         return is_last and run.state == "waiting" and bool(run.pending_client_calls)
 
-    def _park(self) -> CallsAsked:
+    def _wait_for_client(self) -> ClientCalls:
         calls = self.run.pending_client_calls
-        parked = self._parked.park(
+        waiting = self._waiting.add(
             self.run,
-            calls[:1] if self._asks_one_at_a_time else calls,
+            calls[:1] if self._calls_one_at_a_time else calls,
             after=self._after,
             answer_number=self.number,
         )
         self._is_over = True
-        return CallsAsked(calls=parked.calls)
+        return ClientCalls(calls=waiting.calls)
 
-    def _note_gap(self, event: RunEvent) -> None:
+    def _check_gap(self, event: RunEvent) -> None:
         lost = event.sequence - self._after - 1
         self._after = event.sequence
         if lost:
-            raise _not_again(
+            raise _forbid_retry(
                 ApiError(
                     500,
                     f"the client read too slowly: {lost} events of the run {self.run.id} are lost",
@@ -161,17 +161,17 @@ class RunAnswer:
             )
 
 
-def failure_of(run: AgentRun, result: RunResult) -> ApiError:
-    """Why there is no answer. A turn has effects, so no client may repeat it by itself."""
+def run_error(run: AgentRun, result: RunResult) -> ApiError:
+    """The error response of a failed run. Clients must not retry, because turns have effects."""
     cause = result.cause
-    message = result.error or "the run was cut off"
+    message = result.error or "the run ended without a result"
     if isinstance(cause, ProviderError):
-        return _not_again(_provider_failure(cause))
+        return _forbid_retry(_provider_failure(cause))
     if isinstance(cause, StorageError):
-        return _not_again(ApiError(503, message, code="storage_failed"))
+        return _forbid_retry(ApiError(503, message, code="storage_failed"))
     if run.state == "aborted":
-        return _not_again(ApiError(503, f"the run was aborted: {message}", code="aborted"))
-    return _not_again(ApiError(500, message, code="run_failed"))
+        return _forbid_retry(ApiError(503, f"the run was aborted: {message}", code="aborted"))
+    return _forbid_retry(ApiError(500, message, code="run_failed"))
 
 
 def _provider_failure(error: ProviderError) -> ApiError:
@@ -187,12 +187,12 @@ def _provider_failure(error: ProviderError) -> ApiError:
     )
 
 
-def _not_again(error: ApiError) -> ApiError:
+def _forbid_retry(error: ApiError) -> ApiError:
     error.headers = {**(error.headers or {}), "x-should-retry": "false"}
     return error
 
 
-def _usage_in(data: JsonObject) -> Usage:
+def _parse_usage(data: JsonObject) -> Usage:
     usage = cast("dict[str, int]", data.get("usage") or {})
     return Usage(
         input_tokens=usage.get("inputTokens", 0),
@@ -201,10 +201,10 @@ def _usage_in(data: JsonObject) -> Usage:
     )
 
 
-async def whole_answer(
-    request: Request, answer: RunAnswer, make: Callable[[], Awaitable[JsonObject]]
+async def complete_response(
+    request: Request, answer: AnswerStream, make: Callable[[], Awaitable[JsonObject]]
 ) -> Response:
-    """The answer when it is complete; raises ApiError where there is none."""
+    """Wait for the complete answer. Raises ApiError if the run fails."""
     body: JsonObject | None = None
     failure: ApiError | None = None
     try:

@@ -309,8 +309,8 @@ def test_limits_out_of_range_are_clamped_and_said(capsys: pytest.CaptureFixture[
     assert run_here(capsys, *limits, "-e", "return 1") == (
         0,
         "1\n",
-        "nacre: --timeout-ms 5 is below the least; 100 is used\n"
-        "nacre: --memory-limit-bytes 99999999999 is above the most; 1073741824 is used\n",
+        "nacre: --timeout-ms 5 is below the minimum; 100 is used\n"
+        "nacre: --memory-limit-bytes 99999999999 is above the maximum; 1073741824 is used\n",
     )
 
 

@@ -49,14 +49,14 @@ def test_a_configured_token_is_not_shown(tmp_path: Path) -> None:
 def test_without_authentication_no_token_is_asked_for(tmp_path: Path) -> None:
     gateway = served(tmp_path, gateway={"auth": {"mode": "none"}})
     assert not any("TOKEN" in line for line in commands_to_try(gateway))
-    assert "none is needed" in welcome_text(gateway, "")
+    assert "not required" in welcome_text(gateway, "")
 
 
 def test_the_demonstration_is_called_one(tmp_path: Path) -> None:
-    assert "demonstration" in welcome_text(served(tmp_path), "")
+    assert "demo, not a real model" in welcome_text(served(tmp_path), "")
     keys = {"OPENAI_API_KEY": "x"}
     real = served(tmp_path, environment=keys, agents={"defaults": {"model": "openai/gpt-6"}})
-    assert "demonstration" not in welcome_text(real, "nacre.json5")
+    assert "demo, not a real model" not in welcome_text(real, "nacre.json5")
 
 
 def test_the_surface_is_named_and_how_to_switch_code_mode_on(tmp_path: Path) -> None:

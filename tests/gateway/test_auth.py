@@ -51,7 +51,7 @@ async def test_a_wrong_token_is_told_apart_from_none(tmp_path: Path) -> None:
     async with open_gateway(tmp_path) as world:
         none = await world.client.get("/api/agents", headers={"authorization": ""})
         wrong = await world.client.get("/api/agents", headers={"authorization": "Bearer wrong"})
-    assert "needs its token" in none.json()["error"]["message"]
+    assert "a token is required" in none.json()["error"]["message"]
     assert "is not the token" in wrong.json()["error"]["message"]
 
 

@@ -122,7 +122,7 @@ async def test_what_is_no_id_of_an_event_is_refused(tmp_path: Path) -> None:
             as_header = await world.client.get(path, headers={b"last-event-id": bad.encode()})
             assert (in_address.status_code, as_header.status_code) == (422, 422), bad
             message = in_address.json()["error"]["message"]
-            assert message.startswith("query.after: has to be the `id` of an event, such as ")
+            assert message.startswith("query.after: must be the `id` of an event, such as ")
         assert await world.events(path, params={"after": "999"}) == []
 
 

@@ -160,11 +160,11 @@ async def test_another_address_counts_from_the_next_start_on(tmp_path: Path) -> 
         async with served(tmp_path, config) as (gateway, client):
             await config_file(tmp_path, model, {"gateway": {"host": "nacre.example"}})
             line = await gateway.logged("configuration", "gateway.host")
-            assert "gateway.host changed; that counts from the next start on" in line
+            assert "gateway.host changed; restart the gateway to apply it" in line
             assert (await client.get("/api/agents")).status_code == 200
             await config_file(tmp_path, model)
             line = await gateway.logged("configuration", "gateway.host")
-            assert "gateway.host is again what is in use" in line
+            assert "gateway.host is back at the value in use" in line
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_words_that_are_no_answer_allow_nothing(here: Surroundings) -> None:
     with person_at("run", WRITE_A_FILE) as person:
         person.reads(QUESTION)
         person.types("also write another file\n")
-        person.reads("is no answer")
+        person.reads("is not an answer")
         person.types(CTRL_D)
         person.reads("gave no answer")
         assert person.leaves() == 0
@@ -190,7 +190,7 @@ def test_a_chat_answers_line_by_line_and_keeps_its_lines(here: Surroundings) -> 
         person.reads("It returned:")
         person.reads("> ")
         person.types("/quit\n")
-        person.reads("go on with: nacre chat --session session_")
+        person.reads("continue with: nacre chat --session session_")
         assert person.leaves() == 0
     history = here.home / ".local" / "state" / "nacre" / "chat_history"
     assert "what is 2+3?" in history.read_text(encoding="utf-8")
@@ -204,7 +204,7 @@ def test_what_is_typed_while_a_turn_runs_steers_it(here: Surroundings) -> None:
         person.types(f"\x1b[200~{ENDLESS}\x1b[201~\n")
         person.reads("● exec")
         person.types("and be quick\n")
-        person.reads("taken in: and be quick")
+        person.reads("steered: and be quick")
         person.types("/new\n")
         person.reads("a turn runs; /abort ends it")
         person.types("/abort\n")
@@ -231,5 +231,5 @@ def test_ctrl_c_in_a_chat_ends_the_turn_and_then_the_chat(here: Surroundings) ->
         person.reads("aborted: aborted by SIGINT")
         person.reads("> ")
         person.types(CTRL_C)
-        person.reads("go on with: nacre chat --session")
+        person.reads("continue with: nacre chat --session")
         assert person.leaves() == 130

@@ -105,7 +105,7 @@ def test_a_question_of_a_chat_that_expires_lets_the_turn_go_on(
     (tmp_path / "sitecustomize.py").write_text(_IMPATIENT, encoding="utf-8")
     with person_at("chat", PYTHONPATH=str(tmp_path)) as person:
         asks(person, WRITE_A_FILE)
-        person.reads("the question is expired")
+        person.reads("the approval is expired")
         leaves_well(person)
     assert content(here) is None
 
@@ -118,11 +118,11 @@ def test_words_before_and_after_a_question_reach_the_turn(here: Surroundings) ->
     with person_at("chat") as person:
         asks(person, endless)
         person.types("this is no answer\n")
-        person.reads("is no answer")
+        person.reads("is not an answer")
         person.types("a\n")
         person.reads("allowed (once)")
         person.types("be quick\n")
-        person.reads("taken in: be quick")
+        person.reads("steered: be quick")
         person.types("/abort\n")
         person.reads("aborted: aborted at the terminal")
         leaves_well(person)
@@ -154,6 +154,6 @@ def test_what_is_typed_reaches_the_turn_also_where_the_chat_names_a_model(
         person.types(f"\x1b[200~{ENDLESS}\x1b[201~\n")
         person.reads("● exec")
         person.types("and be quick\n")
-        person.reads("taken in: and be quick")
+        person.reads("steered: and be quick")
         person.types("/abort\n")
         person.reads("aborted: aborted at the terminal")

@@ -27,7 +27,7 @@ def test_every_line_is_answered_in_one_session(
         "one",
         "second",
     ]
-    assert "go on with: nacre chat --session session_" in err
+    assert "continue with: nacre chat --session session_" in err
 
 
 def test_a_new_session_knows_nothing_of_the_old_one(
@@ -45,7 +45,7 @@ def test_nothing_is_read_after_quit(here: Surroundings, monkeypatch: pytest.Monk
     pipe(monkeypatch, b"/quit", b"hello")
     status, out, err = here.nacre("chat")
     assert (status, out) == (0, "")
-    assert "go on with" not in err
+    assert "continue with" not in err
 
 
 def test_an_unknown_command_is_answered_with_those_there_are(
@@ -55,7 +55,7 @@ def test_an_unknown_command_is_answered_with_those_there_are(
     status, out, err = here.nacre("chat")
     assert (status, out) == (0, "")
     assert "there is no command /nope\n" in err
-    assert "nothing runs that could be aborted\n" in err
+    assert "no turn is running\n" in err
     assert err.count("/new    begin a new session") == 2
 
 

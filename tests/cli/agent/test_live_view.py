@@ -102,7 +102,7 @@ async def test_what_goes_on_of_a_program_stands_under_the_wait(show: Show) -> No
         "  ├ suspended: approval (2.0 kB)",
         "  └ … waiting: approval  5.0 ms",
         '● wait {"runId":"run_7"}',
-        "  ├ goes on",
+        "  ├ resumed",
         "  └ ✓ completed  5.0 ms  [1]",
     ]
 
@@ -174,18 +174,18 @@ async def test_thoughts_are_for_terminals_only(show: Show) -> None:
             {"model": "b/b", "failedModel": "a/a", "problem": "gone"},
             "a/a failed: gone; asking b/b instead",
         ),
-        ("steered", {"text": "be quick"}, "taken in: be quick"),
+        ("steered", {"text": "be quick"}, "steered: be quick"),
         ("steered", {"text": "old", "dropped": "the cap is 1"}, "dropped: old (the cap is 1)"),
         (
             "steered",
             {"followupRunId": "run_2"},
             "it came too late for this turn, and gets one of its own",
         ),
-        ("compaction.ended", {"messageCount": 3, "summary": "s"}, "3 older messages summed up"),
+        ("compaction.ended", {"messageCount": 3, "summary": "s"}, "summarized 3 older messages"),
         (
             "compaction.ended",
             {"messageCount": 1, "error": "no"},
-            "1 older message could not be summed up: no",
+            "cannot summarize 1 older message: no",
         ),
         (
             "server.unavailable",
@@ -200,7 +200,7 @@ async def test_thoughts_are_for_terminals_only(show: Show) -> None:
             "queued: it is taken up when the turn before it has ended",
         ),
         ("approval.answered", {"answer": "allow", "how": "once"}, "  ├ the call: allowed (once)"),
-        ("approval.answered", {"answer": "expired"}, "  ├ the call: the question is expired"),
+        ("approval.answered", {"answer": "expired"}, "  ├ the call: the approval is expired"),
     ],
 )
 async def test_what_happens_besides_is_told_in_a_line(

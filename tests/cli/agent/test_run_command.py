@@ -41,7 +41,7 @@ def test_the_answer_is_on_standard_output_and_the_work_on_standard_error(
 
 def test_without_a_model_a_hint_says_how_to_get_one(here: Surroundings) -> None:
     _, _, err = here.nacre("run", "hello")
-    assert "the built-in demonstration model answers" in err
+    assert "the built-in demo model answers" in err
     assert "`nacre config set agents.defaults.model openai/gpt-6`" in err
 
 
@@ -54,7 +54,7 @@ def test_all_that_a_model_says_is_printed_in_its_order(here: Surroundings) -> No
     with scripted_model(here, [[Say("Let me see."), Call("exec", {"code": "1"})], Say("Done.")]):
         status, out, err = here.nacre("run", "go")
     assert (status, out) == (0, "Let me see.\nDone.\n")
-    assert "demonstration" not in err
+    assert "demo model answers" not in err
 
 
 def test_events_are_lines_of_json(here: Surroundings) -> None:
@@ -180,7 +180,7 @@ def test_a_session_goes_on_by_its_key_and_by_its_id(here: Surroundings) -> None:
         _, out, _ = here.nacre("run", "--json", "--session", "work", "first")
         session_id = events_in(out)[0]["sessionId"]
         _, _, err = here.nacre("run", "--session", "work", "second")
-        assert "go on with: nacre chat --session work\n" in err
+        assert "continue with: nacre chat --session work\n" in err
         here.nacre("run", "-q", "--session", session_id, "third")
     said = told(provider.requests[-1])
     assert [text for text in said if text in ("first", "one", "second", "two", "third")] == [
@@ -194,15 +194,15 @@ def test_a_session_goes_on_by_its_key_and_by_its_id(here: Surroundings) -> None:
 
 def test_a_run_without_a_session_says_how_to_go_on(here: Surroundings) -> None:
     _, _, err = here.nacre("run", "hello")
-    assert "go on with: nacre chat --session session_" in err
+    assert "continue with: nacre chat --session session_" in err
 
 
 def test_how_to_go_on_keeps_the_options(here: Surroundings) -> None:
     file = here.config.rename(here.home / "my config.json5")
     given = ["--config", str(file), "--agent", "main", "--model", "demo/demo"]
     _, _, err = here.nacre("run", *given, "hello")
-    (line,) = [line for line in err.splitlines() if line.startswith("go on with: ")]
-    words = shlex.split(line.removeprefix("go on with: "))
+    (line,) = [line for line in err.splitlines() if line.startswith("continue with: ")]
+    words = shlex.split(line.removeprefix("continue with: "))
     assert words[:-1] == ["nacre", "chat", *given, "--session"]
     assert words[-1].startswith("session_")
 
@@ -233,9 +233,9 @@ def test_debug_switches_show_their_lines_on_standard_error(here: Surroundings) -
 def test_an_approval_without_a_terminal_is_denied_with_a_word(here: Surroundings) -> None:
     status, out, err = here.nacre("run", WRITE_A_FILE)
     assert status == 0
-    assert "openclaw:core:write was denied: nobody can be asked without a terminal; run it" in err
+    assert "openclaw:core:write was denied: there is no terminal to ask for an approval; run it" in err
     assert err.count("have the configuration not ask about this tool") == 1
-    assert "nobody can be asked" in out
+    assert "there is no terminal to ask" in out
     assert "have the configuration" not in out
     assert not (here.project / "a.txt").exists()
 

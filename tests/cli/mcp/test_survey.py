@@ -101,7 +101,7 @@ def test_unknown_server_is_bad_usage(surroundings: Surroundings) -> None:
     for command in ("status", "tools"):
         result = surroundings.run(command, "on")
 
-        assert result == (2, "", "nacre: there is no server 'on'; there are: one\n")
+        assert result == (2, "", "nacre: there is no server 'on'; configured servers: one\n")
 
 
 def test_nothing_configured_is_said(surroundings: Surroundings) -> None:

@@ -86,7 +86,7 @@ def test_a_plugin_that_is_not_there_is_answered_with_those_that_are(here: Surrou
     configure(here, WEATHER)
     status, _, err = here.nacre("plugins", "inspect", "wether")
     assert status == 2
-    assert "there is no plugin 'wether'; there are: weather" in err
+    assert "there is no plugin 'wether'; known plugins: weather" in err
 
 
 def test_a_folder_is_tried_without_a_configuration(here: Surroundings) -> None:

@@ -140,5 +140,5 @@ def test_a_denied_call_is_shown_with_its_question(here: Surroundings) -> None:
     code = 'return await tools.call("openclaw:core:write", {path: "a", content: "b"});'
     here.nacre("run", "-q", "--session", "work", program(code))
     _, out, _ = here.nacre("sessions", "show", "work")
-    assert "├ asked a person: it changes files of the workspace" in out
+    assert "├ approval requested: it changes files of the workspace" in out
     assert "└ denied" in out

@@ -101,7 +101,7 @@ def test_a_tool_that_the_command_names_goes_before_one_of_the_agent(
     )
 
     assert (status, out) == (0, "mine\n")
-    assert err == "nacre: --tools hides what the agent has as openclaw:core:read\n"
+    assert err == "nacre: --tools replaces the agent's openclaw:core:read\n"
 
 
 def test_what_a_tool_tells_people_is_shown(surroundings: Surroundings) -> None:

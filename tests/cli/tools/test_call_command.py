@@ -67,11 +67,11 @@ def test_standard_input_is_json(one: Surroundings) -> None:
     [
         (['{"a": }'], "the input is not JSON: Expecting value: line 1 column 7"),
         (["[1]"], "the input is a list; a tool takes one object"),
-        (["text"], "'text' is no input; write one JSON object, key=value pairs"),
-        (["=1"], "'=1' is no input"),
-        (["count=1", "{}"], "'{}' is no input"),
+        (["text"], "'text' is not a valid input; write a JSON object, key=value pairs"),
+        (["=1"], "'=1' is not a valid input"),
+        (["count=1", "{}"], "'{}' is not a valid input"),
         (["count=1", "count=2"], "'count' is given twice"),
-        (["cuont=1"], "takes no 'cuont'; did you mean 'count'? It takes: text, count, tags"),
+        (["cuont=1"], "has no parameter 'cuont'; did you mean 'count'? Parameters: text, count, tags"),
         (["[" * 100_000], "the input is nested more than"),
     ],
 )
@@ -176,7 +176,7 @@ def test_without_a_terminal_what_needs_an_approval_is_refused(surroundings: Surr
     done = run_nacre("tools", "call", "mcp:one:echo", "count=1")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert "are no terminal, so that nobody can be asked" in done.stderr
+    assert "there is no terminal to ask for an approval" in done.stderr
     assert done.stderr.endswith("  code approval_denied\n")
 
 

@@ -144,7 +144,7 @@ def test_other_sources_start_no_server(surroundings: Surroundings) -> None:
     [
         (["--source", "plugin"], "--source is 'plugin'; allowed: mcp, openclaw, client"),
         (["--server", "one", "--source", "client"], "leave out --source client"),
-        (["--server", "on"], "there is no server 'on'; there are: one"),
+        (["--server", "on"], "there is no server 'on'; configured servers: one"),
         (["--tools", "gone:x"], "--tools gone:x: No module named 'gone'"),
     ],
 )

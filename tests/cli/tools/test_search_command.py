@@ -71,7 +71,7 @@ def test_exact_name_says_so(surroundings: Surroundings) -> None:
 
     _, out, _ = surroundings.nacre("tools", "search", "greet", "--explain", "-t", own)
 
-    assert " %  its very id or name\n" in out
+    assert " %  exact id or name\n" in out
 
 
 def test_denied_tools_are_not_found(surroundings: Surroundings) -> None:
@@ -91,7 +91,7 @@ def test_nothing_that_fits_is_said(surroundings: Surroundings) -> None:
     status, out, err = surroundings.nacre("tools", "search", "zzzqqq", "-t", own)
 
     assert (status, out) == (0, "")
-    assert err == "nacre: nothing fits among 4 tools; `nacre tools list` shows them\n"
+    assert err == "nacre: no match among 4 tools; list them with `nacre tools list`\n"
 
 
 @pytest.mark.parametrize("options", [(), ("--wait",)])

@@ -49,7 +49,7 @@ def test_a_program_that_waits_is_shown_with_its_snapshot(here: Surroundings) -> 
     assert "├ … exec " in out
     assert '│ ├ » "The first half is done."' in out
     assert "│ ├ suspended: yield, a snapshot of " in out
-    assert "│ ├ goes on" in out
+    assert "│ ├ resumed" in out
 
 
 def test_a_session_is_shown_run_by_run(here: Surroundings) -> None:

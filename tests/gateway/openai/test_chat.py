@@ -212,7 +212,7 @@ async def test_an_answer_that_is_to_be_stored_has_a_session_of_its_own(
 
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
-    ({"n": 2}, "n", "is 2; an agent gives one answer"),
+    ({"n": 2}, "n", "is 2; only 1 is supported"),
     ({"response_format": {"type": "json_object"}}, "response_format.type", "'json_object'"),
     ({"functions": [{"name": "old"}]}, "functions", "use `tools`"),
     ({"tools": [{"type": "custom"}]}, "tools[0].type", "'custom'"),

@@ -201,7 +201,7 @@ async def test_nothing_is_kept_where_the_client_says_so(open_openai: OpenWorld) 
         assert [text for _, text in said_to(world.model.requests[1])] == ["a", "kept", "b"]
         with pytest.raises(openai.NotFoundError, match="no response"):
             await world.client.responses.retrieve(second.id)
-        with pytest.raises(openai.BadRequestError, match="names no response that is kept"):
+        with pytest.raises(openai.BadRequestError, match="names no stored response"):
             await world.respond("c", previous_response_id=second.id)
         (session,) = await world.world.system.store.sessions()
         assert session.turn_count == 1

@@ -285,7 +285,7 @@ async def test_a_run_that_began_before_starts_nothing_in_the_background_any_more
         old = tools_of(system, "main")
         off = document(tmp_path, "main", main={"exec": {"enabled": False}})
         await reload(system, tmp_path, off)
-        with pytest.raises(ShellProblem, match="may not use `exec` any more"):
+        with pytest.raises(ShellProblem, match="may no longer use `exec`"):
             await old.call("exec", command="sleep 1000", background=True)
         assert (await old.call("exec", command="echo done"))["output"] == "done\n"
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.mcp.setup import Surroundings
+from tests.cli.agent_setup import configure_agents
+from tests.cli.surroundings import Surroundings
 
 
 @pytest.fixture
@@ -13,3 +14,13 @@ def surroundings(
 ) -> Surroundings:
     """A home and a project without any configuration."""
     return Surroundings(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture
+def here(surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
+    """A project with one agent, which the demonstration model answers for."""
+    for variable in ("XDG_STATE_HOME", "XDG_DATA_HOME", "NO_COLOR", "EDITOR", "VISUAL"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    configure_agents(surroundings)
+    return surroundings

@@ -52,7 +52,7 @@ async def test_a_wrong_token_is_told_apart_from_none(tmp_path: Path) -> None:
         none = await world.client.get("/api/agents", headers={"authorization": ""})
         wrong = await world.client.get("/api/agents", headers={"authorization": "Bearer wrong"})
     assert "a token is required" in none.json()["error"]["message"]
-    assert "is not the token" in wrong.json()["error"]["message"]
+    assert "the token is wrong" in wrong.json()["error"]["message"]
 
 
 async def test_the_token_of_a_changed_configuration_counts_at_once(tmp_path: Path) -> None:

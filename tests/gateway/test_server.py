@@ -171,7 +171,7 @@ async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         async with gateway_process(tmp_path, "--port", port) as gateway:
-            await gateway.logged(f"is {port}: another program listens there, at 127.0.0.1")
+            await gateway.logged(f"is {port}: another program uses it at 127.0.0.1")
             assert await gateway.wait() == 1
 
 

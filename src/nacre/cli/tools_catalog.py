@@ -453,7 +453,7 @@ def _unknown_tool_error(catalog: OpenCatalog, id_or_name: str) -> ToolError:
         problem = f"{len(same_name)} tools are named {shown!r}; use an id: {ids}"
         return UnknownToolError(problem, tool_id=shown, nearest=same_name[:_MAX_SAME_NAME])
     nearest = catalog.listing.nearest(id_or_name)
-    hint = f"similar: {', '.join(nearest)}" if nearest else "search with `nacre tools search`"
+    hint = f"nearest: {', '.join(nearest)}" if nearest else "search with `nacre tools search`"
     return UnknownToolError(f"there is no tool {shown!r}; {hint}", tool_id=shown, nearest=nearest)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_names import command_names
-from tests.cli.mcp.setup import Surroundings
+from tests.cli.surroundings import Surroundings
 from tests.plugins.plugin_folders import plugin_folder
 
 COMMENTED = """\

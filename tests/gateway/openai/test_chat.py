@@ -193,7 +193,7 @@ async def test_the_run_can_be_found_again(open_openai: OpenWorld) -> None:
         kept = await own.get(f"/api/runs/{run.id}/trajectory")
     assert (shown["isKept"], shown["isLive"]) == (False, False)
     assert (lost.status_code, kept.status_code) == (404, 200)
-    assert "nothing is kept" in lost.json()["error"]["message"]
+    assert "is not stored" in lost.json()["error"]["message"]
 
 
 async def test_an_answer_that_is_to_be_stored_has_a_session_of_its_own(
@@ -241,7 +241,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "messages[0].content[0].image_url",
         "'file:///etc/passwd'",
     ),
-    ({"messages": [{"role": "system", "content": "hm"}]}, "messages", "nothing that a person"),
+    ({"messages": [{"role": "system", "content": "hm"}]}, "messages", "no message of a user"),
     (
         {"messages": [user("a"), {"role": "assistant", "content": "b"}]},
         "messages",

@@ -131,7 +131,7 @@ async def test_ids_cannot_be_guessed_from_those_of_the_model(open_openai: OpenWo
     async with open_openai([Call("weather", {"city": "Oslo"}, call_id="call_1")]) as world:
         _, (call,) = await asked(world)
         assert len(call.id) > 30
-        with pytest.raises(openai.BadRequestError, match="were not made here: call_1"):
+        with pytest.raises(openai.BadRequestError, match="results for unknown calls: call_1"):
             await world.chat(
                 [user("hm"), {"role": "tool", "tool_call_id": "call_1", "content": "x"}]
             )
@@ -277,7 +277,7 @@ async def test_a_client_that_goes_on_without_the_results_ends_the_run_that_waits
         assert answer.choices[0].message.content == "Never mind."
         assert (await ended(run), run.result and run.result.error) == (
             "aborted",
-            "the client went on without the results of its calls",
+            "the client continued without the results of its tool calls",
         )
 
 

@@ -282,7 +282,7 @@ async def test_outputs_of_calls_that_nobody_knows_are_refused(open_openai: OpenW
     async with open_openai([Call("weather", {"city": "Oslo"})]) as world:
         first = await world.respond("weather?", tools=[RESPONSES_WEATHER])
     async with open_openai() as world:
-        with pytest.raises(openai.BadRequestError, match="not made here: call_") as refused:
+        with pytest.raises(openai.BadRequestError, match="unknown calls: call_") as refused:
             await world.respond([output(first.output[0], "rain")], previous_response_id=first.id)
         assert refused.value.code == "unknown_tool_call"
 

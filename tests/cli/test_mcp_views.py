@@ -8,8 +8,8 @@ import pytest
 
 from nacre.cli.configured_servers import ServerSurvey
 from nacre.cli.mcp_views import write_status
-from tests.cli.mcp.setup import Surroundings, small_server
 from tests.cli.nacre_process import PATIENCE_SECONDS, start_nacre, still_running, workers_of
+from tests.cli.surroundings import Surroundings, small_server
 
 ESCAPE = "\x1b"
 
@@ -245,7 +245,7 @@ def test_savings_as_a_table_leave_out_what_cannot_be_counted(surroundings: Surro
     status, out, err = surroundings.run("savings")
 
     heading, one, total, nacre = rows_of(out)
-    assert heading == ["a", "client", "with", "tools", "bytes", "fewer"]
+    assert heading == ["client", "with", "tools", "bytes", "saved"]
     assert one[:2] == ["one", "2"]
     assert total[-2:] == one[-2:]
     assert nacre[:3] == ["nacre", "mcp", "2"]

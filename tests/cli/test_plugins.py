@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.mcp.setup import Surroundings
 from tests.cli.nacre_process import run_nacre
+from tests.cli.surroundings import Surroundings
 from tests.plugins.plugin_folders import plugin_folder
 
-WEATHER = Path(__file__).parents[3] / "examples" / "weather_plugin" / "src" / "nacre_weather"
+WEATHER = Path(__file__).parents[2] / "examples" / "weather_plugin" / "src" / "nacre_weather"
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_the_list_tells_each_problem_once(tmp_path: Path) -> None:
 def test_without_plugins_the_list_says_how_to_have_some(here: Surroundings) -> None:
     status, out, err = here.nacre("plugins", "list")
     assert (status, out) == (0, "")
-    assert "`plugins.paths` in the configuration names folders" in err
+    assert "name their folders in `plugins.paths`" in err
 
 
 def test_one_plugin_is_shown_with_all_that_it_brings(here: Surroundings) -> None:

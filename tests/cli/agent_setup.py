@@ -10,7 +10,7 @@ from anyio.from_thread import start_blocking_portal
 from nacre.testing.recorded_request import RecordedRequest
 from nacre.testing.script import Script
 from nacre.testing.scripted_provider import ScriptedProvider
-from tests.cli.mcp.setup import Surroundings
+from tests.cli.surroundings import Surroundings
 
 
 def configure_agents(here: Surroundings, **more: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from nacre.cli.app import add_mcp_default
 from tests.cli.command_names import command_names
-from tests.cli.mcp.setup import Surroundings
+from tests.cli.surroundings import Surroundings
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_exec_does_not_import_what_only_mcp_needs() -> None:
 
 
 def test_every_command_is_on_the_page_about_mcp() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "mcp.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text(encoding="utf-8")
 
     told = set(re.findall(r"nacre mcp ([a-z]+)", page))
     assert command_names("mcp") == told
@@ -60,7 +60,7 @@ def test_add_writes_a_command_into_the_users_configuration(surroundings: Surroun
         "mcp": {"servers": {"git": {"command": "uvx", "args": ["mcp-server-git", "--repo", "."]}}}
     }
     assert (status, out) == (0, "")
-    assert err == f"added git to {surroundings.config}; `nacre mcp status git` tries it\n"
+    assert err == f"added git to {surroundings.config}; try it with `nacre mcp status git`\n"
 
 
 def test_add_writes_a_command_of_this_folder_so_that_it_is_found_from_everywhere(
@@ -87,10 +87,12 @@ def test_add_writes_a_command_of_this_folder_so_that_it_is_found_from_everywhere
 def test_add_warns_of_arguments_that_are_paths_from_here(surroundings: Surroundings) -> None:
     (surroundings.project / "server.js").touch()
     _, _, err = surroundings.run("add", "a", "--", "node", "server.js", "--port=1.5", "other.js")
-    assert err.startswith("nacre: server.js is a path from here, but the server starts where nacre")
-    assert err.count("path from here") == 1
+    assert err.startswith(
+        "nacre: server.js is relative to this directory, but the server starts in Nacre's"
+    )
+    assert err.count("relative to this directory") == 1
     _, _, err = surroundings.run("add", "b", "--cwd", ".", "--", "node", "server.js")
-    assert "path from here" not in err
+    assert "relative to this directory" not in err
 
 
 def test_add_writes_a_url_with_headers(surroundings: Surroundings) -> None:
@@ -139,7 +141,7 @@ def test_secret_in_plain_text_is_named_but_not_shown(surroundings: Surroundings)
     status, _, err = surroundings.run("add", "one", "--env", "API_KEY=s3cr3t", "--", "one")
 
     assert status == 0
-    assert f"the value of API_KEY now stands in {surroundings.config}" in err
+    assert f"the value of API_KEY is now in {surroundings.config}" in err
     assert "s3cr3t" not in err
 
 
@@ -150,17 +152,17 @@ def test_reference_is_kept_and_may_be_unset(surroundings: Surroundings) -> None:
     assert entry["env"] == {"API_KEY": "${NOT_SET_HERE}"}
     assert status == 0
     assert "NOT_SET_HERE, which is not set" in err
-    assert "now stands in" not in err
+    assert "is now in" not in err
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["one"], "a server is a command or a URL"),
-        (["one", "--url", "http://x", "--", "one"], "a server is a command or a URL"),
-        (["one", "--header", "A=b", "--", "one"], "--header has no meaning for a server that is a"),
-        (["one", "--sse", "--", "one"], "--sse has no meaning for a server that is a command"),
-        (["one", "--url", "http://x", "--env", "A=b"], "--env has no meaning"),
+        (["one"], "give a command or a URL"),
+        (["one", "--url", "http://x", "--", "one"], "give a command or a URL"),
+        (["one", "--header", "A=b", "--", "one"], "--header does not apply to a"),
+        (["one", "--sse", "--", "one"], "--sse does not apply to a command"),
+        (["one", "--url", "http://x", "--env", "A=b"], "--env does not apply"),
         (["one", "--env", "s3cr3t", "--", "one"], "a value of --env has no name; write"),
         (["a b", "--", "one"], "'a b' has spaces or colons"),
         (["", "--", "one"], "is no name of a server"),
@@ -183,7 +185,7 @@ def test_add_does_not_replace_a_server(surroundings: Surroundings) -> None:
 
     status, _, err = surroundings.run("add", "one", "--", "second")
 
-    assert (status, "has a server 'one' already" in err) == (2, True)
+    assert (status, "already has a server 'one'" in err) == (2, True)
     assert "second" not in surroundings.config.read_text(encoding="utf-8")
 
 
@@ -244,7 +246,7 @@ def test_list_of_nothing_says_what_to_do(surroundings: Surroundings) -> None:
     status, out, err = surroundings.run("list")
 
     assert (status, out) == (0, "")
-    assert "`nacre mcp add` and `nacre mcp import`" in err
+    assert "`nacre mcp add` or `nacre mcp import`" in err
 
 
 def test_servers_of_a_clients_file_are_taken_as_they_are(surroundings: Surroundings) -> None:
@@ -267,7 +269,7 @@ def test_two_servers_of_one_name_are_refused(surroundings: Surroundings) -> None
     )
 
     assert status == 2
-    assert f"two servers are called 'one' (in {files[0]} and {files[1]})" in err
+    assert f"two servers are named 'one' (in {files[0]} and {files[1]})" in err
 
 
 def test_named_file_that_is_missing_is_bad_usage(surroundings: Surroundings) -> None:

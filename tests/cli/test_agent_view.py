@@ -1,4 +1,4 @@
-"""Events of a run as lines for people."""
+"""Shows the events of a run as lines for people."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import pytest
 
 from nacre.agent import AgentRun, RunEventKind
 from nacre.cli.agent_screen import Screen
-from nacre.cli.agent_view import LiveView
+from nacre.cli.agent_view import LiveView, create_highlighter, program_lines
 from nacre.json_types import JsonObject
 
 Show = Callable[..., tuple[str, str]]
@@ -167,7 +167,7 @@ async def test_thoughts_are_for_terminals_only(show: Show) -> None:
         (
             "retry",
             {"attempt": 2, "delaySeconds": 1.5, "problem": "busy"},
-            "attempt 2 failed: busy; once more in 1.5 s",
+            "attempt 2 failed: busy; retrying in 1.5 s",
         ),
         (
             "retry",
@@ -179,7 +179,7 @@ async def test_thoughts_are_for_terminals_only(show: Show) -> None:
         (
             "steered",
             {"followupRunId": "run_2"},
-            "it came too late for this turn, and gets one of its own",
+            "too late for this turn; it starts a new one",
         ),
         ("compaction.ended", {"messageCount": 3, "summary": "s"}, "summarized 3 older messages"),
         (
@@ -197,7 +197,7 @@ async def test_thoughts_are_for_terminals_only(show: Show) -> None:
         (
             "run.queued",
             {"after": "run_0"},
-            "queued: it is taken up when the turn before it has ended",
+            "queued until the running turn ends",
         ),
         ("approval.answered", {"answer": "allow", "how": "once"}, "  ├ the call: allowed (once)"),
         ("approval.answered", {"answer": "expired"}, "  ├ the call: the approval is expired"),
@@ -217,3 +217,21 @@ async def test_output_of_programs_is_one_line_without_a_terminal(show: Show) -> 
         ("cell.output", {"toolCallId": "a", "result": {"n": 1}}),
     )
     assert err.splitlines()[1:] == ["  ├ » one", "  ├ » … 2 more lines", '  ├ » {"n":1}']
+
+
+def test_a_program_is_coloured_line_by_line() -> None:
+    lines = program_lines("\nconst a: number = 1;\nreturn `a\nb`;\n", colours=create_highlighter())
+    assert len(lines) == 3
+    assert lines[0].startswith("\x1b[94")
+    assert all("\x1b" not in line or line.endswith("\x1b[0m") for line in lines)
+
+
+def test_escapes_of_a_program_do_not_pass() -> None:
+    lines = program_lines("a\x1b[2J\u202eb\r\n\tc", colours=None)
+    assert lines == ["a\\u001b[2J\\u202eb", "  c"]
+
+
+def test_of_a_long_program_the_beginning_is_shown() -> None:
+    lines = program_lines("\n".join(f"line{number}" for number in range(100)), colours=None)
+    assert lines[-2:] == ["line59", "… 40 more lines"]
+    assert len(program_lines("x" * 10_000, colours=None)[0]) == 401

@@ -1,9 +1,9 @@
-"""The help of `nacre`: what each command does, in full."""
+"""The help of `nacre`, and the registered commands."""
 
 import pytest
 
 from nacre.cli.app import COMMANDS, Command
-from tests.cli.mcp.setup import Surroundings
+from tests.cli.surroundings import Surroundings
 
 GROUPS = ("mcp", "config", "tools", "plugins", "sessions", "trajectory")
 

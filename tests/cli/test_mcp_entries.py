@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from tests.cli.mcp.setup import Surroundings
+from tests.cli.surroundings import Surroundings
 
 CURSOR = {
     "mcpServers": {

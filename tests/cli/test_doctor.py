@@ -85,7 +85,7 @@ def test_missing_measure_is_a_warning_with_advice(
     *_, warning, verdict = capsys.readouterr().out.splitlines()
     assert status == 0
     assert warning == (
-        "warning: landlock does not hold (not in this kernel); use Linux 5.13 or newer with "
+        "warning: landlock is not active (not in this kernel); use Linux 5.13 or newer with "
         "`landlock` in its list of security modules"
     )
     assert verdict == "usable: programs run, but some protections are missing."

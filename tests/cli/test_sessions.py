@@ -5,8 +5,8 @@ import json
 import pytest
 
 from nacre.testing.script import Call, Fail, Say
-from tests.cli.agent.setup import configure_agents, program, scripted_model
-from tests.cli.mcp.setup import Surroundings
+from tests.cli.agent_setup import configure_agents, program, scripted_model
+from tests.cli.surroundings import Surroundings
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_list_that_is_cut_says_so(here: Surroundings) -> None:
     assert (status, len(out.splitlines()), err) == (
         0,
         2,
-        "1 session shown; there are more: --limit N\n",
+        "1 session shown; there are more, see --limit\n",
     )
     _, out, _ = here.nacre("sessions", "list", "--limit", "1", "--json")
     assert json.loads(out)["hasMore"] is True
@@ -61,7 +61,7 @@ def test_sessions_of_one_agent_are_listed(here: Surroundings) -> None:
 def test_without_sessions_the_list_says_how_to_begin_one(here: Surroundings) -> None:
     status, out, err = here.nacre("sessions", "list")
     assert (status, out) == (0, "")
-    assert err == 'no sessions yet; `nacre run "..."` begins one\n'
+    assert err == 'no sessions yet; start one with `nacre run "..."`\n'
 
 
 def test_a_session_is_shown_with_nested_calls_below_their_program(here: Surroundings) -> None:
@@ -94,7 +94,7 @@ def test_turns_that_are_left_out_are_counted(here: Surroundings) -> None:
     for _ in range(3):
         here.nacre("run", "-q", "--session", "work", "hello")
     _, out, _ = here.nacre("sessions", "show", "work", "--turns", "1")
-    assert "(2 earlier turns left out; --turns N shows N)" in out
+    assert "(2 earlier turns left out; see --turns)" in out
     assert out.count("  you      hello") == 1
 
 

@@ -10,8 +10,8 @@ from nacre.run_context import RunContext
 from nacre.storage import open_store
 from nacre.testing.script import Call, Say
 from nacre.trajectory import TrajectoryRecorder, import_json_lines, project
-from tests.cli.agent.setup import configure_agents, scripted_model
-from tests.cli.mcp.setup import Surroundings
+from tests.cli.agent_setup import configure_agents, scripted_model
+from tests.cli.surroundings import Surroundings
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_program_that_waits_is_shown_with_its_snapshot(here: Surroundings) -> 
     _, out, _ = here.nacre("trajectory", "show", run_id)
     assert "├ … exec " in out
     assert '│ ├ » "The first half is done."' in out
-    assert "│ ├ suspended: yield, a snapshot of " in out
+    assert "│ ├ suspended: yield, snapshot of " in out
     assert "│ ├ resumed" in out
 
 
@@ -154,7 +154,7 @@ def test_a_file_that_cannot_be_written_is_named_and_nothing_is_left(
     run_id = run_in(here, "work", "hello")
     folder = tmp_path / "folder"
     folder.mkdir()
-    for place, problem in ((folder, "it is a folder"), (tmp_path / "no" / "x", "No such file")):
+    for place, problem in ((folder, "it is a directory"), (tmp_path / "no" / "x", "No such file")):
         status, _, err = here.nacre("trajectory", "export", run_id, "--out", str(place))
         assert status == 2
         assert f"cannot write '{place}': {problem}" in err

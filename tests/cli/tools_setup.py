@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.cli.mcp.setup import Surroundings
+from tests.cli.surroundings import Surroundings
 
 CALLING_SERVER = Path(__file__).with_name("calling_mcp_server.py")
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from nacre.testing.script import Call, Fail, Say
-from tests.cli.agent.setup import ENDLESS, WRITE_A_FILE, configure_agents, scripted_model, told
-from tests.cli.mcp.setup import Surroundings
+from tests.cli.agent_setup import ENDLESS, WRITE_A_FILE, configure_agents, scripted_model, told
 from tests.cli.nacre_process import (
     PATIENCE_SECONDS,
     pipe_of,
@@ -21,6 +20,7 @@ from tests.cli.nacre_process import (
     still_running,
     workers_of,
 )
+from tests.cli.surroundings import Surroundings
 
 
 def events_in(out: str) -> list[dict[str, Any]]:
@@ -233,10 +233,12 @@ def test_debug_switches_show_their_lines_on_standard_error(here: Surroundings) -
 def test_an_approval_without_a_terminal_is_denied_with_a_word(here: Surroundings) -> None:
     status, out, err = here.nacre("run", WRITE_A_FILE)
     assert status == 0
-    assert "openclaw:core:write was denied: there is no terminal to ask for an approval; run it" in err
-    assert err.count("have the configuration not ask about this tool") == 1
+    assert (
+        "openclaw:core:write was denied: there is no terminal to ask for an approval; run it" in err
+    )
+    assert err.count("change the approval settings of this tool") == 1
     assert "there is no terminal to ask" in out
-    assert "have the configuration" not in out
+    assert "change the approval settings" not in out
     assert not (here.project / "a.txt").exists()
 
 
@@ -259,7 +261,7 @@ def test_retries_are_told(here: Surroundings) -> None:
     with scripted_model(here, [Fail(503, retry_after=0), Say("there")]):
         status, out, err = here.nacre("run", "go")
     assert (status, out) == (0, "there\n")
-    assert "; once more in " in err
+    assert "; retrying in " in err
 
 
 def test_a_store_that_cannot_be_opened_fails_the_run(here: Surroundings) -> None:

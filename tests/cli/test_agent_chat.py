@@ -1,13 +1,94 @@
-"""`nacre run` and `nacre chat` with a person at the terminal."""
+"""`nacre chat`, with lines from a pipe and at a terminal."""
 
+import io
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.agent.pseudo_terminal import CTRL_C, CTRL_D, person_at
-from tests.cli.agent.setup import ENDLESS, WRITE_A_FILE, program
-from tests.cli.mcp.setup import Surroundings
+from nacre.testing.script import Fail, Say
+from tests.cli.agent_setup import ENDLESS, WRITE_A_FILE, program, scripted_model, told
+from tests.cli.pseudo_terminal import CTRL_C, CTRL_D, person_at
+from tests.cli.surroundings import Surroundings
+
+
+def pipe(monkeypatch: pytest.MonkeyPatch, *lines: bytes) -> None:
+    content = io.BytesIO(b"\n".join(lines))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(content, encoding="utf-8"))
+
+
+def test_every_line_is_answered_in_one_session(
+    here: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe(monkeypatch, b"first", b"", b"second")
+    with scripted_model(here, [Say("one"), Say("two")]) as provider:
+        status, out, err = here.nacre("chat")
+    assert (status, out) == (0, "one\ntwo\n")
+    assert told(provider.requests[-1])[-3:] == [
+        "first",
+        "one",
+        "second",
+    ]
+    assert "continue with: nacre chat --session session_" in err
+
+
+def test_a_new_session_knows_nothing_of_the_old_one(
+    here: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe(monkeypatch, b"first", b"/new", b"second")
+    with scripted_model(here, [Say("one"), Say("two")]) as provider:
+        here.nacre("chat", "--session", "work")
+    said = told(provider.requests[-1])
+    assert "second" in said
+    assert "first" not in said
+
+
+def test_nothing_is_read_after_quit(here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe(monkeypatch, b"/quit", b"hello")
+    status, out, err = here.nacre("chat")
+    assert (status, out) == (0, "")
+    assert "continue with" not in err
+
+
+def test_an_unknown_command_is_answered_with_those_there_are(
+    here: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe(monkeypatch, b"/nope", b"/abort", b"/help")
+    status, out, err = here.nacre("chat")
+    assert (status, out) == (0, "")
+    assert "there is no command /nope\n" in err
+    assert "no turn is running\n" in err
+    assert err.count("/new    start a new session") == 2
+
+
+@pytest.mark.parametrize("line", [b"/etc/hosts is what?", b" /new"])
+def test_a_message_may_look_like_a_command(
+    here: Surroundings, monkeypatch: pytest.MonkeyPatch, line: bytes
+) -> None:
+    pipe(monkeypatch, line)
+    with scripted_model(here, [Say("one")]) as provider:
+        here.nacre("chat")
+    assert told(provider.requests[0])[-1] == line.decode()
+
+
+def test_a_failed_turn_does_not_end_the_chat_but_fails_it(
+    here: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe(monkeypatch, b"first", b"second")
+    with scripted_model(here, [Fail(400, message="no such thing"), Say("two")]):
+        status, out, err = here.nacre("chat")
+    assert (status, out) == (1, "two\n")
+    assert "no such thing" in err
+
+
+def test_a_line_that_is_not_utf8_is_asked_with_marks(
+    here: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe(monkeypatch, b"caf\xe9")
+    with scripted_model(here, [Say("one")]) as provider:
+        here.nacre("chat")
+    assert told(provider.requests[0])[-1] == "caf\ufffd"
+
 
 QUESTION = "[a] allow once"
 CHAT_IS_READY = "/quit leaves"
@@ -39,7 +120,7 @@ def test_the_whole_input_is_shown_line_by_line(here: Surroundings) -> None:
     with person_at("run", WRITE_A_FILE) as person:
         person.reads('  "path": "a.txt"\n')
         person.reads('  "content":\n    | one\n    | two\n    | \n')
-        person.reads("why you are asked: it changes files of the workspace")
+        person.reads("reason: it changes files of the workspace")
         person.reads(QUESTION)
         person.types("a\n")
         assert person.leaves() == 0
@@ -54,7 +135,7 @@ def test_a_call_that_is_allowed_for_always_is_asked_about_once(here: Surrounding
     with person_at("run", twice) as person:
         person.reads(QUESTION)
         person.types("A\n")
-        person.reads("allowed before, for always")
+        person.reads("always allowed")
         assert person.leaves() == 0
         assert person.screen.count(QUESTION) == 1
 
@@ -206,7 +287,7 @@ def test_what_is_typed_while_a_turn_runs_steers_it(here: Surroundings) -> None:
         person.types("and be quick\n")
         person.reads("steered: and be quick")
         person.types("/new\n")
-        person.reads("a turn runs; /abort ends it")
+        person.reads("a turn is running; stop it with /abort")
         person.types("/abort\n")
         person.reads("aborted: aborted at the terminal")
         person.reads("> ")

@@ -1,4 +1,4 @@
-"""Standard output and stop signals: who gets a signal that comes in the middle of a write."""
+"""Standard output, stop signals during a write, and amounts."""
 
 import io
 import os
@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from nacre.cli.output import STOP_SIGNALS, ExitStatus, Printer
+from nacre.cli.output import STOP_SIGNALS, ExitStatus, Printer, duration_text, size_text, time_text
 
 
 class _SignalledPipe(io.TextIOWrapper):
@@ -84,3 +84,30 @@ def test_a_signal_breaks_off_a_write_that_nobody_takes(
         printer.write("")
         assert printer.problem == ExitStatus(128 + number)
         assert received == []
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "0.0 ms"),
+        (9.96, "10.0 ms"),
+        (12.3, "12 ms"),
+        (1500, "1.5 s"),
+        (61_000, "1 min 1 s"),
+        (3_720_000, "1 h 2 min"),
+    ],
+)
+def test_durations(milliseconds: float, text: str) -> None:
+    assert duration_text(milliseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 kB"), (2_000_000, "2.0 MB"), (3e9, "3.0 GB")],
+)
+def test_sizes(size: float, text: str) -> None:
+    assert size_text(size) == text
+
+
+def test_a_time_that_no_calendar_has_is_no_trouble() -> None:
+    assert time_text(1e30) == f"{1e30:.0f} s after 1970"

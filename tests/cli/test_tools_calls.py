@@ -1,4 +1,4 @@
-"""`nacre tools call`: the input as a person writes it, the one call path, and what is printed."""
+"""`nacre tools call`: the input, the call, and the printed result."""
 
 import json
 import os
@@ -11,7 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.cli.mcp.setup import Surroundings, small_server
+from nacre.cli.tools_calls import write_outcome
+from nacre.json_types import JsonValue
+from nacre.tool_search import Completed, Failed
 from tests.cli.nacre_process import (
     PATIENCE_SECONDS,
     ended_with_the_block,
@@ -20,7 +22,8 @@ from tests.cli.nacre_process import (
     still_running,
     workers_of,
 )
-from tests.cli.tools.setup import calling_server, own_tools
+from tests.cli.surroundings import Surroundings, small_server
+from tests.cli.tools_setup import calling_server, own_tools
 
 
 def echoed(surroundings: Surroundings, *arguments: str) -> object:
@@ -66,12 +69,15 @@ def test_standard_input_is_json(one: Surroundings) -> None:
     ("arguments", "problem"),
     [
         (['{"a": }'], "the input is not JSON: Expecting value: line 1 column 7"),
-        (["[1]"], "the input is a list; a tool takes one object"),
+        (["[1]"], "the input is a list; write one object"),
         (["text"], "'text' is not a valid input; write a JSON object, key=value pairs"),
         (["=1"], "'=1' is not a valid input"),
         (["count=1", "{}"], "'{}' is not a valid input"),
         (["count=1", "count=2"], "'count' is given twice"),
-        (["cuont=1"], "has no parameter 'cuont'; did you mean 'count'? Parameters: text, count, tags"),
+        (
+            ["cuont=1"],
+            "has no parameter 'cuont'; did you mean 'count'? Parameters: text, count, tags",
+        ),
         (["[" * 100_000], "the input is nested more than"),
     ],
 )
@@ -264,3 +270,44 @@ def test_signal_while_a_server_starts_ends_the_command(surroundings: Surrounding
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert (process.returncode, out, err) == (130, b"", b"nacre: aborted\n")
+
+
+def words(text: str) -> list[JsonValue]:
+    return [{"type": "text", "text": text}]
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"),
+    [
+        ({"content": words("hi")}, "hi\n"),
+        ({"content": words("hi\n"), "structuredContent": {"result": "hi\n"}}, "hi\n"),
+        ({"content": words("[1]"), "structuredContent": {"items": [1]}}, "[1]\n"),
+        ({"content": words('{"a":1}'), "structuredContent": {"a": 1}}, '{\n  "a": 1\n}\n'),
+        ({"content": words("hi"), "structuredContent": {"a": None}}, 'hi\n{\n  "a": null\n}\n'),
+        ({"content": [], "structuredContent": {"a": 1}}, '{\n  "a": 1\n}\n'),
+        ({"content": []}, ""),
+        (
+            {"content": [{"type": "image", "mimeType": "image/png", "data": "AAAA"}]},
+            "[image image/png, 3 bytes]\n",
+        ),
+        ({"content": "plain"}, '{\n  "content": "plain"\n}\n'),
+        ({"content": [1]}, '{\n  "content": [\n    1\n  ]\n}\n'),
+        ({"content": [], "title": 1}, '{\n  "content": [],\n  "title": 1\n}\n'),
+        ([1], "[\n  1\n]\n"),
+        ("text", "text\n"),
+        (False, "false\n"),
+        (None, ""),
+    ],
+)
+def test_value_for_a_person(
+    capsys: pytest.CaptureFixture[str], value: JsonValue, printed: str
+) -> None:
+    status = write_outcome(Completed(value=value), is_json=False)
+
+    assert (status, capsys.readouterr().out) == (0, printed)
+
+
+def test_failure_says_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+    status = write_outcome(Failed(error="no", code="tool_failed"), is_json=False)
+
+    assert (status, capsys.readouterr()) == (1, ("", "failed: no\n  code tool_failed\n"))

@@ -452,7 +452,7 @@ def test_no_wait_stops_at_the_first_wait(capsys: pytest.CaptureFixture[str]) -> 
     assert run_here(capsys, "--no-wait", "-e", program) == (
         3,
         "first\n",
-        "waiting: yield; leave out --no-wait to have the cell go on\n",
+        "waiting: yield; leave out --no-wait to continue\n",
     )
 
 

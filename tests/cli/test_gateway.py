@@ -1,6 +1,8 @@
-"""What a gateway says when it answers: never the token itself."""
+"""`nacre gateway`: its start, and the message when it is ready."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +11,37 @@ import pytest
 from nacre.cli.gateway import commands_to_try, welcome_json, welcome_text
 from nacre.config.system import system_config_from
 from nacre.gateway.server import Served
+from tests.cli.nacre_process import PATIENCE_SECONDS
+
+# As where these are not installed: importing them fails, and nothing finds them.
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))
+from nacre.cli.main import main
+sys.exit(main(["gateway", "--port", "0"]))
+"""
+
+
+def gateway_without(modules: str, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT, modules],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        cwd=home,
+        env={"HOME": str(home)},
+        check=False,
+    )
+
+
+def test_without_the_parts_of_the_gateway_one_line_says_what_to_install(tmp_path: Path) -> None:
+    ended = gateway_without("fastapi,sqlalchemy", tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        "nacre: the gateway needs packages that are not installed: fastapi, sqlalchemy; "
+        "run: pip install 'nacre-ai[gateway]'\n"
+    )
+
 
 TOKEN = "0123456789abcdef-secret"
 
@@ -71,5 +104,5 @@ def test_the_surface_is_named_and_how_to_switch_code_mode_on(tmp_path: Path) -> 
 
 def test_all_interfaces_are_not_passed_over(tmp_path: Path) -> None:
     everywhere = served(tmp_path, gateway={"host": "0.0.0.0"})
-    assert "all addresses of this machine (0.0.0.0)" in welcome_text(everywhere, "")
-    assert "all addresses" not in welcome_text(served(tmp_path), "")
+    assert "all other addresses of this machine (0.0.0.0)" in welcome_text(everywhere, "")
+    assert "all other addresses" not in welcome_text(served(tmp_path), "")

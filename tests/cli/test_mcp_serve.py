@@ -11,7 +11,6 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.cli.mcp.setup import Surroundings, small_server
 from tests.cli.nacre_process import (
     PATIENCE_SECONDS,
     ended_with_the_block,
@@ -19,6 +18,7 @@ from tests.cli.nacre_process import (
     run_nacre,
     start_nacre,
 )
+from tests.cli.surroundings import Surroundings, small_server
 
 
 def talk(*arguments: str | Path) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
@@ -113,8 +113,8 @@ def test_tools_of_ones_own_are_served_without_any_server(surroundings: Surroundi
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--port", "1"], "--port is only for --http"),
-        (["--no-token"], "--no-token is only for --http"),
+        (["--port", "1"], "--port needs --http"),
+        (["--no-token"], "--no-token needs --http"),
         (["--http", "--no-token", "--token-file", "x"], "got both --token-file and --no-token"),
         (
             ["--http", "--no-token", "--host", "0.0.0.0"],

@@ -1,1 +1,0 @@
-"""`nacre mcp` as a person uses it."""

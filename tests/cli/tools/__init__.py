@@ -1,1 +1,0 @@
-"""`nacre tools` as a person uses it."""

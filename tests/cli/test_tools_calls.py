@@ -13,7 +13,7 @@ import pytest
 
 from nacre.cli.tools_calls import write_outcome
 from nacre.json_types import JsonValue
-from nacre.tool_search import Completed, Failed
+from nacre.tools import DirectResult
 from tests.cli.nacre_process import (
     PATIENCE_SECONDS,
     ended_with_the_block,
@@ -302,12 +302,12 @@ def words(text: str) -> list[JsonValue]:
 def test_value_for_a_person(
     capsys: pytest.CaptureFixture[str], value: JsonValue, printed: str
 ) -> None:
-    status = write_outcome(Completed(value=value), is_json=False)
+    status = write_outcome(DirectResult(value=value), is_json=False)
 
     assert (status, capsys.readouterr().out) == (0, printed)
 
 
 def test_failure_says_its_code(capsys: pytest.CaptureFixture[str]) -> None:
-    status = write_outcome(Failed(error="no", code="tool_failed"), is_json=False)
+    status = write_outcome(DirectResult(error="no", code="tool_failed"), is_json=False)
 
     assert (status, capsys.readouterr()) == (1, ("", "failed: no\n  code tool_failed\n"))

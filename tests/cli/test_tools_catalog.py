@@ -268,9 +268,9 @@ def test_a_broken_plugin_costs_its_own_tools_alone(
     status, ids, problems = listed(surroundings)
     _, _, err = surroundings.nacre("tools", "list")
 
-    assert (status, problems) == (1, {"broken": "it does not import: RuntimeError: no"})
+    assert (status, problems) == (1, {"broken": "it cannot be imported: RuntimeError: no"})
     assert "mcp:one:a" in ids
-    problem = "the tools of broken are missing: it does not import: RuntimeError: no"
+    problem = "the tools of broken are missing: it cannot be imported: RuntimeError: no"
     assert err == f"nacre: {problem}\n"
 
 

@@ -39,7 +39,7 @@ def test_a_run_is_shown_as_a_tree_with_durations_and_sizes(here: Surroundings) -
     assert lines[3].startswith("├ ✓ exec return await tools.call(")
     assert " bytes in, " in lines[3]
     assert lines[4].startswith('│ ├ ✓ openclaw:core:list {"path":"."}  ')
-    assert lines[5] == "│ └ the program completed"
+    assert lines[5] == "│ └ program completed"
     assert lines[-1].startswith("└ completed  ")
 
 

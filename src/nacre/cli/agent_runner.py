@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nacre.bootstrap import System
     from nacre.cli.agent_screen import Screen
     from nacre.cli.agent_view import RunView
-    from nacre.config.system import SystemConfig
+    from nacre.config import SystemConfig
 
 
 def run_with_system(

@@ -203,5 +203,6 @@ def register(app: typer.Typer) -> None:
     group.command("unset")(unset_command)
     group.command("validate")(validate_command)
     group.command("show")(show_command)
+    group.command("schema")(schema_command)
     group.command("path")(path_command)
     app.add_typer(group, name="config")

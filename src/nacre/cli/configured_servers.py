@@ -19,15 +19,15 @@ from nacre.cli.output import (
     warn,
 )
 from nacre.cli.runner import run_abortable
-from nacre.config.config_file import (
+from nacre.config import (
     find_config_file,
+    mcp_servers_from,
+    object_at,
     read_config_file,
     remove_config_member,
+    server_name_from,
     set_config_member,
 )
-from nacre.config.documents import object_at
-from nacre.config.fields import object_without_showing
-from nacre.config.mcp import mcp_servers_from, server_name_from
 from nacre.errors import ConfigError, ToolServerError
 from nacre.mcp_client import McpConnections
 from nacre.mcp_client.client_files import servers_of_file
@@ -36,8 +36,7 @@ from nacre.tools import OPERATION_MARK
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from nacre.config.config_file import ConfigFile
-    from nacre.config.mcp_entry import McpServerConfig
+    from nacre.config import ConfigFile, McpServerConfig
     from nacre.json_types import JsonObject
     from nacre.mcp_client import McpServer
     from nacre.run_context import AbortSignal
@@ -109,7 +108,7 @@ def _object_at(
 ) -> Mapping[str, object]:
     value = members
     for count, key in enumerate(keys, 1):
-        value = object_without_showing(value.get(key), f"{file}: {'.'.join(keys[:count])}")
+        value = object_at(value.get(key), f"{file}: {'.'.join(keys[:count])}")
     return value
 
 

@@ -14,7 +14,7 @@ import typer
 import nacre
 from nacre.cli.output import ExitStatus, Printer
 from nacre.cli.runner import run_async
-from nacre.config.folders import default_cache_directory
+from nacre.config import default_cache_directory
 from nacre.errors import SandboxError
 from nacre.sandbox.results import Completed, Failed
 from nacre.sandbox.sandbox import Sandbox, SandboxOptions, SandboxReport
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from nacre.config.code_mode import Language
+    from nacre.config import Language
     from nacre.json_types import JsonObject
     from nacre.sandbox.hardening import Measure
 

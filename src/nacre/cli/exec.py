@@ -10,14 +10,14 @@ import typer
 
 from nacre.cli.options import OwnToolsOption
 from nacre.cli.output import ExitStatus, UsageProblem, is_stderr_terminal, warn
-from nacre.config.code_mode import FIELDS, LANGUAGES, LIMITS, Language, code_mode_config_from
+from nacre.config import FIELDS, LANGUAGES, LIMITS, Language, code_mode_config_from
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import BinaryIO
 
-    from nacre.config.code_mode import CodeModeConfig
+    from nacre.config import CodeModeConfig
     from nacre.run_context import AbortSignal
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from nacre.cli.exec import ProgramText
     from nacre.code_mode.run import CodeModeRun
-    from nacre.config.code_mode import CodeModeConfig
+    from nacre.config import CodeModeConfig
     from nacre.run_context import AbortSignal
     from nacre.sandbox.results import Position
     from nacre.tools import Tool

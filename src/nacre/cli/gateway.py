@@ -13,8 +13,7 @@ import typer
 from nacre.agent.surfaces import planned_surface
 from nacre.cli.output import ExitStatus, Printer, UsageProblem, warn
 from nacre.cli.system_config import EMBEDDED, read_agent_config
-from nacre.config.gateway import TOKEN_VARIABLE
-from nacre.config.models import DEFAULT_MODEL
+from nacre.config import DEFAULT_MODEL, TOKEN_VARIABLE
 from nacre.errors import NacreError
 from nacre.gateway import ACCESS_LOG
 

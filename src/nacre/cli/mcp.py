@@ -125,7 +125,7 @@ def config_command(
     clients start servers in other directories.
     """
     from nacre.cli.mcp_entries import client_folders, parse_client, serve_arguments
-    from nacre.mcp_server.client_snippets import client_snippet, nacre_command
+    from nacre.mcp_client.client_files import client_snippet, nacre_command
 
     client = parse_client(client_name)
     command = nacre_command("mcp", *serve_arguments(config, servers or ()))

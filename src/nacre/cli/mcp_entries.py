@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from nacre.cli.configured_servers import read_server_entries
 from nacre.cli.output import UsageProblem
-from nacre.config.fields import is_object
-from nacre.config.mcp import mcp_servers_from, server_name_from
+from nacre.config import is_object, mcp_servers_from, server_name_from
 from nacre.errors import ConfigError
 from nacre.mcp_client.client_files import CLIENTS, ClientFolders, servers_of_client, servers_of_file
 from nacre.telemetry import is_secret_key

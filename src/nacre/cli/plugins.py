@@ -18,7 +18,7 @@ from nacre.plugins import PluginHost
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Sequence
 
-    from nacre.config.plugins import PluginsConfig
+    from nacre.config import PluginsConfig
     from nacre.json_types import JsonObject
     from nacre.plugins import PluginStatus
     from nacre.tools import Tool
@@ -105,7 +105,7 @@ def validate_command(
     """Load a plugin from a folder, and show what it provides."""
     from pathlib import Path
 
-    from nacre.config.plugins import PluginEntry, PluginsConfig
+    from nacre.config import PluginEntry, PluginsConfig
     from nacre.errors import NacreError
     from nacre.plugins import read_manifest
 

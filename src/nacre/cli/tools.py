@@ -85,7 +85,7 @@ def describe_command(
 
     Prints TypeScript; --json adds JSON Schema. Exit status: 0, or 1 if there is no such tool.
     """
-    from nacre.cli.tools_calls import failure_of, write_outcome
+    from nacre.cli.tools_calls import write_outcome
     from nacre.cli.tools_catalog import configured_tools, find_tool, read_catalog, select_servers
     from nacre.cli.tools_views import description_json, description_text
     from nacre.errors import ToolError

@@ -12,10 +12,10 @@ from nacre.cli.tools_catalog import find_tool, open_catalog, select_servers
 from nacre.errors import ToolError
 from nacre.hooks import HookRunner
 from nacre.json_types import NotJsonError, decode_json
-from nacre.tool_search import Completed, Failed
 from nacre.tools import (
     Approvals,
     CallSite,
+    DirectResult,
     InputValidators,
     NearestNames,
     ToolExecutor,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from nacre.cli.tools_catalog import ConfiguredTools, OpenCatalog
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import AbortSignal
-    from nacre.tool_search import ToolSearchResult
     from nacre.tools import Tool
 
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 _MCP_RESULT_KEYS: Final = frozenset({"content", "structuredContent", "isError", "_meta"})
 
 
-def outcome_of(tool: Tool, value: object) -> ToolSearchResult:
+def outcome_of(tool: Tool, value: object) -> DirectResult:
     """The result of the call. An MCP result may be an error."""
     match value:
         case {"isError": True} if tool.source == "mcp":
@@ -52,13 +51,7 @@ def outcome_of(tool: Tool, value: object) -> ToolSearchResult:
             return DirectResult(value=value)
 
 
-def failure_of(error: ToolError) -> Failed:
-    return Failed(
-        error=error.message, code=error.code, details={"toolId": error.tool_id, **error.details}
-    )
-
-
-def write_outcome(outcome: ToolSearchResult, *, is_json: bool) -> ExitStatus:
+def write_outcome(outcome: DirectResult, *, is_json: bool) -> ExitStatus:
     """Print the result, and return the exit status."""
     printer = Printer()
     if is_json:
@@ -128,7 +121,7 @@ async def call_tool(
     *,
     timeout_seconds: float,
     abort: AbortSignal,
-) -> ToolSearchResult:
+) -> DirectResult:
     """Call the tool. Raises UsageProblem for input with unknown keys."""
     names = select_servers(configured, id_or_name)
     site = CallSite(call_id=_CALL_ID, abort=abort)

@@ -51,9 +51,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nacre.cli.configured_servers import ConfiguredServer, ConfiguredServers
-    from nacre.config.agents import AgentConfig
-    from nacre.config.plugins import PluginsConfig
-    from nacre.config.tool_search import ToolSearchConfig
+    from nacre.config import AgentConfig, PluginsConfig, ToolSearchConfig
     from nacre.errors import ToolError
     from nacre.mcp_client import McpServer
     from nacre.plugins import PluginHost
@@ -74,6 +72,8 @@ class AgentParts:
     plugins: PluginsConfig | None
     problems: dict[str, str]
     """The problem of each invalid part."""
+    is_known: bool
+    """Whether the configuration has the agent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -220,7 +220,7 @@ def configured_tools(
     context = RunContext(agent_id=parts.agent_id)
     try:
         if agent_id is not None:
-            _check_agent(servers.document, agent_id)
+            _check_agent(parts, agent_id)
         tools = tools_config_from(servers.document, context.agent_id)
         _warn_of_direct_tools(own_tools)
     except ConfigError as error:
@@ -237,12 +237,9 @@ def configured_tools(
     )
 
 
-def _check_agent(document: Mapping[str, object], agent_id: str) -> None:
+def _check_agent(parts: AgentParts, agent_id: str) -> None:
     # With a misspelled id, the rules of the intended agent would not apply.
-    is_known = agent_id == RunContext().agent_id or any(
-        True for _ in agent_tools(document, agent_id)
-    )
-    if not is_known:
+    if not parts.is_known and agent_id != RunContext().agent_id:
         raise ConfigError("agents", f"has no agent {agent_id!r}, which --agent names")
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
 
-from nacre.config.gateway import is_loopback
+from nacre.config import is_loopback
 from nacre.gateway import ACCESS_LOG
 from nacre.gateway.errors import ApiError, error_response
 

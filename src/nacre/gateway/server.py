@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nacre.bootstrap import System
-    from nacre.config.config_file import ConfigFile
-    from nacre.config.gateway import GatewayConfig
-    from nacre.config.system import SystemConfig
+    from nacre.config import ConfigFile, GatewayConfig, SystemConfig
     from nacre.gateway.routing import GatewayState
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nacre.config import config_schema
 from tests.cli.command_names import command_names
 from tests.cli.surroundings import Surroundings
 from tests.plugins.plugin_folders import plugin_folder

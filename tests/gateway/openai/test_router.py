@@ -24,7 +24,7 @@ async def test_the_document_has_the_requests_and_all_answers(open_openai: OpenWo
     }
     schemas = document["components"]["schemas"]
     for path, name in (
-        ("/v1/chat/completions", "ChatRequest"),
+        ("/v1/chat/completions", "ChatCompletionRequest"),
         ("/v1/responses", "ResponsesRequest"),
     ):
         route = routes["post", path]
@@ -34,7 +34,7 @@ async def test_the_document_has_the_requests_and_all_answers(open_openai: OpenWo
             "application/json",
             "text/event-stream",
         }
-    assert "messages" in schemas["ChatRequest"]["required"]
+    assert "messages" in schemas["ChatCompletionRequest"]["required"]
     for route in routes.values():
         failed = route["responses"]["401"]["content"]["application/json"]["schema"]
         assert failed["$ref"].endswith("/OpenAiErrorResponse")

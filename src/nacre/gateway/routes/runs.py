@@ -7,7 +7,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import ConfigDict, Field, JsonValue
 
 from nacre.agent import AgentRun, ClientTool, RunFinish, TurnRequest
-from nacre.config.queue import QueueMode
+from nacre.config import QueueMode
 from nacre.errors import ConfigError, MissingReferenceError, SessionError
 from nacre.gateway.errors import RETRY_SECONDS, ApiError
 from nacre.gateway.routes.approvals import PendingApproval, pending_approval

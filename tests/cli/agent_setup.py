@@ -7,8 +7,7 @@ from typing import Any, cast
 
 from anyio.from_thread import start_blocking_portal
 
-from nacre.testing.recorded_request import RecordedRequest
-from nacre.testing.script import Script
+from nacre.testing.script import RecordedRequest, Script
 from nacre.testing.scripted_provider import ScriptedProvider
 from tests.cli.surroundings import Surroundings
 

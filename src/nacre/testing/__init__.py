@@ -6,13 +6,13 @@ from nacre.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from nacre.testing.fake_tools import HeldTool, RecordingTool
-    from nacre.testing.recorded_request import RecordedRequest
     from nacre.testing.script import (
         Call,
         Cut,
         End,
         Fail,
         Raw,
+        RecordedRequest,
         Say,
         Stall,
         Think,
@@ -45,13 +45,13 @@ __getattr__ = lazy_exports(
             "HeldTool",
             "RecordingTool",
         ),
-        "nacre.testing.recorded_request": ("RecordedRequest",),
         "nacre.testing.script": (
             "Call",
             "Cut",
             "End",
             "Fail",
             "Raw",
+            "RecordedRequest",
             "Say",
             "Stall",
             "Think",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.testing.recorded_request import RecordedRequest
+    from nacre.testing.script import RecordedRequest
 
 
 _END_REASONS: Final[tuple[EndReason, ...]] = get_args(EndReason)

@@ -12,7 +12,6 @@ import anyio
 from nacre.json_types import NotJsonError, decode_json
 from nacre.messages import Usage
 from nacre.testing.http_server import HttpReply, connection_cutter
-from nacre.testing.recorded_request import RecordedRequest
 from nacre.testing.script import (
     Call,
     Cut,
@@ -20,6 +19,7 @@ from nacre.testing.script import (
     Fail,
     Part,
     Raw,
+    RecordedRequest,
     Say,
     Spoken,
     Stall,
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.testing.recorded_request import RequestOutcome
-    from nacre.testing.script import EndReason
+    from nacre.testing.script import EndReason, RequestOutcome
     from nacre.testing.wire.base import AnswerStream, Wire
 
 

@@ -17,7 +17,7 @@ from nacre.testing.scripted_app import ScriptedApp
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from nacre.testing.recorded_request import RecordedRequest
+    from nacre.testing.script import RecordedRequest
 
 _HOW_TO_GO_ON: Final = "give the script one more turn, or find out why it was asked once more"
 

@@ -185,7 +185,7 @@ async def test_only_the_call_that_a_person_is_asked_about_is_marked() -> None:
         code = "tools.echo({}); tools.held({}); await yield_control(); return 1"
         waiting = waiting_of(await run.exec(code))
         request = await next_request(queue)
-        await held.received()
+        await held.wait_for_calls()
         (cell,) = run.cells()
         assert {call.tool_id: call.is_awaiting_approval for call in cell.pending} == {
             "openclaw:core:echo": True,

@@ -192,7 +192,7 @@ async def test_an_abort_of_the_run_ends_a_direct_call(runtime: Runtime) -> None:
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
-            await slow.received()
+            await slow.wait_for_calls()
             await run.abort("enough")
     assert results == [DirectResult(error="enough", code="aborted")]
     assert slow.cancelled == [slow.calls[0][1].id]

@@ -374,7 +374,7 @@ async def test_a_suspended_call_is_resumed_by_wait(runtime: Runtime) -> None:
         "return [await call, Object.keys(MCP.github), (await API.read('mcp/github.d.ts')).length]"
     )
     waiting = waiting_of(await run.exec(code))
-    await held.received()
+    await held.wait_for_calls()
     held.answer({"content": [], "rows": 3})
     answer, functions, size = value_of(await run.wait(waiting.cell_id))
     assert (answer, functions, size > 0) == ({"content": [], "rows": 3}, ["slowQuery"], True)

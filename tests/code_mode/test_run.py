@@ -94,7 +94,7 @@ async def test_calls_run_beside_each_other(runtime: Runtime) -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(program)
-        await held.received(3)
+        await held.wait_for_calls(3)
         held.answer("all")
     assert value_of(results[0]) == ["all", "all", "all"]
 
@@ -250,7 +250,7 @@ async def test_closing_the_runtime_drops_whatever_runs_or_waits() -> None:
     async with Runtime(workers=1) as runtime:
         run = runtime.run(tools=[held.tool])
         waiting_of(await run.exec("tools.held({}); await yield_control(); return 1"))
-        await held.received()
+        await held.wait_for_calls()
         assert len(runtime.cells()) == 1
     assert held.calls[0][1].abort.reason == "the runtime is closed"
     assert held.cancelled == [held.calls[0][1].id]
@@ -266,7 +266,7 @@ async def test_whoever_cancels_exec_ends_the_program_and_its_calls(runtime: Runt
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run.exec, "return tools.held({})")
-            await held.received()
+            await held.wait_for_calls()
             scope.cancel()
     await given_up.wait()
     assert held.calls[0][1].abort.is_aborted

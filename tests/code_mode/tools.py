@@ -58,7 +58,7 @@ class HeldTool:
         self._answer = answer
         self._gate.set()
 
-    async def received(self, count: int = 1) -> None:
+    async def wait_for_calls(self, count: int = 1) -> None:
         """Wait until so many calls have come in."""
         with anyio.fail_after(30):
             while len(self.calls) < count:

@@ -144,7 +144,7 @@ async def test_a_cancelled_request_aborts_the_cell_and_its_calls(
     async with connect(CodeModeMcpServer(runtime, tools=[held.tool]), era) as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(exec_in, client, "return tools.held({})")
-            await held.received()
+            await held.wait_for_calls()
             tasks.cancel_scope.cancel()
         with anyio.fail_after(30):
             await held.is_cancelled.wait()
@@ -156,7 +156,7 @@ async def test_a_cancelled_wait_aborts_the_cell_too(runtime: Runtime, era: Era) 
         waiting = await exec_in(client, "await yield_control(); return tools.held({})")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait_in, client, waiting["runId"])
-            await held.received()
+            await held.wait_for_calls()
             tasks.cancel_scope.cancel()
         with anyio.fail_after(30):
             await held.is_cancelled.wait()
@@ -179,7 +179,7 @@ async def test_calls_of_one_client_run_side_by_side(runtime: Runtime, era: Era) 
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(slow)
-            await held.received()
+            await held.wait_for_calls()
             assert (await exec_in(client, "return 'quick'"))["value"] == "quick"
             assert results == []
             held.answer("slow")

@@ -171,7 +171,7 @@ async def test_a_server_asks_only_so_often_without_a_call_of_its_own(runtime: Ru
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(exec_in, client, "return tools.held({})")
-        await held.received()
+        await held.wait_for_calls()
         assert curious.client is not None
         for _ in range(20):
             await curious.client.elicit("curious", FORM)

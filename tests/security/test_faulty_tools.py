@@ -116,7 +116,7 @@ async def beside_another_session(runtime: Runtime) -> AsyncGenerator[None]:
     with anyio.fail_after(BOUND_SECONDS):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(program)
-            await held.received()
+            await held.wait_for_calls()
             yield
             held.answer("fine")
     assert value_of(results[0]) == ["fine", {"n": 2}]
@@ -387,7 +387,7 @@ async def test_a_task_that_is_cancelled_after_its_call_costs_nobody_else(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(program)
             await is_over.wait()
-            await held.received()
+            await held.wait_for_calls()
             kept.cancel()
             await anyio.lowlevel.checkpoint()
             held.answer("fine")
@@ -435,7 +435,7 @@ async def test_a_task_that_is_cancelled_in_a_later_call_costs_that_call(runtime:
     async with beside_another_session(runtime):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(program)
-            await held.received()
+            await held.wait_for_calls()
             kept.cancel()
         assert value_of(results[0]) == ["it was cancelled", {"n": 1}]
         await expect_next_call_to_work(run)

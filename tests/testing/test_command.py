@@ -46,7 +46,7 @@ def test_conversations_have_scripts_of_their_own() -> None:
         ([["fine", {"sya": "x"}]], "turn 1: a part is text or an object"),
         ([{"say": 5}], "turn 1: `say` is not text"),
         ([{"call": "exec", "arguments": [1]}], "turn 1: `arguments` is neither"),
-        ([{"fail": "429"}], "turn 1: `fail` is not a whole number"),
+        ([{"fail": "429"}], "turn 1: `fail` is not an integer"),
         ([{"end": "tired"}], "turn 1: `end` is 'tired'; allowed: stop, tool_calls, length"),
     ],
 )

@@ -34,7 +34,7 @@ async def test_held_calls_are_all_in_before_any_is_answered() -> None:
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(run)
-                await slow.received(2)
+                await slow.wait_for_calls(2)
                 assert results == []
                 slow.answer("at last")
     assert (slow.inputs, slow.cancelled) == ([{"n": 1}, {"n": 2}], [])
@@ -47,6 +47,6 @@ async def test_a_held_call_tells_that_it_was_cancelled() -> None:
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(code_mode.exec, "return tools.slow({})")
-                await slow.received()
+                await slow.wait_for_calls()
                 await code_mode.run.abort("enough")
     assert len(slow.cancelled) == 1

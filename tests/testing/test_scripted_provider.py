@@ -271,7 +271,7 @@ async def test_leaving_the_block_does_not_wait_for_stalled_requests() -> None:
 async def test_a_script_that_is_used_up_says_so(door: Door) -> None:
     async with ScriptedProvider([Say("once")]) as provider, clients_of(provider) as clients:
         await clients.ask(door)
-        with pytest.raises(FAILURES, match="the script is used up after 1 turns") as caught:
+        with pytest.raises(FAILURES, match="the script has only 1 turns") as caught:
             await clients.ask(door)
     assert isinstance(caught.value, (openai.APIStatusError, anthropic.APIStatusError))
     # One that no client asks again for, with or without the header.
@@ -282,7 +282,7 @@ async def test_a_script_that_is_used_up_says_so(door: Door) -> None:
 @pytest.mark.parametrize("api", ["openai-responses", "openai-completions", "anthropic-messages"])
 async def test_our_own_clients_do_not_ask_a_used_up_script_again(api: ProviderApi) -> None:
     async with scripted(api, [], max_retries=3) as world:
-        with pytest.raises(ProviderError, match="the script is used up after 0 turns"):
+        with pytest.raises(ProviderError, match="the script has only 0 turns"):
             await world.ask()
     assert len(world.server.requests) == 1
 
@@ -458,13 +458,13 @@ def test_conversations_of_a_file_need_a_marker(tmp_path: Path) -> None:
     script.write_text('{"cats": ["meow"]}', encoding="utf-8")
     done = run_command("--script", str(script))
     assert done.returncode == 2
-    assert f"{script} has conversations: give a `--marker` that tells them apart" in done.stderr
+    assert f"{script} has several conversations: `--marker` is required" in done.stderr
 
 
 def test_a_marker_that_is_no_regular_expression_is_named(tmp_path: Path) -> None:
     done = run_command("--script", str(tmp_path), "--marker", "[")
     assert done.returncode == 2
-    assert "argument --marker: '[' is no regular expression: unterminated" in done.stderr
+    assert "argument --marker: '[' is not a regular expression: unterminated" in done.stderr
 
 
 def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:

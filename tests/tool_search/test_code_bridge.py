@@ -69,6 +69,6 @@ async def test_a_call_that_is_cancelled_stays_unfinished_and_is_shown_in_few_wor
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call, "held")
-            await held.received()
+            await held.wait_for_calls()
             tasks.cancel_scope.cancel()
     assert opened.unfinished == ["held"]

@@ -233,7 +233,7 @@ async def test_an_abort_ends_a_structured_call() -> None:
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
-            await held.received()
+            await held.wait_for_calls()
             await run.abort("the session ended")
     failed = failure_of(results[0])
     assert (failed.error, failed.code) == ("the session ended", "aborted")

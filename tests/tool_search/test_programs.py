@@ -337,7 +337,7 @@ async def test_calls_that_a_program_does_not_wait_for_go_on_and_are_counted(
     run = await run_with(sandbox, tools=[held.tool])
     result = await program(run, "openclaw.tools.call('held', {}); return 'done'", "call_1")
     assert result.to_json() == {"status": "completed", "value": "done", "unfinishedCalls": 1}
-    await held.received()
+    await held.wait_for_calls()
     assert held.cancelled == []
     await run.abort("enough")
     with anyio.fail_after(30):
@@ -356,7 +356,7 @@ async def test_an_abort_ends_a_program_at_once(sandbox: Sandbox) -> None:
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(start)
-            await held.received()
+            await held.wait_for_calls()
             await run.abort("the session ended")
     failed = failure_of(results[0])
     assert (failed.error, reason_of(failed)) == ("the session ended", "aborted")
@@ -372,7 +372,7 @@ async def test_a_cancelled_caller_leaves_no_program_behind(sandbox: Sandbox) -> 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(program, run, "await openclaw.tools.call('held')", "call_1")
-            await held.received()
+            await held.wait_for_calls()
             tasks.cancel_scope.cancel()
     ended = events_of(run, "cell.ended")[0].data
     assert (ended["status"], ended["reason"]) == ("aborted", "the caller was cancelled")

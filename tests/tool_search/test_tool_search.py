@@ -35,7 +35,7 @@ async def test_closing_ends_what_runs() -> None:
     with anyio.fail_after(15):
         async with anyio.create_task_group() as tasks, search:
             tasks.start_soon(search.call, "tool_call", {"id": "held"})
-            await held.received()
+            await held.wait_for_calls()
     assert len(held.cancelled) == 1
 
 

@@ -1,4 +1,4 @@
-"""For tests of agents, plugins and tools: a scripted model provider, and tools that record."""
+"""For tests of agents, plugins and tools: a scripted model provider, and recording tools."""
 
 from typing import TYPE_CHECKING
 

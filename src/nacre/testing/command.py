@@ -39,10 +39,10 @@ _END_REASONS: Final[tuple[EndReason, ...]] = get_args(EndReason)
 
 
 def script_from_json(value: JsonValue) -> list[Turn] | dict[str, list[Turn]]:
-    """A script file: a list of turns, or an object that has such a list for each conversation.
+    """Parse a script file: a list of turns, or an object with such a list per conversation.
 
-    A turn is text, a part as an object, or a list of parts. Raises ValueError that says which turn
-    is at fault.
+    A turn is text, a part as an object, or a list of parts. Raises ValueError with the number of
+    the invalid turn.
     """
     if isinstance(value, dict):
         return {
@@ -143,12 +143,12 @@ def _text(value: JsonObject, key: str) -> str:
 def _number(value: JsonObject, key: str) -> int:
     found = value[key]
     if not isinstance(found, int) or isinstance(found, bool):
-        raise ValueError(f"`{key}` is not a whole number")
+        raise ValueError(f"`{key}` is not an integer")
     return found
 
 
 def run_from_command_line(arguments: Sequence[str] | None = None) -> None:
-    """Print the address as the first line, then serve until SIGINT or SIGTERM."""
+    """Print the URL as the first line, then serve until SIGINT or SIGTERM."""
     parser = _parser()
     given = parser.parse_args(arguments)
     try:
@@ -156,7 +156,7 @@ def run_from_command_line(arguments: Sequence[str] | None = None) -> None:
     except (OSError, NotJsonError, ValueError) as error:
         parser.error(f"{given.script}: {error}")
     if isinstance(script, dict) and given.marker is None:
-        parser.error(f"{given.script} has conversations: give a `--marker` that tells them apart")
+        parser.error(f"{given.script} has several conversations: `--marker` is required")
     anyio.run(_serve, ScriptedProvider(script, script_for=given.marker, port=given.port))
 
 
@@ -171,12 +171,12 @@ def _parser() -> argparse.ArgumentParser:
         help="a JSON list of turns, or an object with such a list for each conversation;"
         " see docs/testing.md",
     )
-    parser.add_argument("--port", type=int, default=0, help="0, the default, is any that is free")
+    parser.add_argument("--port", type=int, default=0, help="default: any free port")
     parser.add_argument(
         "--marker",
         type=_marker,
-        help="a regular expression; what it finds in the prompts names their conversation, and each"
-        " conversation plays the script, or its own, from the beginning",
+        help="a regular expression whose match in the prompts is the name of the conversation; each"
+        " conversation plays the script, or its own script, from the start",
     )
     return parser
 
@@ -186,7 +186,7 @@ def _marker(pattern: str) -> Callable[[RecordedRequest], str]:
         return by_marker(pattern)
     except re.error as error:
         raise argparse.ArgumentTypeError(
-            f"{pattern!r} is no regular expression: {error}"
+            f"{pattern!r} is not a regular expression: {error}"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Tools for tests: one that records its calls, and one whose calls end when the test says so."""
+"""Tools for tests: one that records its calls, and one that blocks until the test releases it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from nacre.tools import ToolCall
 
 _ANY_OBJECT: Final[JsonObject] = {"type": "object"}
-_PATIENCE_SECONDS: Final = 10
+_MAX_WAIT_SECONDS: Final = 10
 
 
 class RecordingTool:
-    """Takes any object, remembers it, and returns always the same; raises it if it is an error.
+    """Records its inputs and returns `result`, or raises it if it is an exception.
 
-    `fields` are those of a `Tool`, such as `description` or `owner`.
+    `fields` are fields of `Tool`, such as `description` or `owner`.
     """
 
     def __init__(self, name: str, result: object = None, **fields: Any) -> None:
@@ -36,12 +36,12 @@ class RecordingTool:
 
 
 class HeldTool:
-    """Remembers its calls and holds them until the test answers or they are cancelled."""
+    """Records its calls, which block until `answer` is called or they are cancelled."""
 
     def __init__(self, name: str = "held", **fields: Any) -> None:
         self.inputs: list[dict[str, Any]] = []
         self.cancelled: list[str] = []
-        """The ids of the calls that were cancelled."""
+        """The ids of the cancelled calls."""
         self._changed = anyio.Event()
         self._released = anyio.Event()
         self._result: object = None
@@ -49,13 +49,13 @@ class HeldTool:
         self.tool = Tool(name=name, execute=self._execute, **given)
 
     def answer(self, result: object) -> None:
-        """Let all calls go, those to come as well."""
+        """Release all calls with this result, including later ones."""
         self._result = result
         self._released.set()
 
-    async def received(self, count: int = 1) -> None:
-        """Wait until so many calls have come in."""
-        with anyio.fail_after(_PATIENCE_SECONDS):
+    async def wait_for_calls(self, count: int = 1) -> None:
+        """Wait until the tool has been called `count` times."""
+        with anyio.fail_after(_MAX_WAIT_SECONDS):
             while len(self.inputs) < count:
                 await self._changed.wait()
 

@@ -1,4 +1,4 @@
-"""Serves an ASGI application on a local port, and sends its replies."""
+"""Serves an ASGI application on a local port."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, slots=True)
 class HttpReply:
-    """Begun by the first thing that is sent; `cut` closes the connection as it is."""
+    """An HTTP response, started by the first data; `cut` closes the connection."""
 
     send: Send
     cut: Callable[[], None]
-    is_begun: bool = False
+    is_started: bool = False
 
     async def json(
         self, status: int, body: JsonObject, headers: Mapping[str, str] | None = None
@@ -38,7 +38,7 @@ class HttpReply:
         await self.send({"type": "http.response.body", "body": data})
 
     async def chunk(self, data: bytes, *, is_stream: bool) -> None:
-        if not self.is_begun:
+        if not self.is_started:
             await self._begin(200, "text/event-stream" if is_stream else "application/json")
         await self.send({"type": "http.response.body", "body": data, "more_body": True})
 
@@ -48,7 +48,7 @@ class HttpReply:
     async def _begin(
         self, status: int, content_type: str, *headers: Mapping[str, str] | None
     ) -> None:
-        self.is_begun = True
+        self.is_started = True
         named = {"content-type": content_type, "x-request-id": "req_scripted"}
         for more in headers:
             named |= more or {}
@@ -56,18 +56,17 @@ class HttpReply:
         await self.send({"type": "http.response.start", "status": status, "headers": encoded})
 
 
-# A test may think between two requests for longer than the five seconds that are usual.
+# A test may pause between two requests for longer than the default of five seconds.
 _KEEP_ALIVE_SECONDS: Final = 3600
 _HOST: Final = "127.0.0.1"
 
 
 @asynccontextmanager
 async def serving(app: ASGIApp, *, port: int = 0) -> AsyncGenerator[str]:
-    """Serve the application at the address that is given; whoever is connected at the end is not
-    waited for.
+    """Serve the application and yield its URL; open connections are aborted at the end.
 
-    uvicorn's own `Server` looks only ten times a second whether it is to end: too slow for a server
-    per test.
+    The `Server` of uvicorn checks only ten times a second whether to stop, which is too slow for
+    one server per test.
     """
     config = uvicorn.Config(
         app,
@@ -82,29 +81,29 @@ async def serving(app: ASGIApp, *, port: int = 0) -> AsyncGenerator[str]:
 
     def protocol() -> asyncio.Protocol:
         app_state: dict[str, object] = {}
-        made = H11Protocol(config=config, server_state=state, app_state=app_state)
-        app_state["cut"] = lambda: made.transport.close()
-        return made
+        connection = H11Protocol(config=config, server_state=state, app_state=app_state)
+        app_state["cut"] = lambda: connection.transport.close()
+        return connection
 
-    # Not by way of `socket.create_server`: asyncio would not know that its sockets speak TCP, leave
-    # Nagle's algorithm on, and a stream of small events would take 40 ms more.
+    # Not with `socket.create_server`: asyncio would then leave Nagle's algorithm on, and a stream
+    # of small events would take 40 ms more.
     server = await asyncio.get_running_loop().create_server(protocol, _HOST, port)
     try:
         yield f"http://{_HOST}:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
         with anyio.CancelScope(shield=True):
-            await _drop(state)
+            await _abort_connections(state)
 
 
 def connection_cutter(scope: Scope) -> Callable[[], None]:
-    """What closes the connection that a request came on, whatever was promised to the client."""
+    """A function that closes the connection of a request."""
     return cast("Callable[[], None]", scope["state"]["cut"])
 
 
-async def _drop(state: ServerState) -> None:
+async def _abort_connections(state: ServerState) -> None:
     for connection in list(state.connections):
         cast("H11Protocol", connection).transport.abort()
-    # An aborted connection ends its request, which then has nobody to answer.
+    # An aborted connection ends the task of its request.
     while state.connections or state.tasks:
         await anyio.lowlevel.checkpoint()

@@ -23,79 +23,79 @@ EndReason = Literal["stop", "tool_calls", "length", "content_filter"]
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """The model says something; it is streamed word by word."""
+    """Text of the model, streamed word by word."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    """The model thinks, where the format shows that."""
+    """Thinking of the model, if the wire format supports it."""
 
     text: str
     signature: str = "signed-by-the-script"
-    """What a provider wants back with it, unread."""
+    """The signature that the client must send back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The model calls a tool."""
+    """A tool call of the model."""
 
     name: str
     arguments: JsonObject | str = field(default_factory=dict[str, "JsonValue"])
-    """An object; or text, sent as it is, for a model that writes broken JSON."""
+    """An object, or text that is sent unchanged, to test invalid JSON."""
     call_id: str = ""
-    """Made up where there is none."""
+    """Generated if it is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The provider refuses with this status; after the first words, an error in the stream."""
+    """An error response with this status, or an error event if the stream has started."""
 
     status: int = 500
     message: str = "the script says that this request fails"
     retry_after: float | None = None
-    """Seconds, as a `Retry-After` header."""
+    """The seconds in a `Retry-After` header."""
     code: str = ""
-    """OpenAI's finer name, such as `context_length_exceeded`."""
+    """OpenAI's error code, such as `context_length_exceeded`."""
     is_final: bool = False
-    """Whether the SDKs are told not to try again, by a header."""
+    """Whether a header tells the SDKs not to retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The connection breaks, here and without a word."""
+    """The connection is closed here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Nothing comes until the event is set; without one, until the client goes away."""
+    """A pause until the event is set, or without one until the client disconnects."""
 
     until: anyio.Event | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """These very characters, be they sound or not."""
+    """Text that is sent unchanged, valid or not."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How the turn ends, where it is not plain: a reason, or tokens that were counted."""
+    """The finish reason and the usage of a turn, if the defaults are not right."""
 
     reason: EndReason | None = None
     usage: Usage | None = None
 
 
 RequestOutcome = Literal["open", "answered", "refused", "cut", "abandoned"]
-"""`refused` is what a `Fail` does; `abandoned` means that the client went away before the end."""
+"""`refused` is the outcome of a `Fail`; `abandoned` means that the client disconnected early."""
 
 
 @dataclass(kw_only=True, slots=True)
 class RecordedRequest:
-    """One request, and what became of it."""
+    """One request and its outcome."""
 
     number: int
     """From 1, in the order of arrival."""
@@ -104,10 +104,10 @@ class RecordedRequest:
     """By lower-case name."""
     body: JsonObject
     body_bytes: int
-    """As it came over the wire."""
+    """The size of the body."""
     wire: Wire = field(repr=False)
     key: str = ""
-    """The conversation that it belongs to, as `script_for` says."""
+    """The name of its conversation, from `script_for`."""
     outcome: RequestOutcome = "open"
     _ended: anyio.Event = field(default_factory=anyio.Event, init=False, repr=False)
 
@@ -121,12 +121,12 @@ class RecordedRequest:
 
     @property
     def tool_names(self) -> tuple[str, ...]:
-        """The tools that the model was shown."""
+        """The names of the tools in the request."""
         return tuple(self.wire.tool_names(self.body))
 
     @property
     def messages(self) -> tuple[SeenMessage, ...]:
-        """Who said what, whatever the format."""
+        """The messages with their roles, in any wire format."""
         return tuple(self.wire.messages(self.body))
 
     @property
@@ -135,18 +135,18 @@ class RecordedRequest:
 
     @property
     def prompt(self) -> str:
-        """What a person said last."""
-        said = [each.text for each in self.messages if each.role == "user"]
-        return said[-1] if said else ""
+        """The last message of the user."""
+        texts = [each.text for each in self.messages if each.role == "user"]
+        return texts[-1] if texts else ""
 
     @property
     def tool_results(self) -> tuple[str, ...]:
-        """What all calls so far returned, as the model reads it."""
+        """The results of all tool calls, as text."""
         return tuple(each.text for each in self.messages if each.role == "tool")
 
     @property
     def last_result(self) -> JsonValue:
-        """What the last call returned: read as JSON where it is JSON; None before any call."""
+        """The result of the last call, parsed if it is JSON; None if there is no call."""
         if not self.tool_results:
             return None
         text = self.tool_results[-1]
@@ -157,14 +157,14 @@ class RecordedRequest:
 
     @property
     def last_object(self) -> JsonObject:
-        """The last result, for scripts that go on from an `exec`; raises TypeError for others."""
+        """The result of the last call, which must be an object; raises TypeError."""
         result = self.last_result
         if not isinstance(result, dict):
             raise TypeError(f"the last result is {str(result)[:200]!r}, not an object")
         return result
 
     async def wait_until_over(self) -> RequestOutcome:
-        """Wait until the answer is out, or cannot be finished any more."""
+        """Wait until the response is complete or has failed."""
         await self._ended.wait()
         return self.outcome
 
@@ -178,15 +178,15 @@ Spoken: TypeAlias = Say | Think | Call
 Part: TypeAlias = Say | Think | Call | Fail | Cut | Stall | Raw | End
 PlainTurn: TypeAlias = Part | Sequence[Part]
 Turn: TypeAlias = Part | Sequence[Part] | Callable[[RecordedRequest], PlainTurn]
-"""One answer: a part, several in a row, or a function of the request."""
+"""One response: a part, a sequence of parts, or a function of the request."""
 Script: TypeAlias = Sequence[Turn] | Callable[[RecordedRequest], PlainTurn]
-"""The answers in order; or one function that answers everything."""
+"""The turns in order, or one function for all requests."""
 
 
 def script_fault(problem: str) -> Fail:
-    """The answer where the script itself is wrong, rather than what it tells.
+    """The response for a mistake in the script.
 
-    A status that no client tries again: a test that is a turn short fails at once.
+    Clients do not retry its status, so that a test with too few turns fails at once.
     """
     return Fail(400, problem, is_final=True)
 
@@ -197,15 +197,15 @@ def parts_of(turn: Turn, request: RecordedRequest) -> tuple[Part, ...]:
 
 
 def by_marker(pattern: str) -> Callable[[RecordedRequest], str]:
-    """For `script_for`: conversations are told apart by what the pattern finds in their prompts.
+    """A function for `script_for`: the first match of the pattern in the user's messages.
 
-    The first match in what people said counts, so that a later turn cannot change it.
+    Later turns do not change the first match.
     """
     compiled = re.compile(pattern)
 
-    def key_of(request: RecordedRequest) -> str:
-        said = "\n".join(each.text for each in request.messages if each.role == "user")
-        found = compiled.search(said)
-        return found.group() if found else ""
+    def find_key(request: RecordedRequest) -> str:
+        text = "\n".join(each.text for each in request.messages if each.role == "user")
+        match = compiled.search(text)
+        return match.group() if match else ""
 
-    return key_of
+    return find_key

@@ -1,4 +1,4 @@
-"""The ASGI application of the scripted provider: plays turns of a script to clients."""
+"""The ASGI application of the scripted provider: plays the turns of a script."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from nacre.testing.wire.base import AnswerStream, Wire
 
 
-# Roughly; whoever needs a certain count writes it into the script.
+# An estimate; a script can set the exact usage.
 _BYTES_PER_TOKEN: Final = 4
 
 
 class ScriptPlayback:
-    """Streams the parts as they come; without a stream, answers when the turn is over."""
+    """Plays one turn: streams its parts, or sends one response at its end."""
 
     def __init__(self, request: RecordedRequest, turn: tuple[Part, ...], reply: HttpReply) -> None:
         self._request = request
@@ -82,7 +82,7 @@ class ScriptPlayback:
                 case Cut():
                     self._request.end("cut")
                     self._reply.cut()
-                    # Until the connection is really gone, which ends this.
+                    # Ends when the connection is closed.
                     await anyio.sleep_forever()
                 case Fail():
                     await self._send_failure(part)
@@ -92,7 +92,7 @@ class ScriptPlayback:
         await self._finish()
 
     async def _begin_stream(self) -> AnswerStream:
-        """Nothing at all is sent before the first word."""
+        """Start the stream with the first part, not before."""
         if self._stream is None:
             self._stream = self._request.wire.stream(self._planned)
             await self._send(self._stream.begin())
@@ -105,7 +105,7 @@ class ScriptPlayback:
     async def _finish(self) -> None:
         if self._request.is_streaming:
             await self._over("answered", (await self._begin_stream()).end())
-        elif self._reply.is_begun:
+        elif self._reply.is_started:
             await self._over("answered")
         else:
             await self._answer_whole()
@@ -120,7 +120,7 @@ class ScriptPlayback:
         await self._reply.json(200, whole)
 
     async def _send_failure(self, failure: Fail) -> None:
-        if self._reply.is_begun:
+        if self._reply.is_started:
             await self._over("refused", self._stream.fail(failure) if self._stream else ())
             return
         headers: dict[str, str] = {}
@@ -132,7 +132,7 @@ class ScriptPlayback:
         await self._reply.json(failure.status, self._request.wire.failure(failure), headers)
 
     async def _over(self, outcome: RequestOutcome, last_events: Iterable[bytes] = ()) -> None:
-        # First of all: who has read the last event must find the request over, and may leave.
+        # First, because a client that has read the last event must find the request ended.
         self._request.end(outcome)
         await self._send(last_events)
         await self._reply.end()
@@ -187,7 +187,7 @@ _Turn = Callable[[RecordedRequest], tuple[Part, ...]]
 
 
 class ScriptedApp:
-    """The ASGI application; `turn` says what to do with a request, once for each."""
+    """The ASGI application; `turn` returns the parts of the response to a request."""
 
     def __init__(
         self, *, turn: _Turn, requests: list[RecordedRequest], models: Sequence[str]
@@ -198,7 +198,7 @@ class ScriptedApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            raise RuntimeError(f"a scripted provider speaks HTTP, not {scope['type']}")
+            raise RuntimeError(f"a scripted provider supports HTTP, not {scope['type']}")
         reply = HttpReply(send=send, cut=connection_cutter(scope))
         path: str = scope["path"]
         headers = {
@@ -216,7 +216,7 @@ class ScriptedApp:
         self, path: str, headers: dict[str, str], data: bytes, receive: Receive, reply: HttpReply
     ) -> None:
         wire = WIRES[path]
-        body = _object_in(data)
+        body = _parse_object(data)
         if body is None:
             await reply.json(400, wire.failure(Fail(400, "the body is not a JSON object")))
             return
@@ -241,7 +241,7 @@ async def _body(receive: Receive) -> bytes:
             return bytes(data)
 
 
-def _object_in(data: bytes) -> JsonObject | None:
+def _parse_object(data: bytes) -> JsonObject | None:
     try:
         body = decode_json(data)
     except NotJsonError:

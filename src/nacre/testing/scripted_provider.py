@@ -1,6 +1,6 @@
-"""A model provider without a model: answers over HTTP, from a script, in the real wire formats.
+"""A model provider that answers from a script, over HTTP and in the real wire formats.
 
-`python -m nacre.testing.scripted_provider --script FILE` runs it as a process of its own.
+`python -m nacre.testing.scripted_provider --script FILE` runs it as a separate process.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
     from nacre.testing.script import RecordedRequest
 
-_HOW_TO_GO_ON: Final = "give the script one more turn, or find out why it was asked once more"
+_HINT: Final = "add a turn to the script, or find out why there was one more request"
 
 
 class ScriptedProvider:
-    """An HTTP server on loopback; an async context manager. Serves many clients at once.
+    """An HTTP server on loopback, for use with `async with`. It supports concurrent clients.
 
-    `script` is a list of turns, or a function that answers every request. With `script_for`, which
-    names the conversation of a request, each conversation plays the script from its beginning; or a
-    script of its own, if `script` is a mapping by those names. What a function of the script
-    raises, an assertion say, is raised once more at the end of the block.
+    `script` is a list of turns, or a function that answers every request. `script_for` returns the
+    name of a request's conversation. Each conversation then plays the script from the start, or its
+    own script, if `script` is a mapping by these names. An exception of a function in the script,
+    such as an assertion, is raised again at the end of the block.
     """
 
     def __init__(
@@ -40,9 +40,9 @@ class ScriptedProvider:
         port: int = 0,
     ) -> None:
         self.requests: list[RecordedRequest] = []
-        """All that came, oldest first."""
+        """All requests, oldest first."""
         if _is_by_key(script) and script_for is None:
-            raise ValueError("scripts by conversation need `script_for`, which tells them apart")
+            raise ValueError("a mapping of scripts needs `script_for`, which selects one")
         self._script = script
         self._script_for = script_for
         self._played: defaultdict[str, int] = defaultdict(int)
@@ -54,9 +54,9 @@ class ScriptedProvider:
 
     @property
     def url(self) -> str:
-        """The address without `/v1`, as Anthropic's clients want it."""
+        """The base URL without `/v1`, for clients of Anthropic."""
         if not self._url:
-            raise RuntimeError("the scripted provider does not run: use `async with`")
+            raise RuntimeError("the scripted provider is not running; use `async with`")
         return self._url
 
     @property
@@ -84,7 +84,7 @@ class ScriptedProvider:
             request.key = self._script_for(request) if self._script_for else ""
             return self._turn_of(request)
         except Exception as error:
-            # Functions of the script are a test's own code: whatever they raise is for the test.
+            # The functions are code of the test, so the test gets their exceptions.
             self._first_error = self._first_error or error
             problem = f"the script failed: {type(error).__name__}: {error}"
             return (script_fault(problem),)
@@ -98,9 +98,9 @@ class ScriptedProvider:
         turns = cast("Sequence[Turn]", script)
         index = self._played[request.key]
         if index >= len(turns):
-            whose = f" of {request.key!r}" if request.key else ""
-            problem = f"the script{whose} is used up after {len(turns)} turns"
-            return (script_fault(f"{problem}; {_HOW_TO_GO_ON}"),)
+            owner = f" of {request.key!r}" if request.key else ""
+            problem = f"the script{owner} has only {len(turns)} turns"
+            return (script_fault(f"{problem}; {_HINT}"),)
         self._played[request.key] += 1
         return parts_of(turns[index], request)
 
@@ -112,8 +112,8 @@ class ScriptedProvider:
 
     def _no_script_for(self, key: str) -> str:
         names = self._script if _is_by_key(self._script) else ()
-        there_are = ", ".join(repr(name) for name in names) or "none"
-        return f"there is no script for the conversation {key!r}; there are: {there_are}"
+        known = ", ".join(repr(name) for name in names) or "none"
+        return f"there is no script for the conversation {key!r}; there are: {known}"
 
 
 def _is_by_key(script: Script | Mapping[str, Script]) -> TypeGuard[Mapping[str, Script]]:
@@ -121,7 +121,7 @@ def _is_by_key(script: Script | Mapping[str, Script]) -> TypeGuard[Mapping[str, 
 
 
 def main() -> None:
-    # The command line is a small part of its own, which the library does not load.
+    # Imported here, because tests do not need the command line.
     from nacre.testing.command import run_from_command_line
 
     run_from_command_line()

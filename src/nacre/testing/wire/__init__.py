@@ -1,1 +1,1 @@
-"""The wire formats of hosted models, seen from the server: what came in, and what goes out."""
+"""The server side of the wire formats of model providers."""

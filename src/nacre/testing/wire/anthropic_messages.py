@@ -1,4 +1,4 @@
-"""Anthropic's Messages."""
+"""The Messages API of Anthropic."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class MessagesWire:
 
 
 class MessagesStream:
-    """The events of one answer: blocks one after the other, then how it ended."""
+    """The events of one response: the content blocks, then the end."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -106,7 +106,7 @@ class MessagesStream:
 
 
 def _read_message(message: JsonObject) -> Iterator[SeenMessage]:
-    """A message of a user holds what a person said, and what tools returned, or both."""
+    """A user message contains text, tool results, or both."""
     content = message.get("content")
     for block in objects_in(content):
         if block.get("type") == "tool_result":
@@ -182,7 +182,7 @@ def _message(
 
 
 def _usage(usage: Usage) -> JsonObject:
-    """Here the tokens from the cache are not among the input tokens."""
+    """The usage; in this format, input tokens do not include cached tokens."""
     return {
         "input_tokens": usage.input_tokens - usage.cached_tokens,
         "cache_creation_input_tokens": 0,

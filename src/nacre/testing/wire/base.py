@@ -1,4 +1,4 @@
-"""The seam to one wire format, and what all of them need."""
+"""The protocol of a wire format, and shared helpers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nacre.testing.script import Call, EndReason, Fail, Spoken
 
 CREATED_AT: Final = 1_767_225_600
-"""All scripted answers are of the same second: what is deterministic can be compared."""
+"""The time of all responses, so that they are deterministic."""
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -26,20 +26,20 @@ _PIECE_CHARACTERS: Final = 24
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SeenMessage:
-    """A message of a request, whatever the format: who said it, and its text."""
+    """A message of a request in any format: its role and its text."""
 
     role: Role
     text: str
     call_id: str = ""
-    """The call that a tool's result answers."""
+    """The id of the call, for a tool result."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """A turn that is going to be answered in full; every call has its id."""
+    """The complete response of a turn; every call has an id."""
 
     number: int
-    """Of the request: what ids are made of."""
+    """The number of the request, for generated ids."""
     model: str
     spoken: Sequence[Spoken]
     reason: EndReason
@@ -48,7 +48,7 @@ class Answer:
 
 
 class AnswerStream(Protocol):
-    """Writes one answer as server-sent events, part by part."""
+    """Writes one response as server-sent events, part by part."""
 
     def begin(self) -> Iterator[bytes]: ...
 
@@ -60,7 +60,7 @@ class AnswerStream(Protocol):
 
 
 class Wire(Protocol):
-    """One format. Reads requests as they came: odd ones must not break it."""
+    """A wire format. It must accept any request, even an invalid one."""
 
     def messages(self, body: JsonObject) -> list[SeenMessage]: ...
 
@@ -69,7 +69,7 @@ class Wire(Protocol):
     def stream(self, answer: Answer) -> AnswerStream: ...
 
     def whole(self, answer: Answer) -> JsonObject:
-        """Raises ValueError for what the format cannot say."""
+        """The response without streaming; raises ValueError if the format does not support it."""
         ...
 
     def failure(self, failure: Fail) -> JsonObject: ...
@@ -88,7 +88,7 @@ def arguments_text(call: Call) -> str:
 
 
 def pieces_of(text: str) -> list[str]:
-    """As a model writes arguments: some characters at a time, wherever they end."""
+    """Split arguments into small chunks at arbitrary positions, as models do."""
     return [text[at : at + _PIECE_CHARACTERS] for at in range(0, len(text), _PIECE_CHARACTERS)]
 
 
@@ -106,7 +106,7 @@ def objects_in(value: JsonValue) -> list[JsonObject]:
 
 
 def text_in(content: JsonValue) -> str:
-    """Content is text, or blocks of which some have text."""
+    """The text of a content, which is text or a list of blocks."""
     if isinstance(content, str):
         return content
     texts = [each.get("text") for each in objects_in(content)]

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions, as most compatible servers speak it too."""
+"""The Chat Completions API of OpenAI and of compatible servers."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ChatWire:
 
 
 class ChatStream:
-    """The chunks of one answer. Only who asks for the usage is told it, in a chunk of its own."""
+    """The chunks of one response. The usage is sent in a separate chunk if requested."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer

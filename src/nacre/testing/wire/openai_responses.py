@@ -1,4 +1,4 @@
-"""OpenAI's Responses."""
+"""The Responses API of OpenAI."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ResponsesWire:
 
 
 class ResponsesStream:
-    """The numbered events of one answer; every part is an item of its own."""
+    """The numbered events of one response; each part is one item."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -177,7 +177,7 @@ def _item(part: Spoken, item_id: str) -> JsonObject:
 
 
 def _empty_item(item: JsonObject) -> JsonObject:
-    """The item as it is before anything was written into it."""
+    """The empty item at the start of a part."""
     empty: JsonObject = {"content": [], "summary": [], "arguments": "", "status": "in_progress"}
     return {key: empty.get(key, value) for key, value in item.items()}
 

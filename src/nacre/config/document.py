@@ -202,7 +202,9 @@ def _check_pattern(text: str) -> str:
 
 
 ToolPattern = Annotated[
-    str, AfterValidator(_check_pattern), Field(json_schema_extra=allowed(_PATTERNS))
+    str,
+    Field(json_schema_extra=allowed(_PATTERNS, pattern=r"^\S+$")),
+    AfterValidator(_check_pattern),
 ]
 
 

@@ -186,13 +186,13 @@ class WebFetchConfig(Section):
     allow: tuple[
         Annotated[
             str,
-            AfterValidator(str.lower),
             Field(
                 pattern=_HOST,
                 json_schema_extra=allowed(
                     'hosts such as "example.org", "*.example.org" for all below one, "*" for all'
                 ),
             ),
+            AfterValidator(str.lower),
         ],
         ...,
     ] = Field(

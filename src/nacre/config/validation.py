@@ -247,6 +247,9 @@ def _publish(node: Any) -> Any:
         for key, value in known.items()
         if key not in dropped
     }
+    others = known.get("additionalProperties")
+    if isinstance(others, dict) and "$ref" in others:
+        found["additionalProperties"] = _allow_null(found["additionalProperties"])
     if ALLOWED in known and "description" in known:
         found["description"] = f"{known['description']} Allowed: {known[ALLOWED]}."
     return found

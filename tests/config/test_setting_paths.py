@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.config.setting_paths import MISSING, Key, keys_from, path_from_keys, value_at
+from nacre.config.setting_paths import (
+    MISSING,
+    Key,
+    format_value,
+    keys_from,
+    path_from_keys,
+    value_at,
+)
 from nacre.errors import ConfigError
 
 
@@ -43,3 +50,19 @@ def test_a_value_is_found_or_missing() -> None:
     assert value_at(document, ("a", 1)) == 7
     for keys in (("b",), ("a", 2), ("a", "0"), ("a", 1, "x"), ("a", 0, 0)):
         assert value_at(document, keys) is MISSING
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (5, "5"),
+        ("ä" * 100, f'"{"ä" * 59}…'),
+        ("https://ada:pass/word@x.example", '"https://***@x.example"'),
+        (["https://token@x.example", "a@b"], '["https://***@x.example", "a@b"]'),
+        (object(), "of type object"),
+    ],
+)
+def test_a_value_is_shown_in_short_and_without_the_user_of_a_url(
+    value: object, expected: str
+) -> None:
+    assert format_value(value) == expected

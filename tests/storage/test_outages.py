@@ -504,7 +504,7 @@ async def test_closing_tries_a_store_that_is_away_once_for_all_approvals(
     async with open_wire(postgres.port) as wire, begun_turn(wire_url(wire)) as store:
         log = ApprovalLog(queue, store=store, run_of=lambda _: run)
         for number in range(4):
-            with queue.asking(question(f"q{number}")):
+            with queue.open_request(question(f"q{number}")):
                 pass
         log.close()
         wire.cut()

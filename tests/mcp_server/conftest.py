@@ -14,7 +14,7 @@ async def runtime() -> AsyncIterator[Runtime]:
         yield runtime
 
 
-@pytest.fixture(params=["legacy", "auto"])
+@pytest.fixture(scope="module", params=["legacy", "auto"])
 def era(request: pytest.FixtureRequest) -> Era:
     """With a handshake and a way back to the client, or without both (2026-07-28)."""
     return request.param

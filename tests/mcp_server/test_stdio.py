@@ -57,45 +57,61 @@ def initialize(server: ServerProcess) -> dict[str, Any]:
     return answer
 
 
-async def test_a_program_calls_a_real_server_and_the_client_hears_of_it(era: Era) -> None:
+@pytest.fixture(scope="module")
+async def shared(era: Era) -> AsyncIterator[tuple[Client, FormFiller]]:
+    """One process for all tests that leave it as it was, and the person behind its client."""
+    person = FormFiller("accept", decision="allow-once", city="Ulm")
+    async with connect(era, elicitation_callback=person) as client:
+        yield client, person
+
+
+@pytest.fixture
+def client(shared: tuple[Client, FormFiller]) -> Client:
+    return shared[0]
+
+
+@pytest.fixture
+def person(shared: tuple[Client, FormFiller]) -> FormFiller:
+    shared[1].asked.clear()
+    return shared[1]
+
+
+async def test_a_program_calls_a_real_server_and_the_client_hears_of_it(client: Client) -> None:
     heard = Heard()
-    async with connect(era) as client:
-        names = [tool.name for tool in (await client.list_tools()).tools]
-        code = "return (await MCP.curious.echo({n: 1})).structuredContent"
-        result = await exec_in(client, code, progress_callback=heard)
+    names = [tool.name for tool in (await client.list_tools()).tools]
+    code = "return (await MCP.curious.echo({n: 1})).structuredContent"
+    result = await exec_in(client, code, progress_callback=heard)
     assert names == ["exec", "wait"]
     assert result["value"] == {"n": 1}
     assert heard.messages == ["curious: echo (running)", "curious: echo (done)"]
 
 
-async def test_a_question_of_a_server_reaches_the_person_behind_the_client(era: Era) -> None:
-    person = FormFiller("accept", city="Ulm")
-    async with connect(era, elicitation_callback=person) as client:
-        result = await exec_in(client, "return (await MCP.curious.ask({})).structuredContent")
+async def test_a_question_of_a_server_reaches_the_person_behind_the_client(
+    client: Client, person: FormFiller
+) -> None:
+    result = await exec_in(client, "return (await MCP.curious.ask({})).structuredContent")
     value: Any = result["value"]
-    assert (value["action"], value["content"]) == ("accept", {"city": "Ulm"})
+    assert (value["action"], value["content"]["city"]) == ("accept", "Ulm")
     assert person.messages == ["curious asks: Where?"]
 
 
-async def test_a_required_approval_reaches_the_person_behind_the_client(era: Era) -> None:
-    person = FormFiller("accept", decision="allow-once")
-    async with connect(era, elicitation_callback=person) as client:
-        code = "return (await MCP.guarded.echo({n: 2})).structuredContent"
-        result = await exec_in(client, code)
+async def test_a_required_approval_reaches_the_person_behind_the_client(
+    client: Client, person: FormFiller
+) -> None:
+    code = "return (await MCP.guarded.echo({n: 2})).structuredContent"
+    result = await exec_in(client, code)
     assert result["value"] == {"n": 2}
     assert len(person.asked) == 1
 
 
-async def test_a_server_that_is_missing_breaks_nothing_else(era: Era) -> None:
-    async with connect(era) as client:
-        code = "return MCP.missing.anything({}).catch(e => e.code)"
-        assert (await exec_in(client, code))["value"] == "server_unavailable"
-        assert (await exec_in(client, "return 1"))["value"] == 1
+async def test_a_server_that_is_missing_breaks_nothing_else(client: Client) -> None:
+    code = "return MCP.missing.anything({}).catch(e => e.code)"
+    assert (await exec_in(client, code))["value"] == "server_unavailable"
+    assert (await exec_in(client, "return 1"))["value"] == 1
 
 
-async def test_what_a_tool_prints_does_not_reach_the_wire(era: Era) -> None:
-    async with connect(era) as client:
-        assert (await exec_in(client, "return tools.shout({})"))["value"] == "shouted"
+async def test_what_a_tool_prints_does_not_reach_the_wire(client: Client) -> None:
+    assert (await exec_in(client, "return tools.shout({})"))["value"] == "shouted"
 
 
 async def test_a_cancelled_program_ends_its_call_and_the_client_goes_on(era: Era) -> None:

@@ -1,1 +1,1 @@
-"""What Nacre costs, and how far that is from what it has to reach."""
+"""Benchmarks of Nacre, with a target for each figure."""

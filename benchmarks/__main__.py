@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure, print a table, and give the same as JSON."""
+"""`python -m benchmarks`: runs the benchmarks, prints a table and writes JSON."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ def main() -> int:
         figures += found
         if not found:
             broken.append(name)
-    # Standard output is JSON alone when it is asked for there.
+    # If JSON goes to standard output, nothing else does.
     print(table(figures), file=sys.stderr if options.json == "-" else sys.stdout)
     found_json = to_json(figures, is_quick=options.quick)
     if options.json in (None, "-"):
@@ -52,7 +52,7 @@ def _names(text: str) -> list[str]:
 
 
 def _run(name: str, *, is_quick: bool) -> list[Figure]:
-    """The figures of one benchmark, from a fresh process: none warms up or litters the next."""
+    """The figures of one benchmark, measured in a new process."""
     print(f"{name} ...", file=sys.stderr)
     started = time.monotonic()
     command = [sys.executable, "-m", "benchmarks.one", name, *(["--quick"] if is_quick else [])]

@@ -1,4 +1,4 @@
-"""What 10,000 tools cost: programs that ignore them, list them and search them; building it all."""
+"""The cost of 10,000 tools: building the catalog, and programs that list and search them."""
 
 import json
 
@@ -39,7 +39,7 @@ async def measure(effort: Effort) -> list[Figure]:
 
 
 async def _build(runtime: Runtime, tools: list[Tool]) -> tuple[CodeModeRun, list[Figure]]:
-    """A run with these tools, and what each first step of it cost."""
+    """A run with these tools, and the cost of each first step."""
     await settle()
     before = total_memory_bytes()
     with CpuTimer() as build:
@@ -66,7 +66,7 @@ async def _build(runtime: Runtime, tools: list[Tool]) -> tuple[CodeModeRun, list
 
 
 async def _next_run(runtime: Runtime, tools: list[Tool], count: int) -> Figure:
-    """What each further run with the same tools costs that searches once: a turn of an agent."""
+    """The cost of each further run with the same tools and one search, as in a turn of an agent."""
     query = _search(task_queries(1)[0])
     with CpuTimer() as cpu:
         for _ in range(count):
@@ -75,7 +75,7 @@ async def _next_run(runtime: Runtime, tools: list[Tool], count: int) -> Figure:
 
 
 async def _ratio(few: CodeModeRun, many: CodeModeRun, rounds: int) -> list[Figure]:
-    """The two in turns, so that what else the machine does hits both."""
+    """Measure both alternately, so that other load on the machine affects both."""
     for run in (few, many):
         await warm_up(run)
     few_ms: list[float] = []

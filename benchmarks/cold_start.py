@@ -1,4 +1,4 @@
-"""From nothing to the first result: the command as a whole, and a sandbox inside a process."""
+"""Cold start: the `nacre` command, and a sandbox in a process, until the first result."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ async def measure(effort: Effort) -> list[Figure]:
 
 def _command(count: int) -> list[Figure]:
     names = ("nacre_exec_wall", "nacre_exec_cpu")
-    # The interpreter's own cache is one of those that are to be warm.
+    # The bytecode cache must be warm too.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     walls: list[float] = []
     cpus: list[float] = []

@@ -1,4 +1,4 @@
-"""What the definitions of `exec` and `wait` cost a model that has 500 tools behind them."""
+"""The size of the definitions of `exec` and `wait` with 500 tools in the catalog."""
 
 import json
 
@@ -19,7 +19,7 @@ async def measure(_effort: Effort) -> list[Figure]:
 
 
 async def _definition_bytes(config: dict[str, object]) -> int:
-    """Of the whole payload, as compact JSON in the shape of chat completions."""
+    """The bytes of the payload as compact JSON, in the format of chat completions."""
     async with Runtime(config) as runtime:
         shown = runtime.run(tools=generated_tools(_TOOLS)).definitions("openai")
     return len(json.dumps(shown, separators=(",", ":")).encode())

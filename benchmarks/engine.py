@@ -1,4 +1,4 @@
-"""The engine's own speed: a loop in a cell against the same `quickjs.wasm` in Node."""
+"""The speed of the engine: a loop in a cell, and the same `quickjs.wasm` in Node."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ from nacre.sandbox import Sandbox
 _LOOP = "let s=0; for(let i=0;i<5000000;i++){s+=i} return s"
 _SUM = 12499997500000
 _SCRIPT = Path(__file__).with_name("node_loop.mjs")
-# Node starts with code that its baseline compiler made and replaces it while it runs.
+# Node starts with baseline code and replaces it with optimized code at run time.
 _MOST_WARM_UPS = 20
 _STEADY_RUNS = 3
 _STEADY_SPREAD = 1.05
@@ -31,7 +31,7 @@ class _Run:
 
 
 class _Node:
-    """A Node process that runs the loop whenever it is asked."""
+    """A Node process that runs the loop on request."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -49,7 +49,7 @@ class _Node:
         return _Run(wall_ms=found["wallMs"], cpu_ms=found["cpuMs"])
 
     def warm_up(self) -> int:
-        """Run until the times are steady; how many runs that took."""
+        """Repeat until the times are stable; return the number of repetitions."""
         times: list[float] = []
         while len(times) < _MOST_WARM_UPS:
             times.append(self.run().cpu_ms)

@@ -1,4 +1,4 @@
-"""How long an abort takes to be confirmed, whatever the run is doing."""
+"""The time until an abort is confirmed, in each state of a run."""
 
 import tempfile
 import time
@@ -23,7 +23,7 @@ _PROGRAMS: Final = {
     "approval": "return await tools.list({path: '.'})",
     "client": "return await tools.weather({})",
 }
-# The event after which a run is in the state; by the name of the state.
+# The event that starts each state.
 _REACHED: Final[dict[str, Callable[[dict[str, Any]], bool]]] = {
     "model": lambda event: event["kind"] == "text.delta",
     "tool": lambda event: event["kind"] == "call.started" and _is_nested(event),
@@ -64,7 +64,7 @@ async def measure(effort: Effort) -> list[Figure]:
 
 
 async def _abort(peer: Peer, model: QuickModel, state: str) -> float:
-    """Milliseconds until the gateway says that the run has stopped."""
+    """Milliseconds until the gateway reports that the run has stopped."""
     follower, client = await Client.connect(peer), await Client.connect(peer)
     asked = {"text": state, "clientTools": [_CLIENT_TOOL]}
     run = await client.post("/api/runs", asked)
@@ -90,7 +90,7 @@ async def _within_a_second(wait: Callable[[], Awaitable[object]]) -> None:
 
 
 async def _left(peer: Peer) -> int:
-    """What still runs or waits of what was aborted."""
+    """The number of aborted runs that are still running or waiting."""
     client = await Client.connect(peer)
     runs = (await client.get("/api/runs"))["runs"]
     pending = (await client.get("/api/approvals"))["pending"]

@@ -1,4 +1,4 @@
-"""What the provider is sent in the first request of a turn with 300 tools, as it leaves."""
+"""The size of the first request to the provider in a turn with 300 tools."""
 
 import json
 import tempfile
@@ -52,7 +52,7 @@ async def _first_request(tools: dict[str, Any]) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         async with quick_model(_answer) as model:
-            # Nothing but the generated tools, so that their number is what is compared.
+            # Only the generated tools, so that the figures depend on their number alone.
             chosen = {**tools, "fs": {"enabled": False}, "deny": ["message"]}
             write_config(folder, model.url, chosen, plugin_code=_PLUGIN)
             _write_tools(folder / "bench" / "tools.json")

@@ -1,4 +1,4 @@
-"""The gateway killed in the middle of two hundred turns, and started again."""
+"""The gateway is killed during two hundred turns and restarted."""
 
 import tempfile
 from collections import defaultdict
@@ -27,7 +27,7 @@ def _script(request: dict[str, Any]) -> list[Spoken]:
 
 
 class _Talks:
-    """Two hundred sessions that talk until the gateway dies, and what they saw finished."""
+    """Two hundred sessions that run turns until the gateway is killed, and the finished turns."""
 
     def __init__(self, peer: Peer, enough: int) -> None:
         self._peer = peer
@@ -44,7 +44,7 @@ class _Talks:
                 if sum(self.seen.values()) >= self._enough:
                     self.is_enough.set()
         except _BROKEN:
-            # The gateway is gone; whatever was under way was not seen to end.
+            # The gateway was killed during this turn.
             return
 
 
@@ -81,7 +81,7 @@ async def _killed(folder: Path, *, enough: int) -> dict[str, int]:
 
 
 async def _checked(peer: Peer, seen: dict[str, int]) -> tuple[int, int, int]:
-    """Sessions that lost a turn, that have half a turn, and that do not go on."""
+    """The sessions that lost a turn, that have a partial turn, and that do not continue."""
     client = await Client.connect(peer)
     stuck = 0
     for user in seen:

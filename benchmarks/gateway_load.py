@@ -1,4 +1,4 @@
-"""Fifty sessions at once, each of twenty turns with a program: what fails, and what is left?"""
+"""Fifty concurrent sessions with twenty turns each: failures, and memory afterwards."""
 
 import gc
 import tempfile
@@ -24,7 +24,7 @@ _MESSAGES_OF_TURN: Final = 4
 
 
 def _script(request: dict[str, Any]) -> list[Spoken]:
-    """The number that a person said, by way of a program."""
+    """A program that returns the number in the prompt."""
     last = request["messages"][-1]
     said = [it["content"] for it in request["messages"] if it["role"] == "user"]
     number = said[-1].split()[-1]
@@ -56,7 +56,7 @@ class _Load:
                 continue
             self.walls.append(time.perf_counter() - started)
             said = answer["choices"][0]["message"]["content"]
-            # The provider was sent all turns before this one, and in their order.
+            # The request contained all earlier turns in order.
             if said != f"{number + 1000} after {number}":
                 self.failures.append(f"{user}, turn {number}: {said}")
         client.close()
@@ -73,7 +73,7 @@ async def measure(effort: Effort) -> list[Figure]:
                 started = time.perf_counter()
                 for round_number in range(_ROUNDS):
                     await load.run(round_number)
-                    # What was asked is kept by us, and would be counted for nobody.
+                    # The benchmark's own record of requests must not count.
                     model.asked.clear()
                     gc.collect()
                     await anyio.sleep(_SETTLE_SECONDS)
@@ -89,7 +89,7 @@ async def measure(effort: Effort) -> list[Figure]:
         Figure(name="gateway_load_disorder", value=disorder),
         Figure(
             name="gateway_load_growth",
-            # The first round fills what is kept of ended runs, which is bounded.
+            # The first round fills the bounded record of ended runs.
             value=memory[-1] - memory[0],
             details={f"round{number}Mb": mb for number, mb in enumerate(memory, start=1)},
         ),
@@ -99,7 +99,7 @@ async def measure(effort: Effort) -> list[Figure]:
 
 
 async def _disorder(peer: Peer, turns: int) -> int:
-    """Sessions whose turns in the store are not those that were made, in their order."""
+    """The sessions whose stored turns differ from the actual turns."""
     client = await Client.connect(peer)
     expected = [f"turn {number}" for number in range(1, turns + 1)]
     wrong = seen = 0
@@ -112,7 +112,7 @@ async def _disorder(peer: Peer, turns: int) -> int:
 
 
 def _memory_mb(peer: Peer) -> float:
-    """The gateway's own, and that of its workers."""
+    """The memory of the gateway and its workers."""
     process = psutil.Process(peer.process.pid)
     everybody = [process, *process.children(recursive=True)]
     return sum(each.memory_info().rss for each in everybody) / 1e6

@@ -1,4 +1,4 @@
-"""A model provider that answers chat completions at once, and knows how long that took."""
+"""A model provider that answers chat completions at once and measures its own time."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ _USAGE: Final = Usage(input_tokens=100, output_tokens=10)
 
 Spoken = Say | Call
 Script = Callable[[dict[str, Any]], Sequence[Spoken] | None]
-"""What is said to a request; None leaves it without an answer, in the middle of a stream."""
+"""The response to a request; None means that the stream stops without an end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,18 +29,18 @@ class Asked:
     body: dict[str, Any]
     body_bytes: int
     own_ms: float
-    """From its last byte to the last byte of the answer: not the gateway's doing."""
+    """The time from the last byte of the request to the last byte of the response."""
 
 
 class QuickModel:
-    """Written by hand: what a web server would add is many times what is to be measured."""
+    """A minimal HTTP server, because the overhead of a framework would exceed the measured time."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
         self.asked: list[Asked] = []
         self.url = ""
         self.abandoned = asyncio.Event()
-        """Set when a request that gets no answer was given up."""
+        """Set when the client has dropped a request without an answer."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -85,7 +85,7 @@ class QuickModel:
 @asynccontextmanager
 async def quick_model(script: Script) -> AsyncGenerator[QuickModel]:
     model = QuickModel(script)
-    # Through the loop, so that small answers do not wait for acknowledgements.
+    # Through the event loop, which disables Nagle's algorithm.
     server = await asyncio.start_server(model.serve, "127.0.0.1", 0, limit=64 << 20)
     model.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     try:

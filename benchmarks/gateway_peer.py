@@ -1,4 +1,4 @@
-"""A gateway process, and a client that adds next to nothing to its figures."""
+"""A gateway process, and a client with little overhead."""
 
 import asyncio
 import json
@@ -42,12 +42,12 @@ def register(api: PluginApi) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Peer:
-    """A gateway that answers."""
+    """A running gateway."""
 
     process: subprocess.Popen[bytes]
     port: int
     start_ms: float
-    """From the start of the process to its first answer."""
+    """The time from the start of the process to its first response."""
 
     def kill(self) -> None:
         self.process.kill()
@@ -55,7 +55,7 @@ class Peer:
 
 
 class Client:
-    """One connection that is kept, by hand: an HTTP library takes milliseconds of its own."""
+    """A minimal client with one persistent connection; an HTTP library would add milliseconds."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -69,7 +69,7 @@ class Client:
         self._writer.close()
 
     async def chat(self, text: str, **more: Any) -> dict[str, Any]:
-        """A turn; with `user`, of a session that is kept."""
+        """Run a turn; with `user`, in a persistent session."""
         body = {"model": "nacre", "messages": [{"role": "user", "content": text}], **more}
         return await self.post("/v1/chat/completions", body)
 
@@ -80,7 +80,7 @@ class Client:
         return await self._asked("POST", path, json.dumps(body).encode())
 
     async def sessions(self) -> AsyncIterator[dict[str, Any]]:
-        """Every session, with its turns and messages."""
+        """All sessions with their turns and messages."""
         before = ""
         while True:
             page = await self.get(f"/api/sessions?limit=100{before}")
@@ -91,7 +91,7 @@ class Client:
             before = "&before=" + page["nextCursor"].replace(" ", "%20")
 
     async def events(self, run_id: str) -> AsyncIterator[dict[str, Any]]:
-        """The events of a run, until its end; the connection is of no use before."""
+        """The events of a run until its end; the connection is busy until then."""
         await self._send("GET", f"/api/runs/{run_id}/events", b"")
         await self._head()
         pending = b""
@@ -142,7 +142,7 @@ def write_config(
     *,
     plugin_code: str = PLUGIN_CODE,
 ) -> None:
-    """A configuration with one plugin, `bench`, in a folder."""
+    """Write a configuration with one plugin, `bench`, to a directory."""
     plugin = folder / "bench"
     plugin.mkdir(exist_ok=True)
     plugin.joinpath("nacre.plugin.json").write_text(json.dumps({"id": "bench"}), encoding="utf-8")
@@ -160,7 +160,7 @@ def write_config(
 
 @asynccontextmanager
 async def gateway(folder: Path) -> AsyncGenerator[Peer]:
-    """A gateway with the configuration in the folder."""
+    """A gateway with the configuration in the directory."""
     peer = await asyncio.to_thread(_started, folder)
     try:
         yield peer
@@ -172,7 +172,7 @@ async def gateway(folder: Path) -> AsyncGenerator[Peer]:
 
 
 def _started(folder: Path) -> Peer:
-    # The interpreter's own cache is to be warm, and nobody's settings are to count.
+    # With a warm bytecode cache, and without the user's configuration.
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME")}
     environment = {**kept, "NACRE_SEMANTIC_SEARCH": "off"}
     with folder.joinpath("gateway.log").open("ab") as log:

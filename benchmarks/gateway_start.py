@@ -1,4 +1,4 @@
-"""`nacre gateway` from the start of its process to the first answer of /readyz."""
+"""The start of `nacre gateway`, until the first response of /readyz."""
 
 import tempfile
 from pathlib import Path
@@ -23,7 +23,7 @@ async def measure(effort: Effort) -> list[Figure]:
 
 
 async def _start(folder: Path) -> tuple[float, float]:
-    """Seconds until it answers, and of its CPU, all in all."""
+    """The seconds until the first response, and the CPU seconds in total."""
     peer: Peer
     async with gateway(folder) as peer:
         return peer.start_ms / 1000, cpu_seconds(peer.process.pid)

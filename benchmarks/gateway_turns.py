@@ -1,4 +1,4 @@
-"""What the gateway adds to a turn, when the model answers at once."""
+"""The overhead of the gateway per turn, with a model that answers at once."""
 
 import tempfile
 import time
@@ -47,7 +47,7 @@ async def measure(effort: Effort) -> list[Figure]:
 async def _measured(
     client: Client, model: QuickModel, name: str, text: str, count: int
 ) -> list[Figure]:
-    # Connections are open, the engine is warm, and what is compiled on first use is compiled.
+    # Warm up: connections, the engine, and code that is compiled at the first use.
     for number in range(20):
         await client.chat(text, user=f"{name} warm-up {number}")
     added: list[float] = []
@@ -55,7 +55,7 @@ async def _measured(
         for number in range(count):
             already = len(model.asked)
             started = time.perf_counter()
-            # Each a session of its own: a session that grows has more to send.
+            # A new session for each, because a growing session sends more data.
             answer = await client.chat(text, user=f"{name} {number}")
             wall = elapsed_ms(started)
             if answer["choices"][0]["message"]["content"] != "Here you are.":

@@ -1,4 +1,4 @@
-"""Tools by the thousand that look like real ones; the same every time."""
+"""Generates thousands of realistic tools, deterministically."""
 
 from itertools import product
 from random import Random
@@ -14,7 +14,7 @@ _OWNERS = tuple((vendor, area) for area in NOUNS_BY_AREA for vendor in VENDORS)
 
 
 def generated_tools(count: int) -> list[Tool]:
-    """So many tools of up to 100 owners, all with different names."""
+    """Tools with unique names from up to 100 owners."""
     random = Random(_SEED)
     names_by_area = {area: _names(area, random) for area in NOUNS_BY_AREA}
     owners = (_OWNERS[number % len(_OWNERS)] for number in range(count))
@@ -22,7 +22,7 @@ def generated_tools(count: int) -> list[Tool]:
 
 
 def task_queries(count: int) -> list[str]:
-    """What a model might search these tools for."""
+    """Queries for these tools, as a model might write them."""
     random = Random(_SEED)
     areas = list(NOUNS_BY_AREA)
     return [_query(random.choice(areas), random) for _ in range(count)]
@@ -34,7 +34,7 @@ def _query(area: str, random: Random) -> str:
 
 
 def _names(area: str, random: Random) -> list[tuple[str, str, str]]:
-    """Verb, qualifier and noun of every tool that the area can have, in no order."""
+    """The verb, qualifier and noun of all possible tools of an area, unordered."""
     found: list[tuple[str, str, str]] = list(product(VERBS, QUALIFIERS, NOUNS_BY_AREA[area]))
     random.shuffle(found)
     return found
@@ -44,7 +44,7 @@ def _tool(vendor: str, area: str, words: tuple[str, str, str], random: Random) -
     verb, qualifier, noun = words
     thing = f"{qualifier} {noun.replace('_', ' ')}"
     return Tool(
-        # The area is part of it: some nouns belong to two of them.
+        # Includes the area, because some nouns belong to two areas.
         name=f"{area}_{verb}_{qualifier}_{noun}",
         label=f"{verb.capitalize()} {thing}" if random.random() < 0.5 else None,
         description=(

@@ -1,4 +1,4 @@
-"""Bytes of tool definitions that a client sees: those of real servers, and `exec` and `wait`."""
+"""The size of tool definitions for an MCP client: real servers, and `exec` and `wait`."""
 
 import json
 import tempfile
@@ -36,7 +36,7 @@ async def measure(_effort: Effort) -> list[Figure]:
 
 
 def _listed_bytes(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> float:
-    """Of the tools in the answer of `tools/list`, whole, as compact JSON in UTF-8."""
+    """The bytes of all tools in the result of `tools/list`, as compact JSON."""
     with mcp_process(command, folder=folder, env=env) as wire:
         tools: list[dict[str, Any]] = wire.list_tools()
     return sum(

@@ -1,4 +1,4 @@
-"""One call of an MCP server's tool: with the SDK, in a program, and in a program of `nacre mcp`."""
+"""One call of an MCP tool: with the SDK, in a program, and in a program of `nacre mcp`."""
 
 import json
 import os
@@ -58,7 +58,7 @@ async def _figures(calls: list[_Call], rounds: int) -> list[Figure]:
         for _ in range(_WARM_UP_CALLS):
             await _wall_ms(call)
     await settle()
-    # In turns, so that what else the machine does hits all of them.
+    # Alternately, so that other load on the machine affects all of them.
     walls = [[await _wall_ms(call) for call in calls] for _ in range(rounds)]
     direct, within, served = ([each[kind] for each in walls] for kind in range(3))
     base = median(direct)
@@ -98,7 +98,7 @@ def _text(result: CallToolResult) -> str:
 
 
 def _no_errors() -> TextIO:
-    """Servers greet on standard error."""
+    """Discards standard error, where servers print a greeting."""
     return open(os.devnull, "w", encoding="utf-8")
 
 

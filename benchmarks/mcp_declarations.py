@@ -1,4 +1,4 @@
-"""Declarations for 1,000 tools of real MCP servers: how long they take, and whether they parse."""
+"""Declarations for 1,000 tools of real MCP servers: their time, and whether they compile."""
 
 import json
 import subprocess
@@ -61,7 +61,7 @@ async def _tools_by_server() -> dict[str, list[Tool]]:
 
 
 def _repeated(listed: Sequence[Tool]) -> list[Tool]:
-    """The server's tools again and again, each time under other names."""
+    """Repeats the tools of a server under new names."""
     tools = [tool for tool in listed if not tool.name.startswith(OPERATION_MARK)]
     return [
         replace(tool, name=f"{tool.name}_{number // len(tools)}")
@@ -70,12 +70,12 @@ def _repeated(listed: Sequence[Tool]) -> list[Tool]:
 
 
 def _rendered(tools: dict[str, list[Tool]]) -> dict[str, str]:
-    """All files that programs read of these servers."""
+    """All declaration files of these servers."""
     return known_files({name: list_server(name, "", listed) for name, listed in tools.items()})
 
 
 def _problems(texts: list[str]) -> Figure:
-    """How much the compiler has against them: syntax, and names and types."""
+    """The number of compiler errors in syntax, and in names and types."""
     name = "mcp_declarations_problems"
     done = subprocess.run(
         ["node", str(_COMPILER), "--meaning"],

@@ -1,4 +1,4 @@
-"""50 programs at once over five MCP servers, one of which hangs: do the others notice?"""
+"""50 concurrent programs over five MCP servers, one of which hangs: are the others affected?"""
 
 import sys
 import tempfile
@@ -57,7 +57,7 @@ async def measure(effort: Effort) -> list[Figure]:
 
 
 async def _outcome(runtime: Runtime, servers: list[McpServerConfig]) -> _Outcome:
-    """All in one run, with servers that nobody has started yet."""
+    """Run all programs in one run, with servers that are not started yet."""
     results: dict[str, list[CodeModeResult]] = {name: [] for name in ("hanging", *_CALLS)}
     wall = 0.0
     async with McpConnections(servers) as connections, anyio.create_task_group() as tasks:
@@ -95,7 +95,7 @@ def _is_sound(result: CodeModeResult) -> bool:
 
 
 def _silent() -> McpServerConfig:
-    """A process that listens and never answers."""
+    """A process that reads and never answers."""
     program = "import sys; sys.stdin.read()"
     return McpServerConfig(
         name="hanging", transport="stdio", command=sys.executable, args=("-c", program)

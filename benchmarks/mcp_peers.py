@@ -1,4 +1,4 @@
-"""Real MCP servers to measure with: those that are installed for the tests."""
+"""Real MCP servers for the benchmarks, installed for the tests."""
 
 import json
 import sys
@@ -19,12 +19,12 @@ class PeerMissingError(Exception):
 
 
 def everything(name: str = "everything") -> McpServerConfig:
-    """The protocol's own demonstration of all it has; takes most of a second to start."""
+    """The reference server with all features; it takes almost a second to start."""
     return _npm(name, "server-everything", "stdio")
 
 
 def real_servers(folder: Path) -> list[McpServerConfig]:
-    """Five that people use; what they read and write is in the folder."""
+    """Five popular servers, which read and write in the directory."""
     memory = {"MEMORY_FILE_PATH": str(folder / "memory.jsonl")}
     return [
         everything(),
@@ -36,7 +36,7 @@ def real_servers(folder: Path) -> list[McpServerConfig]:
 
 
 def client_file(folder: Path, servers: Sequence[McpServerConfig]) -> Path:
-    """The servers as a client's configuration has them."""
+    """The servers as an MCP client configuration."""
     entries = {
         server.name: {
             "command": server.command,

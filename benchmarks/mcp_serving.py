@@ -1,4 +1,4 @@
-"""`nacre mcp` from the start of its process to the answer of `tools/list`."""
+"""The start of `nacre mcp`, until the response to `tools/list`."""
 
 import tempfile
 import time
@@ -23,7 +23,7 @@ _NAMES: Final = ("mcp_serving_wall", "mcp_serving_cpu", "mcp_serving_started")
 class _Run:
     wall_seconds: float
     cpu_seconds: float
-    """Of its whole life, which ends right after the answer."""
+    """The CPU time of the process, which ends right after the response."""
     started_servers: int
 
 

@@ -1,4 +1,4 @@
-"""MCP on a process's pipes by hand: the SDK would add its import and its work to the figures."""
+"""A minimal MCP client over stdio; the SDK would add its import time and overhead."""
 
 import json
 import os
@@ -18,12 +18,12 @@ _HELLO: Final[dict[str, Any]] = {
     "capabilities": {},
     "clientInfo": {"name": "benchmark", "version": "1"},
 }
-# The interpreter's own cache is to be warm, and nobody's settings are to count.
+# With a warm bytecode cache, and without the user's configuration.
 _LEFT_OUT: Final = ("PYTHONDONTWRITEBYTECODE", "NACRE_CONFIG")
 
 
 class McpWire:
-    """A client of one process; blocks until there are answers."""
+    """A blocking client of one process."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
         self._process = process
@@ -31,7 +31,7 @@ class McpWire:
         self._last_id = 0
 
     def list_tools(self) -> list[dict[str, Any]]:
-        """Shake hands and ask for the tools, all pages of them."""
+        """Perform the handshake and list all tools."""
         self._ask("initialize", _HELLO)
         self._send({"method": "notifications/initialized"})
         page = self._ask("tools/list", {})
@@ -42,7 +42,7 @@ class McpWire:
         return tools
 
     def processes(self) -> list[psutil.Process]:
-        """All that the process has started and that still run."""
+        """The running child processes."""
         return psutil.Process(self._process.pid).children(recursive=True)
 
     def _ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class McpWire:
         self._send({"id": self._last_id, "method": method, "params": params})
         while True:
             message = self._next_message()
-            # Notices may come at any time.
+            # Notifications may arrive at any time.
             if message.get("id") == self._last_id and "method" not in message:
                 if "result" not in message:
                     raise RuntimeError(f"{method} was refused: {message}")
@@ -74,7 +74,7 @@ class McpWire:
 def mcp_process(
     command: Sequence[str], *, folder: Path, env: Mapping[str, str] | None = None
 ) -> Generator[McpWire]:
-    """A process that speaks MCP, in a folder with no configuration but what is put there."""
+    """An MCP server process in a directory with its own configuration."""
     environment = {
         **{key: value for key, value in os.environ.items() if key not in _LEFT_OUT},
         "XDG_CONFIG_HOME": str(folder),

@@ -1,4 +1,4 @@
-"""CPU, memory and descriptors of this process and all below it, and the statistics of samples."""
+"""CPU, memory and descriptors of this process and its children, and statistics of samples."""
 
 import gc
 import math
@@ -16,15 +16,15 @@ _KIB: Final = 1024
 
 
 def descendants() -> list[psutil.Process]:
-    """Every process below this one; an ended one that nobody has waited for counts too."""
+    """All child processes, including zombies."""
     return psutil.Process().children(recursive=True)
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU so far of one process; 0 if it is gone."""
+    """The CPU time of a process; 0 if it has ended."""
     try:
         if sys.platform == "linux":
-            # The clock of another process: to the nanosecond, where /proc/<pid>/stat counts ticks
+            # The CPU clock of another process has nanoseconds, while /proc/<pid>/stat has ticks
             # of 10 ms. See clock_getcpuclockid(3).
             return time.clock_gettime((~pid << 3) | _CPU_CLOCK_OF_PROCESS)
         times = psutil.Process(pid).cpu_times()
@@ -34,19 +34,19 @@ def cpu_seconds(pid: int) -> float:
 
 
 def ended_cpu_seconds() -> float:
-    """CPU of all processes below this one that have ended."""
+    """The CPU time of all ended child processes."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return ended.ru_utime + ended.ru_stime
 
 
 class CpuTimer:
-    """CPU of this process and all below it, ended or not, between `with` and its end: `ms`."""
+    """The CPU time of this process and all its children within the block, as `ms`."""
 
     def __init__(self) -> None:
         self.ms = 0.0
 
     def __enter__(self) -> Self:
-        # Looking at the others costs this process some CPU, so that stays outside.
+        # Reading the other processes takes CPU time too, so it is done outside.
         self._below = _cpu_seconds_below()
         self._own = time.process_time()
         return self
@@ -61,13 +61,13 @@ def _cpu_seconds_below() -> float:
 
 
 def total_memory_bytes() -> int:
-    """Memory of this process and all below it; pages that processes share count once."""
+    """The memory of this process and its children; shared pages count once."""
     gc.collect()
     processes = [psutil.Process(), *descendants()]
     shares = [_proportional_bytes(process.pid) for process in processes]
     if None not in shares:
         return sum(share for share in shares if share is not None)
-    # A hardened worker shows its share to root alone.
+    # Only root can read the memory of a hardened worker.
     return sum(_resident_bytes(process) for process in processes)
 
 
@@ -88,17 +88,17 @@ def _resident_bytes(process: psutil.Process) -> int:
 
 
 def open_descriptors() -> int:
-    """How many descriptors this process has open."""
+    """The number of open descriptors of this process."""
     return psutil.Process().num_fds()
 
 
 def load_average() -> float:
-    """How busy the machine was over the last minute."""
+    """The load average of the last minute."""
     return os.getloadavg()[0]
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
-    """The smallest sample that so many percent of all samples do not exceed."""
+    """The percentile of the samples, by the nearest rank."""
     ordered = sorted(samples)
     return ordered[max(math.ceil(len(ordered) * percent / 100) - 1, 0)]
 

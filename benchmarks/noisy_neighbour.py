@@ -1,4 +1,4 @@
-"""Endless loops: how soon they are stopped, and what other sessions notice of them meanwhile."""
+"""Endless loops: the time until they are stopped, and their effect on other sessions."""
 
 import time
 
@@ -12,9 +12,9 @@ from nacre.sandbox import Failed, Limits, Sandbox
 
 _BUDGET = Limits(timeout_ms=500)
 _LOOPS_AT_ONCE = (1, 2, 4)
-# A session does not run cell after cell; one that did would itself be a neighbour to reckon with.
+# A pause, because a session that runs cells without a pause would be a noisy neighbour itself.
 _PAUSE_SECONDS = 0.005
-# The loops are to be in full swing, and the pool to have answered to them.
+# Wait until the loops are running and the pool has reacted.
 _LEAD_SECONDS = 0.25
 
 
@@ -47,7 +47,7 @@ async def _stop_ms(sandbox: Sandbox) -> float:
 
 
 async def _beside_loops(sandbox: Sandbox, loops: int, seconds: float) -> list[float]:
-    """Cells of one session while another runs so many endless loops, one after another."""
+    """Run cells in one session while another one runs endless loops."""
     walls: list[float] = []
 
     async def loop() -> None:

@@ -1,4 +1,4 @@
-"""Runs one benchmark in this process; gives its figures as JSON, its progress on standard error."""
+"""Runs one benchmark in this process; writes JSON, and progress to standard error."""
 
 import argparse
 import json
@@ -46,7 +46,7 @@ BENCHMARKS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effort:
-    """How much to measure, and where to say how far it is."""
+    """The amount of work, and a function that reports progress."""
 
     is_quick: bool
     say: Callable[[str], None]
@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     effort = Effort(is_quick=options.quick, say=lambda line: print(line, file=sys.stderr))
-    # Work in the background is measured by the one that is about it, and disturbs no other.
+    # Background embedding runs only in the benchmark that measures it.
     os.environ["NACRE_SEMANTIC_SEARCH"] = "on" if options.name == _SEMANTIC else "off"
     measure: Measure = import_module(f"benchmarks.{options.name}").measure
     json.dump([asdict(figure) for figure in anyio.run(measure, effort)], sys.stdout)

@@ -1,4 +1,4 @@
-"""Figures as people read them, a table, and as programs read them, JSON."""
+"""Reports: a table for people, and JSON for programs."""
 
 import json
 import os
@@ -17,7 +17,7 @@ _HEADINGS = ("measure", "figure", "unit", "reach", "", "peers")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """One measured value; None if it could not be measured, and then `note` says why."""
+    """One measured value; None if it could not be measured, with the reason in `note`."""
 
     name: str
     value: float | None
@@ -33,7 +33,7 @@ class Figure:
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """The figures with their reach and their peers, and below them the notes and sources."""
+    """The table of figures with targets and peers, followed by notes and sources."""
     rows = [_HEADINGS, *(_row(figure) for figure in figures)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     lines = [_line(row, widths) for row in rows]
@@ -65,7 +65,7 @@ def _number(value: float) -> str:
 
 
 def to_json(figures: Sequence[Figure], *, is_quick: bool) -> str:
-    """Everything that was measured and where, as one JSON object, a figure per line."""
+    """All figures and the machine as one JSON object, one figure per line."""
     head = json.dumps({"quick": is_quick, "machine": _machine(), "sources": SOURCES}, indent=2)
     lines = ",\n".join("    " + json.dumps(_to_dict(figure)) for figure in figures)
     return f'{head.removesuffix("}").rstrip()},\n  "figures": [\n{lines}\n  ]\n}}'

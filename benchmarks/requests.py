@@ -1,4 +1,4 @@
-"""Host requests of one cell: many in sequence, and several at once."""
+"""Host requests of one cell: in sequence, and concurrently."""
 
 import time
 
@@ -30,7 +30,7 @@ async def measure(effort: Effort) -> list[Figure]:
 
 
 async def _costs(sandbox: Sandbox, code: str, expected: int, count: int) -> tuple[float, float]:
-    """CPU per cell and the median of wall time, in milliseconds."""
+    """The CPU time per cell and the median wall time, in milliseconds."""
     walls: list[float] = []
     with CpuTimer() as cpu:
         for _ in range(count):

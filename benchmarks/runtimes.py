@@ -1,4 +1,4 @@
-"""What the benchmarks of code mode share: a warm runtime, and the CPU that programs cost in it."""
+"""Shared code of the code mode benchmarks: a warm runtime, and the CPU time of programs."""
 
 import time
 from collections.abc import AsyncGenerator
@@ -21,14 +21,14 @@ _QUIET_CPU_SECONDS: Final = 0.001
 async def warm_runtime(
     config: dict[str, object] | None = None, *, workers: int = 0, max_suspended_cells: int = 64
 ) -> AsyncGenerator[Runtime]:
-    """A runtime whose workers are up and have run programs."""
+    """A runtime with warm workers."""
     async with Runtime(config, workers=workers, max_suspended_cells=max_suspended_cells) as runtime:
         await warm_up(runtime.run(tools=[]))
         yield runtime
 
 
 async def warm_up(run: CodeModeRun, code: str = "return 1") -> None:
-    """Run programs until every worker has had its share, then wait until all is quiet."""
+    """Run programs in every worker, then wait until all processes are idle."""
     for _ in range(2):
         async with anyio.create_task_group() as tasks:
             for _ in range(_WARM_UP_PROGRAMS):
@@ -37,7 +37,7 @@ async def warm_up(run: CodeModeRun, code: str = "return 1") -> None:
 
 
 async def settle() -> None:
-    """Wait until no process comes, goes or works any more."""
+    """Wait until all processes are idle."""
     with anyio.fail_after(_SETTLE_SECONDS):
         before = _cpu_of_descendants()
         while True:
@@ -55,12 +55,12 @@ def _cpu_of_descendants() -> dict[int, float]:
 
 
 async def value_of_program(run: CodeModeRun, code: str) -> JsonValue:
-    """The value of a program that has to complete in one `exec`."""
+    """The value of a program that must complete in one `exec`."""
     return value_of(await run.exec(code))
 
 
 def value_of(result: CodeModeResult) -> JsonValue:
-    """The value of a completed result; anything else makes the figures meaningless."""
+    """The value of a result, which must be completed."""
     if not isinstance(result, Completed):
         raise RuntimeError(f"the program did not complete: {result}")
     return result.value
@@ -69,7 +69,7 @@ def value_of(result: CodeModeResult) -> JsonValue:
 async def costs(
     run: CodeModeRun, code: str, *, expected: JsonValue, count: int
 ) -> tuple[float, float]:
-    """CPU per program and the median of wall time, in milliseconds."""
+    """The CPU time per program and the median wall time, in milliseconds."""
     walls: list[float] = []
     with CpuTimer() as cpu:
         for _ in range(count):

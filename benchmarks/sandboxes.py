@@ -1,4 +1,4 @@
-"""What the benchmarks share: programs, and a sandbox that is warm."""
+"""Shared code of the sandbox benchmarks: programs, and a warm sandbox."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ _QUIET_CPU_SECONDS: Final = 0.001
 
 @asynccontextmanager
 async def warm_sandbox(cache_directory: Path | None = None) -> AsyncGenerator[Sandbox]:
-    """A sandbox all of whose workers are up and have run cells."""
+    """A sandbox with warm workers."""
     async with Sandbox(SandboxOptions(cache_directory=cache_directory)) as sandbox:
         await settle(sandbox)
         for _ in range(_WARM_UP_CELLS):
@@ -30,7 +30,7 @@ async def warm_sandbox(cache_directory: Path | None = None) -> AsyncGenerator[Sa
 
 
 async def settle(sandbox: Sandbox) -> None:
-    """Wait until no process comes, goes or works any more."""
+    """Wait until all processes are idle."""
     report = await sandbox.check()
     if report.problem:
         raise RuntimeError(f"no worker starts: {report.problem}")
@@ -51,17 +51,17 @@ def _cpu_of_descendants() -> dict[int, float]:
 
 
 async def complete(cell: Cell) -> JsonValue:
-    """The value of a cell that has to complete in one leg."""
+    """The value of a cell that must complete in one leg."""
     return value_of(await cell.run())
 
 
 def value_of(result: object) -> JsonValue:
-    """The value of a completed result; anything else makes the figures meaningless."""
+    """The value of a result, which must be completed."""
     if not isinstance(result, Completed):
         raise RuntimeError(f"the cell did not complete: {result}")
     return result.value
 
 
 async def echo(request: HostRequest) -> JsonValue:
-    """A handler that takes no time."""
+    """A handler that returns at once."""
     return request.payload

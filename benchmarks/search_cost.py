@@ -1,4 +1,4 @@
-"""What search costs: building the index, one query, its memory, and a server that changes."""
+"""The cost of search: building the index, a query, its memory, and a changed server."""
 
 import time
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _MEGABYTE: Final = 1_000_000
 async def measure(effort: Effort) -> list[Figure]:
     tools = generated_tools(MANY)
     queries = task_queries(effort.times(400, quick=80))
-    # What is made once per process is not part of any size.
+    # Warm up data that is created once per process.
     index_of(build_catalog(tools[-1:])).search(queries[0], _LIMIT)
     figures: list[Figure] = []
     for name, size in _SIZES.items():
@@ -57,7 +57,7 @@ def _query_ms(index: CatalogIndex, query: str) -> float:
 
 
 def _change(tools: Sequence[Tool], count: int) -> Figure:
-    """All tools of one owner say something else; from the catalog to the index that knows it."""
+    """Change all tools of one owner, and build the catalog and its index again."""
     owner = tools[0].owner
     samples: list[float] = []
     for number in range(count):
@@ -68,7 +68,7 @@ def _change(tools: Sequence[Tool], count: int) -> Figure:
             for tool in tools
         ]
         catalog = build_catalog(changed)
-        # With the fingerprint of the changed catalog, by which its index is kept.
+        # Includes the digest of the changed catalog.
         started = time.perf_counter()
         index_of(catalog)
         samples.append(elapsed_ms(started))

@@ -19,12 +19,12 @@ from nacre.tools.catalog_search.terms import terms_of
 
 Terms = Callable[[str], list[str]]
 Search = Callable[[str, int], list[str]]
-"""The ids of the best tools for a query, so many."""
+"""Returns the ids of the best tools for a query."""
 
 _K1: Final = 1.2
 _B: Final = 0.75
 _PLAIN_WORD: Final = re.compile(r"[a-z0-9]+")
-# As Unicode cuts words: underscores and dots between letters do not.
+# Unicode word boundaries: underscores and dots between letters are part of a word.
 _WHOLE_WORD: Final = re.compile(r"[^\W_]+(?:[_.'][^\W_]+)*")
 _STOP_WORD_LIST: Final = """
 a an and are as at be but by for from have i if in into is it me my no not of on or our so that the
@@ -47,7 +47,7 @@ class _WeightedText:
 
 
 def peers(entries: Sequence[CatalogEntry]) -> dict[str, Search]:
-    """All that run here, over these tools."""
+    """All available peers over these tools."""
     return {
         "naive": _overlap(entries, _content_words),
         "pydanticAi": _overlap(entries, _PLAIN_WORD.findall),
@@ -60,7 +60,7 @@ def peers(entries: Sequence[CatalogEntry]) -> dict[str, Search]:
 
 
 def _overlap(entries: Sequence[CatalogEntry], words: Callable[[str], Iterable[str]]) -> Search:
-    """By how many different words of the query are in name or description."""
+    """Ranks by the number of words of the query in the name or description."""
     texts = [(entry.id, set(words(_name_and_description(entry).lower()))) for entry in entries]
 
     def search(query: str, limit: int) -> list[str]:
@@ -77,7 +77,7 @@ def _bm25(
     texts: Callable[[CatalogEntry], list[tuple[float, str]]],
     terms: Terms,
 ) -> Search:
-    """BM25; with several texts per tool BM25F: each has a weight and a length of its own."""
+    """BM25, or BM25F with several weighted texts per tool."""
     fields = [[_WeightedText(weight=w, terms=terms(t)) for w, t in texts(it)] for it in entries]
     gains = _gains_by_term(fields)
 
@@ -123,7 +123,7 @@ def _name_and_description(entry: CatalogEntry) -> str:
 
 
 def _codex_text(entry: CatalogEntry) -> str:
-    """Name, also with spaces, description, server and the names of parameters."""
+    """The name, with and without separators, description, server and parameter names."""
     parameters = _properties(entry.tool.parameters)
     spaced = entry.name.replace("_", " ")
     owner = entry.source_name or ""

@@ -1,4 +1,4 @@
-"""How well search finds the tools that real queries need, beside how others do on the same."""
+"""The quality of search with real queries, compared with peers."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from nacre.tools import index_of
 from nacre.tools.catalog import Catalog
 
 _SHOWN: Final = 8
-# The first right tool may be further down than what is shown.
+# The first correct tool may be below the shown results.
 _RANKED: Final = 50
 _OURS: Final = "nacre"
 _LEAD: Final = "search_lead"
@@ -28,7 +28,7 @@ _LEAD: Final = "search_lead"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quality:
-    """Of one query, or the mean of many."""
+    """The scores of one query, or the mean of many."""
 
     recall_1: float
     recall_5: float
@@ -113,7 +113,7 @@ def _figures(set_name: str, found: dict[str, Quality]) -> list[Figure]:
 
 
 def _leads(set_name: str, found: dict[str, Quality]) -> dict[str, float]:
-    """How far we are ahead of the best of the others that run here."""
+    """The lead over the best available peer."""
     ours = found[_OURS]
     others = [quality for name, quality in found.items() if name != _OURS]
     return {

@@ -1,4 +1,4 @@
-"""Search with the extra `semantic`: how well it finds tools, beside search without it; its cost."""
+"""Search with the extra `semantic`: its quality compared with word search, and its cost."""
 
 import time
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _PREFIX: Final = "search_semantic_"
 _RANKED: Final = 50
 _SHOWN: Final = 8
 _FUSED: Final = 200
-# As the authors of reciprocal rank fusion have it.
+# The constant of the original paper on reciprocal rank fusion.
 _RRF: Final = 60
 _MOST_SECONDS: Final = 600.0
 _NEW_TOOLS: Final = 300
@@ -35,7 +35,7 @@ _LARGEST: Final = "union10k"
 
 
 class _NotInstalledError(Exception):
-    """There is no model to measure."""
+    """No model is installed."""
 
 
 async def measure(effort: Effort) -> list[Figure]:
@@ -47,7 +47,7 @@ async def measure(effort: Effort) -> list[Figure]:
 
 
 def _build_figure() -> Figure:
-    """What the thread in the background takes for tools that nobody has seen."""
+    """The time of the background thread for new tools."""
     now = time.time_ns()
     tools = [
         replace(tool, description=f"{tool.description} Revision {now}.")
@@ -100,7 +100,7 @@ def _searches(catalog: Catalog) -> dict[str, Search]:
     reference = peers(catalog.entries)["bm25f"]
 
     def dense(query: str, limit: int) -> list[str]:
-        """By the sentence model alone, which is the first, and reads the query to its end here."""
+        """Ranks by the sentence model alone, with the whole query."""
         model, rows = meanings.embedded[0].model, meanings.embedded[0].rows
         best: list[int] = (-(rows @ model.vector(query))).argsort(kind="stable")[:limit].tolist()
         return [catalog.entries[position].id for position in best]

@@ -1,4 +1,4 @@
-"""Real tool catalogs with queries whose tools are known; they lie beside the project."""
+"""Real tool catalogs with labelled queries, stored outside of the project."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from nacre.tools.definition import Tool, ToolCall
 _FOLDER: Final = Path(__file__).parents[2] / "shared" / "data" / "tool-retrieval"
 _NOT_IN_NAMES: Final = re.compile(r"[\s:\x00-\x1f]+")
 _UNION: Final = "union10k"
-# The set, its queries, and whether the union has its tools.
+# The set, its queries, and whether the union contains its tools.
 _QUERY_FILES: Final = (
     ("livemcpbench", "queries", True),
     ("livemcpbench", "agent_queries", True),
@@ -25,12 +25,12 @@ _QUERY_FILES: Final = (
 
 
 class SetsMissingError(Exception):
-    """The catalogs are not there."""
+    """The catalogs are not available."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledQuery:
-    """What is asked, and the ids of the tools that answer it."""
+    """A query with the ids of the correct tools."""
 
     text: str
     relevant: frozenset[str]
@@ -38,7 +38,7 @@ class LabelledQuery:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QuerySet:
-    """Queries for one catalog; `name` is part of the names of figures."""
+    """The queries of one catalog; `name` is a part of the names of figures."""
 
     name: str
     catalog_name: str
@@ -46,7 +46,7 @@ class QuerySet:
 
 
 def query_sets() -> Iterator[QuerySet]:
-    """Each catalog's queries in its own catalog, then in the union of all."""
+    """The queries of each catalog in their own catalog, then in the union of all."""
     if not _FOLDER.is_dir():
         raise SetsMissingError(f"the labelled catalogs are not at {_FOLDER}")
     for folder, file, _ in _QUERY_FILES:
@@ -58,7 +58,7 @@ def query_sets() -> Iterator[QuerySet]:
 
 
 def labelled_catalog(name: str) -> Catalog:
-    """Its tools with the ids of the labels."""
+    """The tools with the ids in the labels."""
     return Catalog(tuple(map(_entry, _lines(_FOLDER / name / "tools.jsonl"))))
 
 

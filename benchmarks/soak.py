@@ -1,4 +1,4 @@
-"""Thousands of cells in a row, a tenth of them killed, timed out or out of memory: what is left?"""
+"""Thousands of cells, a tenth of them killed, timed out or out of memory: checks for leaks."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ _EXPECTED = {
 _HUNGRY = "const kept = []; while (true) kept.push(new Array(1000).fill(kept.length))"
 _SHORT = Limits(timeout_ms=100)
 _SMALL = Limits(memory_limit_bytes=8 << 20)
-# Every kind has been there, and the allocators hold what they will hold.
+# All kinds of cells have run, and the memory of the allocators is stable.
 _WARM_UP_CELLS = 300
 _LOOK_SECONDS = 0.002
 _FIND_SECONDS = 5
@@ -43,7 +43,7 @@ _FIND_SECONDS = 5
 async def measure(effort: Effort) -> list[Figure]:
     count = effort.times(10_000, quick=1000)
     with tempfile.TemporaryDirectory() as directory:
-        # Whatever anybody makes without a place of its own is made here too.
+        # Temporary files without a directory of their own are created here too.
         tempfile.tempdir = directory
         cache = Path(directory, "cache")
         async with warm_sandbox(cache):
@@ -115,7 +115,7 @@ async def _run_and_kill(sandbox: Sandbox) -> CellResult:
         results.append(await sandbox.cell(ENDLESS).run())
 
     async with anyio.create_task_group() as tasks:
-        # Asked for before: a worker that is only starting is as busy as the one that runs the cell.
+        # Taken before, because a starting worker uses CPU too.
         workers = (await sandbox.check()).workers
         tasks.start_soon(run)
         with anyio.fail_after(_FIND_SECONDS):
@@ -124,7 +124,7 @@ async def _run_and_kill(sandbox: Sandbox) -> CellResult:
 
 
 async def _busy_one(workers: Iterable[int]) -> int:
-    """The worker that runs the only cell: the one that uses CPU."""
+    """The worker that runs the only cell, found by its CPU usage."""
     while True:
         used = {pid: cpu_seconds(pid) for pid in workers}
         await anyio.sleep(_LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""1,000 runs suspended at once, each with a call still out, then resumed in random order."""
+"""1,000 cells suspended at once, each with a pending call, then resumed in random order."""
 
 import time
 from collections import Counter
@@ -40,7 +40,7 @@ return {{ number, slow: await slow, before, after: await note("after") }};
 
 
 class _Notes:
-    """A tool with effects that can be counted; its slow calls end when all runs are suspended."""
+    """A tool that counts its effects; its slow calls end when all cells are suspended."""
 
     def __init__(self) -> None:
         self.effects: Counter[tuple[int, str]] = Counter()
@@ -63,7 +63,7 @@ class _Notes:
 
 
 class _Fleet:
-    """So many programs spread over sessions, and what became of each."""
+    """Programs in several sessions, and the result of each."""
 
     def __init__(self, runtime: Runtime, count: int) -> None:
         self.notes = _Notes()
@@ -85,21 +85,21 @@ class _Fleet:
         self.results[number].append(await self._run_of(number).wait(self._run_ids[number]))
 
     def check_all_wait(self) -> None:
-        """Every program is suspended at this moment, with its slow call unanswered."""
+        """Check that every program is suspended with its slow call pending."""
         cells = [cell for run in self._runs for cell in run.cells()]
         waiting = sum(cell.state == "waiting" and len(cell.pending) == 1 for cell in cells)
         if waiting != len(self.results):
             raise RuntimeError(f"{waiting} of {len(self.results)} programs wait with a call out")
 
     def wrong_results(self) -> int:
-        """Programs that did not give their one right value."""
+        """The number of programs with a wrong value."""
         return sum(
             [each.value for each in results if isinstance(each, Completed)] != [_expected(number)]
             for number, results in self.results.items()
         )
 
     def wrong_effects(self) -> int:
-        """Effects that happened twice, or never."""
+        """The number of effects that happened twice or never."""
         wanted = Counter((number, step) for number in self.results for step in _STEPS)
         seen = self.notes.effects
         return sum(abs(seen[key] - wanted[key]) for key in seen | wanted)
@@ -111,7 +111,7 @@ class _Fleet:
 async def measure(effort: Effort) -> list[Figure]:
     count = effort.times(1000, quick=200)
     async with warm_runtime(workers=_WORKERS, max_suspended_cells=count) as runtime:
-        # The first fleet brings up whatever stays, so that the second shows what a run takes.
+        # The first round allocates what stays, so that the second one shows the cost of a cell.
         await _life(_Fleet(runtime, _SESSIONS * 2), Random(_SEED))
         return await _life(_Fleet(runtime, count), Random(_SEED))
 
@@ -125,7 +125,7 @@ async def _life(fleet: _Fleet, random: Random) -> list[Figure]:
     growth = total_memory_bytes() - before
     fleet.check_all_wait()
     fleet.notes.are_slow_calls_over.set()
-    # Each is asked for twice: only one of the two may have the result.
+    # Each is resumed twice; only one of the two may get the result.
     waits = numbers * 2
     random.shuffle(waits)
     resume_wall, resume_cpu = await _all(fleet.resume, waits)
@@ -143,7 +143,7 @@ async def _life(fleet: _Fleet, random: Random) -> list[Figure]:
 async def _all(
     act: Callable[[int], Awaitable[None]], numbers: Sequence[int]
 ) -> tuple[float, float]:
-    """Do it for all of them, some at once; seconds of wall time and milliseconds of CPU."""
+    """Run it for all with limited concurrency; returns wall seconds and CPU milliseconds."""
     started = time.perf_counter()
     left = list(reversed(numbers))
 

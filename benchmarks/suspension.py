@@ -1,4 +1,4 @@
-"""Suspending and resuming: time, size of the snapshot, and memory while many cells wait."""
+"""Suspending and resuming: time, size of the snapshot, and memory of many waiting cells."""
 
 import time
 
@@ -67,7 +67,7 @@ async def _memory(sandbox: Sandbox) -> Figure:
 
 
 async def _suspend(cell: Cell) -> int:
-    """Run until the cell waits; the bytes of its snapshot."""
+    """Run until the cell waits; return the bytes of its snapshot."""
     result = await cell.run()
     if not isinstance(result, Waiting) or cell.snapshot is None:
         raise RuntimeError(f"the cell does not wait: {result}")

@@ -1,4 +1,4 @@
-"""Every measure: its name, what it has to reach, and what peers need for the same work."""
+"""All measures: names, targets, and the figures of peers."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,14 +14,14 @@ SOURCES: Final = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """A measure; without bounds it is only for information."""
+    """A measure; without bounds, it is informational."""
 
     label: str
     unit: str
     at_least: float | None = None
     at_most: float | None = None
     peer: str = ""
-    """The figures of peers, by the names of `SOURCES`."""
+    """The figures of peers, by the keys of `SOURCES`."""
 
     @property
     def reach(self) -> str:
@@ -226,7 +226,7 @@ TARGETS: Final[dict[str, Target]] = {
         label="50 cells, 5 MCP servers, one hangs: others unfinished", unit="", at_most=0
     ),
     "mcp_neighbours_wall": Target(label="until the others were finished", unit="s"),
-    # search_quality: what to reach and the peers are over all queries, of which some are kept
+    # search_quality: targets and peers are for all queries, some of which are stored
     # elsewhere; the lead is over the peers that ran on the same queries.
     "search_lead": Target(label="search: least lead over a peer run here", unit="", at_least=0),
     "search_recall_livemcpbench_queries": Target(
@@ -362,8 +362,8 @@ TARGETS: Final[dict[str, Target]] = {
     "search_change_10k": Target(
         label="search index, one server of 100 in 10,000 tools changed", unit="ms", at_most=50
     ),
-    # search_semantic: what to reach is BM25F and MiniLM fused by rank, over all queries, of which
-    # some are kept elsewhere; the lead is over the same fusion on the same queries.
+    # search_semantic: the target is BM25F and MiniLM fused by rank, for all queries, of which
+    # some are stored elsewhere; the lead is over the same fusion on the same queries.
     "search_semantic_build": Target(label="semantic search, vectors of a new tool", unit="ms"),
     "search_semantic_query_10k": Target(
         label="semantic search, one query, 10,000 tools, p50", unit="ms", at_most=15

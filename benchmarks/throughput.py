@@ -1,4 +1,4 @@
-"""Trivial cells per second, one and many at once."""
+"""Trivial cells per second, one by one and concurrently."""
 
 import time
 
@@ -31,7 +31,7 @@ async def measure(effort: Effort) -> list[Figure]:
 
 
 async def _wave(sandbox: Sandbox, at_once: int) -> int:
-    """Start so many cells of as many sessions, wait for all; how many failed."""
+    """Run cells in as many sessions at once; return the number of failures."""
     failed = 0
 
     async def run(owner: str) -> None:

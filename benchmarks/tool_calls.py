@@ -1,4 +1,4 @@
-"""Nested tool calls as an agent makes them: with hooks and the record; and a whole task at once."""
+"""Nested tool calls with hooks and trajectory, and a whole task."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ _BACKGROUND_TOOLS = 500
 
 
 class _CountingHooks:
-    """One hook before and one after each call, so that neither is skipped unseen."""
+    """One hook before and one after each call, which count their calls."""
 
     def __init__(self) -> None:
         self.before = 0
@@ -65,7 +65,7 @@ async def _sequence_costs(run: CodeModeRun, count: int) -> tuple[float, float]:
 
 
 def _check(run: CodeModeRun, hooks: _CountingHooks) -> None:
-    """Every call was asked about twice and stands in the record, or the figure means nothing."""
+    """Check that both hooks and the trajectory saw every call."""
     kinds = [event.kind for event in run.trajectory.events if event.parent_id]
     seen = {hooks.before, hooks.after, kinds.count("call.started"), kinds.count("call.ended")}
     if len(seen) != 1 or hooks.before % _CALLS:
@@ -73,7 +73,7 @@ def _check(run: CodeModeRun, hooks: _CountingHooks) -> None:
 
 
 async def _model_calls(runtime: Runtime) -> int:
-    """How many calls a model makes to search, describe, call and transform."""
+    """The number of model calls to search, describe, call and transform."""
     run = runtime.run(tools=[*generated_tools(_BACKGROUND_TOOLS), _thermometer()])
     calls = 1
     result = await run.exec(_TASK)

@@ -1,11 +1,11 @@
-"""The words that generated tools are made of."""
+"""The words for generated tools."""
 
 from typing import Final
 
 VENDORS: Final = (
     "amber", "birch", "cobalt", "delta", "ember", "fjord", "garnet", "harbor", "indigo", "juniper",
 )  # fmt: skip
-"""Each provides tools in every area, which makes 100 owners."""
+"""Each provider has tools in every area, which makes 100 owners."""
 
 VERBS: Final = (
     "add", "approve", "archive", "assign", "cancel", "compare", "count", "create", "delete",
@@ -49,4 +49,4 @@ PROPERTIES: Final = {
     "owner_email": "string", "priority": "integer", "query": "string", "sort_by": "string",
     "status": "string", "tags": "array", "time_zone": "string", "title": "string",
 }  # fmt: skip
-"""What a tool may take, besides the id of the thing that it works on, by JSON type."""
+"""Parameters of the tools, in addition to an id, by JSON type."""

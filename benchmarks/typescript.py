@@ -1,4 +1,4 @@
-"""TypeScript cells: the first of a sandbox, which loads the compiler, and warm ones."""
+"""TypeScript cells: the first one of a sandbox, which loads the compiler, and warm ones."""
 
 import time
 
@@ -8,7 +8,7 @@ from benchmarks.report import Figure
 from benchmarks.sandboxes import value_of, warm_sandbox
 from nacre.sandbox import Failed, Sandbox
 
-# Each program is a new one, lest a cache answer in the compiler's place.
+# Each program is different, so that no cache replaces the compiler.
 _PROGRAM = """\
 interface City { name: string; population: number }
 enum Size { Small, Large }
@@ -51,7 +51,7 @@ async def measure(effort: Effort) -> list[Figure]:
 
 
 async def _run(sandbox: Sandbox, number: int) -> float:
-    """Milliseconds of one cell."""
+    """The milliseconds of one cell."""
     started = time.perf_counter()
     value_of(await sandbox.cell(_PROGRAM % number, language="typescript").run())
     return elapsed_ms(started)

@@ -1,1 +1,1 @@
-"""Programs to read and to run, from the repository's root: `python -m examples.openai_loop`."""
+"""Examples; run them from the root of the repository: `python -m examples.openai_loop`."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def answer(client: AsyncAnthropic, code_mode: CodeMode, question: str) -> str:
-    """Let the model call tools until it says something."""
+    """Run the loop until the model answers with text."""
     messages: list[MessageParam] = [{"role": "user", "content": question}]
     tools = cast("list[ToolUnionParam]", code_mode.definitions("anthropic"))
     while True:
@@ -41,7 +41,7 @@ async def _result_of(call: "ToolUseBlock", code_mode: CodeMode) -> "ToolResultBl
 
 
 def _shown(result: DirectResult) -> dict[str, object]:
-    """A tool that the model called by its own name; there is none in this run."""
+    """Handle a call of any other tool; this run has none."""
     return {"error": result.error} if result.is_error else {"value": result.value}
 
 

@@ -1,4 +1,4 @@
-"""A person is asked in the middle of a program, and answers after the program was suspended."""
+"""An approval within a program: the answer comes after the program is suspended."""
 
 import anyio
 
@@ -30,20 +30,20 @@ return reminders;
 
 @hook("before_tool_call")
 async def ask_before_sending(event: BeforeToolCall) -> AskApproval | None:
-    """Nobody gets a letter that no person has seen."""
+    """Require an approval for every letter."""
     if event.tool_name == "send_reminder":
         return AskApproval("it writes to a customer")
     return None
 
 
 class Person:
-    """Somebody who is out for lunch at first."""
+    """A person who answers later."""
 
     def __init__(self) -> None:
         self.is_back = anyio.Event()
 
     async def answer(self, request: ApprovalRequest) -> AllowEdited | Deny:
-        """Round the large amount down, and leave the small one alone."""
+        """Round large amounts down, and allow small ones."""
         await self.is_back.wait()
         print(f"asked about {request.tool_name} with {request.input}: {request.reason}")
         if request.input["customer"] == 9:
@@ -52,7 +52,7 @@ class Person:
 
 
 async def main() -> None:
-    """Run the program, wait for the person, and go on where it stopped."""
+    """Run the program, wait for the approvals, and continue it."""
     person = Person()
     async with CodeMode(
         tools=TOOLS, hooks=[ask_before_sending], approvals=person.answer

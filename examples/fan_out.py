@@ -1,4 +1,4 @@
-"""One program instead of ten turns: calls in parallel, joined and added up where they come in."""
+"""One program instead of ten turns: parallel calls, whose results are joined and summed up."""
 
 import anyio
 
@@ -21,7 +21,7 @@ return totals;
 
 
 class SlowDirectory:
-    """Takes a moment for each customer, and notes how many are looked up at once."""
+    """A slow lookup that counts how many calls run at once."""
 
     def __init__(self) -> None:
         self.most_at_once = 0
@@ -37,7 +37,7 @@ class SlowDirectory:
 
 
 async def main() -> None:
-    """Run the program and say how its calls went."""
+    """Run the program and print its result."""
     directory = SlowDirectory()
     tools = [list_orders, nacre.tool(name="slow_customer")(directory.look_up)]
     async with CodeMode(tools=tools) as code_mode:

@@ -1,4 +1,4 @@
-"""A plugin gives programs an API of its own: data, and functions that call the plugin's tools."""
+"""A namespace: a plugin's API for programs, with data and functions that call its tools."""
 
 import anyio
 
@@ -11,7 +11,7 @@ PLUGIN = "shop"
 
 @nacre.tool(owner=PLUGIN)
 def shop_orders(status: str) -> list[Order]:
-    """List the orders of a status."""
+    """List the orders with a status."""
     return [order for order in ORDERS if order.status == status]
 
 
@@ -22,7 +22,7 @@ def shop_customer(customer: int) -> Customer:
 
 
 def scope(context: NamespaceContext) -> dict[str, object]:
-    """What `Shop` holds in this run; functions take what the mapper makes an input of."""
+    """The members of `Shop` in this run; mappers convert arguments to the input of a tool."""
     return {
         "currency": "EUR",
         "agent": context.agent_id,

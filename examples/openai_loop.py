@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def answer(client: AsyncOpenAI, code_mode: CodeMode, question: str) -> str:
-    """Let the model call tools until it says something."""
+    """Run the loop until the model answers with text."""
     messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": question}]
     tools = cast("list[ChatCompletionToolUnionParam]", code_mode.definitions("openai"))
     while True:
@@ -46,7 +46,7 @@ async def answer(client: AsyncOpenAI, code_mode: CodeMode, question: str) -> str
 
 
 def _shown(result: DirectResult) -> dict[str, object]:
-    """A tool that the model called by its own name; there is none in this run."""
+    """Handle a call of any other tool; this run has none."""
     return {"error": result.error} if result.is_error else {"value": result.value}
 
 

@@ -19,7 +19,7 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Customer:
-    """Somebody who orders."""
+    """A customer."""
 
     id: int
     name: str

@@ -22,20 +22,20 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """The model says something, and that is the end."""
+    """The model answers with text, which ends the turn."""
 
     text: str
 
 
 Turn: TypeAlias = Callable[[dict[str, Any]], Calls | Says]
-"""What the model does next, given the result of its last call."""
+"""The next action of the model, given the result of its last call."""
 
 _USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
 @contextmanager
 def scripted_server(turns: Sequence[Turn]) -> Generator[str]:
-    """The address of a server that plays the turns of one conversation."""
+    """The URL of a server that plays the turns of one conversation."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -49,7 +49,7 @@ def scripted_server(turns: Sequence[Turn]) -> Generator[str]:
             self.wfile.write(encoded)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing: what an example prints is its own."""
+            """Log nothing, so that only the example prints."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
@@ -117,7 +117,7 @@ def _next_turn(turns: Sequence[Turn], results: Sequence[str]) -> Calls | Says:
 
 _ANSWERS = {"/v1/chat/completions": _openai_answer, "/v1/messages": _anthropic_answer}
 
-# One conversation, the same for both formats: a program that yields on the way, and its end.
+# One conversation for both formats: a program that yields, and its end.
 _PROGRAM = """
 const overdue = await tools.list_orders({ status: "overdue" });
 const owed = new Map();

@@ -1,4 +1,4 @@
-"""Weather without a network, the same every day."""
+"""A fixed weather forecast, without a network."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TypedDict
 
 
 class Forecast(TypedDict):
-    """Tomorrow in one place."""
+    """The forecast for one city."""
 
     city: str
     temperature: float
@@ -22,7 +22,7 @@ def cities() -> list[str]:
 
 
 def forecast_for(city: str, unit: str) -> Forecast:
-    """Raises ValueError that names the cities there are: the model reads it, and asks for one."""
+    """The forecast of a city; raises ValueError with the known cities, which the model reads."""
     if city not in _CELSIUS:
         raise ValueError(f"there is no forecast for {city!r}; there are: {', '.join(cities())}")
     celsius = _CELSIUS[city]

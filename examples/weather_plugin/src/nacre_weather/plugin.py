@@ -1,4 +1,4 @@
-"""Where the plugin begins: Nacre calls `register` when it loads it."""
+"""The entry point of the plugin: Nacre calls `register` when it loads the plugin."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from nacre.plugins.api import ChangeContent, Namespace, PluginApi, ToolResultPersist, namespace_tool
 
-# Relative, so that the plugin runs from its folder as well as installed.
+# A relative import works both from a directory and from an installed package.
 from .forecasts import Forecast, cities, forecast_for
 
 _COORDINATES = re.compile(r"-?\d{1,3}\.\d{4,}\s*,\s*-?\d{1,3}\.\d{4,}")

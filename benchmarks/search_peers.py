@@ -1,6 +1,6 @@
-"""How others rank tools, written anew after what they do, to run on the same queries.
+"""Reimplementations of how other systems rank tools, for the same queries.
 
-The figures of those that cannot run here are quoted in `targets.py`.
+The figures of systems that cannot run here are quoted in `targets.py`.
 """
 
 import math

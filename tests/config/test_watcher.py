@@ -238,7 +238,7 @@ async def test_a_fault_in_taking_over_does_not_end_the_watcher(
     watched.refusal = ZeroDivisionError("a fault of our own")
     watched.write("{gateway: {port: 4000}}")
     await watched.look_twice()
-    assert "it cannot be taken over" in caplog.text
+    assert "it cannot be applied" in caplog.text
     watched.refusal = None
     # Longer: two writes may fall into one tick of the file system's clock.
     watched.write("{gateway: {port: 4001}} ")

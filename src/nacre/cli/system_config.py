@@ -58,7 +58,7 @@ def _read(
     named: str | None, *, may_lack_secrets: bool
 ) -> tuple[ConfigFile, SystemConfig, tuple[ConfigError, ...]]:
     # Not a part of every command, and not cheap to import.
-    from nacre.config import is_told_to_runs, read_system
+    from nacre.config import is_missing_secret, read_system
 
     file = find_config_file(Path(named) if named else None, environment=os.environ)
     try:
@@ -66,7 +66,7 @@ def _read(
     except ConfigError as error:
         raise UsageProblem(str(error)) from None
     found = read_system(document, environment=os.environ, folder=file.path.absolute().parent)
-    lacking = tuple(it for it in found.problems if may_lack_secrets and is_told_to_runs(it))
+    lacking = tuple(it for it in found.problems if may_lack_secrets and is_missing_secret(it))
     faults = [it for it in found.problems if it not in lacking]
     if faults:
         raise UsageProblem(_format_problems(faults, file.path))

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
         unknown_key,
         value_at,
     )
-    from nacre.config.system import SystemConfig, is_told_to_runs, read_system, system_config_from
+    from nacre.config.system import SystemConfig, is_missing_secret, read_system, system_config_from
     from nacre.config.tool_search import ToolSearchConfig, ToolSearchMode, tool_search_config_from
     from nacre.config.tools import (
         CORE_GROUPS,
@@ -146,8 +146,8 @@ __all__ = [
     "fold_tool_name",
     "home_folder",
     "is_loopback",
+    "is_missing_secret",
     "is_object",
-    "is_told_to_runs",
     "keys_from",
     "list_settings",
     "list_unused_places",
@@ -274,7 +274,7 @@ __getattr__ = lazy_exports(
         ),
         "nacre.config.system": (
             "SystemConfig",
-            "is_told_to_runs",
+            "is_missing_secret",
             "read_system",
             "system_config_from",
         ),

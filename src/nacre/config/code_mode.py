@@ -168,7 +168,7 @@ LIMITS: Final[Mapping[str, NumberLimit]] = MappingProxyType(
 class CodeModeConfig:
     """The settings under `tools.codeMode`, complete and within their limits.
 
-    A number out of range is clamped; raises ConfigError, by field, for what is not allowed.
+    A number out of range is clamped; raises ConfigError, by field, for other invalid values.
     """
 
     enabled: bool = False
@@ -211,7 +211,7 @@ FIELDS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def code_mode_config_from(value: object, *, path: str = "tools.codeMode") -> CodeModeConfig:
-    """Read what the config file has under `path`: nothing, a boolean or an object.
+    """Read the value at `path` of the config file: None, a boolean or an object.
 
     A number out of range is clamped; raises ConfigError for a wrong type or an unknown key.
     """

@@ -1,4 +1,4 @@
-"""The config file: where it is, what is in it, and changing one member of it."""
+"""Finds, reads and changes the config file."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _refuse_if_no_file(path: Path) -> None:
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    """All or nothing: whoever reads meanwhile, or after a crash, finds the old or the new file."""
+    """Replace the file atomically: readers find the old or the new file, also after a crash."""
     old = path.stat() if path.exists() else None
     with replace_private(path) as file:
         file.write(data)

@@ -60,7 +60,7 @@ def _without_repeats(members: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(members)
     if len(found) < len(members):
         # Told by the other reader, which knows the words.
-        raise ValueError("a key stands twice")
+        raise ValueError("a key is there twice")
     return found
 
 
@@ -107,7 +107,7 @@ class _MemberSpan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ContainerSpan:
-    """An object or a list: from its brace or bracket to the other, and what stands between."""
+    """An object or a list: from its brace or bracket to the other, with its members."""
 
     start: int
     end: int
@@ -245,7 +245,7 @@ _NOTHING: Final = object()
 
 
 def with_member(text: str, keys: Sequence[Key], value: JsonValue, *, path: str) -> str:
-    """The text in which the member at `keys` has the value; what is missing on the way is made.
+    """The text in which the member at `keys` has the value; missing objects and lists are added.
 
     A list can grow by one item, at its end. Raises ConfigError for `path`, the file, if it is not
     JSON5 or something else is in the way.
@@ -267,7 +267,7 @@ def without_member(text: str, keys: Sequence[Key], *, path: str) -> str | None:
 
 
 def _parent(document: object, keys: Sequence[Key], path: str) -> _Container:
-    """What the last key stands in, or would; made where there is none."""
+    """The object or list of the last key; it is added if it is missing."""
     here, way = _container_for(document, keys[0], "", path), ""
     for key, next_key in pairwise(keys):
         found = _get(here, key)

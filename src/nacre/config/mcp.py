@@ -90,7 +90,7 @@ def _duplicate(path: str, name: str) -> ConfigError:
 
 
 def server_name_from(key: str, *, path: str) -> str:
-    """The name of a server that stands under `key`; raises ConfigError if there is nothing left."""
+    """The name of the server with this key; raises ConfigError if nothing is left of it."""
     name = _NOT_IN_A_NAME.sub("-", key).strip("-")
     if not name or len(name) > _MAX_NAME_CHARACTERS:
         raise ConfigError(
@@ -113,7 +113,7 @@ def read_mcp_document(text: str, *, path: str) -> Mapping[str, object]:
 def servers_in(document: object, *, path: str) -> Mapping[str, object] | None:
     """The servers of a document that has been read; None where it has no place for any."""
     members = object_at(document, path)
-    # One that is null stays: whoever reads the entries tells what is wrong with it.
+    # Entries that are null stay: the error is reported when they are read.
     given = [value for value in members.values() if value is not None]
     if all(map(_is_entry, given)) and (given or not members):
         return members

@@ -80,13 +80,14 @@ def system_config_from(
     folder: Path,
     may_lack_secrets: bool = False,
 ) -> SystemConfig:
-    """The configuration that the document holds; raises ConfigError for the first fault.
+    """The configuration of a document; raises ConfigError for the first problem.
 
-    Relative paths are taken from `folder`, where the document is. Blocks: files are read. With
-    `may_lack_secrets` it is no fault that a model or an MCP server cannot be asked: runs are told.
+    Relative paths are relative to `folder`, the directory of the document. Blocks: files are read.
+    With `may_lack_secrets`, a missing secret of a model or an MCP server is only a warning: the
+    runs that need it fail.
     """
     found = read_system(document, environment=environment, folder=folder)
-    lacking = [it for it in found.problems if may_lack_secrets and is_told_to_runs(it)]
+    lacking = [it for it in found.problems if may_lack_secrets and is_missing_secret(it)]
     for problem in found.problems:
         if problem not in lacking:
             raise problem
@@ -95,8 +96,8 @@ def system_config_from(
     return found.config
 
 
-def is_told_to_runs(problem: ConfigError) -> bool:
-    """Whether all that it keeps from working is a model or an MCP server, for want of a secret."""
+def is_missing_secret(problem: ConfigError) -> bool:
+    """Whether only a secret of a model or an MCP server is missing."""
     is_missing = isinstance(problem, MissingReferenceError)
     return is_missing and _OF_MODEL_OR_SERVER.fullmatch(problem.path) is not None
 
@@ -104,7 +105,7 @@ def is_told_to_runs(problem: ConfigError) -> bool:
 def problems_in(
     document: Mapping[str, object], *, environment: Mapping[str, str], folder: Path
 ) -> list[ConfigError]:
-    """All faults of the document."""
+    """All problems of the document."""
     return list(read_system(document, environment=environment, folder=folder).problems)
 
 

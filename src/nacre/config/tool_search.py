@@ -57,7 +57,7 @@ KEYS: Final = ("enabled", "mode", *(limit.key for limit in LIMITS.values()))
 class ToolSearchConfig:
     """The settings under `tools.toolSearch`, complete and within their limits.
 
-    A number out of range is clamped; raises ConfigError, by field, for what is not allowed.
+    A number out of range is clamped; raises ConfigError, by field, for other invalid values.
     """
 
     enabled: bool = False
@@ -76,7 +76,7 @@ class ToolSearchConfig:
 
 
 def tool_search_config_from(value: object, *, path: str = "tools.toolSearch") -> ToolSearchConfig:
-    """Read what the config file has under `path`: nothing, a boolean or an object.
+    """Read the value at `path` of the config file: None, a boolean or an object.
 
     A number out of range is clamped; raises ConfigError for a wrong type or an unknown key.
     """

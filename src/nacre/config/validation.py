@@ -269,7 +269,7 @@ def _allow_null(node: Any) -> Any:
 
 
 def find_setting(keys: Sequence[Key]) -> _Node | None:
-    """The schema of what is at these keys, in any document; None if nothing can be there."""
+    """The schema of the setting at these keys; None if a document cannot have it."""
     return _find_node(_schema(), keys)
 
 

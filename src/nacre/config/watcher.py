@@ -84,7 +84,7 @@ class ConfigWatcher:
         # The file may have changed since it was read for `current`, so it is read once more.
         self._handled: _Look | Literal["not yet"] = "not yet"
         self._unsettled: _Look | Literal["not yet"] = "not yet"
-        self._told = ""
+        self._reported = ""
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -105,11 +105,11 @@ class ConfigWatcher:
             elif was_there:
                 raise ConfigError(str(self._file.path), "is gone, or empty; for all defaults: {}")
         except NacreError as problem:
-            self._tell(problem)
+            self._report(problem)
         except Exception:
             # A fault of our own in taking it over must not end the process that is being watched.
-            self._told = "it cannot be taken over"
-            logger.exception("the configuration stays as it was: %s", self._told)
+            self._reported = "it cannot be applied"
+            logger.exception("the configuration stays as it was: %s", self._reported)
 
     async def _take_over(self) -> None:
         # Left behind when the watcher ends: a pipe in the file's place would be read for ever.
@@ -117,24 +117,24 @@ class ConfigWatcher:
         change = ConfigChange(old=self.current, new=new)
         if change.sections:
             await self._on_change(change)
-        if self._told:
+        if self._reported:
             logger.info("the configuration is sound again: %s is in force", self._file.path)
-        self.current, self._told = new, ""
+        self.current, self._reported = new, ""
 
     def _read(self) -> SystemConfig:
         return system_config_from(
             read_config_file(self._file),
             environment=self._environment,
             folder=self._file.path.absolute().parent,
-            # It was edited to be used; only runs that need what is missing should fail.
+            # Only runs that need a missing secret should fail.
             may_lack_secrets=True,
         )
 
-    def _tell(self, problem: NacreError) -> None:
+    def _report(self, problem: NacreError) -> None:
         text = str(problem)
-        if text != self._told:
+        if text != self._reported:
             logger.error("the configuration stays as it was: %s", text)
-        self._told = text
+        self._reported = text
 
 
 def changed_sections(old: SystemConfig, new: SystemConfig) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from nacre.code_mode.run_config import is_code_mode_active
+from nacre.code_mode.model_surface import is_code_mode_active
 from nacre.config.code_mode import CodeModeConfig
 from nacre.config.tools import tools_config_from
 from nacre.errors import ConfigError

@@ -2,7 +2,8 @@
 
 import pytest
 
-from nacre.code_mode.control_tools import ExecInput, InvalidInput, exec_parameters, parse_exec_input
+from nacre.code_mode.cell_registry import CellRefused
+from nacre.code_mode.control_tools import ExecInput, exec_parameters, parse_exec_input
 from nacre.config.code_mode import CodeModeConfig
 
 BOTH = CodeModeConfig(enabled=True)
@@ -14,8 +15,8 @@ def read(arguments: object, config: CodeModeConfig = BOTH) -> ExecInput:
     return parse_exec_input(arguments, config)
 
 
-def refusal_of(arguments: object, config: CodeModeConfig = BOTH) -> InvalidInput:
-    with pytest.raises(InvalidInput) as caught:
+def refusal_of(arguments: object, config: CodeModeConfig = BOTH) -> CellRefused:
+    with pytest.raises(CellRefused) as caught:
         read(arguments, config)
     return caught.value
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from nacre.code_mode.control_tools import InvalidInput, parse_wait_input, wait_parameters
+from nacre.code_mode.cell_registry import CellRefused
+from nacre.code_mode.control_tools import parse_wait_input, wait_parameters
 from nacre.ids import new_cell_id
 
 
@@ -33,7 +34,7 @@ def test_the_id_of_a_run_is_taken() -> None:
     ],
 )
 def test_what_is_no_text_is_refused(arguments: object, problem: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(CellRefused) as caught:
         parse_wait_input(arguments)
     assert caught.value.message.startswith(problem)
     assert caught.value.reason == "invalid_input"
@@ -43,7 +44,7 @@ def test_what_is_no_text_is_refused(arguments: object, problem: str) -> None:
     "given", ["", "call_1", "run_", "run_../x", "run_1 run_2", "run_" + "a" * 10_000]
 )
 def test_text_that_is_no_run_id_is_a_run_that_is_not_there(given: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(CellRefused) as caught:
         parse_wait_input({"runId": given})
     assert caught.value.message.startswith(
         f"code mode run is unavailable or expired. {given[:60]!r} is not a run id of exec; "

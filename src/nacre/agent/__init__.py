@@ -1,4 +1,4 @@
-"""Sessions, turns and the loop between a model and its tools; knows no HTTP and no plugins."""
+"""Sessions, turns, and the loop between a model and its tools."""
 
 from nacre.agent.approval_log import approval_to_json
 from nacre.agent.client_tools import ClientTool, PendingClientCall

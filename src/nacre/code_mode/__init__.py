@@ -1,11 +1,11 @@
-"""The model sees `exec` and `wait`, programs the hidden catalog; knows no model and no agent."""
+"""Code mode: the model sees `exec` and `wait`, and its programs call the tools of the catalog."""
 
 from nacre.code_mode.cells import CellInfo
 from nacre.code_mode.namespace_scope import namespace_tool
 from nacre.code_mode.namespaces import Namespace, NamespaceContext, NamespaceRegistry
 from nacre.code_mode.results import CodeModeResult, Completed, Failed, Waiting
 from nacre.code_mode.run import CodeModeRun
-from nacre.code_mode.runtime import CodeMode, Runtime
+from nacre.code_mode.runtime import CodeMode, ConfigInput, RunConfig, Runtime
 from nacre.tools import DirectResult
 
 __all__ = [
@@ -14,11 +14,13 @@ __all__ = [
     "CodeModeResult",
     "CodeModeRun",
     "Completed",
+    "ConfigInput",
     "DirectResult",
     "Failed",
     "Namespace",
     "NamespaceContext",
     "NamespaceRegistry",
+    "RunConfig",
     "Runtime",
     "Waiting",
     "namespace_tool",

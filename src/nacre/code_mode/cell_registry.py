@@ -39,7 +39,10 @@ TOO_MANY: Final = "too many suspended code mode runs."
 
 
 class CellRefused(Exception):
-    """A cell cannot be started, resumed or suspended; becomes a `failed` result."""
+    """A cell cannot be started, resumed or suspended, or the input of `exec` or `wait` is invalid.
+
+    Becomes a `failed` result; the message is for the model.
+    """
 
     def __init__(self, message: str, reason: Reason) -> None:
         super().__init__(message)

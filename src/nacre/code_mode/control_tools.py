@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from nacre.code_mode.cell_registry import UNAVAILABLE
+from nacre.code_mode.cell_registry import UNAVAILABLE, CellRefused
 from nacre.config import LANGUAGES, CodeModeConfig, Language
-from nacre.errors import NacreError
 from nacre.ids import CellId
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject
-    from nacre.sandbox.results import Reason
 
 
 _FENCE_LANGUAGES: Final[Mapping[str, Language]] = {
@@ -31,15 +29,6 @@ _WHAT_EXEC_TAKES: Final = (
     "exec takes a JavaScript program as `code`: the body of an async function, such as "
     '`return await tools.call("<id>", {})`'
 )
-
-
-class InvalidInput(NacreError):
-    """Invalid arguments of `exec` or `wait`; the message says what is valid."""
-
-    def __init__(self, message: str, *, reason: Reason) -> None:
-        super().__init__(message)
-        self.message = message
-        self.reason: Reason = reason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +55,7 @@ def parse_exec_input(arguments: object, config: CodeModeConfig) -> ExecInput:
     """Parse the arguments of `exec`. `command` is another name for `code`.
 
     One Markdown fence around the program is removed. Other keys are ignored, since models often add
-    some. Raises InvalidInput.
+    some. Raises CellRefused.
     """
     if not isinstance(arguments, Mapping):
         raise _invalid(f"the input is a {type(arguments).__name__}, not an object")
@@ -148,13 +137,13 @@ def _require_enabled(language: Language, config: CodeModeConfig) -> Language:
     return language
 
 
-def _unsupported_language(problem: str, config: CodeModeConfig) -> InvalidInput:
+def _unsupported_language(problem: str, config: CodeModeConfig) -> CellRefused:
     allowed = " or ".join(f'"{language}"' for language in config.languages)
-    return InvalidInput(f"{problem}; exec runs {allowed}", reason="unsupported_language")
+    return CellRefused(f"{problem}; exec runs {allowed}", reason="unsupported_language")
 
 
-def _invalid(problem: str) -> InvalidInput:
-    return InvalidInput(f"{problem}. {_WHAT_EXEC_TAKES}", reason="invalid_input")
+def _invalid(problem: str) -> CellRefused:
+    return CellRefused(f"{problem}. {_WHAT_EXEC_TAKES}", reason="invalid_input")
 
 
 _RUN_ID: Final = re.compile(r"run_[A-Za-z0-9_-]{1,128}")
@@ -171,20 +160,20 @@ def wait_parameters() -> JsonObject:
 
 
 def parse_wait_input(arguments: object) -> CellId:
-    """Parse the arguments of `wait`. Raises InvalidInput for an invalid id."""
+    """Parse the arguments of `wait`. Raises CellRefused for an invalid id."""
     if not isinstance(arguments, Mapping):
-        raise InvalidInput("wait takes an object: {runId}", reason="invalid_input")
+        raise CellRefused("wait takes an object: {runId}", reason="invalid_input")
     given = cast("Mapping[object, object]", arguments).get("runId")
     if given is None:
-        raise InvalidInput(
+        raise CellRefused(
             "wait needs `runId`, from the exec result whose status is waiting",
             reason="invalid_input",
         )
     if not isinstance(given, str):
-        raise InvalidInput(f"`runId` is a {type(given).__name__}, not text", reason="invalid_input")
+        raise CellRefused(f"`runId` is a {type(given).__name__}, not text", reason="invalid_input")
     if not _RUN_ID.fullmatch(given.strip()):
         # Models sometimes pass the id of a shell session or of another job.
-        raise InvalidInput(
+        raise CellRefused(
             f"{UNAVAILABLE} {given[:_MAX_SHOWN_ID]!r} is not a run id of exec; "
             "take it from the result whose status is waiting",
             reason="run_unavailable",

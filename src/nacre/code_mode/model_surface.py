@@ -8,8 +8,13 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final
 
 from nacre.code_mode.control_tools import exec_parameters, wait_parameters
-from nacre.code_mode.run_config import is_code_mode_active
-from nacre.tools import DefinitionFormat, format_definition, format_tool, split_direct_tools
+from nacre.tools import (
+    DefinitionFormat,
+    format_definition,
+    format_tool,
+    is_control_tool,
+    split_direct_tools,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -64,6 +69,22 @@ class ModelSurface:
             format_definition(WAIT_NAME, WAIT_DESCRIPTION, wait_parameters(), format),
             *direct,
         ]
+
+
+def is_code_mode_active(
+    config: CodeModeConfig,
+    *,
+    tools: Sequence[Tool],
+    has_servers: bool = False,
+    tools_disabled: bool = False,
+) -> bool:
+    """Whether the model sees `exec` and `wait`; `tools` are those that policy permits.
+
+    A run without tools stays without tools.
+    """
+    if not config.enabled or tools_disabled:
+        return False
+    return has_servers or not all(is_control_tool(tool) for tool in tools)
 
 
 def visible_tools(

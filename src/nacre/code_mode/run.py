@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.code_mode.cell_registry import CellRefused
-from nacre.code_mode.control_tools import InvalidInput, parse_exec_input, parse_wait_input
+from nacre.code_mode.control_tools import parse_exec_input, parse_wait_input
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME
 from nacre.code_mode.results import CodeModeResult, Failed, Waiting
 from nacre.config import LANGUAGES
@@ -200,7 +200,7 @@ class CodeModeRun:
         async def perform_permitted(permitted: JsonObject) -> tuple[CodeModeResult, JsonValue]:
             try:
                 result = await perform(permitted, site.call_id)
-            except (InvalidInput, CellRefused) as refusal:
+            except CellRefused as refusal:
                 result = self._fail(refusal.message, refusal.reason)
             except (CatalogError, NamespaceError) as error:
                 result = self._fail(str(error), "internal_error")

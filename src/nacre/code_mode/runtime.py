@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Self, TypeAlias, cast
 from weakref import WeakSet
 
 import anyio
@@ -17,8 +19,13 @@ from nacre.code_mode.model_surface import visible_tools
 from nacre.code_mode.namespaces import NamespaceRegistry, RunNamespaces
 from nacre.code_mode.results import RunTelemetry
 from nacre.code_mode.run import CodeModeRun
-from nacre.code_mode.run_config import ConfigInput, run_config_from
-from nacre.config import refuse_unopened_servers
+from nacre.config import (
+    CodeModeConfig,
+    ToolsConfig,
+    code_mode_config_from,
+    refuse_unopened_servers,
+    tools_config_from,
+)
 from nacre.errors import ConfigError, RuntimeUnavailableError, ToolDefinitionError
 from nacre.hooks import HookRunner, Hooks
 from nacre.run_context import AbortController, RunContext
@@ -46,11 +53,57 @@ if TYPE_CHECKING:
     from nacre.code_mode.cells import CellInfo
     from nacre.code_mode.namespaces import Namespace
     from nacre.code_mode.results import CodeModeResult
-    from nacre.code_mode.run_config import RunConfig
     from nacre.config import Language
     from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import ApprovalQueue, Approver, DefinitionFormat, DirectResult, ToolServer
     from nacre.trajectory import TrajectoryEvent
+
+
+ConfigInput: TypeAlias = "RunConfig | CodeModeConfig | Mapping[str, object] | bool | None"
+
+# A mapping with one of these keys is a config document, any other has settings of code mode.
+_DOCUMENT_KEYS: Final = frozenset(
+    ("tools", "agents", "models", "mcp", "plugins", "messages", "gateway", "storage")
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunConfig:
+    """The settings of a run: those of a document by agent, or the same for every agent."""
+
+    document: Mapping[str, object] = field(default_factory=dict[str, object])
+    tools: ToolsConfig | None = None
+    """Used instead of the document's, for every agent."""
+
+    def tools_for(self, context: RunContext) -> ToolsConfig:
+        """Raises ConfigError for a document that is not valid."""
+        return self.tools or tools_config_from(self.document, context.agent_id)
+
+    def to_json(self) -> JsonObject:
+        """The document, for namespaces that read their own part of it."""
+        return cast("JsonObject", dict(self.document))
+
+
+def run_config_from(config: ConfigInput) -> RunConfig:
+    """Read a configuration. In a document code mode is off unless it has `enabled: true`. With
+    settings alone, or none, it is on unless they have `enabled: false`."""
+    if isinstance(config, RunConfig):
+        return config
+    if config is None:
+        return _with_settings(CodeModeConfig(enabled=True))
+    if isinstance(config, CodeModeConfig):
+        return _with_settings(replace(config, enabled=True))
+    if isinstance(config, bool):
+        return _with_settings(CodeModeConfig(enabled=config))
+    if not isinstance(config, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError("config", f"is a {type(config).__name__}; allowed: an object")
+    if _DOCUMENT_KEYS.isdisjoint(config):
+        return _with_settings(code_mode_config_from({"enabled": True, **config}, path="config"))
+    return RunConfig(document=config)
+
+
+def _with_settings(settings: CodeModeConfig) -> RunConfig:
+    return RunConfig(tools=ToolsConfig(code_mode=settings))
 
 
 # The logged members of an event; never inputs, results or output.

@@ -18,7 +18,7 @@ from nacre.mcp_server.server import CodeModeMcpServer
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-    from nacre.code_mode.run_config import ConfigInput
+    from nacre.code_mode import ConfigInput
     from nacre.config import McpServerConfig
     from nacre.mcp_client.upstream import UpstreamRequests
     from nacre.tools import Tool, ToolServer

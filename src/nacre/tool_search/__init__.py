@@ -1,4 +1,4 @@
-"""The model finds, reads and calls tools one by one; knows no model, no agent and no code mode."""
+"""Tool Search: the model finds, describes and calls the tools of the catalog one by one."""
 
 from nacre.tool_search.model_surface import is_tool_search_active
 from nacre.tool_search.results import ToolSearchResult, ToolSearchTelemetry

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast, get_type
 from nacre.errors import ToolDefinitionError
 from nacre.foreign_calls import call_in_thread
 from nacre.tools.definition import CORE_OWNER, Tool, ToolCall
-from nacre.tools.input_checks.problems import InputProblem, input_refused, shown_path, shown_value
+from nacre.tools.input_checks.problems import (
+    InputProblem,
+    build_input_error,
+    format_path,
+    format_value,
+)
 from nacre.tools.tool_result import ToolResult
 
 if TYPE_CHECKING:
@@ -339,7 +344,7 @@ class _FunctionExecute:
         try:
             return self._signature.model.model_validate(given)
         except ValidationError as error:
-            raise input_refused(
+            raise build_input_error(
                 _problems_in(error), tool_name=self._tool_name, tool_id=self._tool_id, given=given
             ) from error
 
@@ -347,8 +352,8 @@ class _FunctionExecute:
 def _problems_in(error: ValidationError) -> list[InputProblem]:
     return [
         InputProblem(
-            path=shown_path(found["loc"]),
-            text=f"{found['msg']}; given: {shown_value(found['input'], steps=found['loc'])}",
+            path=format_path(found["loc"]),
+            text=f"{found['msg']}; given: {format_value(found['input'], steps=found['loc'])}",
         )
         for found in error.errors(include_url=False, include_context=False)
     ]

@@ -1,4 +1,4 @@
-"""Inputs against JSON Schemas: both may be hostile, so every check is bounded beforehand."""
+"""Checks inputs of tools against JSON Schemas. Both are untrusted, so each check is bounded."""
 
 from nacre.tools.input_checks.validation import (
     InputValidators,

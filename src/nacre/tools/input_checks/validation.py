@@ -1,7 +1,7 @@
-"""Checks a tool's input against its schema, with errors that a model can act on.
+"""Checks the input of a tool against its schema, with errors that a model can act on.
 
-Both sides are hostile: a server writes the schema, a program the input. So nothing is fetched,
-patterns are matched in linear time, and what a check can cost is bounded before it is made.
+Both are untrusted: a server writes the schema, and a program writes the input. So no reference is
+fetched, patterns are matched in linear time, and both are limited before a check.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from nacre.tools.input_checks.limits import MAX_INPUT_VALUES, SchemaLimits
 from nacre.tools.input_checks.problems import (
     MASK,
     InputProblem,
-    input_refused,
-    problems_in,
-    shown_path,
-    shown_value,
-    top_level_problems,
-    value_at,
+    build_input_error,
+    describe_errors,
+    find_top_level_problems,
+    format_path,
+    format_value,
+    resolve_path,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MAX_PATTERNS_LEFT_OUT: Final = 50
-# The whole schema is compiled again for each; 20,000 parts take some 50 ms.
+# The whole schema is compiled again for each; 20,000 parts take about 50 ms.
 _MAX_PARTS_COMPILED: Final = 50_000
 _MAX_PROBLEM_CHARACTERS: Final = 300
 _TOO_LARGE: Final = InputProblem(
@@ -53,21 +53,21 @@ class _CompiledSchema:
 
 
 class InputValidators:
-    """The compiled schemas of tools, each made when its tool is first called."""
+    """The compiled schemas of tools; a schema is compiled at the first call of its tool."""
 
     def __init__(self) -> None:
-        # By identity: a tool holds dicts, so it cannot be a key; two equal ones are rare.
+        # By identity, because a tool contains dicts and is not hashable.
         self._compiled: dict[int, tuple[weakref.ref[Tool], _CompiledSchema | str]] = {}
 
     def check(self, tool: Tool, given: object) -> JsonObject:
-        """The input, an empty object for None. Raises ToolInputError for what does not fit, and
-        ToolFailedError for a tool whose schema is broken or costs too much to apply.
+        """Return the input, an empty object for None, in a bounded time.
 
-        What it may cost is bounded, so that the event loop does not stand still for long."""
+        Raises ToolInputError if the input is invalid, and ToolFailedError if the schema is invalid
+        or too costly."""
         if given is None:
             given = {}
         if not isinstance(given, dict):
-            raise _not_an_object(tool, given)
+            raise _not_an_object_error(tool, given)
         checked = cast("JsonObject", given)
         compiled = self._schema_of(tool)
         _refuse_if_costly(tool, compiled, checked)
@@ -85,13 +85,13 @@ class InputValidators:
             self._compiled[key] = (forget, _compile(tool))
         compiled = self._compiled[key][1]
         if isinstance(compiled, str):
-            raise _broken(tool, compiled)
+            raise _broken_schema_error(tool, compiled)
         return compiled
 
 
 def _compile(tool: Tool) -> _CompiledSchema | str:
-    """The compiled schema, or what is wrong with it."""
-    # A copy: what is checked stays what was compiled, whatever the owner does with its dict.
+    """Compile the schema of a tool; returns its problem if it is invalid."""
+    # A copy, because the owner may change its dict.
     schema = cast("JsonObject", decode_json(encode_json(dict(tool.parameters))))
     limits = SchemaLimits(schema)
     if limits.problem:
@@ -101,8 +101,8 @@ def _compile(tool: Tool) -> _CompiledSchema | str:
         validator = _validator_for(schema)
         if not isinstance(validator, Exception):
             return _CompiledSchema(schema=schema, validator=validator, limits=limits)
-        if not _leave_out_pattern(tool, schema, validator):
-            where = shown_path(validator.instance_path)
+        if not _remove_pattern(tool, schema, validator):
+            where = format_path(validator.instance_path)
             what = validator.message.replace(MASK, "its value")
             return f"`{where}`: {what[:_MAX_PROBLEM_CHARACTERS]}"
     return f"{attempts} of its patterns, or more, cannot be matched"
@@ -116,7 +116,7 @@ def _validator_for(schema: JsonObject) -> jsonschema_rs.Validator | jsonschema_r
             cast("dict[str, Any]", schema),
             mask=MASK,
             offline=True,
-            # The linear engine; and a format is a note, as in the newer drafts of JSON Schema.
+            # The linear engine. Formats are annotations, as in the newer drafts of JSON Schema.
             pattern_options=jsonschema_rs.RegexOptions(),
             validate_formats=False,
         )
@@ -124,20 +124,18 @@ def _validator_for(schema: JsonObject) -> jsonschema_rs.Validator | jsonschema_r
         return error
 
 
-def _leave_out_pattern(
-    tool: Tool, schema: JsonObject, error: jsonschema_rs.ValidationError
-) -> bool:
-    """Whether the fault was a pattern that only a backtracking engine can match; now it is gone.
+def _remove_pattern(tool: Tool, schema: JsonObject, error: jsonschema_rs.ValidationError) -> bool:
+    """Remove a pattern that only a backtracking engine can match; returns whether it was one.
 
-    Such patterns are common (`zod` writes one for mail addresses), and the tool itself knows it.
+    Such patterns are common (`zod` writes one for mail addresses), and the tool checks them itself.
     """
     *steps, last = error.instance_path or [""]
-    node = value_at(schema, steps)
-    # A key of `patternProperties` cannot go: what it allows would be refused.
+    node = resolve_path(schema, steps)
+    # A key of `patternProperties` must stay, or the names that it allows would be refused.
     if last != "pattern" or not isinstance(node, dict) or "pattern" not in node:
         return False
-    pattern = shown_value(cast("JsonObject", node).pop("pattern"))
-    where = shown_path(error.instance_path)
+    pattern = format_value(cast("JsonObject", node).pop("pattern"))
+    where = format_path(error.instance_path)
     logger.warning("%s: the pattern %s at %s is left to the tool", tool.id, pattern, where)
     return True
 
@@ -147,27 +145,31 @@ def _refuse_if_costly(tool: Tool, compiled: _CompiledSchema, given: JsonObject) 
         case "ok":
             return
         case "input_too_large":
-            raise _too_large(tool)
+            raise _too_large_error(tool)
         case "schema_too_costly":
-            raise _broken(tool, "it asks for so much work that this input would take too long")
+            raise _broken_schema_error(
+                tool, "it asks for so much work that this input would take too long"
+            )
 
 
 def _explain(tool: Tool, compiled: _CompiledSchema, given: JsonObject) -> ToolInputError:
-    problems = _problems_with(compiled, given)
-    return input_refused(problems, tool_name=tool.name, tool_id=tool.id, given=given)
+    problems = _find_problems(compiled, given)
+    return build_input_error(problems, tool_name=tool.name, tool_id=tool.id, given=given)
 
 
-def _problems_with(compiled: _CompiledSchema, given: JsonObject) -> Iterator[InputProblem]:
-    """As many as can be found without long work; where they cannot, it says so."""
+def _find_problems(compiled: _CompiledSchema, given: JsonObject) -> Iterator[InputProblem]:
+    """Find as many problems as the limits allow, and say so if there may be more."""
     schema = compiled.schema
     if compiled.limits.can_list_errors(given):
-        yield from problems_in(compiled.validator.iter_errors(given), given=given, schema=schema)
+        yield from describe_errors(
+            compiled.validator.iter_errors(given), given=given, schema=schema
+        )
     elif compiled.limits.can_find_first_error(given):
-        yield from top_level_problems(given, schema)
-        yield from problems_in(_first_error(compiled, given), given=given, schema=schema)
+        yield from find_top_level_problems(given, schema)
+        yield from describe_errors(_first_error(compiled, given), given=given, schema=schema)
         yield _ONLY_FIRST
     else:
-        yield from top_level_problems(given, schema)
+        yield from find_top_level_problems(given, schema)
         yield _TOO_LARGE
 
 
@@ -182,12 +184,12 @@ def _first_error(
         yield error
 
 
-def _not_an_object(tool: Tool, given: object) -> ToolInputError:
-    text = f"the input is {shown_value(given)}; {tool.name} takes one object"
+def _not_an_object_error(tool: Tool, given: object) -> ToolInputError:
+    text = f"the input is {format_value(given)}; {tool.name} takes one object"
     return ToolInputError(text, tool_id=tool.id)
 
 
-def _too_large(tool: Tool) -> ToolInputError:
+def _too_large_error(tool: Tool) -> ToolInputError:
     text = (
         f"the input is too large to be checked against the schema of {tool.name}; pass it in parts "
         f"(at most {MAX_INPUT_VALUES:,} values, fewer where the schema asks for much work)"
@@ -195,7 +197,7 @@ def _too_large(tool: Tool) -> ToolInputError:
     return ToolInputError(text, tool_id=tool.id)
 
 
-def _broken(tool: Tool, problem: str) -> ToolFailedError:
+def _broken_schema_error(tool: Tool, problem: str) -> ToolFailedError:
     message = (
         f"{tool.name} cannot be called: its input schema is broken ({problem}); "
         f"its owner, {tool.owner}, has to repair it"

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from nacre.messages import ToolCallPart
     from nacre.tools import SurfaceKind, ToolSurface
 
+logger = logging.getLogger(__name__)
+
 
 _MAX_REVISIONS: Final = 3
 _CLEAN_UP_SECONDS: Final = 5.0
@@ -171,8 +173,6 @@ def build_instructions(agent: AgentConfig, *, added: str = "", has_tools: bool =
         parts.append(added.strip())
     return "\n\n".join(parts)
 
-
-logger = logging.getLogger(__name__)
 
 _MAX_PARALLEL_CALLS: Final = 1_000
 

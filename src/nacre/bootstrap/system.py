@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from nacre.storage import Store
     from nacre.tools import MessageSink
 
+logger = logging.getLogger(__name__)
+
 
 class RunMessageSink:
     """The sink of the `message` tool: adds an event to the run."""
@@ -120,9 +122,6 @@ def _may_run_commands(agent: AgentConfig, core: CoreTools) -> bool:
     policy = policy_for(agent.tools, RunContext(agent_id=agent.id))
     is_permitted = all(policy.permits(tool) for tool in core.tools if tool.name == "exec")
     return agent.core_tools.exec.is_enabled and is_permitted
-
-
-logger = logging.getLogger(__name__)
 
 
 class System:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     Path = tuple[str, ...]
 
+logger = logging.getLogger(__name__)
+
 
 _RESOURCES: Final = "resources"
 _PROMPTS: Final = "prompts"
@@ -129,8 +131,6 @@ def _by_guest_name(tools: Iterable[Tool]) -> dict[str, Tool]:
     names = assign_guest_names(list(by_name))
     return {names[name]: tool for name, tool in by_name.items()}
 
-
-logger = logging.getLogger(__name__)
 
 # Above this number, names and declarations are made in a thread.
 _MAX_ON_EVENT_LOOP: Final = 20

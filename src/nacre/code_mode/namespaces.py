@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from nacre.run_context import AbortSignal, RunContext
     from nacre.tools import Catalog
 
+logger = logging.getLogger(__name__)
+
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 
@@ -85,8 +87,6 @@ def problem_with_global_name(name: object) -> str:
         return "is taken: objects have a member of this name, and `namespaces` is one"
     return ""
 
-
-logger = logging.getLogger(__name__)
 
 _MAX_SHOWN_CHARACTERS: Final = 80
 _MAX_SHOWN_FUNCTIONS: Final = 20

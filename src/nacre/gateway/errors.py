@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from nacre.json_types import JsonObject
 
+logger = logging.getLogger(__name__)
+
 
 UNKNOWN: Final = "extra_forbidden"
 """Pydantic's type for unknown members."""
@@ -78,8 +80,6 @@ def _models_in(annotation: object) -> list[type[BaseModel]]:
         return [annotation]
     return [model for inner in get_args(annotation) for model in _models_in(inner)]
 
-
-logger = logging.getLogger(__name__)
 
 OPENAI_PREFIX: Final = "/v1"
 RETRY_SECONDS: Final = 1

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from nacre.gateway.metrics import Metrics
     from nacre.gateway.routing import GatewayState
 
+logger = logging.getLogger(ACCESS_LOG)
+
 
 OPEN_PATHS: Final = frozenset(("/", "/healthz", "/readyz", "/openapi.json"))
 """Public paths, which need no token."""
@@ -213,8 +215,6 @@ class _LimitedReceive:
 def _too_large_error(max_bytes: int) -> ApiError:
     return ApiError(413, f"the body is larger than {max_bytes} bytes; see `gateway.maxBodyBytes`")
 
-
-logger = logging.getLogger(ACCESS_LOG)
 
 _UNMATCHED: Final = "unmatched"
 _METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))

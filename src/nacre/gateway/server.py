@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from nacre.config import ConfigFile, GatewayConfig, SystemConfig
     from nacre.gateway.routing import GatewayState
 
+logger = logging.getLogger(__name__)
+
 
 def listen_on(host: str, port: int) -> socket.socket:
     """Listen on the address; port 0 picks a free one. Raises ConfigError."""
@@ -106,8 +108,6 @@ def check_auth(config: GatewayConfig, environment: Mapping[str, str]) -> Gateway
         )
     return config
 
-
-logger = logging.getLogger(__name__)
 
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from nacre.config import McpServerConfig
 
+logger = logging.getLogger(__name__)
+
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/callback"
@@ -100,8 +102,6 @@ async def _read_request_target(stream: SocketStream) -> str:
     words = request.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     return words[1] if len(words) == 3 and words[0] == "GET" else ""
 
-
-logger = logging.getLogger(__name__)
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     Request: TypeAlias = Callable[[str, JsonObject], Awaitable[JsonObject]]
 
+logger = logging.getLogger(__name__)
+
 
 ServerState = Literal["idle", "starting", "ready", "failed", "closed"]
 """`idle`: the next request starts it. `closed`: it does not start again."""
@@ -109,8 +111,6 @@ def _truncate_listing(found: list[JsonValue], *, has_more: bool = False) -> RawL
     note = f"it lists more than {MAX_TOOLS:,} tools; the rest is left out"
     return RawListing(tools=found[:MAX_TOOLS], notes=(note,))
 
-
-logger = logging.getLogger(__name__)
 
 _MAX_NOTES: Final = 5
 # Beyond this limit, the least recently used sessions without a running server are removed. Callers

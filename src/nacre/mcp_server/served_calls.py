@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_server.client_channel import ClientFeature, QuestionMethod
 
+logger = logging.getLogger(__name__)
+
 
 _MAX_TEXT_CHARACTERS: Final = 1_000
 _CHOICES: Final = {
@@ -106,8 +108,6 @@ def _message(request: ApprovalRequest) -> str:
 def _shorten(text: str) -> str:
     return escape_start(text, most_characters=_MAX_TEXT_CHARACTERS)
 
-
-logger = logging.getLogger(__name__)
 
 # How often a client is asked to repeat a request. Clients of the SDK stop after ten.
 _MAX_ROUNDS: Final = 8

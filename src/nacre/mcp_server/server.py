@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     _Context = ServerRequestContext[Sessions, Any]
 
+logger = logging.getLogger(__name__)
+
 
 OUTPUT_SCHEMA: Final[JsonObject] = {
     "type": "object",
@@ -96,8 +98,6 @@ def _text_result(text: str, *, is_error: bool = False) -> types.CallToolResult:
         content=[types.TextContent(type="text", text=sound)], is_error=is_error
     )
 
-
-logger = logging.getLogger(__name__)
 
 _TITLES: Final = {EXEC_NAME: "Run a program", WAIT_NAME: "Continue a program"}
 _INSTRUCTIONS: Final = (

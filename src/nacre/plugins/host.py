@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
     from nacre.tools import Tool
 
+logger = logging.getLogger(__name__)
+
 
 PluginState = Literal["loaded", "disabled", "failed"]
 
@@ -61,8 +63,6 @@ class PluginStatus:
             "problem": self.problem,
         }
 
-
-logger = logging.getLogger(__name__)
 
 _LOAD_SECONDS: Final = 30.0
 

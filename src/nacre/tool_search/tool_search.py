@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
     from nacre.tool_search.results import ToolSearchResult, ToolSearchTelemetry
 
+logger = logging.getLogger(__name__)
+
 
 ConfigInput: TypeAlias = ToolSearchConfig | Mapping[str, object] | bool | None
 
@@ -91,9 +93,6 @@ def run_config_from(config: ConfigInput) -> RunConfig:
 
 def _with_settings(settings: ToolSearchConfig) -> RunConfig:
     return RunConfig(tools=ToolsConfig(tool_search=settings))
-
-
-logger = logging.getLogger(__name__)
 
 
 async def start_run(

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
 
+logger = logging.getLogger(__name__)
+
 
 _MAX_REMEMBERED_CALLS: Final = 1024
 
@@ -150,8 +152,6 @@ def _copy_input(edited: object) -> JsonObject:
     except NotJsonError as error:
         raise ApprovalError(f"the edited input is not JSON: {error}") from error
 
-
-logger = logging.getLogger(__name__)
 
 _MAX_CLOSED_IDS: Final = 1024
 _MAX_SHOWN_CHARACTERS: Final = 80

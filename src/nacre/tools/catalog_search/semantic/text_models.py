@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+logger = logging.getLogger(__name__)
+
 
 Vector: TypeAlias = "NDArray[np.float32]"
 """A vector or a matrix."""
@@ -338,8 +340,6 @@ class WordModel:
 
         return np.stack([self.vector(sentence) for sentence in sentences]), 1.0
 
-
-logger = logging.getLogger(__name__)
 
 SWITCH: Final = "NACRE_SEMANTIC_SEARCH"
 """Set it to `off` to search by words only, even if models are installed."""

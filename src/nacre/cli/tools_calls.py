@@ -19,8 +19,8 @@ from nacre.tools import (
     InputValidators,
     NearestNames,
     ToolExecutor,
-    listed,
-    mapped,
+    as_dict,
+    as_list,
     part_text,
     target_of,
 )
@@ -159,8 +159,8 @@ _MAX_SHOWN_KEYS: Final = 20
 
 def check_key(tool: Tool, key: str) -> None:
     """Raise UsageProblem for an unknown key, which most servers would silently ignore."""
-    schema = mapped(tool.parameters)
-    properties = mapped(schema.get("properties"))
+    schema = as_dict(tool.parameters)
+    properties = as_dict(schema.get("properties"))
     is_open = schema.get("additionalProperties", False) is not False
     if key in properties or is_open or any(schema.get(it) is not None for it in _OTHER_KEYS):
         return
@@ -173,7 +173,7 @@ def check_key(tool: Tool, key: str) -> None:
 
 def parse_value(tool: Tool, key: str, text: str) -> JsonValue:
     """Parse the text as JSON if the schema expects something else than text."""
-    schema = mapped(mapped(tool.parameters).get("properties")).get(key)
+    schema = as_dict(as_dict(tool.parameters).get("properties")).get(key)
     types = _types_of(schema, tool.parameters)
     if types == {"string"}:
         return text
@@ -193,12 +193,16 @@ def _types_of(schema: object, root: object) -> set[str]:
     for _ in range(_MAX_SCHEMA_STEPS):
         if not todo:
             break
-        part = mapped(todo.pop())
+        part = as_dict(todo.pop())
         named = part.get("type")
-        types.update(str(it) for it in ([named] if isinstance(named, str) else listed(named)))
-        for choice in (*listed(part.get("enum")), *([part["const"]] if "const" in part else [])):
+        types.update(str(it) for it in ([named] if isinstance(named, str) else as_list(named)))
+        for choice in (*as_list(part.get("enum")), *([part["const"]] if "const" in part else [])):
             types.update(_types_of_value(choice))
-        todo += [*listed(part.get("anyOf")), *listed(part.get("oneOf")), *listed(part.get("allOf"))]
+        todo += [
+            *as_list(part.get("anyOf")),
+            *as_list(part.get("oneOf")),
+            *as_list(part.get("allOf")),
+        ]
         reference = part.get("$ref")
         if isinstance(reference, str):
             todo.append(target_of(root, reference))

@@ -51,7 +51,7 @@ from nacre.tools.executor import CallSite, CallSubject, ToolExecutor
 from nacre.tools.function_tool import tool
 from nacre.tools.input_checks import InputValidators
 from nacre.tools.policy import ToolPolicy, effective_tools, policy_for
-from nacre.tools.schema_references import listed, mapped, target_of
+from nacre.tools.schema_references import as_dict, as_list, target_of
 from nacre.tools.surface import (
     CallResult,
     CallWaits,
@@ -132,6 +132,8 @@ __all__ = [
     "ToolResult",
     "ToolServer",
     "ToolSurface",
+    "as_dict",
+    "as_list",
     "assign_guest_names",
     "assign_tool_names",
     "build_catalog",
@@ -144,10 +146,8 @@ __all__ = [
     "index_of",
     "is_control_tool",
     "kill_all_commands",
-    "listed",
     "make_call_site",
     "make_tool_specs",
-    "mapped",
     "mcp_file_path",
     "mcp_index_file",
     "mcp_server_file",

@@ -15,13 +15,13 @@ _MAX_PARTS: Final = 20_000
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
-def listed(value: object) -> list[object]:
-    """The items of an array; none of anything else."""
+def as_list(value: object) -> list[object]:
+    """The items of an array; an empty list for other values."""
     return list(cast("Iterable[object]", value)) if isinstance(value, (list, tuple)) else []
 
 
-def mapped(value: object) -> dict[str, object]:
-    """The members of an object; none of anything else."""
+def as_dict(value: object) -> dict[str, object]:
+    """The object; an empty dict for other values."""
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
@@ -35,7 +35,7 @@ def target_of(root: object, reference: str) -> object:
     for step in pointer.split("/")[1:]:
         key = unquote(step).replace("~1", "/").replace("~0", "~")
         if isinstance(found, dict):
-            found = mapped(cast("object", found)).get(key)
+            found = as_dict(cast("object", found)).get(key)
         elif isinstance(found, list) and _INDEX.fullmatch(key):
             items = cast("list[object]", found)
             found = items[int(key)] if int(key) < len(items) else None
@@ -52,11 +52,11 @@ def count_references(root: object) -> Counter[str]:
         part = todo.pop()
         visited += 1
         if isinstance(part, dict):
-            node = mapped(cast("object", part))
+            node = as_dict(cast("object", part))
             reference = node.get("$ref")
             if isinstance(reference, str):
                 uses[reference] += 1
             todo.extend(node.values())
         elif isinstance(part, (list, tuple)):
-            todo.extend(listed(cast("object", part)))
+            todo.extend(as_list(cast("object", part)))
     return uses

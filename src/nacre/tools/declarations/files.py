@@ -16,7 +16,7 @@ from nacre.tools.declarations.typescript import (
     scope_text,
     statement_text,
 )
-from nacre.tools.schema_references import listed, mapped, target_of
+from nacre.tools.schema_references import as_dict, as_list, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,19 +44,19 @@ class _RequiredMembers:
         if key not in self._found:
             # A recursive reference adds no requirement.
             self._found[key] = False
-            self._found[key] = self._look(mapped(schema), depth + 1)
+            self._found[key] = self._look(as_dict(schema), depth + 1)
         return self._found[key]
 
     def _look(self, node: dict[str, object], depth: int) -> bool:
-        if listed(node.get("required")):
+        if as_list(node.get("required")):
             return True
-        parts = listed(node.get("allOf"))
+        parts = as_list(node.get("allOf"))
         reference = node.get("$ref")
         if isinstance(reference, str):
             parts.append(target_of(self._root, reference))
         if any(self.are_in(part, depth) for part in parts):
             return True
-        choices = (listed(node.get(key)) for key in ("anyOf", "oneOf"))
+        choices = (as_list(node.get(key)) for key in ("anyOf", "oneOf"))
         return any(all(self.are_in(part, depth) for part in parts) for parts in choices if parts)
 
 

@@ -29,7 +29,7 @@ from nacre.tools.declarations.typescript import (
     tuple_of,
     union_of,
 )
-from nacre.tools.schema_references import count_references, listed, mapped, target_of
+from nacre.tools.schema_references import as_dict, as_list, count_references, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ _MAX_FORMAT_CHARACTERS: Final = 40
 
 def comment_of(schema: object, *, root: object) -> str:
     """The comment for a schema, safely escaped; empty if there is nothing to say."""
-    node = mapped(schema)
+    node = as_dict(schema)
     text = one_line(_description(node, root), max_characters=_MAX_DESCRIPTION_CHARACTERS)
     notes = ", ".join(_notes(node))
     return f"{text} ({notes})".lstrip() if notes else text
@@ -52,7 +52,7 @@ def _description(node: dict[str, object], root: object) -> str:
     found = node.get("description")
     reference = node.get("$ref")
     if found is None and isinstance(reference, str):
-        found = mapped(target_of(root, reference)).get("description")
+        found = as_dict(target_of(root, reference)).get("description")
     return found if isinstance(found, str) else ""
 
 
@@ -233,11 +233,11 @@ class _SchemaReader:
         if "const" in node:
             yield self._enum([node["const"]], node, depth)
         elif isinstance(node.get("enum"), (list, tuple)):
-            yield self._enum(listed(node["enum"]), node, depth)
+            yield self._enum(as_list(node["enum"]), node, depth)
         else:
             yield self._own_type(node, depth)
         for key in ("anyOf", "oneOf"):
-            if listed(node.get(key)):
+            if as_list(node.get(key)):
                 yield union_of(self._alternatives(node[key], depth + 1, chain))
         yield from self._alternatives(node.get("allOf"), depth + 1, chain)
         if "not" in node and node["not"] in (True, {}):
@@ -246,7 +246,7 @@ class _SchemaReader:
     def _alternatives(
         self, schemas: object, depth: int, chain: frozenset[int]
     ) -> Iterator[TypeText]:
-        for schema in listed(schemas):
+        for schema in as_list(schemas):
             if self._left <= 0:
                 yield _SHORTENED
                 return
@@ -256,7 +256,7 @@ class _SchemaReader:
         kinds = node.get("type")
         if isinstance(kinds, str):
             return self._of_kind(kinds, node, depth)
-        several = {kind: None for kind in listed(kinds)[:_MAX_KINDS] if isinstance(kind, str)}
+        several = {kind: None for kind in as_list(kinds)[:_MAX_KINDS] if isinstance(kind, str)}
         if several:
             return union_of(self._of_kind(kind, node, depth) for kind in several)
         if any(key in node for key in _OBJECT_KEYS):
@@ -274,9 +274,9 @@ class _SchemaReader:
 
     def _array(self, node: dict[str, object], depth: int) -> TypeText:
         items = node.get("items", True)
-        first, rest = listed(node.get("prefixItems")), node.get("items", False)
-        if listed(items):
-            first, rest = listed(items), node.get("additionalItems", False)
+        first, rest = as_list(node.get("prefixItems")), node.get("items", False)
+        if as_list(items):
+            first, rest = as_list(items), node.get("additionalItems", False)
         if not first:
             return array_of(self._read(items, depth + 1, frozenset()))
         return tuple_of(
@@ -299,8 +299,8 @@ class _SchemaReader:
         return intersection_of([object_of(members), object_of([index])])
 
     def _members(self, node: dict[str, object], depth: int) -> Iterator[Member]:
-        schemas = mapped(node.get("properties"))
-        required = [name for name in listed(node.get("required")) if isinstance(name, str)]
+        schemas = as_dict(node.get("properties"))
+        required = [name for name in as_list(node.get("required")) if isinstance(name, str)]
         is_required = frozenset(required)
         left_out = 0
         for name in dict.fromkeys((*map(str, schemas), *required)):
@@ -325,7 +325,7 @@ class _SchemaReader:
 
     def _other_members(self, node: dict[str, object], depth: int) -> TypeText | None:
         """The type of additional members; None if the schema has no rule for them."""
-        schemas = list(mapped(node.get("patternProperties")).values())
+        schemas = list(as_dict(node.get("patternProperties")).values())
         additional = node.get("additionalProperties", False)
         if additional is not False:
             schemas.append(additional)

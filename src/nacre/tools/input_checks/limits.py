@@ -15,7 +15,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from nacre.json_types import MAX_JSON_DEPTH
-from nacre.tools.schema_references import listed, mapped, target_of
+from nacre.tools.schema_references import as_dict, as_list, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -244,12 +244,12 @@ class Fanout:
     def _in_place(self, node: JsonObject) -> Iterator[object]:
         """The schemas that apply to the same value."""
         for key in ("allOf", "anyOf", "oneOf"):
-            yield from listed(node.get(key))
+            yield from as_list(node.get(key))
         for key in ("not", "if", "then", "else"):
             if key in node:
                 yield node[key]
         for key in ("dependentSchemas", "dependencies"):
-            yield from mapped(node.get(key)).values()
+            yield from as_dict(node.get(key)).values()
         reference = node.get("$ref")
         if isinstance(reference, str):
             yield target_of(self._root, reference)
@@ -257,17 +257,17 @@ class Fanout:
 
 def _member_groups(node: JsonObject, name: str | None = None) -> Iterator[list[object]]:
     """The schemas of all members, or of the member with that name."""
-    own, others = mapped(node.get("properties")), node.get("additionalProperties")
+    own, others = as_dict(node.get("properties")), node.get("additionalProperties")
     groups = [[*own.values(), others] if name is None else [own.get(name, others)]]
-    groups += [[schema] for schema in mapped(node.get("patternProperties")).values()]
+    groups += [[schema] for schema in as_dict(node.get("patternProperties")).values()]
     groups += [[node.get("unevaluatedProperties")], [node.get("propertyNames")]]
     return _drop_missing(groups)
 
 
 def _item_groups(node: JsonObject) -> Iterator[list[object]]:
     items = node.get("items")
-    own = listed(items) if isinstance(items, list) else [items]
-    first = [*listed(node.get("prefixItems")), *own, node.get("additionalItems")]
+    own = as_list(items) if isinstance(items, list) else [items]
+    first = [*as_list(node.get("prefixItems")), *own, node.get("additionalItems")]
     return _drop_missing([first, [node.get("contains")], [node.get("unevaluatedItems")]])
 
 
@@ -277,7 +277,7 @@ def _drop_missing(groups: list[list[object]]) -> Iterator[list[object]]:
 
 def value_cost(node: JsonObject) -> int:
     """The cost of a node for each value that it applies to."""
-    options = listed(node.get("enum"))
+    options = as_list(node.get("enum"))
     # Texts alone, and integers alone, are looked up in a table.
     if set(map(type, options)) in ({str}, {int}):
         options = []
@@ -286,7 +286,7 @@ def value_cost(node: JsonObject) -> int:
     return (
         1
         + sum(cost for key, cost in _COST.items() if node.get(key, False) is not False)
-        + _PATTERN_COST * len(mapped(node.get("patternProperties")))
+        + _PATTERN_COST * len(as_dict(node.get("patternProperties")))
         + _NAME_COST * _count_names(node)
         + sum(_number_cost(node.get(key)) for key in _BOUNDS)
         + sum(map(_option_cost, _walk_values(options)))
@@ -295,7 +295,7 @@ def value_cost(node: JsonObject) -> int:
 
 def _count_options(node: JsonObject) -> int:
     """The values in the `enum` of a node: each of its errors holds a copy of them."""
-    options = [*listed(node.get("enum")), node.get("const")]
+    options = [*as_list(node.get("enum")), node.get("const")]
     has_parts = any(isinstance(option, (dict, list)) for option in options)
     return _MAX_SCHEMA_PARTS if has_parts else len(options)
 
@@ -332,14 +332,14 @@ def _is_extreme(value: object) -> bool:
 def _count_names(node: JsonObject) -> int:
     """The names that the node looks up in an object."""
     keys = ("dependentRequired", "dependentSchemas", "dependencies")
-    groups = chain.from_iterable(mapped(node.get(key)).values() for key in keys)
-    return len(listed(node.get("required"))) + sum(1 + len(listed(group)) for group in groups)
+    groups = chain.from_iterable(as_dict(node.get(key)).values() for key in keys)
+    return len(as_list(node.get("required"))) + sum(1 + len(as_list(group)) for group in groups)
 
 
 def _patterns_of(node: JsonObject) -> Iterator[str]:
     if isinstance(pattern := node.get("pattern"), str):
         yield pattern
-    yield from map(str, mapped(node.get("patternProperties")))
+    yield from map(str, as_dict(node.get("patternProperties")))
 
 
 def _walk_values(values: Iterable[object]) -> Iterator[object]:
@@ -347,8 +347,8 @@ def _walk_values(values: Iterable[object]) -> Iterator[object]:
     todo = list(values)
     while todo:
         yield (part := todo.pop())
-        todo += mapped(part).values()
-        todo += listed(part)
+        todo += as_dict(part).values()
+        todo += as_list(part)
 
 
 # An escape, a class, a count, or any other character.

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from nacre.json_types import JsonObject, encode_json
-from nacre.mcp_client.peer_errors import RpcError
 from nacre.mcp_client.results import limit_result_size, shorten_result
+from nacre.mcp_client.upstream import RpcError
 
 LARGE = "A" * 100_000
 

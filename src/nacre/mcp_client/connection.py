@@ -12,8 +12,8 @@ from nacre.backoff import RestartBackoff
 from nacre.errors import ToolServerError
 from nacre.json_types import NotJsonError, encode_json
 from nacre.mcp_client.connection_task import ConnectionTask
-from nacre.mcp_client.peer_errors import PeerLostError, PeerSilentError, RpcError
 from nacre.mcp_client.process import OutputTail
+from nacre.mcp_client.upstream import PeerLostError, PeerSilentError, RpcError
 from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 import anyio
 import anyio.to_thread
 
-from nacre.mcp_client.peer_errors import PeerLostError, PeerSilentError, RpcError
-from nacre.mcp_client.upstream import UpstreamGate
+from nacre.mcp_client.upstream import PeerLostError, PeerSilentError, RpcError, UpstreamGate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

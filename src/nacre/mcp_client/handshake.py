@@ -32,7 +32,7 @@ from mcp_types.version import (
 )
 
 from nacre.json_types import JsonObject, JsonValue
-from nacre.mcp_client.peer_errors import PeerLostError, RpcError
+from nacre.mcp_client.upstream import PeerLostError, RpcError
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions

@@ -22,9 +22,8 @@ from nacre.json_types import decode_json, encode_json
 from nacre.mcp_client.handshake import BEFORE_HANDSHAKE, Era, negotiate_era
 from nacre.mcp_client.http_transport import open_http, open_sse
 from nacre.mcp_client.oauth import build_login
-from nacre.mcp_client.peer_errors import PeerLostError, RpcError
 from nacre.mcp_client.stdio_transport import open_stdio
-from nacre.mcp_client.upstream import UpstreamRefusal
+from nacre.mcp_client.upstream import PeerLostError, RpcError, UpstreamRefusal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import anyio.to_thread
 
 from nacre.json_types import NotJsonError, encode_json
-from nacre.mcp_client.peer_errors import RpcError
+from nacre.mcp_client.upstream import RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

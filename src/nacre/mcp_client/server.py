@@ -14,7 +14,6 @@ import anyio.to_thread
 from nacre.errors import ToolServerError
 from nacre.json_types import NotJsonError, encode_json
 from nacre.mcp_client.connection import Connection
-from nacre.mcp_client.peer_errors import RpcError
 from nacre.mcp_client.tools import (
     OPERATION_NAMES,
     ToolListing,
@@ -22,7 +21,7 @@ from nacre.mcp_client.tools import (
     build_operations,
     build_tools,
 )
-from nacre.mcp_client.upstream import METHOD_NOT_FOUND
+from nacre.mcp_client.upstream import METHOD_NOT_FOUND, RpcError
 from nacre.tools import OPERATION_MARK, Tool
 
 if TYPE_CHECKING:

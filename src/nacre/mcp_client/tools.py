@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nacre.errors import ToolDefinitionError, ToolFailedError
 from nacre.json_types import NotJsonError, encode_json
-from nacre.mcp_client.peer_errors import RpcError
 from nacre.mcp_client.results import limit_result_size
+from nacre.mcp_client.upstream import RpcError
 from nacre.tools import OPERATION_MARK, Execute, Tool, ToolCall, possible_guest_names
 
 if TYPE_CHECKING:

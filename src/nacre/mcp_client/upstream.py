@@ -1,4 +1,7 @@
-"""Requests from servers to the client: elicitation, sampling and roots."""
+"""Errors of requests to a server, and the requests that servers send to the client.
+
+Servers may request elicitation, sampling and roots. This module does not import the SDK.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,38 @@ _CAPABILITIES: Final = {
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
 }
+
+
+class PeerLostError(NacreError):
+    """The connection ended before the response arrived."""
+
+    def __init__(
+        self, problem: str, *, is_unsent: bool = False, is_connection_over: bool = False
+    ) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.is_unsent = is_unsent
+        """Whether the server has not processed the request, so that it can be sent again."""
+        self.is_connection_over = is_connection_over
+        """Whether the connection is closed. The reason may not be known yet."""
+
+
+class RpcError(NacreError):
+    """The server responded with an error."""
+
+    def __init__(self, code: int, message: str, data: JsonValue = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class PeerSilentError(NacreError):
+    """The server did not respond in time. The connection stays open."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
 
 
 class UpstreamRefusal(NacreError):

@@ -8,7 +8,7 @@ import pytest
 from nacre import Runtime, Tool, ToolCall
 from nacre.json_types import JsonObject
 from nacre.mcp_server import CodeModeMcpServer
-from nacre.mcp_server.progress import NestedCalls, ProgressFeed
+from nacre.mcp_server.served_calls import NestedCalls, ProgressFeed
 from nacre.mcp_server.sessions import share_servers
 from nacre.tools.definition import ListedServer
 from nacre.trajectory import EventKind, TrajectoryEvent

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from nacre.code_mode import CodeModeResult, CodeModeRun, Runtime
     from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_server.client_channel import ClientQuestion
-    from nacre.mcp_server.progress import ProgressFeed
-    from nacre.mcp_server.served_calls import ServedCall
+    from nacre.mcp_server.served_calls import ProgressFeed, ServedCall
     from nacre.mcp_server.sessions import Session
     from nacre.tools import Tool
 

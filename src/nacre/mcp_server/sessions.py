@@ -15,8 +15,7 @@ from nacre.display import is_invisible, visible_lines
 from nacre.json_types import encode_json
 from nacre.mcp_client.upstream import MAX_QUESTIONS_PER_CALL, METHOD_NOT_FOUND, UpstreamRefusal
 from nacre.mcp_server.client_channel import ClientRefusedError
-from nacre.mcp_server.progress import NestedCalls
-from nacre.mcp_server.served_calls import ServedCall
+from nacre.mcp_server.served_calls import NestedCalls, ServedCall
 from nacre.run_context import RunContext
 from nacre.tools import ApprovalQueue, Tool, ToolServer
 

@@ -12,7 +12,7 @@ from nacre.cli.runner import run_async
 from nacre.cli.tool_modules import load_tools
 from nacre.errors import CatalogError, ConfigError, NacreError
 from nacre.mcp_server import ServeOptions, serve_http, serve_stdio
-from nacre.mcp_server.runner import open_server
+from nacre.mcp_server.server import open_server
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence

@@ -6,8 +6,7 @@ from nacre.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from nacre.mcp_server.http import serve_http
-    from nacre.mcp_server.runner import ServeOptions
-    from nacre.mcp_server.server import CodeModeMcpServer
+    from nacre.mcp_server.server import CodeModeMcpServer, ServeOptions
     from nacre.mcp_server.stdio import serve_stdio
 
 __all__ = ["CodeModeMcpServer", "ServeOptions", "serve_http", "serve_stdio"]
@@ -16,8 +15,7 @@ __all__ = ["CodeModeMcpServer", "ServeOptions", "serve_http", "serve_stdio"]
 __getattr__ = lazy_exports(
     __name__,
     {
-        "nacre.mcp_server.server": ("CodeModeMcpServer",),
-        "nacre.mcp_server.runner": ("ServeOptions",),
+        "nacre.mcp_server.server": ("CodeModeMcpServer", "ServeOptions"),
         "nacre.mcp_server.http": ("serve_http",),
         "nacre.mcp_server.stdio": ("serve_stdio",),
     },

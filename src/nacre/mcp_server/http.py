@@ -18,7 +18,7 @@ import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 
 from nacre.errors import ConfigError
-from nacre.mcp_server.runner import open_server, run_until_signal
+from nacre.mcp_server.server import open_server, run_until_signal
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from nacre.mcp_server.runner import ServeOptions
-    from nacre.mcp_server.server import CodeModeMcpServer
+    from nacre.mcp_server.server import CodeModeMcpServer, ServeOptions
 
 
 TOKEN_VARIABLE: Final = "NACRE_MCP_TOKEN"

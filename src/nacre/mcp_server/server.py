@@ -1,9 +1,12 @@
-"""The MCP server: lists the tools that a model sees, and runs its calls."""
+"""The MCP server: lists the tools that a model sees, and runs its calls until a signal arrives."""
 
 from __future__ import annotations
 
 import logging
+import os
+import signal
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -13,24 +16,28 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from nacre import __version__
-from nacre.code_mode import DirectResult, Failed, Waiting
+from nacre.code_mode import DirectResult, Failed, Runtime, Waiting
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME
 from nacre.json_types import decode_json, encode_json
+from nacre.mcp_client import McpConnections
+from nacre.mcp_client.process import kill_all_groups
 from nacre.mcp_server.client_channel import ClientChannel, ClientRefusedError, request_for
 from nacre.mcp_server.served_calls import approvals_to_json
 from nacre.mcp_server.sessions import OpenServers, SessionOptions, Sessions, share_servers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from mcp.server import ServerRequestContext
 
-    from nacre.code_mode import CodeModeResult, CodeModeRun, Runtime
+    from nacre.code_mode import CodeModeResult, CodeModeRun, ConfigInput
+    from nacre.config.mcp_entry import McpServerConfig
     from nacre.json_types import JsonObject, JsonValue
+    from nacre.mcp_client.upstream import UpstreamRequests
     from nacre.mcp_server.client_channel import ClientQuestion
     from nacre.mcp_server.served_calls import ProgressFeed, ServedCall
     from nacre.mcp_server.sessions import Session
-    from nacre.tools import Tool
+    from nacre.tools import Tool, ToolServer
 
     _Context = ServerRequestContext[Sessions, Any]
 
@@ -106,6 +113,7 @@ _INSTRUCTIONS: Final = (
 # A client that does not read must not delay the end of a call.
 _LAST_PROGRESS_SECONDS: Final = 5.0
 _ABORT_SECONDS: Final = 10.0
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class CodeModeMcpServer:
@@ -306,3 +314,82 @@ def _build_tool(definition: JsonObject, run: CodeModeRun) -> types.Tool:
         input_schema=cast("dict[str, Any]", definition["inputSchema"]),
         output_schema=cast("dict[str, Any]", output_schema) if is_object else None,
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServeOptions:
+    """The servers, tools and settings of `nacre mcp`."""
+
+    servers: Sequence[McpServerConfig] = ()
+    tools: Sequence[Tool] = ()
+    config: ConfigInput = None
+    """The settings of code mode, or a whole config document."""
+    workers: int = 0
+    hooks: Sequence[object] = ()
+
+
+@asynccontextmanager
+async def open_server(options: ServeOptions) -> AsyncGenerator[CodeModeMcpServer]:
+    """Open the server. It does not start any upstream server.
+
+    Raises CatalogError for conflicting tools, and ConfigError.
+    """
+    enabled = [config for config in options.servers if not config.is_disabled]
+
+    @asynccontextmanager
+    async def servers(
+        session_id: str, client: UpstreamRequests
+    ) -> AsyncGenerator[Sequence[ToolServer]]:
+        # Each session has its own connections, so that requests of a server reach its client.
+        async with McpConnections(enabled, upstream=client) as connections:
+            yield connections.servers(session_id)
+
+    async with Runtime(options.config, workers=options.workers) as runtime:
+        # Report invalid tools at the start, not to the first client.
+        runtime.run(tools=options.tools, mcp=())
+        yield CodeModeMcpServer(
+            runtime,
+            servers=servers,
+            tools=options.tools,
+            hooks=options.hooks,
+        )
+
+
+async def run_until_signal(serve: Callable[[], Awaitable[None]]) -> int:
+    """Serve until the end or a signal. Returns the exit status of the process."""
+    stopped_by: signal.Signals | None = None
+    failure: Exception | None = None
+    with anyio.open_signal_receiver(*_stop_signals()) as signals:
+        async with anyio.create_task_group() as tasks:
+            scope = anyio.CancelScope()
+
+            async def stop_at_signal() -> None:
+                nonlocal stopped_by
+                async for number in signals:
+                    if stopped_by is not None:
+                        # The second signal ends the process at once. Servers have their own
+                        # process groups and would survive it.
+                        kill_all_groups()
+                        os._exit(128 + number)
+                    stopped_by = number
+                    scope.cancel()
+
+            tasks.start_soon(stop_at_signal)
+            with scope:
+                try:
+                    await serve()
+                except Exception as error:
+                    # Raised below, so that no exception group wraps it.
+                    failure = error
+            tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return 0 if stopped_by is None else 128 + stopped_by
+
+
+def _stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that stop the server. SIGHUP only if it is not ignored (`nohup`)."""
+    hang_up: signal.Signals | None = getattr(signal, "SIGHUP", None)
+    if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN:
+        return _STOP_SIGNALS
+    return (*_STOP_SIGNALS, hang_up)

@@ -31,7 +31,7 @@ from nacre.json_lines import (
     request_id,
 )
 from nacre.json_types import NotJsonError, decode_json
-from nacre.mcp_server.runner import open_server, run_until_signal
+from nacre.mcp_server.server import open_server, run_until_signal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
     from nacre.json_types import JsonValue
-    from nacre.mcp_server.runner import ServeOptions
+    from nacre.mcp_server.server import ServeOptions
 
 
 MAX_LINE_BYTES: Final = 4 * 1024 * 1024

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
 
     from nacre.code_mode import CodeModeResult, CodeModeRun, ConfigInput
-    from nacre.config.mcp_entry import McpServerConfig
+    from nacre.config import McpServerConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_client.upstream import UpstreamRequests
     from nacre.mcp_server.client_channel import ClientQuestion

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from nacre.storage import Store, open_store
-from tests.agent.worlds import World, open_world
+from tests.agent.agent_setup import AgentSetup, open_agent
 
-OpenWorld = Callable[..., AbstractAsyncContextManager[World]]
+OpenAgent = Callable[..., AbstractAsyncContextManager[AgentSetup]]
 
 
 @pytest.fixture
@@ -20,10 +20,10 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def open_service(store: Store, tmp_path: Path) -> OpenWorld:
-    """`async with open_service(tools=[...], document={...}) as world`."""
+def open_service(store: Store, tmp_path: Path) -> OpenAgent:
+    """`async with open_service(tools=[...], document={...}) as setup`."""
 
-    def opened(**options: Any) -> AbstractAsyncContextManager[World]:
-        return open_world(store=store, folder=tmp_path, **options)
+    def opened(**options: Any) -> AbstractAsyncContextManager[AgentSetup]:
+        return open_agent(store=store, folder=tmp_path, **options)
 
     return opened

@@ -20,8 +20,8 @@ from nacre.messages import Usage, user_message
 from nacre.run_context import RunContext
 from nacre.storage import ApprovalRecord, Store, open_store
 from nacre.tools import ApprovalQueue, ApprovalRequest
+from tests.agent.agent_setup import open_agent
 from tests.agent.fake_models import HeldAnswer, say
-from tests.agent.worlds import open_world
 from tests.storage.conftest import PASSWORD_IN_URL
 from tests.storage.wires import open_wire
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nacre.storage import TurnRecord
-    from tests.agent.worlds import World
+    from tests.agent.agent_setup import AgentSetup
     from tests.storage.conftest import PostgresServer
     from tests.storage.wires import Wire
 
@@ -69,14 +69,14 @@ async def begun_turn(url: str, *, lock_seconds: float = 0.05) -> AsyncGenerator[
 @asynccontextmanager
 async def wired_world(
     postgres: PostgresServer, folder: Path
-) -> AsyncGenerator[tuple[Wire, Store, World]]:
+) -> AsyncGenerator[tuple[Wire, Store, AgentSetup]]:
     """Agents whose store is behind a wire that can be cut."""
     async with (
         open_wire(postgres.port) as wire,
         open_store(wire_url(wire)) as store,
-        open_world(store=store, folder=folder) as world,
+        open_agent(store=store, folder=folder) as setup,
     ):
-        yield wire, store, world
+        yield wire, store, setup
 
 
 async def end(store: Store) -> None:
@@ -313,12 +313,12 @@ async def test_a_turn_that_cannot_be_kept_fails_and_its_session_goes_on_from_the
     path = tmp_path / "nacre.db"
     async with (
         open_store(f"sqlite:///{path}", lock_seconds=0.05) as store,
-        open_world(store=store, folder=tmp_path) as world,
+        open_agent(store=store, folder=tmp_path) as setup,
     ):
         answer = HeldAnswer(say("two"))
-        world.model.will(say("one"), answer, say("three"))
-        await world.turn("1", session_key="chat")
-        run = await world.start("2", session_key="chat")
+        setup.model.will(say("one"), answer, say("three"))
+        await setup.turn("1", session_key="chat")
+        run = await setup.start("2", session_key="chat")
         await answer.asked.wait()
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -338,8 +338,8 @@ async def test_a_turn_that_cannot_be_kept_fails_and_its_session_goes_on_from_the
         assert (turn.status, turn.error, turn.usage) == ("failed", result.error, result.usage)
         assert turn.data["errorCode"] == "storage_failed"
 
-        await world.turn("3", session_key="chat")
-        read = [getattr(message, "text", "") for message in world.model.requests[-1].messages]
+        await setup.turn("3", session_key="chat")
+        read = [getattr(message, "text", "") for message in setup.model.requests[-1].messages]
         assert read == ["1", "one", "3"]
         assert [it.status for it in await store.turns(run.session_id)] == [
             "completed",
@@ -354,11 +354,11 @@ async def test_a_turn_that_the_disk_has_no_room_for_is_noted_as_soon_as_a_small_
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     async with (
         open_store(f"sqlite:///{tmp_path}/nacre.db") as store,
-        open_world(store=store, folder=tmp_path) as world,
+        open_agent(store=store, folder=tmp_path) as setup,
     ):
         answer = HeldAnswer(say("x" * 4_000_000))
-        world.model.will(answer, say("fine"))
-        run = await world.start("1", session_key="chat")
+        setup.model.will(answer, say("fine"))
+        run = await setup.start("1", session_key="chat")
         await answer.asked.wait()
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
         try:
@@ -372,17 +372,17 @@ async def test_a_turn_that_the_disk_has_no_room_for_is_noted_as_soon_as_a_small_
         assert result.error_code == "storage_failed"
         assert "full" in result.error
         assert (turn.status, turn.error) == ("failed", result.error)
-        assert (await world.turn("2", session_key="chat")).state == "completed"
-        assert [getattr(it, "text", "") for it in await world.kept(run.session_id)] == ["2", "fine"]
+        assert (await setup.turn("2", session_key="chat")).state == "completed"
+        assert [getattr(it, "text", "") for it in await setup.kept(run.session_id)] == ["2", "fine"]
 
 
 async def test_turns_of_a_server_that_was_away_are_noted_when_it_is_back(
     postgres: PostgresServer, tmp_path: Path, short_waits: None
 ) -> None:
-    async with wired_world(postgres, tmp_path) as (wire, store, world):
+    async with wired_world(postgres, tmp_path) as (wire, store, setup):
         answers = [HeldAnswer(say(text)) for text in ("one", "two")]
-        world.model.will(*answers, say("fine"))
-        runs = [await world.start("hi", session_key=key) for key in ("a", "b")]
+        setup.model.will(*answers, say("fine"))
+        runs = [await setup.start("hi", session_key=key) for key in ("a", "b")]
         for answer in answers:
             await answer.asked.wait()
         wire.cut()
@@ -396,18 +396,18 @@ async def test_turns_of_a_server_that_was_away_are_noted_when_it_is_back(
         assert PASSWORD_IN_URL not in results[0].error
         for run in runs:
             assert (await ended_turn(store, run.id)).status == "failed"
-        assert (await world.turn("again", session_key="a")).state == "completed"
-        read = [getattr(message, "text", "") for message in world.model.requests[-1].messages]
+        assert (await setup.turn("again", session_key="a")).state == "completed"
+        read = [getattr(message, "text", "") for message in setup.model.requests[-1].messages]
         assert read == ["again"]
 
 
 async def test_a_turn_that_was_kept_after_all_stays_as_it_is(
     postgres: PostgresServer, tmp_path: Path, short_waits: None
 ) -> None:
-    async with wired_world(postgres, tmp_path) as (wire, store, world):
+    async with wired_world(postgres, tmp_path) as (wire, store, setup):
         answer = HeldAnswer(say("one"))
-        world.model.will(answer)
-        run = await world.start("hi", session_key="a")
+        setup.model.will(answer)
+        run = await setup.start("hi", session_key="a")
         await answer.asked.wait()
         wire.cuts_commit_of, wire.mends_by_itself = ENDING, False
         answer.release.set()
@@ -418,15 +418,15 @@ async def test_a_turn_that_was_kept_after_all_stays_as_it_is(
         assert (run.state, result.error_code) == ("failed", "storage_failed")
         assert result.error.startswith("whether the turn is kept is not known: ")
         assert (await ended_turn(store, run.id)).status == "completed"
-        assert [getattr(it, "text", "") for it in await world.kept(run.session_id)] == ["hi", "one"]
+        assert [getattr(it, "text", "") for it in await setup.kept(run.session_id)] == ["hi", "one"]
 
 
 async def test_a_turn_that_was_begun_though_the_answer_was_lost_is_ended(
     postgres: PostgresServer, tmp_path: Path, short_waits: None
 ) -> None:
-    async with wired_world(postgres, tmp_path) as (wire, store, world):
+    async with wired_world(postgres, tmp_path) as (wire, store, setup):
         wire.cuts_commit_of = BEGINNING
-        run = await world.turn("hi", session_key="a")
+        run = await setup.turn("hi", session_key="a")
         result = await run.wait()
 
         assert (run.state, result.error_code) == ("failed", "storage_failed")
@@ -440,12 +440,12 @@ async def test_whoever_aborts_a_turn_that_could_not_be_begun_is_told_that_it_is_
     path = tmp_path / "nacre.db"
     async with (
         open_store(f"sqlite:///{path}", lock_seconds=0.05) as store,
-        open_world(store=store, folder=tmp_path) as world,
+        open_agent(store=store, folder=tmp_path) as setup,
     ):
         await store.add_session(id="s", agent_id="main")
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            run = await world.start("hi", session_id="s")
+            run = await setup.start("hi", session_id="s")
             with anyio.fail_after(20):
                 assert await run.abort("enough")
                 result = await run.wait()
@@ -464,11 +464,11 @@ async def test_a_turn_that_breaks_inside_of_nacre_does_not_stay_open(
 
     async with (
         open_store(f"sqlite:///{tmp_path}/nacre.db") as store,
-        open_world(store=store, folder=tmp_path) as world,
+        open_agent(store=store, folder=tmp_path) as setup,
     ):
         monkeypatch.setattr("nacre.agent.turn.repair_history", breaks)
-        world.model.will(say("one"))
-        run = await world.turn("hi")
+        setup.model.will(say("one"))
+        run = await setup.turn("hi")
 
         turn = await ended_turn(store, run.id)
         assert (turn.status, turn.error) == ("failed", "the run broke inside of Nacre")
@@ -477,18 +477,18 @@ async def test_a_turn_that_breaks_inside_of_nacre_does_not_stay_open(
 async def test_closing_tries_a_store_that_is_away_once_for_all_messages_that_wait(
     postgres: PostgresServer, tmp_path: Path, short_waits: None
 ) -> None:
-    async with wired_world(postgres, tmp_path) as (wire, _, world):
+    async with wired_world(postgres, tmp_path) as (wire, _, setup):
         answer = HeldAnswer(say("one"))
-        world.model.will(answer)
-        running = await world.start("hi", session_key="a")
+        setup.model.will(answer)
+        running = await setup.start("hi", session_key="a")
         await answer.asked.wait()
         waiting = [
-            await world.start(str(number), session_key="a", queue_mode="followup")
+            await setup.start(str(number), session_key="a", queue_mode="followup")
             for number in range(3)
         ]
         wire.cut()
         with anyio.fail_after(20):
-            await world.service.aclose()
+            await setup.service.aclose()
         wire.mend()
 
         assert running.result is not None and running.result.error_code == "storage_failed"
@@ -522,16 +522,16 @@ async def test_a_service_can_be_closed_while_the_store_is_away(
     postgres: PostgresServer, tmp_path: Path, short_waits: None
 ) -> None:
     async with open_wire(postgres.port) as wire, open_store(wire_url(wire)) as store:
-        async with open_world(store=store, folder=tmp_path) as world:
+        async with open_agent(store=store, folder=tmp_path) as setup:
             answer = HeldAnswer(say("one"))
-            world.model.will(answer)
-            run = await world.start("hi", session_key="a")
+            setup.model.will(answer)
+            run = await setup.start("hi", session_key="a")
             await answer.asked.wait()
             wire.cut()
             answer.release.set()
             with anyio.fail_after(20):
                 await run.wait()
-                await world.service.aclose()
+                await setup.service.aclose()
         wire.mend()
 
     async with open_store(postgres.url()) as store:

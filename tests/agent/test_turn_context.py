@@ -1,4 +1,4 @@
-"""What a run may use: model calls, tokens, and time of its own."""
+"""The budget of a run: model calls, tokens and time."""
 
 from pathlib import Path
 

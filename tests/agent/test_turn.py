@@ -1,4 +1,4 @@
-"""A run can be ended in any state; what it did is kept, and can be replayed."""
+"""A run can be aborted in any state. Its completed steps are stored and can be replayed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +14,10 @@ from nacre.messages import AssistantMessage, Message, ToolMessage, UserMessage, 
 from nacre.providers.base import ModelRequest
 from nacre.storage import Store
 from nacre.tools import Tool, ToolCall
-from tests.agent.conftest import OpenWorld
+from tests.agent.agent_setup import CODE_MODE, event_of, events_of
+from tests.agent.conftest import OpenAgent
 from tests.agent.fake_models import HeldAnswer, call, calls, say
 from tests.agent.tools import HeldTool, echo_tool
-from tests.agent.worlds import CODE_MODE, event_of, events_of
 
 
 async def aborted(run: AgentRun, reason: str = "enough") -> None:
@@ -30,52 +30,52 @@ def shapes(messages: list[Message]) -> list[str]:
     return [type(message).__name__ for message in messages]
 
 
-async def test_an_abort_closes_the_stream_of_the_model(open_service: OpenWorld) -> None:
+async def test_an_abort_closes_the_stream_of_the_model(open_service: OpenAgent) -> None:
     held = HeldAnswer(say("never"))
-    async with open_service() as world:
-        world.model.will(held, say("back"))
-        run = await world.start("hello")
+    async with open_service() as setup:
+        setup.model.will(held, say("back"))
+        run = await setup.start("hello")
         with anyio.fail_after(5):
             await held.asked.wait()
         await aborted(run)
-        assert world.model.open_streams == 0
+        assert setup.model.open_streams == 0
         assert run.result is not None
         assert run.result.error == "enough"
-        turn = await world.store.turn(run.id)
+        turn = await setup.store.turn(run.id)
         assert turn is not None
         assert (turn.status, turn.error) == ("aborted", "enough")
-        again = await world.turn("again", session_id=run.session_id)
+        again = await setup.turn("again", session_id=run.session_id)
         assert again.state == "completed"
-        assert list(world.model.requests[1].messages) == [
+        assert list(setup.model.requests[1].messages) == [
             user_message("hello"),
             user_message("again"),
         ]
 
 
-async def test_an_abort_cancels_calls_and_gives_each_a_result(open_service: OpenWorld) -> None:
+async def test_an_abort_cancels_calls_and_gives_each_a_result(open_service: OpenAgent) -> None:
     held = HeldTool()
-    async with open_service(tools=[held.tool, echo_tool()]) as world:
-        world.model.will(calls(("a", "held", {}), ("b", "echo", {"text": "hi"})), say("back"))
-        run = await world.start()
+    async with open_service(tools=[held.tool, echo_tool()]) as setup:
+        setup.model.will(calls(("a", "held", {}), ("b", "echo", {"text": "hi"})), say("back"))
+        run = await setup.start()
         with anyio.fail_after(5):
             await held.started.wait()
             while len(events_of(run, "call.ended")) < 1:
                 await anyio.lowlevel.checkpoint()
         await aborted(run)
         assert held.was_cancelled
-        kept = await world.kept(run.session_id)
+        kept = await setup.kept(run.session_id)
         assert shapes(kept) == ["UserMessage", "AssistantMessage", "ToolMessage", "ToolMessage"]
         cut_off, done = kept[2], kept[3]
         assert isinstance(cut_off, ToolMessage)
         assert isinstance(done, ToolMessage)
         assert (cut_off.call_id, cut_off.is_error, cut_off.content) == ("a", True, "enough")
         assert (done.call_id, done.content) == ("b", "echo: hi")
-        await world.turn("again", session_id=run.session_id)
-        assert len(world.model.requests[1].messages) == 5
+        await setup.turn("again", session_id=run.session_id)
+        assert len(setup.model.requests[1].messages) == 5
 
 
 async def test_a_tool_that_does_not_listen_cannot_hold_up_an_abort(
-    open_service: OpenWorld,
+    open_service: OpenAgent,
 ) -> None:
     started, release = anyio.Event(), anyio.Event()
 
@@ -88,72 +88,72 @@ async def test_a_tool_that_does_not_listen_cannot_hold_up_an_abort(
                 continue
         return "finally"
 
-    async with open_service(tools=[Tool(name="stubborn", execute=stubborn)]) as world:
-        world.model.will(call("stubborn"))
-        run = await world.start()
+    async with open_service(tools=[Tool(name="stubborn", execute=stubborn)]) as setup:
+        setup.model.will(call("stubborn"))
+        run = await setup.start()
         with anyio.fail_after(5):
             await started.wait()
         await aborted(run)
-        kept = await world.kept(run.session_id)
+        kept = await setup.kept(run.session_id)
         assert isinstance(kept[-1], ToolMessage)
 
 
-async def test_an_abort_ends_cells_and_their_calls(open_service: OpenWorld) -> None:
+async def test_an_abort_ends_cells_and_their_calls(open_service: OpenAgent) -> None:
     held = HeldTool()
-    async with open_service(tools=[held.tool], document=CODE_MODE) as world:
-        world.model.will(call("exec", {"code": "return await tools.held({})"}))
-        run = await world.start()
+    async with open_service(tools=[held.tool], document=CODE_MODE) as setup:
+        setup.model.will(call("exec", {"code": "return await tools.held({})"}))
+        run = await setup.start()
         with anyio.fail_after(5):
             await held.started.wait()
         await aborted(run)
         assert held.was_cancelled
-        assert world.runtime.cells() == []
-        kept = await world.kept(run.session_id)
+        assert setup.runtime.cells() == []
+        kept = await setup.kept(run.session_id)
         assert shapes(kept) == ["UserMessage", "AssistantMessage", "ToolMessage"]
         (ended,) = [it.data for it in events_of(run, "call.ended") if "result" in it.data]
         assert (ended["outcome"], ended["abortReason"]) == ("completed", "enough")
 
 
-async def test_an_abort_withdraws_approvals(open_service: OpenWorld) -> None:
+async def test_an_abort_withdraws_approvals(open_service: OpenAgent) -> None:
     tool = echo_tool(needs_approval="it speaks")
-    async with open_service(tools=[tool], document=CODE_MODE) as world:
-        world.model.will(call("exec", {"code": "return await tools.echo({})"}))
-        run = await world.start()
+    async with open_service(tools=[tool], document=CODE_MODE) as setup:
+        setup.model.will(call("exec", {"code": "return await tools.echo({})"}))
+        run = await setup.start()
         await event_of(run, "cell.suspended")
-        assert len(world.approvals.pending) == 1
+        assert len(setup.approvals.pending) == 1
         await aborted(run)
-        assert world.approvals.pending == ()
+        assert setup.approvals.pending == ()
         (answered,) = events_of(run, "approval.answered")
         assert answered.data["answer"] == "withdrawn"
 
 
-async def test_words_of_an_answer_that_was_cut_off_are_kept(open_service: OpenWorld) -> None:
+async def test_words_of_an_answer_that_was_cut_off_are_kept(open_service: OpenAgent) -> None:
     told = anyio.Event()
-    async with open_service() as world:
-        world.model.will(say("half an answer"))
-        world.model.holds_after_text = told
-        run = await world.start()
+    async with open_service() as setup:
+        setup.model.will(say("half an answer"))
+        setup.model.holds_after_text = told
+        run = await setup.start()
         await event_of(run, "text.delta")
         await aborted(run)
-        kept = await world.kept(run.session_id)
+        kept = await setup.kept(run.session_id)
         assert isinstance(kept[1], AssistantMessage)
         assert kept[1].text == "half an answer"
         assert run.result is not None
         assert run.result.text == "half an answer"
 
 
-async def test_a_run_can_be_aborted_before_it_has_done_anything(open_service: OpenWorld) -> None:
-    async with open_service(tools=[echo_tool()], document=CODE_MODE) as world:
-        run = await world.start("hello")
+async def test_a_run_can_be_aborted_before_it_has_done_anything(open_service: OpenAgent) -> None:
+    async with open_service(tools=[echo_tool()], document=CODE_MODE) as setup:
+        run = await setup.start("hello")
         await aborted(run)
-        assert world.model.requests == []
-        assert await world.kept(run.session_id) == [user_message("hello")]
-        turn = await world.store.turn(run.id)
+        assert setup.model.requests == []
+        assert await setup.kept(run.session_id) == [user_message("hello")]
+        turn = await setup.store.turn(run.id)
         assert turn is not None
         assert turn.status == "aborted"
 
 
-async def test_a_run_can_be_aborted_while_a_server_starts(open_service: OpenWorld) -> None:
+async def test_a_run_can_be_aborted_while_a_server_starts(open_service: OpenAgent) -> None:
     starting = anyio.Event()
 
     class SlowServer:
@@ -166,104 +166,104 @@ async def test_a_run_can_be_aborted_while_a_server_starts(open_service: OpenWorl
             await anyio.sleep_forever()
             raise AssertionError
 
-    async with open_service(servers=[SlowServer()]) as world:
-        run = await world.start("hello")
+    async with open_service(servers=[SlowServer()]) as setup:
+        run = await setup.start("hello")
         with anyio.fail_after(5):
             await starting.wait()
         await aborted(run)
         assert run.result is not None
         assert run.result.finish_reason == "aborted"
-        assert await world.kept(run.session_id) == [user_message("hello")]
+        assert await setup.kept(run.session_id) == [user_message("hello")]
 
 
 async def test_a_run_can_be_aborted_while_its_session_is_summed_up(
-    open_service: OpenWorld,
+    open_service: OpenAgent,
 ) -> None:
     held = HeldAnswer(say("never"))
     settings = {"compaction": {"keepTurns": 0, "thresholdShare": 0.1}}
-    async with open_service(agent=settings, context_tokens=100) as world:
-        world.model.will(say("one", tokens=50), held)
-        await world.turn("first", session_key="chat")
-        run = await world.start("second", session_key="chat")
+    async with open_service(agent=settings, context_tokens=100) as setup:
+        setup.model.will(say("one", tokens=50), held)
+        await setup.turn("first", session_key="chat")
+        run = await setup.start("second", session_key="chat")
         with anyio.fail_after(5):
             await held.asked.wait()
         await aborted(run)
-        assert world.model.open_streams == 0
-        assert len(await world.kept(run.session_id)) == 3
+        assert setup.model.open_streams == 0
+        assert len(await setup.kept(run.session_id)) == 3
 
 
-async def test_a_run_that_has_ended_cannot_be_aborted(open_service: OpenWorld) -> None:
-    async with open_service() as world:
-        world.model.will(say("done"))
-        run = await world.turn()
+async def test_a_run_that_has_ended_cannot_be_aborted(open_service: OpenAgent) -> None:
+    async with open_service() as setup:
+        setup.model.will(say("done"))
+        run = await setup.turn()
         assert not await run.abort()
-        assert not await world.service.abort(run.id)
+        assert not await setup.service.abort(run.id)
         assert run.state == "completed"
 
 
-async def test_closing_the_service_aborts_what_runs_and_keeps_it(open_service: OpenWorld) -> None:
+async def test_closing_the_service_aborts_what_runs_and_keeps_it(open_service: OpenAgent) -> None:
     held = HeldAnswer(say("never"))
-    async with open_service() as world:
-        world.model.will(held)
-        run = await world.start("hello", session_key="chat")
+    async with open_service() as setup:
+        setup.model.will(held)
+        run = await setup.start("hello", session_key="chat")
         with anyio.fail_after(5):
             await held.asked.wait()
-        waiting = await world.start("and this", session_key="chat", queue_mode="followup")
+        waiting = await setup.start("and this", session_key="chat", queue_mode="followup")
         with anyio.fail_after(5):
-            await world.service.aclose()
+            await setup.service.aclose()
         assert (run.state, waiting.state) == ("aborted", "aborted")
-        kept = await world.kept(run.session_id)
+        kept = await setup.kept(run.session_id)
         assert [each.text for each in kept if isinstance(each, UserMessage)] == [
             "hello",
             "and this",
         ]
         with pytest.raises(SessionError, match="shutting down"):
-            await world.start()
+            await setup.start()
 
 
-async def test_closing_with_grace_lets_turns_finish(open_service: OpenWorld) -> None:
+async def test_closing_with_grace_lets_turns_finish(open_service: OpenAgent) -> None:
     held = HeldAnswer(say("in time"))
-    async with open_service() as world:
-        world.model.will(held)
-        run = await world.start()
+    async with open_service() as setup:
+        setup.model.will(held)
+        run = await setup.start()
         with anyio.fail_after(5):
             await held.asked.wait()
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(world.service.aclose, 5)
+                tasks.start_soon(setup.service.aclose, 5)
                 held.release.set()
                 await run.wait()
         assert run.state == "completed"
 
 
-async def test_closing_does_not_wait_for_messages_that_could_join(open_service: OpenWorld) -> None:
+async def test_closing_does_not_wait_for_messages_that_could_join(open_service: OpenAgent) -> None:
     held = HeldAnswer(say("first"))
     document = {"messages": {"queue": {"mode": "collect", "debounceMs": 60_000}}}
-    async with open_service(document=document) as world:
-        world.model.will(held, say("second"))
-        run = await world.start("hello", session_key="chat")
+    async with open_service(document=document) as setup:
+        setup.model.will(held, say("second"))
+        run = await setup.start("hello", session_key="chat")
         with anyio.fail_after(5):
             await held.asked.wait()
-            collected = await world.start("and this", session_key="chat")
+            collected = await setup.start("and this", session_key="chat")
             held.release.set()
             await run.wait()
         with anyio.fail_after(10):
-            await world.service.aclose(600)
+            await setup.service.aclose(600)
         assert (run.state, collected.state) == ("completed", "completed")
         assert collected.result is not None
         assert collected.result.text == "second"
 
 
-async def test_closing_does_not_wait_for_people(open_service: OpenWorld) -> None:
+async def test_closing_does_not_wait_for_people(open_service: OpenAgent) -> None:
     held = HeldAnswer(call("send", {}))
-    async with open_service(tools=[echo_tool("send", needs_approval="it is far away")]) as world:
-        world.model.will(call("send", {}), held)
-        waiting = await world.start()
+    async with open_service(tools=[echo_tool("send", needs_approval="it is far away")]) as setup:
+        setup.model.will(call("send", {}), held)
+        waiting = await setup.start()
         with anyio.fail_after(5):
             assert await waiting.waiting_or_ended() == "waiting"
-            later = await world.start()
+            later = await setup.start()
             await held.asked.wait()
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(world.service.aclose, 600)
+                tasks.start_soon(setup.service.aclose, 600)
                 await waiting.wait()
                 assert later.state == "running"
                 held.release.set()
@@ -271,13 +271,13 @@ async def test_closing_does_not_wait_for_people(open_service: OpenWorld) -> None
         assert later.result is not None
         assert later.result.finish_reason == "aborted"
         assert "waited for an answer" in later.result.error
-        turn = await world.store.turn(waiting.id)
+        turn = await setup.store.turn(waiting.id)
     assert turn is not None
     assert turn.status == "aborted"
 
 
 async def test_a_hook_that_hangs_at_the_end_of_a_turn_does_not_hold_up_closing(
-    open_service: OpenWorld, monkeypatch: pytest.MonkeyPatch
+    open_service: OpenAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nacre.agent.service._END_HOOKS_SECONDS", 0.01)
     told: list[str] = []
@@ -288,28 +288,28 @@ async def test_a_hook_that_hangs_at_the_end_of_a_turn_does_not_hold_up_closing(
         await anyio.sleep_forever()
 
     held = HeldAnswer(say("never"))
-    async with open_service(hooks=[hangs]) as world:
-        world.model.will(held)
-        run = await world.start()
+    async with open_service(hooks=[hangs]) as setup:
+        setup.model.will(held)
+        run = await setup.start()
         with anyio.fail_after(5):
             await held.asked.wait()
-            await world.service.aclose()
+            await setup.service.aclose()
     assert run.state == "aborted"
     assert told == ["aborted"]
 
 
 async def test_what_is_raised_beside_the_service_comes_out_as_it_was(
-    open_service: OpenWorld,
+    open_service: OpenAgent,
 ) -> None:
     with pytest.raises(LookupError, match="ours"):
-        async with open_service() as world:
-            world.model.will(HeldAnswer(say("never")))
-            await world.start()
+        async with open_service() as setup:
+            setup.model.will(HeldAnswer(say("never")))
+            await setup.start()
             raise LookupError("ours")
 
 
 async def test_cancelling_whoever_holds_the_service_keeps_the_turns(
-    open_service: OpenWorld, store: Store
+    open_service: OpenAgent, store: Store
 ) -> None:
     async def never(request: ModelRequest) -> AssistantMessage:
         scope.cancel()
@@ -318,9 +318,9 @@ async def test_cancelling_whoever_holds_the_service_keeps_the_turns(
 
     runs: list[AgentRun] = []
     with anyio.CancelScope() as scope:
-        async with open_service() as world:
-            world.model.will(never)
-            runs.append(await world.start("hello"))
+        async with open_service() as setup:
+            setup.model.will(never)
+            runs.append(await setup.start("hello"))
             await runs[0].wait()
     assert runs[0].state == "aborted"
     kept = await store.messages(runs[0].session_id)

@@ -36,7 +36,7 @@ TOOL_SEARCH: Mapping[str, object] = {"tools": {"toolSearch": {"mode": "tools"}}}
 
 
 @dataclass(kw_only=True)
-class World:
+class AgentSetup:
     """What a test holds."""
 
     service: AgentService
@@ -85,7 +85,7 @@ class GivenTools:
 
 
 @asynccontextmanager
-async def open_world(
+async def open_agent(
     *,
     store: Store,
     folder: Path,
@@ -97,7 +97,7 @@ async def open_world(
     context_tokens: int = 100_000,
     approval_seconds: float = 3600,
     harness: Harness | None = None,
-) -> AsyncGenerator[World]:
+) -> AsyncGenerator[AgentSetup]:
     """Without a document the tools are shown as they are; `agent` are settings of the agent."""
     defaults = {"model": "fake/model", "instructions": "Be good.", **(agent or {})}
     whole = {
@@ -130,7 +130,7 @@ async def open_world(
             )
         ) as service,
     ):
-        yield World(
+        yield AgentSetup(
             service=service,
             config=config,
             model=model,

@@ -1,10 +1,25 @@
-"""What the model is shown of a run's tools, and the check of what is really sent."""
+"""The tools that a model sees in code mode, their descriptions and the index of names."""
+
+import json
+import re
+from collections.abc import Sequence
 
 import pytest
 
-from nacre.code_mode.model_surface import ModelSurface, visible_tools
-from nacre.config.code_mode import CodeModeConfig
+from nacre.code_mode.control_tools import exec_parameters, wait_parameters
+from nacre.code_mode.model_surface import (
+    WAIT_DESCRIPTION,
+    ModelSurface,
+    exec_description,
+    join_within,
+    name_index,
+    visible_tools,
+)
+from nacre.code_mode.namespaces import Namespace
+from nacre.config.code_mode import LANGUAGES, CodeModeConfig
 from nacre.errors import CatalogError
+from nacre.tools.catalog import Catalog, build_catalog
+from nacre.tools.definition import Tool, format_definition
 from tests.code_mode.simple_tools import simple_tool
 
 ON = CodeModeConfig(enabled=True)
@@ -61,3 +76,207 @@ def test_two_direct_only_tools_may_not_share_a_name() -> None:
     other = simple_tool("show_image", owner="other", catalog_mode="direct-only")
     with pytest.raises(CatalogError, match=r"other:show_image .* openclaw:core:show_image"):
         visible_tools([READ, IMAGE, other], config=ON)
+
+
+CONFIG = CodeModeConfig(enabled=True)
+
+
+def described(
+    tools: list[Tool],
+    *namespaces: Namespace,
+    mcp_servers: Sequence[str] = (),
+    name_index_bytes: int = 1800,
+) -> str:
+    return exec_description(
+        catalog=build_catalog(tools),
+        namespaces=namespaces,
+        mcp_servers=mcp_servers,
+        name_index_bytes=name_index_bytes,
+        languages=LANGUAGES,
+    )
+
+
+def many_tools(count: int, owners: int = 10) -> list[Tool]:
+    return [
+        simple_tool(f"do_something_useful_{number}", owner=f"plugin{number % owners}")
+        for number in range(count)
+    ]
+
+
+def namespace(description: str, prompt: str) -> Namespace:
+    return Namespace(
+        id="fictions",
+        global_name="Fictions",
+        description=description,
+        required_tool_names=("x",),
+        create_scope=lambda context: {},
+        prompt=prompt,
+    )
+
+
+def definition_bytes(catalog: Catalog, name_index_bytes: int) -> int:
+    description = exec_description(
+        catalog=catalog,
+        namespaces=(),
+        name_index_bytes=name_index_bytes,
+        languages=CONFIG.languages,
+    )
+    definitions = [
+        format_definition("exec", description, exec_parameters(CONFIG), "openai"),
+        format_definition("wait", WAIT_DESCRIPTION, wait_parameters(), "openai"),
+    ]
+    return len(json.dumps(definitions, separators=(",", ":")).encode())
+
+
+@pytest.mark.parametrize("owners", [1, 10, 500])
+@pytest.mark.parametrize("name", ["do_something_useful_{}", "größe_{}", 'a"b\\c{}'])
+def test_the_definitions_of_500_tools_stay_small(owners: int, name: str) -> None:
+    tools = [
+        simple_tool(name.format(number), owner=f"plugin{number % owners}") for number in range(500)
+    ]
+    catalog = build_catalog(tools)
+    without = definition_bytes(catalog, 0)
+    assert without <= 2000
+    assert definition_bytes(catalog, CONFIG.name_index_bytes) <= min(4000, without + 1800)
+
+
+def test_it_names_all_that_a_program_can_use() -> None:
+    text = described([simple_tool("read")])
+    for part in (
+        *("JavaScript or TypeScript", "async function", "return", "await", "plain data"),
+        *("tools.search", "tools.describe", "tools.call(id, input)", "tools.<name>(input)"),
+        *("ALL_TOOLS", "text(value)", "json(value)", "console.log", "Promise.all"),
+        *("yield_control", "runId", "No imports, files or network", "throws"),
+    ):
+        assert part in text
+
+
+def test_it_names_only_the_languages_that_are_enabled() -> None:
+    text = exec_description(
+        catalog=build_catalog([]), namespaces=(), name_index_bytes=0, languages=("javascript",)
+    )
+    assert "Run a JavaScript program" in text
+
+
+def test_mcp_servers_are_named_only_when_there_are_some() -> None:
+    assert "MCP" not in described([simple_tool("read")])
+    # Tools of a server are not called through `tools`, so the index leaves them out.
+    issues = simple_tool("create_issue", owner="github", source="mcp")
+    text = described([simple_tool("read"), issues], mcp_servers=("docs", "github"))
+    assert "MCP servers: docs, github." in text
+    assert "MCP.<server>.<tool>(input)" in text
+    assert "create_issue" not in text
+
+
+def test_without_ordinary_tools_nothing_is_said_of_them() -> None:
+    text = described([], mcp_servers=("github",))
+    assert "tools.search" not in text
+    assert "ALL_TOOLS" not in text
+
+
+def test_many_mcp_servers_are_counted_not_listed() -> None:
+    text = described([], mcp_servers=[f"server{number}" for number in range(900)])
+    assert " more). await MCP" in text
+    assert len(text) < 2500
+
+
+def test_a_namespace_is_described_in_one_line() -> None:
+    text = described(
+        [simple_tool("x")],
+        namespace("Fiction\nhelpers.", "Use Fictions.audit().\n\ntools.<name> by owner:"),
+    )
+    assert (
+        "\nGlobal Fictions: Fiction helpers. Use Fictions.audit(). tools.<name> by owner:\n" in text
+    )
+    assert "Fictions" not in described([simple_tool("x")])
+
+
+def test_braces_in_what_others_wrote_are_left_as_they_are() -> None:
+    assert "Global Fictions: {count} {0} end" in described(
+        [simple_tool("x")], namespace("{count}", "{0} end")
+    )
+
+
+def index_of(tools: list[Tool], max_bytes: int = 1800) -> str:
+    return name_index(build_catalog(tools), max_bytes=max_bytes)
+
+
+def json_bytes(text: str) -> int:
+    return len(json.dumps("\n" + text)) - 2
+
+
+def tools_of_owners(count: int, owners: int) -> list[Tool]:
+    return [simple_tool(f"tool_{number}", owner=f"p{number % owners}") for number in range(count)]
+
+
+def test_all_names_are_shown_by_owner_when_they_fit() -> None:
+    tools = [
+        simple_tool("write"),
+        simple_tool("read"),
+        simple_tool("list-issues", owner="github"),
+        simple_tool("select", owner="app", source="client"),
+    ]
+    assert index_of(tools) == (
+        "tools.<name> by owner:\ncore: read, write\ngithub: list_issues\napp: select"
+    )
+
+
+def test_a_tool_without_a_name_of_its_own_is_shown_by_its_id() -> None:
+    tools = [
+        simple_tool("same", owner="a"),
+        simple_tool("same", owner="b"),
+        simple_tool("search"),
+    ]
+    assert index_of(tools) == (
+        "tools.<name> by owner:\ncore: openclaw:core:search\na: openclaw:a:same\nb: openclaw:b:same"
+    )
+
+
+def test_nothing_to_show_or_no_room_is_no_index() -> None:
+    assert index_of([]) == ""
+    assert index_of([simple_tool("x", owner="docs", source="mcp")]) == ""
+    assert index_of([simple_tool("read")], max_bytes=0) == ""
+    assert index_of(tools_of_owners(500, 10), max_bytes=30) == ""
+
+
+@pytest.mark.parametrize("owners", [1, 7, 60])
+@pytest.mark.parametrize("max_bytes", [1000, 1800, 4000])
+def test_when_not_all_fit_every_owner_shows_and_the_rest_is_counted(
+    owners: int, max_bytes: int
+) -> None:
+    text = index_of(tools_of_owners(1000, owners), max_bytes)
+    lines = text.splitlines()
+    shown = [name for line in lines[1:-1] for name in line.split(": ")[1].split(", ")]
+    counts = [len(line.split(", ")) for line in lines[1:-1]]
+    assert len(counts) == owners
+    # Owners take turns; a name that just fits may go to one of them at the end.
+    assert max(counts) - min(counts) <= 2
+    assert lines[-1] == f"(+{1000 - len(shown)} more: tools.search)"
+    assert max_bytes - 60 < json_bytes(text) <= max_bytes
+
+
+@pytest.mark.parametrize("max_bytes", range(0, 400, 7))
+def test_the_budget_holds_at_every_size(max_bytes: int) -> None:
+    tools = [
+        simple_tool("ä" * 30, owner="ö"),
+        simple_tool('"' * 200, owner="quotes"),
+        *tools_of_owners(20, 3),
+    ]
+    text = index_of(tools, max_bytes)
+    assert text == "" or json_bytes(text) <= max_bytes
+
+
+def test_one_long_name_does_not_keep_the_others_out() -> None:
+    text = index_of([simple_tool("x" * 250, owner="a"), *tools_of_owners(100, 1)], max_bytes=200)
+    assert "p0: tool_0, tool_1" in text
+    assert re.search(r"\(\+\d+ more: tools\.search\)$", text)
+
+
+def test_equal_sets_of_tools_give_equal_text() -> None:
+    tools = tools_of_owners(500, 9)
+    assert index_of(tools) == index_of(tools[::-1])
+
+
+def test_names_beyond_a_budget_are_counted() -> None:
+    assert join_within(["a", "b"], 100) == "a, b"
+    assert join_within(["aaaa", "bbbb", "cccc"], 14) == "aaaa, bbbb (+1 more)"

@@ -1,4 +1,4 @@
-"""When a run is in code mode, what its model is shown then, and that nothing falls back."""
+"""Code mode in runs: the tools that the model sees, and no fallback to direct tools."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""When code mode is on for a run, and with which settings."""
+"""Whether code mode is active for a run, and its settings."""
 
 from collections.abc import Mapping
 

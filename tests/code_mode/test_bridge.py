@@ -1,4 +1,4 @@
-"""Calls that programs make: hooks, checks, errors and context are those of any other call."""
+"""Nested calls of programs: hooks, checks, errors and context are the same as for other calls."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What `MCP` answers besides calls: headers and search; and payloads that no guest would send."""
+"""Headers and search of `MCP` in programs, and forged requests."""
 
 from typing import Any
 

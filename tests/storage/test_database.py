@@ -1,7 +1,9 @@
-"""Database URLs and how they are displayed."""
+"""Database URLs, how they are displayed, and importing SQLAlchemy only for an open store."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,32 @@ def test_a_server_is_shown_without_the_password() -> None:
     assert (
         place.redact("no p@ss/word, no p%40ss%2Fword, no p%40ss/word") == "no ***, no ***, no ***"
     )
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_the_package_does_not_import_sqlalchemy() -> None:
+    code = "import sys, nacre.storage; print('sqlalchemy' in sys.modules)"
+    assert run_python(code).stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("missing", "url", "advice"),
+    [
+        ("sqlalchemy", "sqlite:///:memory:", "pip install 'nacre-ai[gateway]'"),
+        ("asyncpg", "postgresql://ada@reef/db", "pip install 'nacre-ai[gateway,postgres]'"),
+    ],
+)
+def test_a_missing_extra_is_named(missing: str, url: str, advice: str) -> None:
+    failed = run_python(
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "import anyio; from nacre.storage import open_store\n"
+        "async def main():\n"
+        f"    async with open_store({url!r}): pass\n"
+        "anyio.run(main)"
+    )
+    assert f"install it with: {advice}" in failed.stderr.splitlines()[-1]

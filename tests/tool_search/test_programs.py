@@ -1,5 +1,7 @@
-"""Programs of `tool_search_code`: what they see, what they do, and every kind of end."""
+"""Programs of Tool Search: calls, time limits, and forged requests."""
 
+import math
+from contextlib import nullcontext
 from typing import Any
 
 import anyio
@@ -7,8 +9,14 @@ import anyio.lowlevel
 import pytest
 
 from nacre import AllowOnce, ApprovalQueue, AskApproval, BeforeToolCall, ToolCall
+from nacre.errors import HostRequestError
+from nacre.ids import CellId
 from nacre.json_types import JsonObject
-from nacre.sandbox import Sandbox
+from nacre.sandbox import HostRequest, Sandbox
+from nacre.telemetry import Span
+from nacre.tool_search.catalog import CatalogAccess, RunTools
+from nacre.tool_search.programs import CodeBridge, ProgramClock
+from nacre.tools import Tool
 from tests.code_mode.mcp_servers import BrokenServer, LazyServer, mcp_tool
 from tests.code_mode.tools import ANY_OBJECT, HeldTool, echo_tool
 from tests.contract.requirements import requirement
@@ -432,3 +440,108 @@ async def test_forged_requests_reach_nothing(sandbox: Sandbox) -> None:
     )
     assert value_of(result) == ["forged", "openclaw:core:note"]
     assert called == []
+
+
+async def bridge(*tools: Tool) -> CodeBridge:
+    run = await run_with(tools=tools or [echo_tool()], config={"mode": "tools"})
+    run_tools: RunTools = run._tools  # pyright: ignore[reportPrivateUsage]
+    return CodeBridge(CatalogAccess(run_tools), clock=ProgramClock(5), call_id="c", span=Span())
+
+
+def request(payload: Any) -> HostRequest:
+    return HostRequest(id=1, method="namespace", payload=payload, cell_id=CellId("r"))
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        None,
+        [],
+        {},
+        {"namespace": "openclaw"},
+        {"namespace": "openclaw", "path": "tools.search", "args": ["echo"]},
+        {"namespace": "openclaw", "path": ["tools"], "args": ["echo"]},
+        {"namespace": "openclaw", "path": ["tools", "search", "x"], "args": ["echo"]},
+        {"namespace": "openclaw", "path": ["tools", ["search"]], "args": ["echo"]},
+        {"namespace": "openclaw", "path": ["tools", "__proto__"], "args": ["echo"]},
+        {"namespace": "other", "path": ["tools", "search"], "args": ["echo"]},
+    ],
+)
+async def test_a_path_that_there_is_not_is_refused(payload: Any) -> None:
+    with pytest.raises(HostRequestError, match=r"openclaw\.tools has search, describe and call"):
+        await (await bridge())(request(payload))
+
+
+@pytest.mark.parametrize("args", [None, {}, "echo", [], [None], [["echo"]], [{"id": "echo"}]])
+@pytest.mark.parametrize("function", ["search", "describe", "call"])
+async def test_arguments_that_are_none_are_refused(function: str, args: Any) -> None:
+    payload = {"namespace": "openclaw", "path": ["tools", function], "args": args}
+    with pytest.raises(HostRequestError, match=f"openclaw.tools.{function}: a ") as refusal:
+        await (await bridge())(request(payload))
+    assert refusal.value.name == "TypeError"
+
+
+async def test_a_call_that_is_cancelled_stays_unfinished_and_is_shown_in_few_words() -> None:
+    held = HeldTool("held")
+    opened = await bridge(held.tool)
+
+    async def call(tool_id: str) -> None:
+        payload = {"namespace": "openclaw", "path": ["tools", "call"], "args": [tool_id]}
+        await opened(request(payload))
+
+    with pytest.raises(HostRequestError):
+        await call("x" * 500)
+    assert opened.unfinished == []
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, "held")
+            await held.wait_for_calls()
+            tasks.cancel_scope.cancel()
+    assert opened.unfinished == ["held"]
+
+
+class Time:
+    """Stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    time = Time()
+    monkeypatch.setattr("anyio.current_time", time)
+    return time
+
+
+async def test_it_runs_from_the_first_request_on(time: Time) -> None:
+    clock = ProgramClock(10)
+    assert clock.scope.deadline == math.inf
+    clock.start()
+    time.now += 3
+    clock.start()
+    assert clock.scope.deadline == 110
+
+
+async def test_it_stands_still_while_anybody_is_asked(time: Time) -> None:
+    clock = ProgramClock(10)
+    clock.start()
+    time.now += 4
+    with clock.asking_person(nullcontext):
+        time.now += 1_000
+        with clock.asking_person(nullcontext):
+            time.now += 1_000
+        assert clock.scope.deadline == math.inf
+    assert clock.scope.deadline == time.now + 6
+
+
+async def test_it_goes_on_when_asking_fails(time: Time) -> None:
+    clock = ProgramClock(10)
+    clock.start()
+    with pytest.raises(KeyError), clock.asking_person(nullcontext):
+        time.now += 50
+        raise KeyError
+    assert clock.scope.deadline == time.now + 10

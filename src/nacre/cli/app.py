@@ -28,7 +28,7 @@ COMMANDS: Final = (
     Command("doctor", "doctor", "Check that the sandbox works on this machine."),
     Command("gateway", "gateway", "Serve the agents over HTTP."),
     Command("mcp", "mcp", "Serve your MCP servers in code mode, and manage them."),
-    Command("config", "config_commands", "Read, change and check the configuration."),
+    Command("config", "config", "Read, change and check the configuration."),
     Command("tools", "tools", "Find, describe and call the configured tools."),
     Command("plugins", "plugins", "List, inspect and validate plugins."),
     Command("sessions", "sessions", "List and show stored sessions."),

@@ -47,7 +47,7 @@ def test_exec_does_not_import_what_only_the_gateway_needs() -> None:
 
 
 def test_every_command_is_on_the_page_about_configuration() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
     told = set(re.findall(r"nacre config ([a-z]+)", page))
     assert command_names("config") == told
 

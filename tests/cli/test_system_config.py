@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.cli.output import UsageProblem
+from nacre.cli.output import UsageError
 from nacre.cli.system_config import read_agent_config, read_system_config
 
 
@@ -15,7 +15,7 @@ def written(folder: Path, text: str) -> str:
 
 
 def refusal_of(named: str) -> str:
-    with pytest.raises(UsageProblem) as refused:
+    with pytest.raises(UsageError) as refused:
         read_agent_config(named)
     return str(refused.value)
 

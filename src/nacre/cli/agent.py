@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from nacre.cli.options import AgentOption, ConfigOption, ModelOption, SessionOption
-from nacre.cli.output import ExitStatus, UsageProblem
+from nacre.cli.output import ExitStatus, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,12 +22,12 @@ _MAX_PROMPT_BYTES: Final = 4 << 20
 
 
 def read_prompt(words: Sequence[str]) -> str:
-    """Join the words, or read standard input for none or `-`. Raises UsageProblem."""
+    """Join the words, or read standard input for none or `-`. Raises UsageError."""
     is_explicit = tuple(words) == ("-",)
     text = _read_standard_input(is_explicit=is_explicit) if not words or is_explicit else ""
     text = text or _check_encoding(" ".join(words) if not is_explicit else "")
     if not text.strip():
-        raise UsageProblem("the prompt is empty; nothing was sent")
+        raise UsageError("the prompt is empty; nothing was sent")
     return text
 
 
@@ -36,26 +36,24 @@ def _check_encoding(text: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         # Python turns bytes that it cannot decode into surrogates.
-        raise UsageProblem(f"the prompt is not UTF-8 (character {error.start + 1})") from None
+        raise UsageError(f"the prompt is not UTF-8 (character {error.start + 1})") from None
     return text
 
 
 def _read_standard_input(*, is_explicit: bool) -> str:
     stream = sys.stdin
     if stream is None or (stream.isatty() and not is_explicit):
-        raise UsageProblem(
-            'there is no prompt; write `nacre run "..."`, or pipe one to the command'
-        )
+        raise UsageError('there is no prompt; write `nacre run "..."`, or pipe one to the command')
     try:
         content = stream.buffer.read(_MAX_PROMPT_BYTES + 1)
         text = content.decode("utf-8-sig")
     except OSError as error:
-        raise UsageProblem(f"cannot read standard input: {error.strerror or error}") from None
+        raise UsageError(f"cannot read standard input: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise UsageProblem(f"standard input is not UTF-8 text (line {line})") from None
+        raise UsageError(f"standard input is not UTF-8 text (line {line})") from None
     if len(content) > _MAX_PROMPT_BYTES:
-        raise UsageProblem(f"standard input is larger than {_MAX_PROMPT_BYTES} bytes")
+        raise UsageError(f"standard input is larger than {_MAX_PROMPT_BYTES} bytes")
     return text
 
 
@@ -88,7 +86,7 @@ def run_command(
     once), 143 aborted by SIGTERM, 141 the reader of the output is gone.
     """
     if is_json and is_quiet:
-        raise UsageProblem("got both --json and --quiet; give one of them")
+        raise UsageError("got both --json and --quiet; give one of them")
     from nacre.cli.system_config import read_run_config
 
     text = read_prompt(prompt or ())

@@ -13,7 +13,7 @@ from nacre.agent import TurnRequest
 from nacre.bootstrap import open_system
 from nacre.cli.agent_approvals import ApprovalsPrompt
 from nacre.cli.agent_view import JsonView, LiveView, QuietView, create_highlighter
-from nacre.cli.output import ExitStatus, UsageProblem, warn
+from nacre.cli.output import ExitStatus, UsageError, warn
 from nacre.cli.runner import StopSignals, run_async
 from nacre.cli.stored_records import session_names, unknown_name_problem
 from nacre.cli.terminal_input import TypedLines, is_interactive
@@ -38,7 +38,7 @@ def run_with_system(
     *,
     screen: Screen,
 ) -> ExitStatus:
-    """Open the system and run the work in it. Raises UsageProblem."""
+    """Open the system and run the work in it. Raises UsageError."""
     notes = _Notes(screen)
     logger = logging.getLogger("nacre")
     logger.addHandler(notes)
@@ -54,7 +54,7 @@ async def _run_work(
     screen: Screen,
 ) -> ExitStatus:
     stops = StopSignals()
-    outcome: list[ExitStatus | NacreError | UsageProblem] = []
+    outcome: list[ExitStatus | NacreError | UsageError] = []
     async with stops.handle() as tasks:
         tasks.start_soon(screen.tick)
         with stops.scope:
@@ -68,13 +68,13 @@ async def _run_in_system(
     config: SystemConfig,
     work: Callable[[System, StopSignals], Awaitable[ExitStatus]],
     stops: StopSignals,
-) -> ExitStatus | NacreError | UsageProblem:
-    done: list[ExitStatus | NacreError | UsageProblem] = []
+) -> ExitStatus | NacreError | UsageError:
+    done: list[ExitStatus | NacreError | UsageError] = []
     try:
         async with open_system(config, workers=1) as system:
             try:
                 done.append(await work(system, stops))
-            except (NacreError, UsageProblem) as error:
+            except (NacreError, UsageError) as error:
                 # Raised later: the task groups of the system would wrap it.
                 done.append(error)
     except (NacreError, ExceptionGroup) as error:
@@ -93,14 +93,14 @@ def _problem_in(error: BaseException) -> NacreError | None:
     return error if isinstance(error, NacreError) else None
 
 
-def _status_of(outcome: ExitStatus | NacreError | UsageProblem) -> ExitStatus:
+def _status_of(outcome: ExitStatus | NacreError | UsageError) -> ExitStatus:
     match outcome:
         case ExitStatus():
             return outcome
-        case UsageProblem():
+        case UsageError():
             raise outcome
         case ConfigError() | SessionError():
-            raise UsageProblem(str(outcome))
+            raise UsageError(str(outcome))
         case NacreError():
             warn(str(outcome))
             return ExitStatus.FAILED
@@ -139,13 +139,13 @@ def resolve_model(
 ) -> str:
     """The model that answers. Warns of missing secrets.
 
-    Raises UsageProblem for an unknown agent, and if the model itself lacks its key.
+    Raises UsageError for an unknown agent, and if the model itself lacks its key.
     """
     try:
         agent = config.agents.agent(target.agent or config.agents.default_id)
     except SessionError as error:
         near = NearestNames(config.agents.ids).nearest(target.agent or "", 1)
-        raise UsageProblem(f"{error}{f'; did you mean {near[0]!r}?' if near else ''}") from None
+        raise UsageError(f"{error}{f'; did you mean {near[0]!r}?' if near else ''}") from None
     model = target.model or agent.model
     if missing_secrets:
         _require_key(config, model)
@@ -161,7 +161,7 @@ def _require_key(config: SystemConfig, model: str) -> None:
     try:
         get_api_key(provider)
     except ConfigError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def warn_of_demo_model(model: str) -> None:
@@ -189,7 +189,7 @@ def resume_hint(target: Target, session: str, *, config_file: str | None) -> str
 async def request_for(target: Target, system: System) -> TurnRequest:
     """A turn request without its message, in the given session if there is one.
 
-    Raises UsageProblem for an unknown session id.
+    Raises UsageError for an unknown session id.
     """
     request = TurnRequest(agent_id=target.agent or "", model=target.model or "", channel=CHANNEL)
     if not target.session:

@@ -7,7 +7,7 @@ import typer
 from typer.main import get_command
 
 import nacre
-from nacre.cli.output import ExitStatus, Printer, UsageProblem, warn
+from nacre.cli.output import ExitStatus, Printer, UsageError, warn
 
 _HELP_OPTIONS: Final = ("-h", "--help")
 
@@ -43,7 +43,7 @@ def run_command(arguments: list[str]) -> int:
         status: object = command.main(
             add_mcp_default(arguments) or ["--help"], prog_name="nacre", standalone_mode=False
         )
-    except UsageProblem as problem:
+    except UsageError as problem:
         return _report_bad_usage(str(problem))
     except typer.TyperException as problem:
         message = problem.format_message().rstrip(".")

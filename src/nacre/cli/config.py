@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from nacre.cli.options import ConfigOption, JsonOption, PathArgument
-from nacre.cli.output import ExitStatus, Printer, UsageProblem, say, warn
+from nacre.cli.output import ExitStatus, Printer, UsageError, say, warn
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue
@@ -69,7 +69,7 @@ def set_command(
 
     keys, file = keys_of(path), config_file(config)
     if isinstance(keys[0], int):
-        raise UsageProblem(f"{path} begins with a number; a configuration is no list")
+        raise UsageError(f"{path} begins with a number; a configuration is no list")
     parsed = _parse_value(value)
     change_file(file.path, lambda text: with_setting(text, keys, parsed, path=str(file.path)))
     if is_plain_secret(str(keys[-1]), parsed):

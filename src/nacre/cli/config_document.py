@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, assert_never, cast
 
-from nacre.cli.output import UsageProblem, warn
+from nacre.cli.output import UsageError, warn
 from nacre.config import (
     CONFIG_VARIABLE,
     MISSING,
@@ -52,29 +52,29 @@ def config_file(named: str | None) -> ConfigFile:
 
 
 def read_document(named: str | None) -> ConfigDocument:
-    """Raises UsageProblem for a file that cannot be read."""
+    """Raises UsageError for a file that cannot be read."""
     file = config_file(named)
     try:
         return ConfigDocument(file=file, members=read_config_file(file))
     except ConfigError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def keys_of(path: str) -> tuple[Key, ...]:
-    """Raises UsageProblem for what is no path."""
+    """Raises UsageError for what is no path."""
     try:
         return keys_from(path)
     except ConfigError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
-def not_there(path: str, document: ConfigDocument, settings: Iterable[str]) -> UsageProblem:
+def not_there(path: str, document: ConfigDocument, settings: Iterable[str]) -> UsageError:
     """What to say about a path that leads nowhere, with the one that may have been meant."""
     # Those of which there may be many have no path that could be written.
     written = (name for name in settings if "<" not in name and "[]" not in name)
     near = nearest_key(path, (*_paths_in(document.members), *written))
     hint = f"; did you mean `{near}`?" if near else ""
-    return UsageProblem(f"{document.file.path} has no `{path}`{hint}")
+    return UsageError(f"{document.file.path} has no `{path}`{hint}")
 
 
 def _paths_in(members: Mapping[str, object]) -> list[str]:
@@ -131,7 +131,7 @@ def change_file(path: Path, change: Callable[[str], str | None]) -> bool:
     """Write what `change` makes of the text if that is sound; false if it changes nothing.
 
     A variable or file that is missing here is warned of only: it may be there where Nacre is
-    started. Raises UsageProblem.
+    started. Raises UsageError.
     """
 
     def change_checked(text: str) -> str | None:
@@ -143,7 +143,7 @@ def change_file(path: Path, change: Callable[[str], str | None]) -> bool:
     try:
         return change_config_text(path, change_checked)
     except ConfigError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def _parse_document(text: str, path: Path) -> Mapping[str, object]:
@@ -169,7 +169,7 @@ def _refuse_if_none_is_repaired(faults: list[ConfigError], old: set[str], path: 
     counted = {str(it) for it in faults if not (_is_of_plugin(it) and str(it) in old)}
     if counted and not counted < old:
         listed = "".join(f"\n  {fault}" for fault in sorted(counted))
-        raise UsageProblem(f"nothing was written, as {path} would be wrong:{listed}")
+        raise UsageError(f"nothing was written, as {path} would be wrong:{listed}")
 
 
 def _is_of_plugin(problem: ConfigError) -> bool:

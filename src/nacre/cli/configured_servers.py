@@ -12,7 +12,7 @@ import anyio
 
 from nacre.cli.output import (
     ExitStatus,
-    UsageProblem,
+    UsageError,
     count_text,
     is_stderr_terminal,
     say,
@@ -65,29 +65,29 @@ class ServerEntries:
         return ".".join(self.section)
 
     def set_entry(self, name: str, entry: JsonObject) -> None:
-        """Write the server's entry to the file. Raises UsageProblem."""
+        """Write the server's entry to the file. Raises UsageError."""
         try:
             set_config_member(self.file.path, (*self.section, name), entry)
         except ConfigError as error:
-            raise UsageProblem(str(error)) from None
+            raise UsageError(str(error)) from None
 
     def remove_entry(self, name: str) -> bool:
-        """Remove the server's entry from the file; False if there is none. Raises UsageProblem."""
+        """Remove the server's entry from the file; False if there is none. Raises UsageError."""
         try:
             return remove_config_member(self.file.path, (*self.section, name))
         except ConfigError as error:
-            raise UsageProblem(str(error)) from None
+            raise UsageError(str(error)) from None
 
 
 def read_server_entries(named: str | None, *, may_be_missing: bool = False) -> ServerEntries:
-    """Find and read the configuration. Raises UsageProblem."""
+    """Find and read the configuration. Raises UsageError."""
     file = find_config_file(None if named is None else Path(named), environment=os.environ)
     try:
         is_missing = may_be_missing and not file.path.exists()
         members: Mapping[str, object] = {} if is_missing else read_config_file(file)
         section, entries = _find_section(members, file.path)
     except ConfigError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageError(str(error)) from None
     return ServerEntries(file=file, members=members, section=section, entries=entries)
 
 
@@ -164,20 +164,20 @@ class ConfiguredServers:
         return {**self.document, "tools": {**tools, "codeMode": {**settings, "enabled": True}}}
 
     def select(self, name: str | None) -> ConfiguredServers:
-        """Only the server with this name; all servers for None. Raises UsageProblem."""
+        """Only the server with this name; all servers for None. Raises UsageError."""
         if name is None:
             return self
         found = tuple(server for server in self.servers if server.name == name)
         if not found:
             names = ", ".join(server.name for server in self.servers) or "none"
-            raise UsageProblem(f"there is no server {name!r}; configured servers: {names}")
+            raise UsageError(f"there is no server {name!r}; configured servers: {names}")
         return replace(self, servers=found)
 
 
 def configured_servers(config: str | None, files: Sequence[str]) -> ConfiguredServers:
     """Read the servers from the files or, if none are given, from the configuration.
 
-    An invalid entry makes only that server unusable. Raises UsageProblem for unreadable files and
+    An invalid entry makes only that server unusable. Raises UsageError for unreadable files and
     for duplicate names.
     """
     document = read_server_entries(config)
@@ -188,7 +188,7 @@ def configured_servers(config: str | None, files: Sequence[str]) -> ConfiguredSe
     for file, path, entries in sources:
         for server in _read_entries(entries, path, file):
             if server.name in found:
-                raise UsageProblem(_duplicate_text(server, found[server.name]))
+                raise UsageError(_duplicate_text(server, found[server.name]))
             found[server.name] = server
     return ConfiguredServers(
         document=document.members,
@@ -201,7 +201,7 @@ def _read_client_file(file: Path) -> tuple[Path, str, Mapping[str, object]]:
     try:
         found = servers_of_file(file, project=Path.cwd())
     except ConfigError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageError(str(error)) from None
     for note in found.notes:
         warn(note)
     return file, "", found.servers
@@ -215,7 +215,7 @@ def _read_entries(
         try:
             name = server_name_from(key, path=f"{file}: {key!r}")
         except ConfigError as error:
-            raise UsageProblem(str(error)) from None
+            raise UsageError(str(error)) from None
         yield _read_entry(name, entry, path, file, notes)
     for note in notes:
         warn(f"{file}: {note}")

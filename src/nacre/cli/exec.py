@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from nacre.cli.options import OwnToolsOption
-from nacre.cli.output import ExitStatus, UsageProblem, is_stderr_terminal, warn
+from nacre.cli.output import ExitStatus, UsageError, is_stderr_terminal, warn
 from nacre.config import FIELDS, LANGUAGES, LIMITS, Language, code_mode_config_from
 from nacre.errors import ConfigError
 
@@ -35,12 +35,12 @@ class ProgramText(NamedTuple):
 
 
 def read_program(file: str | None, *, code: str | None, language: str | None) -> ProgramText:
-    """Read the program from `code`, the file, or standard input. Raises UsageProblem."""
+    """Read the program from `code`, the file, or standard input. Raises UsageError."""
     if language is not None and language not in LANGUAGES:
-        raise UsageProblem(f'--language is "{language}"; allowed: {" and ".join(LANGUAGES)}')
+        raise UsageError(f'--language is "{language}"; allowed: {" and ".join(LANGUAGES)}')
     if code is not None:
         if file is not None:
-            raise UsageProblem(f"got both a file ({file}) and -e; give one of them")
+            raise UsageError(f"got both a file ({file}) and -e; give one of them")
         text, name = _check_encoding(code), "-e"
     elif file is None or file == "-":
         text, name = (
@@ -50,7 +50,7 @@ def read_program(file: str | None, *, code: str | None, language: str | None) ->
     else:
         text, name = _decode(_read_file(file), file), file
     if not text.strip():
-        raise UsageProblem(f"the program ({_origin(name)}) is empty; nothing was run")
+        raise UsageError(f"the program ({_origin(name)}) is empty; nothing was run")
     return ProgramText(text, name, language or _language_of(name))
 
 
@@ -67,7 +67,7 @@ def _check_encoding(code: str) -> str:
         code.encode()
     except UnicodeEncodeError as error:
         # Python turns bytes that it cannot decode into surrogates.
-        raise UsageProblem(
+        raise UsageError(
             f"the program given with -e is not UTF-8 (character {error.start + 1}); "
             "write the character as an escape, such as \\u00e9"
         ) from None
@@ -77,7 +77,7 @@ def _check_encoding(code: str) -> str:
 def _read_standard_input(*, is_explicit: bool) -> bytes:
     stream = sys.stdin
     if stream is None or (stream.isatty() and not is_explicit):
-        raise UsageProblem(
+        raise UsageError(
             "there is no program to run; give a file, -e CODE, or pipe one to standard input"
         )
     return _read(stream.buffer, "standard input")
@@ -98,16 +98,14 @@ def _read(stream: BinaryIO, name: str) -> bytes:
     except OSError as error:
         raise _unreadable(name, error) from error
     if len(content) > _MAX_PROGRAM_BYTES:
-        raise UsageProblem(
-            f"{name} is larger than {_MAX_PROGRAM_BYTES} bytes; is it the right file?"
-        )
+        raise UsageError(f"{name} is larger than {_MAX_PROGRAM_BYTES} bytes; is it the right file?")
     return content
 
 
-def _unreadable(name: str, error: OSError | ValueError) -> UsageProblem:
+def _unreadable(name: str, error: OSError | ValueError) -> UsageError:
     reason = error.strerror if isinstance(error, OSError) else str(error)
     hint = "give the path of a file with a program"
-    return UsageProblem(f"cannot read {name!r}: {(reason or str(error)).lower()}; {hint}")
+    return UsageError(f"cannot read {name!r}: {(reason or str(error)).lower()}; {hint}")
 
 
 def _decode(content: bytes, name: str) -> str:
@@ -115,7 +113,7 @@ def _decode(content: bytes, name: str) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise UsageProblem(
+        raise UsageError(
             f"{name} is not UTF-8 text: byte 0x{content[error.start]:02x} in line {line}; "
             "save it as UTF-8"
         ) from None
@@ -129,14 +127,14 @@ def limit_help(field: str, meaning: str) -> str:
 def config_from(given: Mapping[str, str | None], *, note: Callable[[str], None]) -> CodeModeConfig:
     """The settings for the given options, by field. Calls `note` for clamped values.
 
-    Raises UsageProblem for values that are not whole numbers.
+    Raises UsageError for values that are not whole numbers.
     """
     numbers = {field: _number(text) for field, text in given.items() if text is not None}
     try:
         config = code_mode_config_from({LIMITS[field].key: n for field, n in numbers.items()})
     except ConfigError as error:
         option = _option(FIELDS[error.path.rpartition(".")[2]])
-        raise UsageProblem(f"{option} {error.problem}") from None
+        raise UsageError(f"{option} {error.problem}") from None
     for field, number in numbers.items():
         used = getattr(config, field)
         if used != number:

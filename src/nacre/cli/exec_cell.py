@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 import anyio
 
-from nacre.cli.output import ExitStatus, Printer, UsageProblem, escape_controls, say
+from nacre.cli.output import ExitStatus, Printer, UsageError, escape_controls, say
 from nacre.code_mode.results import CodeModeResult, Completed, Failed, Waiting
 from nacre.code_mode.runtime import Runtime
 from nacre.errors import CatalogError
@@ -181,13 +181,13 @@ async def run_cell(
 ) -> ExitStatus:
     """Run the program and report each leg; INTERRUPTED if it was aborted.
 
-    Resumes a waiting cell if `is_resumed`. Raises UsageProblem.
+    Resumes a waiting cell if `is_resumed`. Raises UsageError.
     """
     async with Runtime(config, workers=1) as runtime:
         try:
             run = _CellRun(runtime.run(tools=tools), report, abort)
         except CatalogError as error:
-            raise UsageProblem(f"these tools cannot be used together: {error}") from None
+            raise UsageError(f"these tools cannot be used together: {error}") from None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run.stop_on_abort)
             await run.follow(program, is_resumed=is_resumed)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from nacre.agent.surfaces import planned_surface
-from nacre.cli.output import ExitStatus, Printer, UsageProblem, warn
+from nacre.cli.output import ExitStatus, Printer, UsageError, warn
 from nacre.cli.system_config import EMBEDDED, read_agent_config
 from nacre.config import DEFAULT_MODEL, TOKEN_VARIABLE
 from nacre.errors import NacreError
@@ -76,10 +76,10 @@ def gateway_command(
 
 
 def _require_packages() -> None:
-    """Raise UsageProblem if packages are missing, before anything starts."""
+    """Raise UsageError if packages are missing, before anything starts."""
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
-        raise UsageProblem(
+        raise UsageError(
             f"the gateway needs packages that are not installed: {', '.join(missing)}; "
             "run: pip install 'nacre-ai[gateway]'"
         )

@@ -17,7 +17,7 @@ from nacre.cli.options import (
     ServersOption,
     TimeoutOption,
 )
-from nacre.cli.output import ExitStatus, Printer, UsageProblem, count_text, say, warn
+from nacre.cli.output import ExitStatus, Printer, UsageError, count_text, say, warn
 
 if TYPE_CHECKING:
     from nacre.cli.configured_servers import ConfiguredServer
@@ -69,7 +69,7 @@ def add_command(
     )
 
     if (url is None) == (not command):
-        raise UsageProblem(
+        raise UsageError(
             f"give a command or a URL: nacre mcp add {name} -- COMMAND ARGS..., "
             f"or nacre mcp add {name} --url URL"
         )
@@ -81,7 +81,7 @@ def add_command(
         entry = url_entry(url or "", headers=headers or (), is_sse=is_sse)
     document = read_server_entries(config, may_be_missing=True)
     if name in document.entries:
-        raise UsageProblem(
+        raise UsageError(
             f"{document.file.path} already has a server {name!r}; "
             f"remove it first with `nacre mcp remove {name}`"
         )
@@ -105,7 +105,7 @@ def add_command(
 def _refuse_options(options: dict[str, object], kind: str) -> None:
     for option, given in options.items():
         if given:
-            raise UsageProblem(f"{option} does not apply to {kind}; leave it out")
+            raise UsageError(f"{option} does not apply to {kind}; leave it out")
 
 
 def config_command(
@@ -234,7 +234,7 @@ def remove_command(
     document = read_server_entries(config)
     if not document.remove_entry(name):
         names = ", ".join(document.entries) or "none"
-        raise UsageProblem(f"{document.file.path} has no server {name!r}; it has: {names}")
+        raise UsageError(f"{document.file.path} has no server {name!r}; it has: {names}")
     say(f"removed {name} from {document.file.path}")
     return ExitStatus.COMPLETED
 
@@ -313,7 +313,7 @@ def serve_command(
             }
         )
     if token_file is not None and is_without_token:
-        raise UsageProblem("got both --token-file and --no-token; give one of them")
+        raise UsageError("got both --token-file and --no-token; give one of them")
     from nacre.cli.configured_servers import NO_SERVERS, configured_servers
     from nacre.cli.mcp_serve import HttpAddress, serve, serve_options
 
@@ -336,7 +336,7 @@ def serve_command(
 def _refuse_http_options(options: dict[str, bool]) -> None:
     for option, is_given in options.items():
         if is_given:
-            raise UsageProblem(f"{option} needs --http; add --http or leave {option} out")
+            raise UsageError(f"{option} needs --http; add --http or leave {option} out")
 
 
 def status_command(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from nacre.cli.configured_servers import read_server_entries
-from nacre.cli.output import UsageProblem
+from nacre.cli.output import UsageError
 from nacre.config import is_object, mcp_servers_from, server_name_from
 from nacre.errors import ConfigError
 from nacre.mcp_client.client_files import CLIENTS, ClientFolders, servers_of_client, servers_of_file
@@ -34,7 +34,7 @@ _NAMES: Final = {
 
 
 def command_entry(command: Sequence[str], *, env: Sequence[str], cwd: str | None) -> JsonObject:
-    """The entry of a server that this command starts. Raises UsageProblem.
+    """The entry of a server that this command starts. Raises UsageError.
 
     Makes paths that exist absolute, because Nacre may be started in another folder.
     """
@@ -64,7 +64,7 @@ def relative_arguments(entry: Mapping[str, object]) -> list[str]:
 
 
 def url_entry(url: str, *, headers: Sequence[str], is_sse: bool) -> JsonObject:
-    """The entry of a server at this URL. Raises UsageProblem."""
+    """The entry of a server at this URL. Raises UsageError."""
     entry: JsonObject = {"type": "sse" if is_sse else "http", "url": url}
     if headers:
         entry["headers"] = dict(_parse_pairs("--header", headers))
@@ -72,18 +72,18 @@ def url_entry(url: str, *, headers: Sequence[str], is_sse: bool) -> JsonObject:
 
 
 def check_server_name(text: str) -> str:
-    """Return the text if it is a valid server name. Raises UsageProblem."""
+    """Return the text if it is a valid server name. Raises UsageError."""
     try:
         name = server_name_from(text, path=repr(text))
     except ConfigError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageError(str(error)) from None
     if name != text:
-        raise UsageProblem(f"{text!r} has spaces or colons; a server's name must not")
+        raise UsageError(f"{text!r} has spaces or colons; a server's name must not")
     return name
 
 
 def entry_notes(name: str, entry: Mapping[str, object]) -> list[str]:
-    """Notes on an entry for the user. Raises UsageProblem for an entry that cannot work.
+    """Notes on an entry for the user. Raises UsageError for an entry that cannot work.
 
     An entry with references may work later: its variables may be set where Nacre is started.
     """
@@ -92,7 +92,7 @@ def entry_notes(name: str, entry: Mapping[str, object]) -> list[str]:
         mcp_servers_from({name: entry}, path="", environment=os.environ, warnings=notes)
     except ConfigError as error:
         if "${" not in json.dumps(entry):
-            raise UsageProblem(str(error)) from None
+            raise UsageError(str(error)) from None
         notes.append(str(error))
     return notes
 
@@ -129,7 +129,7 @@ def _parse_pairs(option: str, given: Sequence[str]) -> Iterator[tuple[str, str]]
         name, mark, value = text.partition("=")
         if not mark or not _NAMES[option].fullmatch(name):
             # The value is not shown, because it may be the secret alone.
-            raise UsageProblem(f"a value of {option} has no name; write {option} NAME=VALUE")
+            raise UsageError(f"a value of {option} has no name; write {option} NAME=VALUE")
         yield name, value
 
 
@@ -148,7 +148,7 @@ def new_entries(
                 notes.append(f"{name} is already configured, {how}")
                 continue
             notes += entry_notes(name, entry)
-        except (ConfigError, UsageProblem) as error:
+        except (ConfigError, UsageError) as error:
             notes.append(f"{key!r} is left out: {error}")
             continue
         new[name] = entry
@@ -166,26 +166,26 @@ def client_folders() -> ClientFolders:
 
 
 def parse_client(name: str) -> Client:
-    """The client with this name. Raises UsageProblem."""
+    """The client with this name. Raises UsageError."""
     for client in CLIENTS:
         if client == name:
             return client
-    raise UsageProblem(f"--client is {name!r}; allowed: {', '.join(CLIENTS)}")
+    raise UsageError(f"--client is {name!r}; allowed: {', '.join(CLIENTS)}")
 
 
 def servers_to_import(client: str | None, file: str | None) -> ClientServers:
-    """The servers of one client or one file. Raises UsageProblem."""
+    """The servers of one client or one file. Raises UsageError."""
     if (client is None) == (file is None):
         given = "got both a file and --client" if file else "got neither a file nor --client"
-        raise UsageProblem(f"{given}; give one of them; {_found_clients_text()}")
+        raise UsageError(f"{given}; give one of them; {_found_clients_text()}")
     try:
         if file is not None:
             return servers_of_file(Path(file), project=Path.cwd())
         found = servers_of_client(parse_client(client or ""), client_folders())
     except ConfigError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageError(str(error)) from None
     if not found.files:
-        raise UsageProblem(f"found no file with servers of {client}; {_found_clients_text()}")
+        raise UsageError(f"found no file with servers of {client}; {_found_clients_text()}")
     return found
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from nacre.cli.output import UsageProblem, warn
+from nacre.cli.output import UsageError, warn
 from nacre.cli.runner import run_async
 from nacre.cli.tool_modules import load_tools
 from nacre.errors import CatalogError, ConfigError, NacreError
@@ -33,18 +33,18 @@ class HttpAddress:
 
 
 def serve_options(configured: ConfiguredServers, *, tools: Sequence[str]) -> ServeOptions:
-    """The servers, tools and settings to serve. Raises UsageProblem."""
+    """The servers, tools and settings to serve. Raises UsageError."""
     try:
         document = configured.code_mode_document()
     except ConfigError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageError(str(error)) from None
     return ServeOptions(servers=configured.configs, tools=load_tools(tools), config=document)
 
 
 def serve(options: ServeOptions, address: HttpAddress | None) -> int:
     """Serve until a signal or the end of the input: HTTP at the address, else standard input.
 
-    Raises UsageProblem.
+    Raises UsageError.
     """
     with _convert_errors():
         return _serve_stdio(options) if address is None else _serve_http(options, address)
@@ -52,14 +52,14 @@ def serve(options: ServeOptions, address: HttpAddress | None) -> int:
 
 @contextmanager
 def _convert_errors() -> Generator[None]:
-    """Raise UsageProblem for settings and tools that the server rejects."""
+    """Raise UsageError for settings and tools that the server rejects."""
     errors: list[NacreError] = []
     try:
         yield
     except* (ConfigError, CatalogError) as group:
         errors += _leaves(group)
     if errors:
-        raise UsageProblem("; ".join(map(str, errors))) from errors[0]
+        raise UsageError("; ".join(map(str, errors))) from errors[0]
 
 
 def _serve_stdio(options: ServeOptions) -> int:
@@ -87,7 +87,7 @@ def _leaves(group: BaseExceptionGroup[NacreError]) -> Iterator[NacreError]:
 
 
 def list_shown_tools(options: ServeOptions) -> list[JsonObject]:
-    """List the tools that clients see, without starting an upstream server. Raises UsageProblem."""
+    """List the tools that clients see, without starting an upstream server. Raises UsageError."""
     with _convert_errors():
         return run_async(lambda: _list_tools(options))
 

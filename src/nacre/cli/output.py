@@ -33,7 +33,7 @@ class ExitStatus(IntEnum):
     TERMINATED = 143
 
 
-class UsageProblem(Exception):
+class UsageError(Exception):
     """Invalid arguments or configuration. The message names the value and the fix."""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 import typer
 
 from nacre.cli.options import ConfigOption, JsonOption
-from nacre.cli.output import ExitStatus, Printer, UsageProblem, shorten, warn
+from nacre.cli.output import ExitStatus, Printer, UsageError, shorten, warn
 from nacre.cli.runner import run_async
 from nacre.code_mode.namespaces import NamespaceRegistry
 from nacre.hooks import Hooks
@@ -65,7 +65,7 @@ def _find_plugin(plugin_id: str, found: list[PluginStatus]) -> PluginStatus:
         if status.id == plugin_id:
             return status
     known = ", ".join(status.id for status in found) or "none"
-    raise UsageProblem(f"there is no plugin {plugin_id!r}; known plugins: {known}")
+    raise UsageError(f"there is no plugin {plugin_id!r}; known plugins: {known}")
 
 
 def list_command(config: ConfigOption = None, is_json: JsonOption = False) -> int:
@@ -114,7 +114,7 @@ def validate_command(
         manifest = read_manifest(path)
         entry = PluginEntry(config=_settings_from(settings))
     except NacreError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageError(str(error)) from None
     config = PluginsConfig(paths=(path,), uses_entry_points=False, entries={manifest.id: entry})
     (status,), tools = load_for_inspection(config)
     printer = Printer()

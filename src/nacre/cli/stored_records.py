@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from nacre.cli.output import UsageProblem, shorten
+from nacre.cli.output import UsageError, shorten
 from nacre.cli.runner import run_async
 from nacre.errors import NacreError, StorageError
 from nacre.json_types import encode_json
@@ -25,7 +25,7 @@ _Result = TypeVar("_Result")
 
 
 def read_stored(config: SystemConfig, read: Callable[[Store], Awaitable[_Result]]) -> _Result:
-    """Open the configured store and call `read`. Raises UsageProblem and StorageError."""
+    """Open the configured store and call `read`. Raises UsageError and StorageError."""
     return run_async(lambda: _read_from_store(config.storage.url, read))
 
 
@@ -35,7 +35,7 @@ async def _read_from_store(url: str, read: Callable[[Store], Awaitable[_Result]]
     async with open_store(url) as store:
         try:
             done.append(await read(store))
-        except (NacreError, UsageProblem) as error:
+        except (NacreError, UsageError) as error:
             # Raised below: the store might wrap it.
             problem = error
     if problem is not None:
@@ -50,7 +50,7 @@ _MAX_SHOWN: Final = 3
 async def find_session(
     store: Store, named: str, *, agent_ids: Sequence[str]
 ) -> SessionRecord | None:
-    """Find a session by id or key. Raises UsageProblem for a key of several agents."""
+    """Find a session by id or key. Raises UsageError for a key of several agents."""
     by_id = await store.session(named)
     if by_id is not None:
         return by_id
@@ -58,7 +58,7 @@ async def find_session(
     known = [session for session in found if session is not None]
     if len(known) > 1:
         whose = ", ".join(f"{session.id} (agent {session.agent_id})" for session in known)
-        raise UsageProblem(f"several agents have a session {named!r}: {whose}; use its id")
+        raise UsageError(f"several agents have a session {named!r}: {whose}; use its id")
     return known[0] if known else None
 
 
@@ -68,9 +68,7 @@ async def session_names(store: Store) -> list[str]:
     return [name for session in recent for name in (session.id, session.key) if name]
 
 
-def unknown_name_problem(
-    what: str, named: str, known: Iterable[str], *, where: str
-) -> UsageProblem:
+def unknown_name_problem(what: str, named: str, known: Iterable[str], *, where: str) -> UsageError:
     """The error for an unknown name, with similar names."""
     names = list(known)
     near = [name for name in names if named and name.startswith(named)]
@@ -78,7 +76,7 @@ def unknown_name_problem(
     shown = ", ".join(shorten(name, max_characters=80) for name in near[:_MAX_SHOWN])
     hint = f"did you mean {shown}? " if shown else ""
     name = shorten(named, max_characters=80)
-    return UsageProblem(f"there is no {what} {name!r}; {hint}{where}")
+    return UsageError(f"there is no {what} {name!r}; {hint}{where}")
 
 
 _PAGE_EVENTS: Final = 1000
@@ -95,7 +93,7 @@ class EventSelection:
 
 
 async def find_record(store: Store, named: str, *, agent_ids: Sequence[str]) -> EventSelection:
-    """Find a run by id, or a session by id or key. Raises UsageProblem."""
+    """Find a run by id, or a session by id or key. Raises UsageError."""
     if await store.turn(named) is not None or await store.events(run_id=named, limit=1):
         return EventSelection(run_id=named)
     session = await find_session(store, named, agent_ids=agent_ids)

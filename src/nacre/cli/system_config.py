@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from nacre.cli.output import UsageProblem
+from nacre.cli.output import UsageError
 from nacre.config import find_config_file, read_config_file
 from nacre.errors import ConfigError
 
@@ -37,7 +37,7 @@ def read_run_config(named: str | None) -> tuple[SystemConfig, tuple[ConfigError,
 
 
 def read_system_config(named: str | None) -> tuple[ConfigFile, SystemConfig]:
-    """Find, read and check the configuration; raises UsageProblem with all that is wrong.
+    """Find, read and check the configuration; raises UsageError with all that is wrong.
 
     Models and MCP servers may lack their secrets: nobody is going to ask them.
     """
@@ -64,12 +64,12 @@ def _read(
     try:
         document = read_config_file(file)
     except ConfigError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageError(str(error)) from None
     found = read_system(document, environment=os.environ, folder=file.path.absolute().parent)
     lacking = tuple(it for it in found.problems if may_lack_secrets and is_missing_secret(it))
     faults = [it for it in found.problems if it not in lacking]
     if faults:
-        raise UsageProblem(_format_problems(faults, file.path))
+        raise UsageError(_format_problems(faults, file.path))
     for warning in found.warnings:
         logger.warning("%s", warning)
     return file, found.config, lacking

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from nacre.cli.output import UsageProblem
+from nacre.cli.output import UsageError
 from nacre.errors import ToolDefinitionError
 from nacre.tools import Tool
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def load_tools(names: Sequence[str]) -> list[Tool]:
     """Load the tools. An attribute is a tool, a typed function, or a list of these.
 
-    Raises UsageProblem with the name and the reason.
+    Raises UsageError with the name and the reason.
     """
     if names and "" not in sys.path:
         # As `python -m` does, so that modules of the working directory are found.
@@ -36,19 +36,19 @@ def _load_attribute(name: str) -> list[Tool]:
 def _find_attribute(name: str) -> object:
     module_name, _, path = name.partition(":")
     if not module_name or not path:
-        raise UsageProblem(f"--tools is {name!r}; write package.module:attribute")
+        raise UsageError(f"--tools is {name!r}; write package.module:attribute")
     try:
         found: object = import_module(module_name)
     except ModuleNotFoundError as error:
-        raise UsageProblem(
+        raise UsageError(
             f"--tools {name}: {error}; modules are searched from the working directory"
         ) from error
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
-        raise UsageProblem(f"--tools {name}: cannot import {module_name}: {problem}") from error
+        raise UsageError(f"--tools {name}: cannot import {module_name}: {problem}") from error
     for attribute in path.split("."):
         if not hasattr(found, attribute):
-            raise UsageProblem(f"--tools {name}: {module_name} has no attribute {path!r}")
+            raise UsageError(f"--tools {name}: {module_name} has no attribute {path!r}")
         found = getattr(found, attribute)
     return found
 
@@ -58,7 +58,7 @@ def _to_tool(found: object, name: str) -> Tool:
         return found
     if not callable(found) or isinstance(found, type):
         kind = type(found).__name__
-        raise UsageProblem(
+        raise UsageError(
             f"--tools {name} is a {kind}; allowed: a tool, a typed function, or a list of these"
         )
     from nacre.tools import tool
@@ -66,4 +66,4 @@ def _to_tool(found: object, name: str) -> Tool:
     try:
         return tool(found)
     except ToolDefinitionError as error:
-        raise UsageProblem(f"--tools {name}: {error}") from error
+        raise UsageError(f"--tools {name}: {error}") from error

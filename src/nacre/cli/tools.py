@@ -16,7 +16,7 @@ from nacre.cli.options import (
     ToolArgument,
     ToolsAgentOption,
 )
-from nacre.cli.output import ExitStatus, Printer, UsageProblem, warn
+from nacre.cli.output import ExitStatus, Printer, UsageError, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,9 +136,9 @@ def list_command(
     Exit status: 0, or 1 if tools are missing because a server is broken.
     """
     if source is not None and source not in _SOURCE_NAMES:
-        raise UsageProblem(f"--source is {source!r}; allowed: {', '.join(_SOURCE_NAMES)}")
+        raise UsageError(f"--source is {source!r}; allowed: {', '.join(_SOURCE_NAMES)}")
     if server is not None and source not in (None, "mcp"):
-        raise UsageProblem(f"--server is for MCP tools; leave out --source {source}")
+        raise UsageError(f"--server is for MCP tools; leave out --source {source}")
     from nacre.cli.configured_servers import NO_SERVERS
     from nacre.cli.output import count_text, write_table
     from nacre.cli.tools_catalog import configured_tools, read_catalog

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from nacre.cli.output import ExitStatus, Printer, UsageProblem, say
+from nacre.cli.output import ExitStatus, Printer, UsageError, say
 from nacre.cli.terminal_input import ask_at_terminal
 from nacre.cli.tools_catalog import find_tool, open_catalog, select_servers
 from nacre.errors import ToolError
@@ -122,7 +122,7 @@ async def call_tool(
     timeout_seconds: float,
     abort: AbortSignal,
 ) -> DirectResult:
-    """Call the tool. Raises UsageProblem for input with unknown keys."""
+    """Call the tool. Raises UsageError for input with unknown keys."""
     names = select_servers(configured, id_or_name)
     site = CallSite(call_id=_CALL_ID, abort=abort)
     try:
@@ -158,7 +158,7 @@ _MAX_SHOWN_KEYS: Final = 20
 
 
 def check_key(tool: Tool, key: str) -> None:
-    """Raise UsageProblem for an unknown key, which most servers would silently ignore."""
+    """Raise UsageError for an unknown key, which most servers would silently ignore."""
     schema = as_dict(tool.parameters)
     properties = as_dict(schema.get("properties"))
     is_open = schema.get("additionalProperties", False) is not False
@@ -168,7 +168,7 @@ def check_key(tool: Tool, key: str) -> None:
     meant = f"; did you mean {near[0]!r}?" if near else "."
     known = ", ".join(list(properties)[:_MAX_SHOWN_KEYS]) or "none"
     more = ", …" if len(properties) > _MAX_SHOWN_KEYS else ""
-    raise UsageProblem(f"{tool.id} has no parameter {key!r}{meant} Parameters: {known}{more}")
+    raise UsageError(f"{tool.id} has no parameter {key!r}{meant} Parameters: {known}{more}")
 
 
 def parse_value(tool: Tool, key: str, text: str) -> JsonValue:
@@ -251,7 +251,7 @@ ToolInput: TypeAlias = JsonInput | PairsInput
 
 
 def read_tool_input(arguments: Sequence[str]) -> ToolInput:
-    """Parse the arguments without knowing the tool. Raises UsageProblem."""
+    """Parse the arguments without knowing the tool. Raises UsageError."""
     for argument in arguments:
         _refuse_broken_text(argument)
     match arguments:
@@ -264,7 +264,7 @@ def read_tool_input(arguments: Sequence[str]) -> ToolInput:
 
 
 def input_for(tool: Tool, given: ToolInput) -> JsonObject:
-    """The input for the tool. Raises UsageProblem for an unknown key."""
+    """The input for the tool. Raises UsageError for an unknown key."""
     if isinstance(given, JsonInput):
         return given.members
     for key in given.pairs:
@@ -276,10 +276,10 @@ def _json_input(data: bytes, name: str) -> JsonInput:
     try:
         value = decode_json(data.removeprefix(b"\xef\xbb\xbf"))
     except NotJsonError as error:
-        raise UsageProblem(f"{name} {error.problem}") from None
+        raise UsageError(f"{name} {error.problem}") from None
     if not isinstance(value, dict):
         kind = "a list" if isinstance(value, list) else "a single value"
-        raise UsageProblem(f"{name} is {kind}; write one object, such as '{{\"key\": 1}}'")
+        raise UsageError(f"{name} is {kind}; write one object, such as '{{\"key\": 1}}'")
     return JsonInput(members=value)
 
 
@@ -289,12 +289,12 @@ def _pairs_input(arguments: Sequence[str]) -> PairsInput:
         key, equals, text = argument.partition("=")
         if not equals or not key:
             shown = argument if len(argument) <= _MAX_SHOWN else f"{argument[:_MAX_SHOWN]}…"
-            raise UsageProblem(
+            raise UsageError(
                 f"{shown!r} is not a valid input; write a JSON object, key=value pairs, "
                 "or - to read JSON from standard input"
             )
         if key in pairs:
-            raise UsageProblem(f"{key!r} is given twice; write a list as {key}='[1, 2]'")
+            raise UsageError(f"{key!r} is given twice; write a list as {key}='[1, 2]'")
         pairs[key] = text
     return PairsInput(pairs=pairs)
 
@@ -304,7 +304,7 @@ def _refuse_broken_text(argument: str) -> None:
         argument.encode()
     except UnicodeEncodeError as error:
         # Python turns bytes that it cannot decode into surrogates.
-        raise UsageProblem(
+        raise UsageError(
             f"the input is not UTF-8 (character {error.start + 1}); "
             "write the character in JSON as an escape, such as \\u00e9"
         ) from None
@@ -312,13 +312,13 @@ def _refuse_broken_text(argument: str) -> None:
 
 def _read_standard_input() -> bytes:
     if sys.stdin is None:
-        raise UsageProblem("there is no standard input to read; give the input as arguments")
+        raise UsageError("there is no standard input to read; give the input as arguments")
     try:
         content = sys.stdin.buffer.read(_MAX_INPUT_BYTES + 1)
     except OSError as error:
-        raise UsageProblem(f"cannot read standard input: {error.strerror or error}") from None
+        raise UsageError(f"cannot read standard input: {error.strerror or error}") from None
     if len(content) > _MAX_INPUT_BYTES:
-        raise UsageProblem(f"standard input has more than {_MAX_INPUT_BYTES} bytes")
+        raise UsageError(f"standard input has more than {_MAX_INPUT_BYTES} bytes")
     if not content.strip():
-        raise UsageProblem("standard input is empty; write {} for a call without input")
+        raise UsageError("standard input is empty; write {} for a call without input")
     return content

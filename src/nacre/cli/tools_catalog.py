@@ -13,7 +13,7 @@ import anyio
 from nacre.cli.configured_servers import configured_servers, survey_server
 from nacre.cli.output import (
     ExitStatus,
-    UsageProblem,
+    UsageError,
     count_text,
     is_stderr_terminal,
     say,
@@ -213,7 +213,7 @@ def configured_tools(
     tool_modules: Sequence[str],
     agent_id: str | None,
 ) -> ConfiguredTools:
-    """Read the configured tools and load those of `--tools`. Raises UsageProblem."""
+    """Read the configured tools and load those of `--tools`. Raises UsageError."""
     servers = configured_servers(config, server_files)
     own_tools = tuple(load_tools(tool_modules))
     parts = read_agent_parts(servers.document, folder=servers.folder, agent_id=agent_id)
@@ -224,9 +224,9 @@ def configured_tools(
         tools = tools_config_from(servers.document, context.agent_id)
         _warn_of_direct_tools(own_tools)
     except ConfigError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageError(str(error)) from None
     except CatalogError as error:
-        raise UsageProblem(f"these tools cannot be used together: {error}") from None
+        raise UsageError(f"these tools cannot be used together: {error}") from None
     return ConfiguredTools(
         own_tools=own_tools,
         parts=parts,
@@ -305,7 +305,7 @@ def read_catalog(
 ) -> OpenCatalog | ExitStatus:
     """Open the catalog with these servers, and stop them again.
 
-    Returns the exit status if a signal stops it. Raises UsageProblem.
+    Returns the exit status if a signal stops it. Raises UsageError.
     """
 
     async def read(abort: AbortSignal) -> OpenCatalog | None:
@@ -333,7 +333,7 @@ async def open_catalog(
 ) -> AsyncGenerator[OpenCatalog]:
     """Open the catalog with these servers, which run during the block.
 
-    Raises UsageProblem, and ToolAbortedError if it is aborted before the catalog is complete.
+    Raises UsageError, and ToolAbortedError if it is aborted before the catalog is complete.
     """
     problems = configured.server_problems(server_names)
     configs = [
@@ -357,7 +357,7 @@ async def open_catalog(
             tools = _join_tools(configured.own_tools, agent.tools)
             live = LiveCatalog(tools, servers=ready, policy=configured.policy)
         except CatalogError as error:
-            raise UsageProblem(f"these tools cannot be used together: {error}") from None
+            raise UsageError(f"these tools cannot be used together: {error}") from None
         listing, unusable = await live.started_listing()
         yield OpenCatalog(
             configured=configured,

@@ -19,7 +19,7 @@ from nacre.cli.output import (
     Branch,
     ExitStatus,
     Printer,
-    UsageProblem,
+    UsageError,
     count_text,
     duration_text,
     is_stderr_terminal,
@@ -239,7 +239,7 @@ async def open_export(
 ) -> AsyncGenerator[Callable[[str], Awaitable[None]]]:
     """Open the file, or standard output for None and `-`. Yields a function that writes text.
 
-    Raises UsageProblem if the file cannot be written.
+    Raises UsageError if the file cannot be written.
     """
     if name in (None, "-"):
 
@@ -263,7 +263,7 @@ async def open_export(
                 await anyio.to_thread.run_sync(_discard, file)
     except OSError as error:
         problem = f"cannot write {str(path)!r}: {error.strerror or error}"
-        raise UsageProblem(problem) from error
+        raise UsageError(problem) from error
 
 
 def _open_temporary(path: Path) -> IO[str]:
@@ -290,7 +290,7 @@ def _discard(file: IO[str]) -> None:
 async def export_events(
     store: Store, record: EventSelection, *, out: str | None, printer: Printer
 ) -> int:
-    """Write the events and return their number. Raises UsageProblem and StorageError."""
+    """Write the events and return their number. Raises UsageError and StorageError."""
     count = 0
     is_output_terminal = out in (None, "-") and printer.is_terminal
     with _progress(is_shown=not is_output_terminal) as report:

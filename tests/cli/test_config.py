@@ -176,7 +176,7 @@ def test_a_variable_that_is_not_set_here_is_only_warned_of(written: Surroundings
 def test_a_secret_in_plain_text_is_warned_of(written: Surroundings) -> None:
     status, _, err = written.nacre("config", "set", "gateway.auth.token", "sesame")
     assert status == 0
-    assert "the value of gateway.auth.token now stands in" in err
+    assert "the value of gateway.auth.token is now in" in err
     assert "sesame" not in err
 
 
@@ -236,7 +236,7 @@ def test_settings_of_code_mode_that_is_off_are_warned_of(surroundings: Surroundi
     warning = "nacre: `tools.codeMode` has no effect: code mode needs `enabled: true` in it\n"
     assert (status, warning in err) == (0, True)
     status, _, err = surroundings.nacre("config", "validate")
-    assert (status, err) == (0, f"{warning}{surroundings.config}: sound\n")
+    assert (status, err) == (0, f"{warning}{surroundings.config}: valid\n")
     _, _, err = surroundings.nacre("config", "set", "tools.codeMode.enabled", "false")
     assert "no effect" not in err
     surroundings.nacre("config", "unset", "tools.codeMode.enabled")
@@ -293,8 +293,8 @@ def test_unset_of_a_setting_that_is_not_set_says_so(written: Surroundings, path:
 # validate
 
 
-def test_validate_says_that_a_file_is_sound(written: Surroundings) -> None:
-    assert written.nacre("config", "validate") == (0, "", f"{written.config}: sound\n")
+def test_validate_says_that_a_file_is_valid(written: Surroundings) -> None:
+    assert written.nacre("config", "validate") == (0, "", f"{written.config}: valid\n")
 
 
 def test_validate_prints_every_problem(surroundings: Surroundings) -> None:
@@ -326,7 +326,7 @@ def test_validate_names_every_number_that_is_clamped(surroundings: Surroundings)
     assert (status, out) == (0, "")
     assert err.splitlines() == [
         *(f"nacre: {warning}" for warning in warnings),
-        f"{surroundings.config}: sound",
+        f"{surroundings.config}: valid",
     ]
     status, out, _ = surroundings.nacre("config", "validate", "--json")
     assert (status, json.loads(out)["warnings"]) == (0, warnings)
@@ -399,7 +399,7 @@ def test_validate_tells_where_a_file_is_no_json5(surroundings: Surroundings) -> 
 def test_without_a_file_the_defaults_hold(surroundings: Surroundings) -> None:
     status, out, err = surroundings.nacre("config", "validate")
     assert (status, out) == (0, "")
-    assert err == f"{surroundings.config}: not there; defaults hold\n"
+    assert err == f"{surroundings.config}: does not exist; defaults apply\n"
 
 
 # show and path
@@ -474,12 +474,12 @@ def test_path_prints_the_file_whether_it_is_there_or_not(
     assert surroundings.nacre("config", "path") == (
         0,
         f"{surroundings.config}\n",
-        f"{surroundings.config}, in your config directory; it is not there\n",
+        f"{surroundings.config}, in your config directory; it does not exist\n",
     )
     monkeypatch.setenv("NACRE_CONFIG", "/none.json5")
     assert surroundings.nacre("config", "path")[1] == "/none.json5\n"
     assert surroundings.nacre("config", "path", "--config", "x")[2] == (
-        "x, named by --config; it is not there\n"
+        "x, named by --config; it does not exist\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""The commands of `nacre config`."""
+"""Commands `nacre config`: read, change and check the configuration."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 def get_command(
     path: PathArgument, config: ConfigOption = None, is_json: JsonOption = False
 ) -> int:
-    """Print one setting, or a part of the configuration.
+    """Print one setting or a section of the configuration.
 
-    Text is printed as it is, all else as JSON. A setting that is not there has its default. Secrets
-    are shown as ***, references such as ${NAME} as they are.
+    Text is printed as it is, everything else as JSON. A setting that is not set has its default.
+    Secrets are shown as ***, references such as ${NAME} as they are.
     """
     from nacre.cli.config_document import (
         defaults_at,
-        keys_of,
-        misplaced_in,
-        not_there,
+        find_misplaced,
+        parse_keys,
         read_document,
+        unknown_path_error,
     )
     from nacre.cli.config_redaction import redact_secrets
     from nacre.config import MISSING, list_settings, path_from_keys, value_at
 
-    keys, document = keys_of(path), read_document(config)
-    misplaced = misplaced_in(document.members, document.file.path)
+    keys, document = parse_keys(path), read_document(config)
+    misplaced = find_misplaced(document.members, document.file.path)
     value = value_at(redact_secrets(document.members, misplaced=misplaced), keys)
     if value is MISSING:
         settings = list_settings(os.environ)
         value = defaults_at(path_from_keys(keys), settings)
         if value is MISSING:
-            raise not_there(path, document, settings)
+            raise unknown_path_error(path, document, settings)
         say(f"{path} is not set in {document.file.path}; this is its default")
     printer = Printer()
     if isinstance(value, str) and not is_json:
@@ -52,30 +52,30 @@ def get_command(
 def set_command(
     path: PathArgument,
     value: Annotated[
-        str, typer.Argument(metavar="VALUE", help="JSON5, else text.", show_default=False)
+        str, typer.Argument(metavar="VALUE", help="JSON5 or text.", show_default=False)
     ],
     config: ConfigOption = None,
 ) -> int:
     """Write one setting.
 
-    Comments and all else in the file stay. The result is checked as a whole first; if it would be
-    wrong, nothing is written. One more item for a list goes to its end: agents.list[2].
+    Comments and other settings in the file stay. Nothing is written if the result would be invalid.
+    To append to a list, use its next index: agents.list[2].
 
-    A value that is no JSON5 is text, so quotes are needed only for text that looks like a number,
-    true, false or null: '"007"'.
+    A value that is not JSON5 is text. Quote text that looks like a number, true, false or null:
+    '"007"'.
     """
-    from nacre.cli.config_document import change_file, config_file, keys_of, with_setting
+    from nacre.cli.config_document import change_file, config_file, parse_keys, with_setting
     from nacre.cli.config_redaction import is_plain_secret
 
-    keys, file = keys_of(path), config_file(config)
+    keys, file = parse_keys(path), config_file(config)
     if isinstance(keys[0], int):
-        raise UsageError(f"{path} begins with a number; a configuration is no list")
+        raise UsageError(f"{path} begins with a number; a configuration is an object")
     parsed = _parse_value(value)
     change_file(file.path, lambda text: with_setting(text, keys, parsed, path=str(file.path)))
     if is_plain_secret(str(keys[-1]), parsed):
         warn(
-            f"the value of {path} now stands in {file.path}; to keep it out, write a reference "
-            "such as ${NAME} in its place"
+            f"the value of {path} is now in {file.path} in plain text; "
+            "replace it with a reference such as ${NAME} to keep it out of the file"
         )
     say(f"set {path} in {file.path}")
     return ExitStatus.COMPLETED
@@ -92,18 +92,18 @@ def _parse_value(value: str) -> JsonValue:
 
 
 def unset_command(path: PathArgument, config: ConfigOption = None) -> int:
-    """Remove one setting, so that its default holds.
+    """Remove one setting, so that its default applies.
 
-    Comments and all else in the file stay. If the rest would be wrong without it, it stays, too.
+    Comments and other settings in the file stay. Nothing is written if the result would be invalid.
     """
-    from nacre.cli.config_document import change_file, keys_of, not_there, read_document
+    from nacre.cli.config_document import change_file, parse_keys, read_document, unknown_path_error
     from nacre.config import MISSING, find_setting, value_at, without_member
 
-    keys, document = keys_of(path), read_document(config)
+    keys, document = parse_keys(path), read_document(config)
     file = document.file.path
     if value_at(document.members, keys) is MISSING:
         if find_setting(keys) is None:
-            raise not_there(path, document, ())
+            raise unknown_path_error(path, document, ())
         say(f"{path} is not set in {file}; there is nothing to remove")
         return ExitStatus.COMPLETED
     change_file(file, lambda text: without_member(text, keys, path=str(file)))
@@ -114,7 +114,7 @@ def unset_command(path: PathArgument, config: ConfigOption = None) -> int:
 def validate_command(config: ConfigOption = None, is_json: JsonOption = False) -> int:
     """Check the configuration and print every problem.
 
-    Exit status: 0 if it is sound, 1 if it is not.
+    Exit status: 0 if it is valid, 1 if it is not.
     """
     from nacre.cli.config_document import check, config_file
     from nacre.cli.output import count_text
@@ -141,22 +141,22 @@ def validate_command(config: ConfigOption = None, is_json: JsonOption = False) -
             printer.write(f"{problem}\n")
         for warning in warnings:
             warn(warning)
-        how_many = count_text(len(problems), "problem") if problems else "sound"
-        say(f"{file.path}: {how_many if file.path.exists() else 'not there; defaults hold'}")
+        how_many = count_text(len(problems), "problem") if problems else "valid"
+        say(f"{file.path}: {how_many if file.path.exists() else 'does not exist; defaults apply'}")
     return printer.problem or (ExitStatus.FAILED if problems else ExitStatus.COMPLETED)
 
 
 def show_command(config: ConfigOption = None, is_json: JsonOption = False) -> int:
-    """Print the configuration as JSON, and where it was found.
+    """Print the configuration as JSON, and the path of its file.
 
-    Secrets are shown as ***, references such as ${NAME} as they are. With --json the document also
-    says which file it is.
+    Secrets are shown as ***, references such as ${NAME} as they are. With --json, the document also
+    names the file.
     """
-    from nacre.cli.config_document import misplaced_in, origin_text, read_document
+    from nacre.cli.config_document import find_misplaced, origin_text, read_document
     from nacre.cli.config_redaction import redact_secrets
 
     document = read_document(config)
-    misplaced = misplaced_in(document.members, document.file.path)
+    misplaced = find_misplaced(document.members, document.file.path)
     shown = redact_secrets(document.members, misplaced=misplaced)
     printer = Printer()
     if is_json:
@@ -186,7 +186,7 @@ def schema_command() -> int:
 
 
 def path_command(config: ConfigOption = None) -> int:
-    """Print the path of the configuration, whether it is there or not."""
+    """Print the path of the configuration file, even if it does not exist."""
     from nacre.cli.config_document import config_file, origin_text
 
     file = config_file(config)

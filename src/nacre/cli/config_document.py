@@ -41,7 +41,7 @@ _MAX_PATHS: Final = 2_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConfigDocument:
-    """A file, and what is in it."""
+    """A configuration file and its content."""
 
     file: ConfigFile
     members: Mapping[str, object]
@@ -52,7 +52,7 @@ def config_file(named: str | None) -> ConfigFile:
 
 
 def read_document(named: str | None) -> ConfigDocument:
-    """Raises UsageError for a file that cannot be read."""
+    """Find and read the file. Raises UsageError."""
     file = config_file(named)
     try:
         return ConfigDocument(file=file, members=read_config_file(file))
@@ -60,24 +60,24 @@ def read_document(named: str | None) -> ConfigDocument:
         raise UsageError(str(error)) from None
 
 
-def keys_of(path: str) -> tuple[Key, ...]:
-    """Raises UsageError for what is no path."""
+def parse_keys(path: str) -> tuple[Key, ...]:
+    """Parse a path of settings. Raises UsageError."""
     try:
         return keys_from(path)
     except ConfigError as error:
         raise UsageError(str(error)) from None
 
 
-def not_there(path: str, document: ConfigDocument, settings: Iterable[str]) -> UsageError:
-    """What to say about a path that leads nowhere, with the one that may have been meant."""
-    # Those of which there may be many have no path that could be written.
+def unknown_path_error(path: str, document: ConfigDocument, settings: Iterable[str]) -> UsageError:
+    """The error for an unknown path, with a similar one."""
+    # Not the patterns of settings that can exist several times.
     written = (name for name in settings if "<" not in name and "[]" not in name)
-    near = nearest_key(path, (*_paths_in(document.members), *written))
+    near = nearest_key(path, (*_list_paths(document.members), *written))
     hint = f"; did you mean `{near}`?" if near else ""
     return UsageError(f"{document.file.path} has no `{path}`{hint}")
 
 
-def _paths_in(members: Mapping[str, object]) -> list[str]:
+def _list_paths(members: Mapping[str, object]) -> list[str]:
     return list(islice(_walk(members, ""), _MAX_PATHS))
 
 
@@ -93,8 +93,8 @@ def _walk(value: object, path: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Checked:
-    """What was found in a document."""
+class CheckResult:
+    """The findings in a document."""
 
     problems: tuple[ConfigError, ...]
     warnings: tuple[str, ...]
@@ -102,15 +102,15 @@ class Checked:
     """The paths of values that Nacre does not read."""
 
 
-def check(document: Mapping[str, object], file: Path) -> Checked:
-    """Read the document of this file as the gateway would."""
+def check(document: Mapping[str, object], file: Path) -> CheckResult:
+    """Check the document as the gateway would."""
     found = read_system(document, environment=os.environ, folder=file.absolute().parent)
-    plugins, told = check_plugins(found.config.plugins), {it.path for it in found.problems}
-    return Checked(
+    plugins, reported = check_plugins(found.config.plugins), {it.path for it in found.problems}
+    return CheckResult(
         problems=(
             *found.problems,
-            # Where a value could not be read, a schema finds the stopgap in its place.
-            *(it for it in plugins.problems if it.path not in told),
+            # An unreadable value has a default in its place, which would be checked here.
+            *(it for it in plugins.problems if it.path not in reported),
         ),
         warnings=(
             *found.warnings,
@@ -120,24 +120,24 @@ def check(document: Mapping[str, object], file: Path) -> Checked:
     )
 
 
-def misplaced_in(document: Mapping[str, object], file: Path) -> frozenset[str]:
-    """Where something stands in the document that has no business there, or that nobody reads."""
+def find_misplaced(document: Mapping[str, object], file: Path) -> frozenset[str]:
+    """The paths of values that are misplaced or unused."""
     found = check(document, file)
     places = [it.place for it in found.problems if isinstance(it, MisplacedValueError)]
     return frozenset((*places, *found.unused_places))
 
 
 def change_file(path: Path, change: Callable[[str], str | None]) -> bool:
-    """Write what `change` makes of the text if that is sound; false if it changes nothing.
+    """Change the text of the file if the result is valid; False if it does not change.
 
-    A variable or file that is missing here is warned of only: it may be there where Nacre is
-    started. Raises UsageError.
+    Only warns of a missing variable or file: it may exist where Nacre is started. Raises
+    UsageError.
     """
 
     def change_checked(text: str) -> str | None:
         changed = change(text)
         if changed is not None:
-            _refuse_if_wrong(_parse_document(text, path), _parse_document(changed, path), path)
+            _check_change(_parse_document(text, path), _parse_document(changed, path), path)
         return changed
 
     try:
@@ -152,71 +152,69 @@ def _parse_document(text: str, path: Path) -> Mapping[str, object]:
     return object_at(parse_json5(text, path=str(path)), str(path))
 
 
-def _refuse_if_wrong(before: Mapping[str, object], after: Mapping[str, object], path: Path) -> None:
+def _check_change(before: Mapping[str, object], after: Mapping[str, object], path: Path) -> None:
     found = check(after, path)
-    faults = [problem for problem in found.problems if not _may_be_right_elsewhere(problem)]
+    faults = [problem for problem in found.problems if not _may_be_valid_elsewhere(problem)]
     if faults:
-        _refuse_if_none_is_repaired(
-            faults, {str(old) for old in check(before, path).problems}, path
-        )
+        _check_repairs(faults, {str(old) for old in check(before, path).problems}, path)
     for text in (*map(str, found.problems), *found.warnings):
         warn(text)
 
 
-def _refuse_if_none_is_repaired(faults: list[ConfigError], old: set[str], path: Path) -> None:
-    """Who repairs a file with several faults does so one at a time."""
-    # What an installed plugin asks for is no fault of a change to something else.
+def _check_repairs(faults: list[ConfigError], old: set[str], path: Path) -> None:
+    """Allow a change that repairs some of the problems and adds none."""
+    # A plugin's own problem must not block another change.
     counted = {str(it) for it in faults if not (_is_of_plugin(it) and str(it) in old)}
     if counted and not counted < old:
         listed = "".join(f"\n  {fault}" for fault in sorted(counted))
-        raise UsageError(f"nothing was written, as {path} would be wrong:{listed}")
+        raise UsageError(f"nothing was written, because {path} would be invalid:{listed}")
 
 
 def _is_of_plugin(problem: ConfigError) -> bool:
     return problem.path.startswith("plugins.entries.")
 
 
-def _may_be_right_elsewhere(problem: ConfigError) -> bool:
+def _may_be_valid_elsewhere(problem: ConfigError) -> bool:
     return isinstance(problem, MissingReferenceError)
 
 
 def defaults_at(path: str, settings: Mapping[str, Setting]) -> object:
-    """The default there, of a section as an object; MISSING if no setting has such a path."""
+    """The default of a setting, or of a section as an object; MISSING for an unknown path."""
     if path in settings:
         return settings[path].default
     start, found = f"{path}.", dict[str, object]()
     for name, setting in settings.items():
-        # Those of which there may be many have no defaults of their own.
+        # Settings that can exist several times have no defaults.
         if name.startswith(start) and "<" not in name and "[]" not in name:
             _set_default(found, name.removeprefix(start).split("."), setting.default)
     return found or MISSING
 
 
-def _set_default(here: dict[str, object], keys: list[str], value: object) -> None:
+def _set_default(section: dict[str, object], keys: list[str], value: object) -> None:
     for key in keys[:-1]:
-        inner = here.setdefault(key, {})
+        inner = section.setdefault(key, {})
         if not isinstance(inner, dict):
-            # The other way to write what the one word before it says.
+            # The section also has a short form, which is its default.
             return
-        here = cast("dict[str, object]", inner)
-    here[keys[-1]] = value
+        section = cast("dict[str, object]", inner)
+    section[keys[-1]] = value
 
 
 def with_setting(text: str, keys: Sequence[Key], value: JsonValue, *, path: str) -> str:
-    """The text in which the setting has the value, as `with_member` has it; raises ConfigError.
+    """Set the value in the text, as `with_member` does. Raises ConfigError.
 
-    `codeMode: true` becomes `codeMode: {enabled: true, timeoutMs: 500}`, and the like.
+    Expands short forms: `codeMode: true` becomes `codeMode: {enabled: true, timeoutMs: 500}`.
     """
-    *way, last = keys
+    *parents, last = keys
     if text.strip() and isinstance(last, str):
-        meant = _expand_shorthand(way, value_at(parse_json5(text, path=path), way))
-        if meant is not None:
-            return with_member(text, way, {**meant, last: value}, path=path)
+        expanded = _expand_shorthand(parents, value_at(parse_json5(text, path=path), parents))
+        if expanded is not None:
+            return with_member(text, parents, {**expanded, last: value}, path=path)
     return with_member(text, keys, value, path=path)
 
 
 def _expand_shorthand(keys: Sequence[Key], value: object) -> JsonObject | None:
-    """The object that a word stands for."""
+    """The object for a short form."""
     match keys, value:
         case [*_, "tools", "codeMode" | "toolSearch"], bool():
             return {"enabled": value}
@@ -227,8 +225,8 @@ def _expand_shorthand(keys: Sequence[Key], value: object) -> JsonObject | None:
 
 
 def origin_text(file: ConfigFile) -> str:
-    """One line: the file, why it is this one, and whether it is there."""
-    state = "" if file.path.exists() else "; it is not there"
+    """The file, why it is used, and whether it exists."""
+    state = "" if file.path.exists() else "; it does not exist"
     return f"{file.path}, {_reason(file)}{state}"
 
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 HIDDEN: Final = "***"
 
-# Whatever they are called, values in these are given to whoever is to be let in.
+# All values in these may be credentials, whatever their names.
 _SECRET_OBJECTS: Final = ("env", "headers")
-# A text in their place is none of their settings, and whoever put it there meant something else.
+# A text here is not a valid setting, so it may be anything.
 _NEVER_TEXT: Final = (
     "providers", "models", "servers", "mcpServers", "oauth", "codeMode", "toolSearch",
 )  # fmt: skip
@@ -27,9 +27,9 @@ _MAX_DEPTH: Final = 64
 # Not `${NAME:-default}`: the default may be the secret.
 _REFERENCE = re.compile(r"\$\{(?:(?:env|file|input):)?[^}:]*\}")
 _SCHEME = re.compile(r"\s*(?:bearer|basic|token)?\s*", re.IGNORECASE)
-# To the last `@`: a password that should have been escaped may hold all that ends one.
+# Up to the last `@`: an unescaped password may contain any character.
 _PASSWORD_IN_URL = re.compile(r"(://[^/?#@:\s]*:)\S{1,2048}@")
-# Where there is no password, what stands for the user of a web address is often a token.
+# Without a password, the user of a URL is often a token.
 _USER_IN_WEB_ADDRESS = re.compile(r"(https?://)[^/?#@:\s]+@", re.IGNORECASE)
 _QUERY_VALUE = re.compile(r"([?&][^=&#\s]*=)[^&#\s]+")
 _ADDRESS = re.compile(r"(https?://[^/?#\s]+)[/?#].+")
@@ -39,8 +39,8 @@ _FLAG_WITH_VALUE = re.compile(r"(-[^=\s]*=).+", re.DOTALL)
 def redact_secrets(
     document: Mapping[str, object], *, misplaced: Collection[str] = ()
 ) -> dict[str, JsonValue]:
-    """A copy of the document to show. `misplaced` are paths where something stands that has no
-    business there; what it is for is not known, so it is hidden, with all that is in it."""
+    """Copy the document with secrets hidden. Values at `misplaced` paths are hidden completely,
+    because their purpose is unknown."""
     known = _redact_misplaced(document, "", misplaced) if misplaced else document
     return {
         key: _redact_member(key, value, 0)
@@ -69,7 +69,7 @@ def _redact_all(value: object, depth: int = 0) -> object:
 
 
 def is_plain_secret(key: str, value: object) -> bool:
-    """Whether a setting of this name is a secret that stands there in plain text."""
+    """Whether the setting is a secret in plain text."""
     return is_secret_key(key) and isinstance(value, str) and not _is_reference(value)
 
 
@@ -83,13 +83,13 @@ def _redact_member(key: str, value: object, depth: int) -> JsonValue:
     if key == "args" and isinstance(value, list):
         return _redact_arguments(cast("list[object]", value), depth)
     if key in ("url", "serverUrl") and isinstance(value, str):
-        # The rest of a server's address is often its key.
+        # The path of a server's URL often contains a key.
         return _ADDRESS.sub(rf"\1/{HIDDEN}", _redact_text(value))
     return _redact_value(value, depth + 1)
 
 
 def _is_section(key: str, value: object) -> bool:
-    """`auth` is called like a secret, and has settings that are none."""
+    """`auth` has the name of a secret, but is a section with other settings."""
     return key == "auth" and is_object(value)
 
 
@@ -114,7 +114,7 @@ def _redact_text(text: str) -> str:
 
 
 def _redact(key: str, value: object) -> JsonValue:
-    """Whether there is one is no secret."""
+    """Hide the value, but not whether there is one."""
     if value is None or isinstance(value, bool) or is_amount(key, value):
         return cast("JsonValue", value)
     return value if isinstance(value, str) and _is_reference(value) else HIDDEN
@@ -125,7 +125,7 @@ def _is_reference(text: str) -> bool:
 
 
 def _redact_arguments(items: Sequence[object], depth: int) -> JsonValue:
-    """Arguments of a program: what follows a flag such as `--api-key` is hidden."""
+    """Hide the argument that follows a flag such as `--api-key`."""
     shown: list[JsonValue] = []
     is_after_secret_flag = False
     for item in items:

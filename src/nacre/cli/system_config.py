@@ -1,4 +1,4 @@
-"""The whole configuration, as commands that run agents read it."""
+"""Reads the whole configuration, for commands that run agents or read their data."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 EMBEDDED: Final[Mapping[str, object]] = {"tools": {"codeMode": {"enabled": True}}}
-"""What agents without any configuration run on: programs, and a model that needs no key."""
+"""Used without a configuration: code mode, and a model that needs no key."""
 
 
 def read_agent_config(named: str | None) -> tuple[ConfigFile, SystemConfig]:
-    """The same for the gateway: where nothing is configured, something is shown, and every secret
-    has to be there."""
+    """Read the configuration for the gateway, which needs every secret. Uses the embedded one if it
+    is empty. Raises UsageError."""
     file, config, _ = _read(named, may_lack_secrets=False)
     return file, _or_embedded(file, config)
 
 
 def read_run_config(named: str | None) -> tuple[SystemConfig, tuple[ConfigError, ...]]:
-    """The same for a command that runs one agent; and which models and MCP servers lack a secret,
-    of which it may need none."""
-    file, config, lacking = _read(named, may_lack_secrets=True)
-    return _or_embedded(file, config), lacking
+    """Read the configuration for one agent. Also returns missing secrets, which the agent may not
+    need. Raises UsageError."""
+    file, config, missing = _read(named, may_lack_secrets=True)
+    return _or_embedded(file, config), missing
 
 
 def read_system_config(named: str | None) -> tuple[ConfigFile, SystemConfig]:
-    """Find, read and check the configuration; raises UsageError with all that is wrong.
+    """Find, read and check the configuration. Raises UsageError with all problems.
 
-    Models and MCP servers may lack their secrets: nobody is going to ask them.
+    Secrets of models and MCP servers may be missing, because the command does not use them.
     """
     file, config, _ = _read(named, may_lack_secrets=True)
     return file, config
@@ -57,7 +57,7 @@ def _or_embedded(file: ConfigFile, config: SystemConfig) -> SystemConfig:
 def _read(
     named: str | None, *, may_lack_secrets: bool
 ) -> tuple[ConfigFile, SystemConfig, tuple[ConfigError, ...]]:
-    # Not a part of every command, and not cheap to import.
+    # Slow to import, and not needed by every command.
     from nacre.config import is_missing_secret, read_system
 
     file = find_config_file(Path(named) if named else None, environment=os.environ)
@@ -66,17 +66,17 @@ def _read(
     except ConfigError as error:
         raise UsageError(str(error)) from None
     found = read_system(document, environment=os.environ, folder=file.path.absolute().parent)
-    lacking = tuple(it for it in found.problems if may_lack_secrets and is_missing_secret(it))
-    faults = [it for it in found.problems if it not in lacking]
+    missing = tuple(it for it in found.problems if may_lack_secrets and is_missing_secret(it))
+    faults = [it for it in found.problems if it not in missing]
     if faults:
         raise UsageError(_format_problems(faults, file.path))
     for warning in found.warnings:
         logger.warning("%s", warning)
-    return file, found.config, lacking
+    return file, found.config, missing
 
 
 def _format_problems(faults: Sequence[ConfigError], file: Path) -> str:
-    """A single one in a line; more of them in a line each."""
+    """One problem on the same line, several on a line each."""
     if len(faults) == 1:
         return str(faults[0])
     return "\n  ".join((f"{file} has {len(faults)} problems:", *map(str, faults)))

@@ -172,7 +172,7 @@ async def test_thoughts_are_for_terminals_only(show: Show) -> None:
         (
             "retry",
             {"model": "b/b", "failedModel": "a/a", "problem": "gone"},
-            "a/a failed: gone; asking b/b instead",
+            "a/a failed: gone; trying b/b",
         ),
         ("steered", {"text": "be quick"}, "steered: be quick"),
         ("steered", {"text": "old", "dropped": "the cap is 1"}, "dropped: old (the cap is 1)"),

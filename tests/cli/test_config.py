@@ -141,7 +141,7 @@ def test_a_value_is_json5_or_else_text(
         ("agents.list[0].tools.deny", "3", "`agents.list[0].tools.deny` is 3; allowed: a list"),
         ("agents.list[3].id", "x", "has a list of 1 there, so [3] would leave a gap"),
         ("agents.list.id", "x", "has no object at `agents.list`; change it by hand"),
-        ("[0]", "1", "[0] begins with a number; a configuration is no list"),
+        ("[0]", "1", "[0] begins with a number; a configuration is an object"),
     ],
 )
 def test_what_would_be_wrong_is_not_written(

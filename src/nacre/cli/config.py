@@ -186,7 +186,7 @@ def schema_command() -> int:
 
 
 def path_command(config: ConfigOption = None) -> int:
-    """Print the path of the configuration file, even if it does not exist."""
+    """Print the path of the configuration file."""
     from nacre.cli.config_document import config_file, origin_text
 
     file = config_file(config)

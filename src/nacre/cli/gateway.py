@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 # The packages of the extra `gateway`, by import name.
-_PACKAGES: Final = ("fastapi", "prometheus_client", "sqlalchemy", "sse_starlette", "uvicorn")
+_PACKAGES: Final = ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn")
 
 
 def gateway_command(

@@ -199,7 +199,7 @@ async def test_nothing_is_kept_where_the_client_says_so(open_openai: OpenWorld) 
         first = await world.respond("a")
         second = await world.respond("b", store=False, previous_response_id=first.id)
         assert [text for _, text in said_to(world.model.requests[1])] == ["a", "kept", "b"]
-        with pytest.raises(openai.NotFoundError, match="no response"):
+        with pytest.raises(openai.NotFoundError, match="no stored response"):
             await world.client.responses.retrieve(second.id)
         with pytest.raises(openai.BadRequestError, match="names no stored response"):
             await world.respond("c", previous_response_id=second.id)

@@ -182,7 +182,7 @@ def test_a_call_of_a_chat_is_not_made_when_it_is_denied(here: Surroundings) -> N
     with person_at("chat") as person:
         asks(person, WRITE_A_FILE)
         person.types("d\n")
-        person.reads("why?")
+        person.reads("reason for the agent")
         person.types("not on a Sunday\n")
         person.reads("the approval was denied: not on a Sunday")
         leaves_well(person)

@@ -144,7 +144,7 @@ def test_a_call_that_is_denied_tells_the_program_why(here: Surroundings) -> None
     with person_at("run", WRITE_A_FILE) as person:
         person.reads(QUESTION)
         person.types("d\n")
-        person.reads("why?")
+        person.reads("reason for the agent")
         person.types("not on a Sunday\n")
         person.reads("the approval was denied: not on a Sunday")
         assert person.leaves() == 0
@@ -209,7 +209,7 @@ def test_an_editor_that_fails_leaves_the_question_open(here: Surroundings) -> No
         person.types("e\n")
         person.reads("the editor 'no-such-editor' cannot be started")
         person.types("d\n")
-        person.reads("why?")
+        person.reads("reason for the agent")
         person.types("\n")
         assert person.leaves() == 0
     assert not (here.project / "a.txt").exists()

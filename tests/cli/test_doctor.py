@@ -63,7 +63,7 @@ def test_directory_that_cannot_be_used_is_a_warning(tmp_path: Path) -> None:
     done = run_nacre("doctor", environment={"NACRE_CACHE_DIR": str(place)})
 
     *_, warning, verdict = done.stdout.splitlines()
-    assert warning.startswith("warning: compiled modules are kept in ")
+    assert warning.startswith("warning: compiled modules are stored in ")
     assert verdict == "usable: programs run, but some protections are missing."
     assert (done.returncode, done.stderr) == (0, "")
 

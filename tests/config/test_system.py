@@ -138,6 +138,7 @@ def test_no_secret_is_in_the_representation_of_a_configuration() -> None:
             "providers": {
                 "openai": {"apiKey": "plain-secret", "headers": {"x-org": "header-secret"}},
                 "anthropic": {"apiKey": "${KEY}"},
+                "own": {"baseUrl": "https://ada:url-secret@models.example/v1?key=query-secret"},
             }
         },
         "gateway": {"auth": {"token": "token-secret"}},

@@ -58,8 +58,8 @@ class ProviderConfig:
 
     name: str
     api: ProviderApi
-    base_url: str = ""
-    """Empty for the provider's own."""
+    base_url: str = field(default="", repr=False)
+    """Empty for the provider's own. It may have a password or a key in it."""
     api_key: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     timeout_seconds: float = 600.0

@@ -45,6 +45,8 @@ _TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
     "failed": frozenset(),
     "aborted": frozenset(),
 }
+_MAX_ENDED_RUNS: Final = 256
+_MAX_ENDED_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -247,10 +249,6 @@ class AgentRun:
         self.on_change()
 
 
-_MAX_ENDED: Final = 256
-_MAX_ENDED_BYTES: Final = 64 * 1024 * 1024
-
-
 def do_nothing() -> None:
     """The `on_change` of a run that has no turn."""
 
@@ -289,7 +287,7 @@ class RunRegistry:
         self._live.pop(run.id, None)
         self._ended[run.id] = run
         self._ended_bytes += run.bytes_held
-        while len(self._ended) > _MAX_ENDED or (
+        while len(self._ended) > _MAX_ENDED_RUNS or (
             self._ended_bytes > _MAX_ENDED_BYTES and len(self._ended) > 1
         ):
             self._ended_bytes -= self._ended.popitem(last=False)[1].bytes_held

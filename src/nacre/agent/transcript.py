@@ -40,6 +40,11 @@ _BATCH_SECONDS: Final = 1.0
 _WRITE_SECONDS: Final = 10.0
 _FIRST_WAIT_SECONDS: Final = 0.5
 _MAX_WAIT_SECONDS: Final = 15.0
+NO_RESULT: Final = "[no result: the call was cut off]"
+_BYTES_PER_TOKEN: Final = 4
+# Providers count images by their size, which a URL does not tell.
+_TOKENS_PER_IMAGE: Final = 1_500
+_TOKENS_PER_MESSAGE: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -294,14 +299,6 @@ class FailedTurnWrites:
             logger.warning("the turn %s is left as it is: %s", run_id, error)
         else:
             logger.warning("the store answers again: the turn %s is noted as failed", run_id)
-
-
-NO_RESULT: Final = "[no result: the call was cut off]"
-
-_BYTES_PER_TOKEN: Final = 4
-# Providers count images by their size, which a URL does not tell.
-_TOKENS_PER_IMAGE: Final = 1_500
-_TOKENS_PER_MESSAGE: Final = 4
 
 
 def repair_history(messages: Iterable[Message], *, missing: str = NO_RESULT) -> list[Message]:

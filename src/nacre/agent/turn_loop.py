@@ -38,6 +38,7 @@ _DEFAULT_INSTRUCTIONS: Final = (
     "You are {name}, an agent that works for a person. Do what is asked, with the tools that you "
     "have where they help; say plainly what you did and what you could not do."
 )
+_MAX_PARALLEL_CALLS: Final = 1_000
 
 
 class BuiltInHarness:
@@ -172,9 +173,6 @@ def build_instructions(agent: AgentConfig, *, added: str = "", has_tools: bool =
     if added.strip():
         parts.append(added.strip())
     return "\n\n".join(parts)
-
-
-_MAX_PARALLEL_CALLS: Final = 1_000
 
 
 class ToolCalls:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from nacre.storage import SessionRecord, Store
     from nacre.telemetry import TraceContext
 
+_SESSION_ID_BYTES: Final = 12
+_MAX_SHOWN_ID: Final = 80
+_MAX_TITLE_CHARACTERS: Final = 80
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnRequest:
@@ -69,11 +73,6 @@ class TurnRequest:
             and not self.tools_disabled
         )
         return is_plain and (self.sender, self.channel) == (other.sender, other.channel)
-
-
-_SESSION_ID_BYTES: Final = 12
-_MAX_SHOWN_ID: Final = 80
-_MAX_TITLE_CHARACTERS: Final = 80
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

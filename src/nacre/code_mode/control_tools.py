@@ -29,6 +29,8 @@ _WHAT_EXEC_TAKES: Final = (
     "exec takes a JavaScript program as `code`: the body of an async function, such as "
     '`return await tools.call("<id>", {})`'
 )
+_RUN_ID: Final = re.compile(r"run_[A-Za-z0-9_-]{1,128}")
+_MAX_SHOWN_ID: Final = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,10 +146,6 @@ def _unsupported_language(problem: str, config: CodeModeConfig) -> CellRefused:
 
 def _invalid(problem: str) -> CellRefused:
     return CellRefused(f"{problem}. {_WHAT_EXEC_TAKES}", reason="invalid_input")
-
-
-_RUN_ID: Final = re.compile(r"run_[A-Za-z0-9_-]{1,128}")
-_MAX_SHOWN_ID: Final = 60
 
 
 def wait_parameters() -> JsonObject:

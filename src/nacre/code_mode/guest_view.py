@@ -43,6 +43,18 @@ _MCP_FOLDER: Final = "mcp/"
 _TOOLS_FOLDER: Final = "tools/"
 _ENDING: Final = ".d.ts"
 _MAX_SHOWN: Final = 100
+# The guest uses the same names (guest/src/catalog.js and others).
+_TOOLS: Final = "tools"
+_NAMES: Final = "names"
+_NAMESPACES: Final = "namespaces"
+_GLOBALS: Final = "globals"
+_MCP: Final = "mcp"
+_FILES: Final = "api"
+_COMPLETE_FOLDERS: Final = "apiComplete"
+# For one server and for all together, so that no server takes the memory of others or of programs.
+_MAX_SERVER_BYTES: Final = 2 << 20
+_MAX_LISTED_BYTES: Final = 8 << 20
+_MAX_CATALOGS: Final = 8
 
 
 def known_files(listings: Mapping[str, McpListing | None]) -> dict[str, str]:
@@ -119,19 +131,6 @@ def _is_below(path: str, prefix: str) -> bool:
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
-# The guest uses the same names (guest/src/catalog.js and others).
-_TOOLS: Final = "tools"
-_NAMES: Final = "names"
-_NAMESPACES: Final = "namespaces"
-_GLOBALS: Final = "globals"
-_MCP: Final = "mcp"
-_FILES: Final = "api"
-_COMPLETE_FOLDERS: Final = "apiComplete"
-# For one server and for all together, so that no server takes the memory of others or of programs.
-_MAX_SERVER_BYTES: Final = 2 << 20
-_MAX_LISTED_BYTES: Final = 8 << 20
-
-
 class GuestViews:
     """The data of cells with one catalog; made again when namespaces or servers change."""
 
@@ -189,9 +188,6 @@ def _select_listings(listings: Listings) -> dict[str, McpListing | None]:
         carried[name] = listing if fits else None
         left -= listing.size_bytes if listing is not None and fits else 0
     return carried
-
-
-_MAX_CATALOGS: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -48,6 +48,12 @@ _PROMPTS: Final = "prompts"
 # The file of a server with this name would replace `mcp/index.d.ts`.
 _TAKEN_SERVER_NAMES: Final = ("index",)
 _OPERATION_STARTS: Final = tuple(f"{OPERATION_MARK}{group}." for group in (_RESOURCES, _PROMPTS))
+# Above this number, names and declarations are made in a thread.
+_MAX_ON_EVENT_LOOP: Final = 20
+# How long a search waits for servers that are still starting.
+_LISTING_SECONDS: Final = 5.0
+_MAX_SHOWN: Final = 80
+_MAX_SUGGESTIONS: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -130,14 +136,6 @@ def _by_guest_name(tools: Iterable[Tool]) -> dict[str, Tool]:
     by_name = {tool.name: tool for tool in tools}
     names = assign_guest_names(list(by_name))
     return {names[name]: tool for name, tool in by_name.items()}
-
-
-# Above this number, names and declarations are made in a thread.
-_MAX_ON_EVENT_LOOP: Final = 20
-# How long a search waits for servers that are still starting.
-_LISTING_SECONDS: Final = 5.0
-_MAX_SHOWN: Final = 80
-_MAX_SUGGESTIONS: Final = 3
 
 
 class McpServers:

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 EXEC_NAME: Final = "exec"
 WAIT_NAME: Final = "wait"
+_HEADER: Final = "tools.<name> by owner:"
+_MORE_NAMES: Final = "(+{count} more: tools.search)"
+_LINE_BREAK_BYTES: Final = len(r"\n")
+_SEPARATOR: Final = ", "
+_MAX_SERVER_NAME_BYTES: Final = 400
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,12 +115,6 @@ def visible_tools(
     return ModelSurface(is_code_mode=True, direct_tools=direct, cataloged=cataloged)
 
 
-_HEADER: Final = "tools.<name> by owner:"
-_MORE_NAMES: Final = "(+{count} more: tools.search)"
-_LINE_BREAK_BYTES: Final = len(r"\n")
-_SEPARATOR: Final = ", "
-
-
 def name_index(catalog: Catalog, *, max_bytes: int) -> str:
     """A line per owner; empty if there are no names or no room.
 
@@ -195,7 +194,6 @@ def _json_bytes(text: str) -> int:
 
 
 _LANGUAGE_NAMES: Final = {"javascript": "JavaScript", "typescript": "TypeScript"}
-_MAX_SERVER_NAME_BYTES: Final = 400
 
 WAIT_DESCRIPTION: Final = (
     "Continue an exec program whose result has status waiting. Returns the same kind of result."

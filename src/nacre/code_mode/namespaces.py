@@ -29,6 +29,10 @@ logger = logging.getLogger(__name__)
 
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_MAX_SHOWN_CHARACTERS: Final = 80
+_MAX_SHOWN_FUNCTIONS: Final = 20
+_MAX_MAPPER_MESSAGE: Final = 500
+MAX_PROMPT_CHARACTERS: Final = 2000
 
 
 def _split_names(text: str) -> frozenset[str]:
@@ -86,11 +90,6 @@ def problem_with_global_name(name: object) -> str:
     if name in _MEMBERS:
         return "is taken: objects have a member of this name, and `namespaces` is one"
     return ""
-
-
-_MAX_SHOWN_CHARACTERS: Final = 80
-_MAX_SHOWN_FUNCTIONS: Final = 20
-_MAX_MAPPER_MESSAGE: Final = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,9 +181,6 @@ def _to_input(mapped: object, *, name: str, tool_id: str) -> JsonObject:
         return cast("JsonObject", decode_json(encode_json(dict(cast("JsonObject", mapped)))))
     except NotJsonError as error:
         raise ToolInputError(f"{name}: the input {error}", tool_id=tool_id) from error
-
-
-MAX_PROMPT_CHARACTERS: Final = 2000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -65,6 +65,13 @@ ConfigInput: TypeAlias = "RunConfig | CodeModeConfig | Mapping[str, object] | bo
 _DOCUMENT_KEYS: Final = frozenset(
     ("tools", "agents", "models", "mcp", "plugins", "messages", "gateway", "storage")
 )
+# The logged members of an event; never inputs, results or output.
+_LOGGED_KEYS: Final = (
+    "runId", "toolId", "language", "status", "reason", "outcome", "errorCode", "durationMs",
+    "snapshotBytes", "model", "toolNames", "toolBytes", "payloadBytes", "finishReason",
+    "calledNames",
+)  # fmt: skip
+_MAX_SUSPENDED_LIMIT: Final = 100_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,14 +113,6 @@ def _with_settings(settings: CodeModeConfig) -> RunConfig:
     return RunConfig(tools=ToolsConfig(code_mode=settings))
 
 
-# The logged members of an event; never inputs, results or output.
-_LOGGED_KEYS: Final = (
-    "runId", "toolId", "language", "status", "reason", "outcome", "errorCode", "durationMs",
-    "snapshotBytes", "model", "toolNames", "toolBytes", "payloadBytes", "finishReason",
-    "calledNames",
-)  # fmt: skip
-
-
 def log_run_if_enabled(run: CodeModeRun) -> None:
     """Log the run's surface now, and its cells and their calls as they come."""
     if not get_debug_flags().code_mode:
@@ -143,9 +142,6 @@ def _format_event(event: TrajectoryEvent) -> str:
 
 def _format_value(value: JsonValue) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-_MAX_SUSPENDED_LIMIT: Final = 100_000
 
 
 class Runtime:

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 # The rest of a larger event is not parsed.
 _MAX_EVENT_BYTES: Final = 65_536
+_MAX_LOGGED_EVENTS: Final = 5
+_MAX_LOGGED_CHARACTERS: Final = 2_000
+CONNECT_SECONDS: Final = 10.0
+MAX_RESPONSE_BYTES: Final = 128 * 1024 * 1024
+"""Several times the size of the longest responses, including the overhead of a stream."""
+_LOG_KEY: Final = "nacre_request_log"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,10 +101,6 @@ def _find_kind(data: JsonValue) -> str:
             if isinstance(kind, str):
                 return kind
     return "message" if isinstance(data, dict) else str(data)[:20]
-
-
-_MAX_LOGGED_EVENTS: Final = 5
-_MAX_LOGGED_CHARACTERS: Final = 2_000
 
 
 class WireLog:
@@ -179,12 +181,6 @@ class RequestLog:
 
     def _milliseconds(self) -> float:
         return (time.monotonic() - self._started) * 1000
-
-
-CONNECT_SECONDS: Final = 10.0
-MAX_RESPONSE_BYTES: Final = 128 * 1024 * 1024
-"""Several times the size of the longest responses, including the overhead of a stream."""
-_LOG_KEY: Final = "nacre_request_log"
 
 
 class ResponseRefusedError(Exception):

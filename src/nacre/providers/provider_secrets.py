@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 # SDKs require a key, but self-hosted servers often have none.
 _NO_KEY: Final = "no-key"
+_REDACTED: Final = "[redacted]"
+# Shorter values, such as `true`, also occur in ordinary text.
+_MIN_SECRET_CHARACTERS: Final = 6
+_MAX_TEXT_CHARACTERS: Final = 500
+_MAX_VALUE_CHARACTERS: Final = 20_000
 
 
 def get_api_key(config: ProviderConfig) -> str:
@@ -36,13 +41,6 @@ def get_api_key(config: ProviderConfig) -> str:
         f"is not set; set {API_KEY_VARIABLES[config.api]}, or configure `{path}.apiKey` or "
         f"`{path}.apiKeyFile`",
     )
-
-
-_REDACTED: Final = "[redacted]"
-# Shorter values, such as `true`, also occur in ordinary text.
-_MIN_SECRET_CHARACTERS: Final = 6
-_MAX_TEXT_CHARACTERS: Final = 500
-_MAX_VALUE_CHARACTERS: Final = 20_000
 
 
 class ProviderSecrets:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _TOOLS: Final = "tools"
 _PLAIN: Final = (str, int, float, bool, type(None))
+_OPENAI_URL: Final = "https://api.openai.com/v1"
+_ANTHROPIC_URL: Final = "https://api.anthropic.com"
+_GOOGLE_URL: Final = "https://generativelanguage.googleapis.com"
 
 
 def send_plainly(resource: Any, conversation: str) -> None:
@@ -65,11 +68,6 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, list):
         return all(map(_is_plain, cast("list[object]", value)))
     return isinstance(value, _PLAIN)
-
-
-_OPENAI_URL: Final = "https://api.openai.com/v1"
-_ANTHROPIC_URL: Final = "https://api.anthropic.com"
-_GOOGLE_URL: Final = "https://generativelanguage.googleapis.com"
 
 
 def model_maker(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker:

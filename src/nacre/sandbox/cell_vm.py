@@ -32,6 +32,15 @@ _MAGIC: Final = b"NACRSNAP"
 _VERSION: Final = 1
 _HEAD = struct.Struct("<8sHI")
 _SEAL_BYTES: Final = 32
+# The engine stops a program at its deadline. A worker that takes this much longer is stuck.
+_GRACE_SECONDS: Final = 0.03
+_MAX_STARTS: Final = 3
+# How long a worker may take to start a program. It takes milliseconds; the limit also holds on a
+# machine whose load makes it a hundred times slower.
+_BASE_LIMIT_SECONDS: Final = 5.0
+# Sending, suspending or restoring 1 MiB takes up to 11 ms of CPU time. The limit is ten times that,
+# for a busy machine.
+_LIMIT_SECONDS_PER_MIB: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,17 +103,6 @@ def _seal_of(body: bytes, key: bytes) -> bytes:
     return hashlib.blake2b(
         body, key=key, digest_size=_SEAL_BYTES, person=b"nacre-snapshot"
     ).digest()
-
-
-# The engine stops a program at its deadline. A worker that takes this much longer is stuck.
-_GRACE_SECONDS: Final = 0.03
-_MAX_STARTS: Final = 3
-# How long a worker may take to start a program. It takes milliseconds; the limit also holds on a
-# machine whose load makes it a hundred times slower.
-_BASE_LIMIT_SECONDS: Final = 5.0
-# Sending, suspending or restoring 1 MiB takes up to 11 ms of CPU time. The limit is ten times that,
-# for a busy machine.
-_LIMIT_SECONDS_PER_MIB: Final = 0.1
 
 
 def transfer_limit_seconds(size_bytes: int) -> float:

@@ -48,6 +48,8 @@ _PRESSURE_POLL_SECONDS: Final = 0.005
 _EXTRA_WORKER_IDLE_SECONDS: Final = 5.0
 # The delay before a restart if a worker died at once without any work.
 _RESTART_DELAY_SECONDS: Final = 0.5
+# Compiling takes about a second.
+_COMPILE_SECONDS: Final = 300
 
 
 class _Waiter:
@@ -344,10 +346,6 @@ class WorkerPool:
             # The cell is not a hog while it is being suspended.
             lease.since = now
             request_suspend()
-
-
-# Compiling takes about a second.
-_COMPILE_SECONDS: Final = 300
 
 
 class Launcher:

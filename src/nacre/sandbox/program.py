@@ -24,6 +24,11 @@ from nacre.sandbox.worker_events import read_reason
 from nacre.sandbox.worker_process import SharedData, WorkerProcess
 from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
 
+_MAX_FRAMES: Final = 6
+# A transform cannot make a program larger than this. A compromised worker could send more.
+_MAX_GROWTH: Final = 64
+_SPARE_BYTES: Final = 1 << 16
+
 
 class ByteColumns:
     """Converts columns in bytes, as the engine reports them, to columns in characters."""
@@ -46,7 +51,6 @@ _FRAME = re.compile(
     r"cell\.[jt]s:(?P<line>[1-9]\d{0,8}):(?P<column>[1-9]\d{0,8})\)?$",
     re.M,
 )
-_MAX_FRAMES: Final = 6
 
 MapPosition = Callable[[int, int], tuple[int, int] | None]
 
@@ -100,11 +104,6 @@ def _user_frames(stack: str, map_position: MapPosition | None) -> list[tuple[str
 
 def _shorten(text: str) -> str:
     return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]} [...]"
-
-
-# A transform cannot make a program larger than this. A compromised worker could send more.
-_MAX_GROWTH: Final = 64
-_SPARE_BYTES: Final = 1 << 16
 
 
 class TypeScriptTransforms:

@@ -51,6 +51,14 @@ _MAX_NEAREST: Final = 3
 # Measuring or comparing one tool takes about 10 us.
 _MAX_ON_EVENT_LOOP: Final = 500
 _MAX_NEAREST_CHARACTERS: Final = 200
+# Finding similar ids takes milliseconds, so a program that guesses in a loop stops getting them.
+_MAX_SUGGESTIONS: Final = 20
+_MAX_BLOCKED_CALLS: Final = 16
+_MAX_SHOWN_ID: Final = 120
+# Search results go into a prompt, and descriptions may be very long.
+_MAX_DESCRIPTION: Final = 400
+_MAX_LABEL: Final = 100
+_MAX_PROBLEM: Final = 400
 
 
 class Listing:
@@ -230,16 +238,6 @@ def _refuse_equal_names(tools: Sequence[Tool], servers: Sequence[ToolServer]) ->
     twice = [name for name, count in counts.items() if count > 1]
     if twice:
         raise CatalogError(f"two MCP servers are named {twice[0]!r}; rename one, or leave one out")
-
-
-# Finding similar ids takes milliseconds, so a program that guesses in a loop stops getting them.
-_MAX_SUGGESTIONS: Final = 20
-_MAX_BLOCKED_CALLS: Final = 16
-_MAX_SHOWN_ID: Final = 120
-# Search results go into a prompt, and descriptions may be very long.
-_MAX_DESCRIPTION: Final = 400
-_MAX_LABEL: Final = 100
-_MAX_PROBLEM: Final = 400
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -56,6 +56,7 @@ _DESCRIBE: Final = "What one tool does and takes: its input schema, by the id fr
 _CALL: Final = (
     "Call a tool by the id from tool_search; args have to fit the schema from tool_describe."
 )
+_MAX_OWNER_CHARACTERS: Final = 400
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,8 +132,6 @@ def parse_tool_args(given: JsonObject) -> JsonValue:
 
 SurfaceMode = Literal["code", "tools", "direct"]
 """`direct`: Tool Search is not active, and the model sees the tools themselves."""
-
-_MAX_OWNER_CHARACTERS: Final = 400
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -63,6 +63,8 @@ RunEventKind = Literal[
     "run.aborted",
 ]
 RUN_EVENT_KINDS: Final[tuple[RunEventKind, ...]] = get_args(RunEventKind)
+_KEYS: Final = ("sequence", "time", "kind", "toolCallId", "parentToolCallId", "data")
+_MAX_SHOWN_CHARACTERS: Final = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,10 +109,6 @@ class TrajectoryEvent:
             "parentToolCallId": self.parent_id,
             "data": self.data,
         }
-
-
-_KEYS: Final = ("sequence", "time", "kind", "toolCallId", "parentToolCallId", "data")
-_MAX_SHOWN_CHARACTERS: Final = 60
 
 
 class TrajectoryFormatError(ValueError):

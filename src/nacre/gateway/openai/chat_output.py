@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # Between the messages before and after tool calls.
 _MESSAGE_SEPARATOR: Final = "\n\n"
+_DONE: Final = b"data: [DONE]\n\n"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,9 +100,6 @@ def chat_usage(usage: Usage) -> JsonObject:
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
         "completion_tokens_details": {"reasoning_tokens": 0},
     }
-
-
-_DONE: Final = b"data: [DONE]\n\n"
 
 
 class ChatStream:

@@ -37,6 +37,9 @@ _TURN_STATUSES: Final[dict[str, ResponseStatus]] = {
     "interrupted": "failed",
     "aborted": "cancelled",
 }
+_MAX_RESPONSES: Final = 256
+_MAX_BYTES: Final = 32 * 1024 * 1024
+_MAX_SHOWN: Final = 80
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -320,11 +323,6 @@ class ResponseStream:
 
 def _encode_event(event: JsonObject) -> bytes:
     return encode_event(event, kind=str(event["type"]))
-
-
-_MAX_RESPONSES: Final = 256
-_MAX_BYTES: Final = 32 * 1024 * 1024
-_MAX_SHOWN: Final = 80
 
 
 class ResponseLog:

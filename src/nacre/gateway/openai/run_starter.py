@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _ID_BYTES: Final = 12
 _MAX_TITLE_CHARACTERS: Final = 80
+_REPLACED: Final = "the client continued without the results of its tool calls"
+_MAX_LISTED: Final = 10
 
 
 async def create_session(
@@ -62,10 +64,6 @@ async def messages_until(store: Store, session_id: str, run_id: str) -> list[Mes
         if mine:
             return [each.message for each in stored[: mine[-1] + 1]]
     return []
-
-
-_REPLACED: Final = "the client continued without the results of its tool calls"
-_MAX_LISTED: Final = 10
 
 
 class RunStarter:

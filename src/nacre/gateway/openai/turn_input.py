@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 
 
 _MAX_SHOWN: Final = 80
+_TEXT_KINDS: Final = frozenset(("text", "input_text", "output_text"))
+_IMAGE_SCHEMES: Final = ("https:", "data:")
+CHANNEL: Final = "openai"
+OWN_NAME: Final = "nacre"
+_AGENT_PREFIXES: Final = ("nacre/", "agent:")
+_MAX_MODEL_CHARACTERS: Final = 100
+_MAX_LISTED: Final = 20
 
 
 def invalid(path: str, problem: str, *, code: str = "") -> ApiError:
@@ -126,10 +133,6 @@ class ConversationBuilder:
 
 def _tool_message(call: ToolCallPart, text: str) -> ToolMessage:
     return ToolMessage(call_id=call.call_id, name=call.name, content=text)
-
-
-_TEXT_KINDS: Final = frozenset(("text", "input_text", "output_text"))
-_IMAGE_SCHEMES: Final = ("https:", "data:")
 
 
 class WireModel(BaseModel):
@@ -230,9 +233,6 @@ def check_tool_type(path: str, kind: str) -> None:
         )
 
 
-CHANNEL: Final = "openai"
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnInput:
     """A request, converted for both APIs."""
@@ -271,13 +271,6 @@ class TurnInput:
             channel=CHANNEL,
             queue_mode="followup",
         )
-
-
-OWN_NAME: Final = "nacre"
-
-_AGENT_PREFIXES: Final = ("nacre/", "agent:")
-_MAX_MODEL_CHARACTERS: Final = 100
-_MAX_LISTED: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from nacre.code_mode import RunConfig
+from nacre.config import RunConfig
 from nacre.errors import ToolError, ToolServerError
 from nacre.messages import ToolSpec
 from nacre.run_context import AbortController

@@ -5,7 +5,7 @@ from nacre.code_mode.namespace_scope import namespace_tool
 from nacre.code_mode.namespaces import Namespace, NamespaceContext, NamespaceRegistry
 from nacre.code_mode.results import CodeModeResult, Completed, Failed, Waiting
 from nacre.code_mode.run import CodeModeRun
-from nacre.code_mode.runtime import CodeMode, ConfigInput, RunConfig, Runtime
+from nacre.code_mode.runtime import CodeMode, ConfigInput, Runtime
 from nacre.tools import DirectResult
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "Namespace",
     "NamespaceContext",
     "NamespaceRegistry",
-    "RunConfig",
     "Runtime",
     "Waiting",
     "namespace_tool",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Self, TypeAlias, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from weakref import WeakSet
 
 import anyio
@@ -21,10 +21,11 @@ from nacre.code_mode.results import RunTelemetry
 from nacre.code_mode.run import CodeModeRun
 from nacre.config import (
     CodeModeConfig,
+    RunConfig,
     ToolsConfig,
     code_mode_config_from,
+    is_document,
     refuse_unopened_servers,
-    tools_config_from,
 )
 from nacre.errors import ConfigError, RuntimeUnavailableError, ToolDefinitionError
 from nacre.hooks import HookRunner, Hooks
@@ -61,10 +62,6 @@ if TYPE_CHECKING:
 
 ConfigInput: TypeAlias = "RunConfig | CodeModeConfig | Mapping[str, object] | bool | None"
 
-# A mapping with one of these keys is a config document, any other has settings of code mode.
-_DOCUMENT_KEYS: Final = frozenset(
-    ("tools", "agents", "models", "mcp", "plugins", "messages", "gateway", "storage")
-)
 # The logged members of an event; never inputs, results or output.
 _LOGGED_KEYS: Final = (
     "runId", "toolId", "language", "status", "reason", "outcome", "errorCode", "durationMs",
@@ -72,23 +69,6 @@ _LOGGED_KEYS: Final = (
     "calledNames",
 )  # fmt: skip
 _MAX_SUSPENDED_LIMIT: Final = 100_000
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunConfig:
-    """The settings of a run: those of a document by agent, or the same for every agent."""
-
-    document: Mapping[str, object] = field(default_factory=dict[str, object])
-    tools: ToolsConfig | None = None
-    """Used instead of the document's, for every agent."""
-
-    def tools_for(self, context: RunContext) -> ToolsConfig:
-        """Raises ConfigError for a document that is not valid."""
-        return self.tools or tools_config_from(self.document, context.agent_id)
-
-    def to_json(self) -> JsonObject:
-        """The document, for namespaces that read their own part of it."""
-        return cast("JsonObject", dict(self.document))
 
 
 def run_config_from(config: ConfigInput) -> RunConfig:
@@ -104,9 +84,9 @@ def run_config_from(config: ConfigInput) -> RunConfig:
         return _with_settings(CodeModeConfig(enabled=config))
     if not isinstance(config, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError("config", f"is a {type(config).__name__}; allowed: an object")
-    if _DOCUMENT_KEYS.isdisjoint(config):
-        return _with_settings(code_mode_config_from({"enabled": True, **config}, path="config"))
-    return RunConfig(document=config)
+    if is_document(config):
+        return RunConfig(document=config)
+    return _with_settings(code_mode_config_from({"enabled": True, **config}, path="config"))
 
 
 def _with_settings(settings: CodeModeConfig) -> RunConfig:

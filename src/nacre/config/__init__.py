@@ -81,9 +81,11 @@ if TYPE_CHECKING:
     from nacre.config.tool_search import ToolSearchConfig, ToolSearchMode, tool_search_config_from
     from nacre.config.tools import (
         CORE_GROUPS,
+        RunConfig,
         ToolRules,
         ToolsConfig,
         fold_tool_name,
+        is_document,
         refuse_unopened_servers,
         tools_config_from,
     )
@@ -127,6 +129,7 @@ __all__ = [
     "ProviderConfig",
     "QueueConfig",
     "QueueMode",
+    "RunConfig",
     "Setting",
     "StorageConfig",
     "SystemConfig",
@@ -145,6 +148,7 @@ __all__ = [
     "find_setting",
     "fold_tool_name",
     "home_folder",
+    "is_document",
     "is_loopback",
     "is_missing_secret",
     "is_object",
@@ -285,9 +289,11 @@ __getattr__ = lazy_exports(
         ),
         "nacre.config.tools": (
             "CORE_GROUPS",
+            "RunConfig",
             "ToolRules",
             "ToolsConfig",
             "fold_tool_name",
+            "is_document",
             "refuse_unopened_servers",
             "tools_config_from",
         ),

@@ -6,7 +6,7 @@ import logging
 import re
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from unicodedata import normalize
 
 from nacre.config.code_mode import LIMITS as CODE_MODE_LIMITS
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from nacre.config.code_mode import NumberLimit
     from nacre.config.document import RulesSection, ToolsSection
     from nacre.config.sections import Section
+    from nacre.json_types import JsonObject
+    from nacre.run_context import RunContext
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +31,11 @@ _TOOLS = re.compile(
     r"(agents[.\[].+\.)?tools(\.(allow|deny|alsoAllow|sandbox|codeMode|toolSearch)\b.*)?", re.DOTALL
 )
 _AGENTS = re.compile(r"agents(\.list(\[\d+\])?|[.\[][^.]+)?", re.DOTALL)
+
+# A mapping with one of these keys is a config document.
+_DOCUMENT_KEYS: Final = frozenset(
+    ("tools", "agents", "models", "mcp", "plugins", "messages", "gateway", "storage")
+)
 
 CORE_GROUPS: Final = MappingProxyType(
     {
@@ -73,6 +80,28 @@ class ToolsConfig:
     rules: RuleLayers = ()
     sandbox_rules: RuleLayers = ()
     """In addition, for runs in a sandbox."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunConfig:
+    """The settings of a run: those of a document by agent, or the same for every agent."""
+
+    document: Mapping[str, object] = field(default_factory=dict[str, object])
+    tools: ToolsConfig | None = None
+    """Used instead of the document's, for every agent."""
+
+    def tools_for(self, context: RunContext) -> ToolsConfig:
+        """Raises ConfigError for a document that is not valid."""
+        return self.tools or tools_config_from(self.document, context.agent_id)
+
+    def to_json(self) -> JsonObject:
+        """The document, for namespaces that read their own part of it."""
+        return cast("JsonObject", dict(self.document))
+
+
+def is_document(config: Mapping[str, object]) -> bool:
+    """Whether a mapping is a config document. Otherwise it has the settings of one surface."""
+    return not _DOCUMENT_KEYS.isdisjoint(config)
 
 
 def tools_config_from(document: Mapping[str, object], agent_id: str) -> ToolsConfig:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import anyio
 
 from nacre.config import (
+    RunConfig,
     ToolsConfig,
     ToolSearchConfig,
+    is_document,
     refuse_unopened_servers,
     tool_search_config_from,
-    tools_config_from,
 )
 from nacre.errors import ConfigError, RuntimeUnavailableError
 from nacre.hooks import HookRunner, Hooks
@@ -56,24 +57,6 @@ logger = logging.getLogger(__name__)
 
 ConfigInput: TypeAlias = ToolSearchConfig | Mapping[str, object] | bool | None
 
-# A mapping with one of these keys is a config document, any other has settings of Tool Search.
-_DOCUMENT_KEYS: Final = frozenset(
-    ("tools", "agents", "models", "mcp", "plugins", "messages", "gateway", "storage")
-)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunConfig:
-    """The settings of a run: those of a document by agent, or the same for every agent."""
-
-    document: Mapping[str, object] = field(default_factory=dict[str, object])
-    tools: ToolsConfig | None = None
-    """Used instead of the document's, for every agent."""
-
-    def tools_for(self, context: RunContext) -> ToolsConfig:
-        """Raises ConfigError for a document that is not valid."""
-        return self.tools or tools_config_from(self.document, context.agent_id)
-
 
 def run_config_from(config: ConfigInput) -> RunConfig:
     """Read a configuration. In a document Tool Search is off unless it is enabled. With settings
@@ -86,9 +69,9 @@ def run_config_from(config: ConfigInput) -> RunConfig:
         return _with_settings(ToolSearchConfig(enabled=config))
     if not isinstance(config, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError("config", f"is a {type(config).__name__}; allowed: an object")
-    if _DOCUMENT_KEYS.isdisjoint(config):
-        return _with_settings(tool_search_config_from(config, path="config"))
-    return RunConfig(document=config)
+    if is_document(config):
+        return RunConfig(document=config)
+    return _with_settings(tool_search_config_from(config, path="config"))
 
 
 def _with_settings(settings: ToolSearchConfig) -> RunConfig:

@@ -7,6 +7,10 @@ from collections.abc import Generator, Iterator
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
+# Nacre imports it on the first use of a config document, and pydantic reads files while it is
+# imported. In a test that would be blocking inside of the event loop, for whichever test is first.
+import nacre.config.validation  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
 # Packages are installed without bytecode. Where Python may not write it, each of the many processes
 # that tests start would compile again all that it imports, which takes seconds.
 sys.dont_write_bytecode = False

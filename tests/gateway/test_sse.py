@@ -129,3 +129,32 @@ async def test_a_model_that_does_not_stream_is_heard_all_the_same() -> None:
     parts = [part async for part in an_answer(run).parts()]
     assert parts[0] == TextDelta(text="all at once", begins_message=True)
     assert isinstance(parts[-1], RunEnd)
+
+
+async def test_the_stream_of_a_client_that_reads_nothing_is_closed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("nacre.gateway.sse._SEND_SECONDS", 0.0)
+    caplog.set_level("INFO", "nacre.gateway.sse")
+    answer = an_answer(a_run())
+
+    async def one_event() -> AsyncGenerator[bytes]:
+        yield b"data: 1\n\n"
+
+    async def send_nothing(message: Message) -> None:
+        await anyio.sleep_forever()
+
+    await streamed(answer, one_event())(SCOPE, Browser().receive, send_nothing)
+    assert "reads nothing" in caplog.text
+
+
+async def test_a_timeout_of_the_events_is_not_taken_for_a_stalled_client() -> None:
+    async def failing_events() -> AsyncGenerator[bytes]:
+        yield b"data: 1\n\n"
+        raise TimeoutError("the store did not answer")
+
+    browser = Browser()
+    response = streamed(an_answer(a_run()), failing_events())
+    with pytest.raises(ExceptionGroup) as raised:
+        await response(SCOPE, browser.receive, browser.send)
+    assert raised.group_contains(TimeoutError, match="did not answer")

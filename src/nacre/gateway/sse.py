@@ -34,6 +34,10 @@ def encode_event(data: JsonObject, *, kind: str = "", event_id: str = "") -> byt
     return b"%bdata: %b\n\n" % (head.encode(), encode_json(data))
 
 
+class _ClientStalledError(Exception):
+    """The client reads nothing."""
+
+
 class EventStreamResponse(StreamingResponse):
     """Sends events, and heartbeats between them, until the last event or until the client leaves.
 
@@ -69,7 +73,7 @@ class EventStreamResponse(StreamingResponse):
                 tasks.start_soon(self._send_heartbeats, send)
                 failure = await self._send_events(send)
                 tasks.cancel_scope.cancel()
-        except* TimeoutError:
+        except* _ClientStalledError:
             logger.info("a client of %s reads nothing; the stream was closed", scope["path"])
         finally:
             if self._on_close is not None:
@@ -103,13 +107,15 @@ class EventStreamResponse(StreamingResponse):
 
     async def _write(self, send: Send, data: bytes, *, is_last: bool = False) -> None:
         async with self._lock:
-            with anyio.fail_after(_SEND_SECONDS):
+            with anyio.move_on_after(_SEND_SECONDS):
                 if not self._has_started:
                     self._has_started = True
                     start = {"type": "http.response.start", "status": 200}
                     await send({**start, "headers": self.raw_headers})
                 body = {"type": "http.response.body", "body": data}
                 await send({**body, "more_body": not is_last})
+                return
+            raise _ClientStalledError
 
 
 async def cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:

@@ -137,7 +137,7 @@ class ContractSection(Section):
     null_is_missing: ClassVar[bool] = False
 
 
-def _clamped(limit: NumberLimit) -> Any:
+def _limit_field(limit: NumberLimit) -> Any:
     return Field(
         default=limit.default,
         description=limit.description,
@@ -159,15 +159,15 @@ class CodeModeSection(ContractSection):
         description="The languages of programs.",
         json_schema_extra=allowed('a list of "javascript", "typescript" or both'),
     )
-    timeout_ms: Whole = _clamped(CODE_MODE_LIMITS["timeout_ms"])
-    memory_limit_bytes: Whole = _clamped(CODE_MODE_LIMITS["memory_limit_bytes"])
-    max_output_bytes: Whole = _clamped(CODE_MODE_LIMITS["max_output_bytes"])
-    max_snapshot_bytes: Whole = _clamped(CODE_MODE_LIMITS["max_snapshot_bytes"])
-    max_pending_tool_calls: Whole = _clamped(CODE_MODE_LIMITS["max_pending_tool_calls"])
-    snapshot_ttl_seconds: Whole = _clamped(CODE_MODE_LIMITS["snapshot_ttl_seconds"])
-    search_default_limit: Whole = _clamped(CODE_MODE_LIMITS["search_default_limit"])
-    max_search_limit: Whole = _clamped(CODE_MODE_LIMITS["max_search_limit"])
-    name_index_bytes: Whole = _clamped(CODE_MODE_LIMITS["name_index_bytes"])
+    timeout_ms: Whole = _limit_field(CODE_MODE_LIMITS["timeout_ms"])
+    memory_limit_bytes: Whole = _limit_field(CODE_MODE_LIMITS["memory_limit_bytes"])
+    max_output_bytes: Whole = _limit_field(CODE_MODE_LIMITS["max_output_bytes"])
+    max_snapshot_bytes: Whole = _limit_field(CODE_MODE_LIMITS["max_snapshot_bytes"])
+    max_pending_tool_calls: Whole = _limit_field(CODE_MODE_LIMITS["max_pending_tool_calls"])
+    snapshot_ttl_seconds: Whole = _limit_field(CODE_MODE_LIMITS["snapshot_ttl_seconds"])
+    search_default_limit: Whole = _limit_field(CODE_MODE_LIMITS["search_default_limit"])
+    max_search_limit: Whole = _limit_field(CODE_MODE_LIMITS["max_search_limit"])
+    name_index_bytes: Whole = _limit_field(CODE_MODE_LIMITS["name_index_bytes"])
 
 
 class ToolSearchSection(ContractSection):
@@ -179,9 +179,9 @@ class ToolSearchSection(ContractSection):
     mode: ToolSearchMode = Field(
         default="code", description="One tool for programs, or three tools."
     )
-    code_timeout_ms: Whole = _clamped(TOOL_SEARCH_LIMITS["code_timeout_ms"])
-    search_default_limit: Whole = _clamped(TOOL_SEARCH_LIMITS["search_default_limit"])
-    max_search_limit: Whole = _clamped(TOOL_SEARCH_LIMITS["max_search_limit"])
+    code_timeout_ms: Whole = _limit_field(TOOL_SEARCH_LIMITS["code_timeout_ms"])
+    search_default_limit: Whole = _limit_field(TOOL_SEARCH_LIMITS["search_default_limit"])
+    max_search_limit: Whole = _limit_field(TOOL_SEARCH_LIMITS["max_search_limit"])
 
 
 def _object_from_switch(value: object) -> object:

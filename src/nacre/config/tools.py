@@ -164,10 +164,10 @@ def resolve_tools(
     ]
     merged: dict[str, Any] = {}
     for _, settings in code_mode:
-        merged.update(_given(settings))
+        merged.update(_present_settings(settings))
     merged_search: dict[str, Any] = {}
     for _, settings in tool_search:
-        merged_search.update(_given(settings))
+        merged_search.update(_present_settings(settings))
     config = ToolsConfig(
         code_mode=CodeModeConfig(**merged),
         tool_search=ToolSearchConfig(**merged_search),
@@ -185,7 +185,7 @@ def _has(section: Section, name: str) -> bool:
     return name in section.model_fields_set
 
 
-def _given(section: Section) -> dict[str, Any]:
+def _present_settings(section: Section) -> dict[str, Any]:
     """The settings that the document has."""
     return {name: getattr(section, name) for name in section.model_fields_set}
 
@@ -205,7 +205,7 @@ def _warn_of_clamps(
     warn: Callable[[str], None],
 ) -> None:
     for path, section in layers:
-        for name, number in _given(section).items():
+        for name, number in _present_settings(section).items():
             if name not in limits:
                 continue
             limit, reason = limits[name], ""

@@ -115,7 +115,7 @@ async def _events(request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         )
         await anyio.lowlevel.checkpoint()
         yield ToolCallDelta(call_id=call.call_id, name=call.name, arguments=call.arguments)
-        yield _answered(call, sent, written=call.arguments)
+        yield _make_answer(call, sent, written=call.arguments)
         return
     said = (each.text for each in request.messages if isinstance(each, AssistantMessage))
     text = step if any(DEMO_NOTE in each for each in said) else f"{step}\n\n{DEMO_NOTE}"
@@ -123,7 +123,7 @@ async def _events(request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         # The client may disconnect between two words.
         await anyio.lowlevel.checkpoint()
         yield TextDelta(text=word)
-    yield _answered(TextPart(text=text), sent, written=text)
+    yield _make_answer(TextPart(text=text), sent, written=text)
 
 
 def _next_step(request: ModelRequest) -> _Step:
@@ -251,7 +251,7 @@ def _truncate(text: str) -> str:
     return f"{text[:_MAX_SHOWN_CHARACTERS]} … ({len(text) - _MAX_SHOWN_CHARACTERS} more characters)"
 
 
-def _answered(part: TextPart | ToolCallPart, sent: SentPayload, *, written: str) -> Answered:
+def _make_answer(part: TextPart | ToolCallPart, sent: SentPayload, *, written: str) -> Answered:
     usage = Usage(
         input_tokens=sent.payload_bytes // _CHARACTERS_PER_TOKEN + 1,
         output_tokens=len(written) // _CHARACTERS_PER_TOKEN + 1,

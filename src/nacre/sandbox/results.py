@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -211,7 +212,7 @@ class Usage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Result:
+class _Result(ABC):
     """The members of all results, and their conversion to JSON for the model.
 
     The surfaces build on these classes: code mode adds its telemetry to them, and Tool Search puts
@@ -225,9 +226,9 @@ class _Result:
         """The result as `exec` and `wait` return it. An empty output is left out."""
         return {**self.outcome_json(), **self.output_json(), "telemetry": self.telemetry_json()}
 
+    @abstractmethod
     def outcome_json(self) -> JsonObject:
         """How the leg ended."""
-        raise NotImplementedError
 
     def output_json(self) -> JsonObject:
         return {"output": [item.to_json() for item in self.output]} if self.output else {}

@@ -40,21 +40,9 @@ class PendingApproval(ResponseModel):
     expires_at: float
 
 
-class ApprovalInfo(ResponseModel):
+class ApprovalInfo(PendingApproval):
     """A closed approval and its decision."""
 
-    approval_id: str
-    tool_call_id: str
-    parent_tool_call_id: str = ""
-    tool_id: str
-    tool_name: str
-    input: OpaqueMap
-    reason: str
-    run_id: str
-    session_id: str
-    agent_id: str = ""
-    created_at: float
-    expires_at: float
     state: ApprovalState
     answer: OpaqueMap = Field(default_factory=dict)
     answered_at: float | None = None

@@ -46,17 +46,20 @@ from nacre.sandbox.results import (
     Usage,
     Waiting,
 )
-from nacre.sandbox.worker_events import (
+from nacre.sandbox.worker_process import run_in_thread
+from nacre.sandbox.worker_protocol import (
+    OUTPUT_ITEM_BYTES,
     BurstEvent,
+    Command,
+    Event,
     EventReader,
+    Frame,
     RequestEvent,
     YieldEvent,
     decode_value,
     read_output,
     read_reason,
 )
-from nacre.sandbox.worker_process import run_in_thread
-from nacre.sandbox.worker_protocol import OUTPUT_ITEM_BYTES, Command, Event, Frame
 
 logger = logging.getLogger(__name__)
 

@@ -24,9 +24,8 @@ from nacre.errors import (
 )
 from nacre.sandbox.pool import Launcher, WorkerPool
 from nacre.sandbox.results import Limits
-from nacre.sandbox.worker_events import read_size
 from nacre.sandbox.worker_process import SharedData, WorkerProcess
-from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
+from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame, read_size
 
 _MAGIC: Final = b"NACRSNAP"
 _VERSION: Final = 1

@@ -20,9 +20,8 @@ from nacre.sandbox.host_requests import HostRequestHandler
 from nacre.sandbox.pool import WorkerPool
 from nacre.sandbox.results import MAX_ERROR_CHARACTERS, Failed, Limits, Output, Position, Reason
 from nacre.sandbox.source_map import PositionMap
-from nacre.sandbox.worker_events import read_reason
 from nacre.sandbox.worker_process import SharedData, WorkerProcess
-from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame
+from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame, read_reason
 
 _MAX_FRAMES: Final = 6
 # A transform cannot make a program larger than this. A compromised worker could send more.

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from nacre.code_mode.control_tools import exec_parameters, wait_parameters
 from nacre.code_mode.model_surface import (
     WAIT_DESCRIPTION,
     ModelSurface,
     exec_description,
+    exec_parameters,
     is_code_mode_active,
     join_within,
     name_index,
     visible_tools,
+    wait_parameters,
 )
 from nacre.code_mode.namespaces import Namespace
 from nacre.config.code_mode import LANGUAGES, CodeModeConfig

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from nacre.code_mode.bridge import RunTools
     from nacre.code_mode.cell_registry import LiveCells, SuspendedCells
-    from nacre.code_mode.control_tools import ExecInput
+    from nacre.code_mode.model_surface import ExecInput
     from nacre.code_mode.results import RunTelemetry
     from nacre.ids import CellId
     from nacre.json_types import JsonObject

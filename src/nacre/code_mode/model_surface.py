@@ -1,13 +1,17 @@
-"""The tools that the model sees in code mode, and the description of `exec`."""
+"""The tools that the model sees in code mode: definitions and input of `exec` and `wait`."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, zip_longest
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from nacre.code_mode.control_tools import exec_parameters, wait_parameters
+from nacre.code_mode.cell_registry import UNAVAILABLE, CellRefused
+from nacre.config import LANGUAGES, CodeModeConfig, Language
+from nacre.ids import CellId
 from nacre.tools import (
     DefinitionFormat,
     format_definition,
@@ -20,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from nacre.code_mode.namespaces import Namespace
-    from nacre.config import CodeModeConfig, Language
     from nacre.json_types import JsonObject
     from nacre.tools import Catalog, Tool
 
@@ -253,3 +256,262 @@ def _namespace_text(namespace: Namespace) -> str:
     # One line each, so that the text of a plugin cannot look like another part.
     said = " ".join(f"{namespace.description} {namespace.prompt}".split())
     return f"Global {namespace.global_name}: {said}"
+
+
+# The input of `exec` and `wait`.
+
+_FENCE_LANGUAGES: Final[Mapping[str, Language]] = {
+    "": "javascript",
+    "javascript": "javascript",
+    "js": "javascript",
+    "mjs": "javascript",
+    "ts": "typescript",
+    "typescript": "typescript",
+}
+_FIELDS: Final = ("code", "command", "language")
+_MAX_SHOWN_CHARACTERS: Final = 60
+_WHAT_EXEC_TAKES: Final = (
+    "exec takes a JavaScript program as `code`: the body of an async function, such as "
+    '`return await tools.call("<id>", {})`'
+)
+_RUN_ID: Final = re.compile(r"run_[A-Za-z0-9_-]{1,128}")
+_MAX_SHOWN_ID: Final = 60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExecInput:
+    """A program and its language."""
+
+    code: str
+    language: Language
+
+
+def exec_parameters(config: CodeModeConfig) -> JsonObject:
+    """JSON Schema of the input. It is flat: some providers refuse `anyOf` and `oneOf`."""
+    return {
+        "type": "object",
+        "properties": {
+            "code": {"type": "string"},
+            "language": {"type": "string", "enum": list(config.languages)},
+        },
+        "required": ["code"],
+    }
+
+
+def parse_exec_input(arguments: object, config: CodeModeConfig) -> ExecInput:
+    """Parse the arguments of `exec`. `command` is another name for `code`.
+
+    One Markdown fence around the program is removed. Other keys are ignored, since models often add
+    some. Raises CellRefused.
+    """
+    if not isinstance(arguments, Mapping):
+        raise _invalid(f"the input is a {type(arguments).__name__}, not an object")
+    given = cast("Mapping[object, object]", arguments)
+    code = _program_text(given)
+    language = _read_language(given.get("language"), config)
+    return _parse_program(code, language, config)
+
+
+def _program_text(given: Mapping[object, object]) -> str:
+    code, command = (_read_text(given, name) for name in ("code", "command"))
+    if code and command and code != command:
+        raise _invalid("`code` and `command` differ; give one of them")
+    program = code or command
+    if program:
+        return program
+    others = [str(key)[:_MAX_SHOWN_CHARACTERS] for key in given if key not in _FIELDS][:5]
+    problem = f"`code` is missing; given: {', '.join(others)}" if others else "`code` is empty"
+    raise _invalid(problem)
+
+
+def _read_text(given: Mapping[object, object], name: str) -> str:
+    value = given.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _invalid(f"`{name}` is a {type(value).__name__}, not text")
+    return value if value.strip() else ""
+
+
+def _read_language(value: object, config: CodeModeConfig) -> Language | None:
+    if value is None:
+        return None
+    if value not in LANGUAGES:
+        shown = repr(value[:_MAX_SHOWN_CHARACTERS]) if isinstance(value, str) else "not text"
+        raise _unsupported_language(f"`language` is {shown}", config)
+    return _require_enabled(value, config)
+
+
+def _parse_program(code: str, language: Language | None, config: CodeModeConfig) -> ExecInput:
+    fenced = fenced_program(code) if "```" in code else None
+    if fenced is not None:
+        if fenced.language not in _FENCE_LANGUAGES:
+            shown = fenced.language[:_MAX_SHOWN_CHARACTERS]
+            raise _invalid(f"the code is fenced as {shown!r}")
+        if language is None and _FENCE_LANGUAGES[fenced.language] == "typescript":
+            language = _require_enabled("typescript", config)
+        code = fenced.code
+        if not code.strip():
+            raise _invalid("the Markdown fence is empty")
+    elif has_fences(code):
+        raise _invalid("the code is Markdown: send the program alone, or one fenced block")
+    _refuse_other_languages(code)
+    return ExecInput(code=code, language=language or _default_language(config))
+
+
+def _refuse_other_languages(code: str) -> None:
+    if is_shell(code):
+        raise _invalid(
+            "this looks like a shell command, and exec is not a shell; "
+            'if this run has a shell tool, tools.search("shell") finds it'
+        )
+    if is_python(code):
+        raise _invalid("this looks like Python")
+    if starts_with_hash_comment(code):
+        raise _invalid("the first line starts with `#`, which is no comment in JavaScript")
+
+
+def _default_language(config: CodeModeConfig) -> Language:
+    """JavaScript; if it is disabled, TypeScript, which includes it."""
+    return "javascript" if "javascript" in config.languages else config.languages[0]
+
+
+def _require_enabled(language: Language, config: CodeModeConfig) -> Language:
+    if language not in config.languages:
+        raise _unsupported_language(
+            f"{language} is switched off (`tools.codeMode.languages`)", config
+        )
+    return language
+
+
+def _unsupported_language(problem: str, config: CodeModeConfig) -> CellRefused:
+    allowed = " or ".join(f'"{language}"' for language in config.languages)
+    return CellRefused(f"{problem}; exec runs {allowed}", reason="unsupported_language")
+
+
+def _invalid(problem: str) -> CellRefused:
+    return CellRefused(f"{problem}. {_WHAT_EXEC_TAKES}", reason="invalid_input")
+
+
+def wait_parameters() -> JsonObject:
+    """JSON Schema of the input."""
+    return {
+        "type": "object",
+        "properties": {"runId": {"type": "string"}},
+        "required": ["runId"],
+    }
+
+
+def parse_wait_input(arguments: object) -> CellId:
+    """Parse the arguments of `wait`. Raises CellRefused for an invalid id."""
+    if not isinstance(arguments, Mapping):
+        raise CellRefused("wait takes an object: {runId}", reason="invalid_input")
+    given = cast("Mapping[object, object]", arguments).get("runId")
+    if given is None:
+        raise CellRefused(
+            "wait needs `runId`, from the exec result whose status is waiting",
+            reason="invalid_input",
+        )
+    if not isinstance(given, str):
+        raise CellRefused(f"`runId` is a {type(given).__name__}, not text", reason="invalid_input")
+    if not _RUN_ID.fullmatch(given.strip()):
+        # Models sometimes pass the id of a shell session or of another job.
+        raise CellRefused(
+            f"{UNAVAILABLE} {given[:_MAX_SHOWN_ID]!r} is not a run id of exec; "
+            "take it from the result whose status is waiting",
+            reason="run_unavailable",
+        )
+    return CellId(given.strip())
+
+
+# The beginning of a long text is enough to detect its language.
+_MAX_LINES: Final = 400
+_MAX_LINE_CHARACTERS: Final = 400
+
+_SHEBANG: Final = re.compile(r"#!.{0,80}\b(?:sh|bash|zsh|python[\d.]*)\b")
+# The only words that may follow a word and a space in JavaScript.
+_NO_OPERATOR: Final = r"(?!(?:in|instanceof|of|as|satisfies)\b)"
+_COMMANDS: Final = (
+    r"(?:ls|cd|cat|grep|rg|curl|wget|git|gh|npm|npx|pnpm|yarn|pip3?|python3?|node|deno|bun|echo|mkdir"
+    r"|rm|cp|mv|touch|chmod|sudo|apt|apt-get|brew|docker|kubectl|ssh|scp|tar|unzip|find|sed|awk|head"
+    r"|tail|source|which|make|bash|sh|zsh|uv|cargo)"
+)
+_SHELL: Final = re.compile(
+    rf"(?:\$[ \t]+{_NO_OPERATOR}(?:[a-z]|\./)"
+    # Two words in sequence, or a word and a string, are a syntax error in JavaScript.
+    rf"|{_COMMANDS}[ \t]+(?:{_NO_OPERATOR}[A-Za-z_\"']"
+    # An option or a path would be a minus or a division of undefined names.
+    r"|--?[A-Za-z]|~|\.{1,2}(?:/|[ \t]|$)|/[\w.]|<<))"
+)
+_PYTHON: Final = re.compile(
+    r"(?:(?:async[ \t]+)?def[ \t]+\w+[ \t]*\("
+    r"|from[ \t]+[\w.]+[ \t]+import[ \t(]"
+    r"|import[ \t]+[\w.]+(?:[ \t]+as[ \t]+\w+)?(?:[ \t]*,[ \t]*[\w.]+)*[ \t]*(?:#.*)?$"
+    r"|class[ \t]+\w+[ \t]*(?:\([\w.,= \t]*\))?[ \t]*:[ \t]*(?:#.*)?$"
+    # In JavaScript a parenthesis follows these.
+    r"|(?:if|while|with)[ \t]+[^( \t].*:[ \t]*(?:#.*)?$"
+    rf"|elif[ \t]+{_NO_OPERATOR}[\w\"'].*:[ \t]*(?:#.*)?$"
+    r"|for[ \t]+(?!await\b)\w+(?:[ \t]*,[ \t]*\w+)*[ \t]+in[ \t].*:[ \t]*(?:#.*)?$"
+    r"|print[ \t]*\([ \t]*[fFrRbB]{1,2}[\"']"
+    r"|print[ \t]+[\"'])"
+)
+_FENCE_LINE: Final = re.compile(r"[ \t]{0,3}(?P<ticks>`{3,})(?P<info>[^`\n]*)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FencedProgram:
+    """The content of a Markdown fence, and the language after its opening ticks."""
+
+    code: str
+    language: str
+
+
+def is_shell(code: str) -> bool:
+    line = _first_line(code)
+    return bool(_SHELL.match(line)) or (bool(_SHEBANG.match(line)) and "python" not in line)
+
+
+def is_python(code: str) -> bool:
+    if _SHEBANG.match(_first_line(code)):
+        return "python" in _first_line(code)
+    for line in code.split("\n", _MAX_LINES)[:_MAX_LINES]:
+        # From here on a line may be inside a template or a comment, which may contain anything.
+        if "`" in line or "/*" in line:
+            return False
+        if len(line) <= _MAX_LINE_CHARACTERS and _PYTHON.match(line.strip()):
+            return True
+    return False
+
+
+def starts_with_hash_comment(code: str) -> bool:
+    """Whether it starts with a comment of shell or Python, or with a Markdown heading."""
+    return _first_line(code).startswith("# ")
+
+
+def fenced_program(code: str) -> FencedProgram | None:
+    """The program, if the text is exactly one Markdown fence."""
+    lines = code.strip().split("\n")
+    fences = [found for line in lines if (found := _FENCE_LINE.fullmatch(line.rstrip()))]
+    opening = _FENCE_LINE.fullmatch(lines[0].rstrip())
+    if opening is None or len(fences) != 2 or fences[1].group() != lines[-1].rstrip():
+        return None
+    if len(fences[1]["ticks"]) < len(opening["ticks"]) or fences[1]["info"].strip():
+        return None
+    words = opening["info"].split()
+    return FencedProgram(code="\n".join(lines[1:-1]), language=words[0].lower() if words else "")
+
+
+def has_fences(code: str) -> bool:
+    """Whether a line is a Markdown fence. Outside of comments no line of a program is one."""
+    if "```" not in code or "/*" in code:
+        return False
+    return any(_FENCE_LINE.fullmatch(line.rstrip()) for line in code.split("\n"))
+
+
+def _first_line(code: str) -> str:
+    """The first line that is neither empty nor a `//` comment."""
+    for line in code.split("\n", _MAX_LINES)[:_MAX_LINES]:
+        text = line[:_MAX_LINE_CHARACTERS].strip()
+        if text and not text.startswith("//"):
+            return text
+    return ""

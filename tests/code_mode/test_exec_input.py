@@ -3,7 +3,7 @@
 import pytest
 
 from nacre.code_mode.cell_registry import CellRefused
-from nacre.code_mode.control_tools import (
+from nacre.code_mode.model_surface import (
     ExecInput,
     exec_parameters,
     fenced_program,

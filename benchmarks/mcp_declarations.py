@@ -14,7 +14,7 @@ from benchmarks.mcp_peers import PeerMissingError, real_servers, unavailable
 from benchmarks.measurement import elapsed_ms, median
 from benchmarks.one import Effort
 from benchmarks.report import Figure
-from nacre.code_mode.guest_view import known_files
+from nacre.code_mode.bridge import known_files
 from nacre.code_mode.mcp_servers import list_server
 from nacre.mcp_client import McpConnections
 from nacre.tools import Tool

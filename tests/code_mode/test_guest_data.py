@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nacre import NamespaceContext, RunContext, Runtime, namespace_tool
-from nacre.code_mode.guest_view import GuestViews
+from nacre.code_mode.bridge import GuestViews
 from nacre.code_mode.namespace_scope import serialise_scope
 from nacre.code_mode.namespaces import NamespaceRuntime
 from nacre.json_types import JsonValue

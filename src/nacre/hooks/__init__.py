@@ -20,8 +20,7 @@ from nacre.hooks.events import (
     ToolKind,
     ToolResultPersist,
 )
-from nacre.hooks.registry import Hooks, RegisteredHook, hook
-from nacre.hooks.runner import Decision, HookRunner
+from nacre.hooks.runner import Decision, HookRunner, Hooks, RegisteredHook, hook
 
 __all__ = [
     "HOOK_EVENTS",

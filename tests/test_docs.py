@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 import nacre
-from nacre.code_mode.cell_registry import MAX_SUSPENDED_CELLS
+from nacre.code_mode.cells import MAX_SUSPENDED_CELLS
 from nacre.config.code_mode import FIELDS, LIMITS
 from nacre.errors import ToolErrorCode
 from nacre.hooks import HOOK_EVENTS

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final, cast
 
-from nacre.code_mode.cell_registry import UNAVAILABLE, CellRefused
+from nacre.code_mode.cells import UNAVAILABLE, CellRefused
 from nacre.config import LANGUAGES, CodeModeConfig, Language
 from nacre.ids import CellId
 from nacre.tools import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.code_mode.cell_registry import CellRefused
+from nacre.code_mode.cells import CellRefused
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME, parse_exec_input, parse_wait_input
 from nacre.code_mode.results import CodeModeResult, Failed, Waiting
 from nacre.config import LANGUAGES

@@ -11,8 +11,7 @@ from weakref import WeakSet
 import anyio
 
 from nacre.code_mode.bridge import ApiFiles, PreparedCatalogs, RunTools
-from nacre.code_mode.cell_registry import MAX_SUSPENDED_CELLS, LiveCells, SuspendedCells
-from nacre.code_mode.cells import RunCells
+from nacre.code_mode.cells import MAX_SUSPENDED_CELLS, LiveCells, RunCells, SuspendedCells
 from nacre.code_mode.mcp_servers import McpRequests, McpServers
 from nacre.code_mode.model_surface import visible_tools
 from nacre.code_mode.namespaces import NamespaceRegistry, RunNamespaces

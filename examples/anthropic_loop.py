@@ -11,7 +11,7 @@ from anthropic import AsyncAnthropic
 
 from examples.own_tools import TOOLS
 from examples.scripted_server import REMINDERS, scripted_server
-from nacre import CodeMode, DirectResult
+from nacre import CodeMode
 
 if TYPE_CHECKING:
     from anthropic.types import MessageParam, ToolResultBlockParam, ToolUnionParam, ToolUseBlock
@@ -35,14 +35,9 @@ async def answer(client: AsyncAnthropic, code_mode: CodeMode, question: str) -> 
 
 async def _result_of(call: "ToolUseBlock", code_mode: CodeMode) -> "ToolResultBlockParam":
     result = await code_mode.call(call.name, call.input, call_id=call.id)
-    shown = _shown(result) if isinstance(result, DirectResult) else result.to_json()
-    print(f"{call.name}: {shown.get('status', 'direct')}")
+    shown = result.for_model()
+    print(f"{call.name}: {shown['status']}")
     return {"type": "tool_result", "tool_use_id": call.id, "content": json.dumps(shown)}
-
-
-def _shown(result: DirectResult) -> dict[str, object]:
-    """Handle a call of any other tool; this run has none."""
-    return {"error": result.error} if result.is_error else {"value": result.value}
 
 
 async def main() -> None:

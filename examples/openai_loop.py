@@ -11,7 +11,7 @@ from openai import AsyncOpenAI
 
 from examples.own_tools import TOOLS
 from examples.scripted_server import REMINDERS, scripted_server
-from nacre import CodeMode, DirectResult
+from nacre import CodeMode
 
 if TYPE_CHECKING:
     from openai.types.chat import (
@@ -40,14 +40,9 @@ async def answer(client: AsyncOpenAI, code_mode: CodeMode, question: str) -> str
             result = await code_mode.call(
                 call.function.name, call.function.arguments, call_id=call.id
             )
-            shown = _shown(result) if isinstance(result, DirectResult) else result.to_json()
-            print(f"{call.function.name}: {shown.get('status', 'direct')}")
+            shown = result.for_model()
+            print(f"{call.function.name}: {shown['status']}")
             messages.append({"role": "tool", "tool_call_id": call.id, "content": json.dumps(shown)})
-
-
-def _shown(result: DirectResult) -> dict[str, object]:
-    """Handle a call of any other tool; this run has none."""
-    return {"error": result.error} if result.is_error else {"value": result.value}
 
 
 async def main() -> None:

@@ -42,6 +42,20 @@ async def test_the_model_sees_exec_and_wait_and_programs_call_the_tools(
         assert turn.surface == "code_mode"
 
 
+async def test_the_model_gets_no_telemetry_and_the_trajectory_has_it(
+    open_service: OpenAgent,
+) -> None:
+    async with open_service(tools=[echo_tool()], document=CODE_MODE) as setup:
+        setup.model.will(call("exec", code("return 1")), say("ok"))
+        run = await setup.turn()
+        answered = setup.model.requests[1].messages[-1]
+        assert isinstance(answered, ToolMessage)
+        assert answered.content == '{"status":"completed","value":1}'
+        result = events_of(run, "call.ended")[0].data["result"]
+        assert isinstance(result, dict)
+        assert "telemetry" in result
+
+
 async def test_nested_calls_are_in_the_trajectory_and_not_among_the_messages(
     open_service: OpenAgent,
 ) -> None:

@@ -88,6 +88,9 @@ def test_a_session_is_shown_as_json(here: Surroundings) -> None:
     assert len(turn["messages"]) == 4
     assert [nested["toolId"] for nested in call["children"]] == ["openclaw:core:list"]
     assert call["children"][0]["parentToolCallId"] == call["toolCallId"]
+    # The model does not get it, but you do.
+    assert call["result"]["telemetry"]["callCount"] == 1
+    assert not any("telemetry" in message.get("content", "") for message in turn["messages"])
 
 
 def test_turns_that_are_left_out_are_counted(here: Surroundings) -> None:

@@ -6,6 +6,7 @@ import anyio
 import anyio.lowlevel
 
 from nacre import Completed, Failed, RunContext, Runtime, Tool, ToolCall
+from nacre.json_types import encode_json
 from tests.code_mode.outcomes import Recorded, events_of, failure_of, value_of, waiting_of
 from tests.code_mode.tools import ANY_OBJECT, HeldTool, echo_tool
 from tests.contract.requirements import requirement
@@ -35,6 +36,17 @@ async def test_a_program_may_yield_many_times(runtime: Runtime) -> None:
     assert value_of(result) == 3
     assert result.telemetry.snapshots == {"taken": 3, "restored": 3}
     assert (result.telemetry.exec_count, result.telemetry.wait_count) == (1, 3)
+
+
+async def test_a_result_costs_the_model_only_what_the_program_returned(runtime: Runtime) -> None:
+    run = runtime.run(tools=[echo_tool()])
+    result = await run.exec("return 1", call_id="call_1")
+    assert encode_json(result.for_model()) == b'{"status":"completed","value":1}'
+    whole = result.to_json()
+    assert whole.pop("telemetry") == result.telemetry.to_json(result.usage)
+    assert whole == result.for_model()
+    (ended,) = events_of(run, "call.ended")
+    assert ended.data["result"] == result.to_json()
 
 
 async def test_each_result_has_the_output_of_its_own_leg(runtime: Runtime) -> None:

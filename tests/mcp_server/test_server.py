@@ -193,6 +193,14 @@ def test_the_text_has_everything_that_the_structured_content_has() -> None:
     assert not result.is_error
 
 
+def test_telemetry_is_in_the_metadata_and_not_in_the_text() -> None:
+    completed = Completed(value=1)
+    result = code_mode_result(completed)
+    assert text_of(result) == '{"status":"completed","value":1}'
+    assert result.structured_content == {"status": "completed", "value": 1}
+    assert result.meta == {"nacre/telemetry": completed.telemetry_json()}
+
+
 def test_a_failed_program_is_an_error_with_its_reason() -> None:
     result = code_mode_result(Failed(error="no such thing", reason="guest_error"))
     assert result.is_error

@@ -127,7 +127,7 @@ class CodeModeRun:
                 format_error(result.error) if result.is_error else format_result(result.json_value)
             )
         result = await self._resume_answered(result, waits, closed_before)
-        return format_result(result.to_json(), is_error=isinstance(result, Failed))
+        return format_result(result.for_model(), is_error=isinstance(result, Failed))
 
     async def call(
         self, name: str, arguments: object = None, *, call_id: str = ""

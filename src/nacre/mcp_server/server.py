@@ -56,19 +56,22 @@ OUTPUT_SCHEMA: Final[JsonObject] = {
 }
 """Without a union, which some clients do not support, and short, as clients send it twice."""
 
+TELEMETRY_KEY: Final = "nacre/telemetry"
+"""The member of a result's `_meta` with the telemetry of the run."""
+
 
 def code_mode_result(
     result: CodeModeResult, *, awaited: JsonObject | None = None
 ) -> types.CallToolResult:
     """Convert a result. `awaited` is added to a waiting result: see `approvals_to_json`."""
-    wire = result.to_json()
-    telemetry = wire.pop("telemetry")
-    text = encode_json({**wire, **(awaited or {}), "telemetry": telemetry})
+    text = encode_json({**result.for_model(), **(awaited or {})})
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text.decode())],
         # Decoded from the text, because a value that is not strict JSON ends the connection.
         structured_content=decode_json(text),
         is_error=isinstance(result, Failed),
+        # Clients do not show this to the model.
+        _meta={TELEMETRY_KEY: result.telemetry_json()},
     )
 
 

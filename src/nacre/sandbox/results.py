@@ -213,7 +213,7 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Result(ABC):
-    """The members of all results, and their conversion to JSON for the model.
+    """The members of all results, and their conversion to JSON.
 
     The surfaces build on these classes: code mode adds its telemetry to them, and Tool Search puts
     them into its own results. A sandbox knows nothing of tools, so it cannot do that itself.
@@ -222,9 +222,16 @@ class _Result(ABC):
     output: tuple[Output, ...] = ()
     usage: Usage = field(default_factory=Usage)
 
+    def for_model(self) -> JsonObject:
+        """The result for the model: without telemetry, which costs tokens and tells it nothing.
+
+        An empty output is left out.
+        """
+        return {**self.outcome_json(), **self.output_json()}
+
     def to_json(self) -> JsonObject:
-        """The result as `exec` and `wait` return it. An empty output is left out."""
-        return {**self.outcome_json(), **self.output_json(), "telemetry": self.telemetry_json()}
+        """The whole result, with telemetry."""
+        return {**self.for_model(), "telemetry": self.telemetry_json()}
 
     @abstractmethod
     def outcome_json(self) -> JsonObject:

@@ -219,6 +219,10 @@ class DirectResult:
             return {"type": type(self.value).__name__}
         return cast("JsonValue", self.value)
 
+    def for_model(self) -> JsonObject:
+        """The result for the model. It is the whole result: there is no telemetry."""
+        return self.to_json()
+
     def to_json(self) -> JsonObject:
         if not self.is_error:
             return {"status": "completed", "value": self.json_value}

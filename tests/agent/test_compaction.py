@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nacre.agent.compaction import format_transcript
+from nacre.agent.model_step import format_transcript
 from nacre.errors import ProviderError
 from nacre.hooks import AfterCompaction, BeforeCompaction, hook
 from nacre.messages import (

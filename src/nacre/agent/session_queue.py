@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from nacre.agent.run import RunRegistry
+    from nacre.agent.service import ResolvedSession, TurnRequest
     from nacre.agent.turn_context import ServiceContext
-    from nacre.agent.turn_request import ResolvedSession, TurnRequest
     from nacre.config import AgentConfig, QueueConfig, QueueMode
 
 

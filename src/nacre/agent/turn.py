@@ -10,10 +10,10 @@ import anyio
 
 from nacre.agent.run import RunEnding, RunFinish, RunResult, do_nothing
 from nacre.agent.transcript import TrajectoryWriter, TurnEnd, repair_history
-from nacre.agent.turn_spans import end_turn_span, turn_span
 from nacre.errors import AbortedError, NacreError, ProviderError, StorageError
 from nacre.foreign_calls import describe_error
 from nacre.hooks import AgentEnd
+from nacre.telemetry import end_turn_span, turn_span
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from nacre.agent.model_step import ProviderSource
     from nacre.agent.run import AgentRun
+    from nacre.agent.service import TurnRequest
     from nacre.agent.session_queue import QueuedTurn, SessionQueue
     from nacre.agent.transcript import FailedTurnWrites
-    from nacre.agent.turn_request import TurnRequest
     from nacre.config import AgentConfig, SystemConfig
     from nacre.hooks import HookRunner
     from nacre.json_types import JsonObject, JsonValue

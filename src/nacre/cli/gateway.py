@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from nacre.agent.surfaces import planned_surface
+from nacre.agent.turn_loop import planned_surface
 from nacre.cli.output import ExitStatus, Printer, UsageError, warn
 from nacre.cli.system_config import EMBEDDED, read_agent_config
 from nacre.config import DEFAULT_MODEL, TOKEN_VARIABLE

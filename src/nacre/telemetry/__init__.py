@@ -20,9 +20,14 @@ from nacre.telemetry.spans import (
     Span,
     SpanName,
     TraceContext,
+    chat_span,
     current_trace,
+    end_turn_span,
+    execute_tool_span,
+    note_answer,
     span,
     start_span,
+    turn_span,
 )
 
 __all__ = [
@@ -35,13 +40,18 @@ __all__ = [
     "Span",
     "SpanName",
     "TraceContext",
+    "chat_span",
     "current_trace",
     "debug_log",
+    "end_turn_span",
+    "execute_tool_span",
     "format_log_line",
     "get_debug_flags",
     "is_amount",
     "is_secret_key",
+    "note_answer",
     "remove_secrets",
     "span",
     "start_span",
+    "turn_span",
 ]

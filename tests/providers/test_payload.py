@@ -6,7 +6,12 @@ from nacre.config.models import ProviderApi
 from nacre.errors import ProviderError, ToolPayloadError
 from nacre.json_types import JsonObject, encode_json
 from nacre.messages import SentPayload
-from nacre.providers.payload import Exchange, UnreadableToolsError, current_exchange, sent_payload
+from nacre.providers.http_client import (
+    Exchange,
+    UnreadableToolsError,
+    current_exchange,
+    sent_payload,
+)
 from nacre.testing import Fail, Say
 from tests.providers.asking import SCRIPTED_APIS, WEATHER, scripted
 

@@ -108,3 +108,11 @@ class Provider(Protocol):
         `request.check`.
         """
         ...
+
+
+class PayloadRefusedError(Exception):
+    """The request was not sent because the check raised `reason`; do not retry."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(reason)
+        self.reason = reason

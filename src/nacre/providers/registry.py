@@ -1,9 +1,11 @@
-"""The providers of all configured models."""
+"""The providers of all configured models; failed requests of remote models are retried."""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final
+from contextlib import aclosing, asynccontextmanager
+from itertools import count
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
@@ -11,19 +13,20 @@ from nacre.backoff import RetryPolicy
 from nacre.config import DEFAULT_CONTEXT_TOKENS, DEFAULT_MODEL, nearest_key
 from nacre.errors import ConfigError, ProviderError
 from nacre.foreign_calls import call_in_thread
+from nacre.providers.base import PayloadRefusedError, Retrying
 from nacre.providers.provider_secrets import get_api_key
-from nacre.providers.remote_provider import RemoteProvider
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 
     from nacre.config import ModelsConfig, ProviderConfig
-    from nacre.providers.base import Provider
+    from nacre.providers.base import ModelEvent, ModelRequest, Provider
     from nacre.providers.pydantic_ai_provider import PydanticAiBackend, PydanticAiModel
-
 
 _PATH: Final = "models.providers"
 _MAX_SHOWN_CHARACTERS: Final = 100
+# Closing a connection is fast unless the connection is broken.
+_CLOSE_SECONDS: Final = 2.0
 
 
 class Providers:
@@ -161,3 +164,94 @@ class _LazyBackend:
             if self._backend is None:
                 self._backend = PydanticAiBackend(self._config)
             return self._backend.model(name, model_id=model_id)
+
+
+class RemoteModel(Protocol):
+    """Sends a request once; raises ProviderError, or PayloadRefusedError if it was not sent."""
+
+    def attempt(self, request: ModelRequest, *, number: int) -> AsyncGenerator[ModelEvent]: ...
+
+
+class RemoteProvider:
+    """One model; the first request awaits `open_model`, because opening a model is slow."""
+
+    def __init__(
+        self,
+        *,
+        model_id: str,
+        context_tokens: int,
+        retries: RetryPolicy,
+        open_model: Callable[[], Awaitable[RemoteModel]],
+    ) -> None:
+        self._model_id = model_id
+        self._context_tokens = context_tokens
+        self._retries = retries
+        self._open_model = open_model
+
+    @property
+    def model_id(self) -> str:
+        return self._model_id
+
+    @property
+    def context_tokens(self) -> int:
+        return self._context_tokens
+
+    async def prepare(self) -> None:
+        """Open the model, so that the first request does not wait for it."""
+        await self._open_model()
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        events = self._events(request)
+        try:
+            yield events
+        finally:
+            # Shielded, because the connection must not outlive a cancelled request.
+            with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+                await events.aclose()
+
+    async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        model = await self._open_model()
+        for number in count(1):
+            has_begun = False
+            try:
+                async with aclosing(model.attempt(request, number=number)) as events:
+                    async for event in events:
+                        has_begun = True
+                        yield event
+                return
+            except PayloadRefusedError as error:
+                outcome: Retrying | Exception = error.reason
+            except ProviderError as error:
+                outcome = self._after(error, number, has_begun=has_begun)
+            if isinstance(outcome, Exception):
+                # Raised outside of `except`, so that it has no context.
+                raise outcome
+            yield outcome
+            await anyio.sleep(outcome.delay_seconds)
+
+    def _after(
+        self, error: ProviderError, number: int, *, has_begun: bool
+    ) -> Retrying | ProviderError:
+        """The retry after a failed attempt, or the final error."""
+        delay_seconds = None
+        # The caller already has the beginning of an answer, so a second answer cannot follow.
+        if error.is_retryable and not has_begun:
+            delay_seconds = self._retries.delay_seconds(
+                number, requested_seconds=error.retry_after_seconds
+            )
+        if delay_seconds is None:
+            return _add_attempts(error, number)
+        return Retrying(attempt=number, delay_seconds=delay_seconds, problem=error.message)
+
+
+def _add_attempts(error: ProviderError, number: int) -> ProviderError:
+    if number == 1:
+        return error
+    return ProviderError(
+        f"{error.message} ({number} attempts)",
+        status=error.status,
+        is_retryable=error.is_retryable,
+        retry_after_seconds=error.retry_after_seconds,
+        is_context_overflow=error.is_context_overflow,
+    )

@@ -8,7 +8,7 @@ import anthropic
 import openai
 import pytest
 
-from nacre.providers.sdk_models import send_plainly
+from nacre.providers.pydantic_ai_provider import send_plainly
 from nacre.testing import Say, ScriptedProvider
 
 SCHEMA = {"type": "object", "properties": {"code": {"type": "string"}}}

@@ -21,6 +21,7 @@ from nacre.messages import (
     ToolCallPart,
     ToolMessage,
     UserMessage,
+    message_to_json,
     user_message,
 )
 from nacre.providers import (
@@ -32,7 +33,6 @@ from nacre.providers import (
     ThinkingDelta,
     ToolCallDelta,
 )
-from nacre.storage import message_to_json
 from nacre.telemetry import chat_span, note_answer
 from nacre.tools import verify_payload
 

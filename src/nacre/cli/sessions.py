@@ -32,8 +32,8 @@ from nacre.messages import (
     ThinkingPart,
     ToolMessage,
     UserMessage,
+    message_to_json,
 )
-from nacre.storage import SessionRecord, TurnRecord, message_to_json
 from nacre.trajectory import project
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from nacre.json_types import JsonObject
     from nacre.messages import AssistantPart, Message, ToolCallPart
-    from nacre.storage import Store
+    from nacre.storage import SessionRecord, Store, TurnRecord
     from nacre.trajectory import CallNode
 
 

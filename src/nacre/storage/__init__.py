@@ -27,7 +27,6 @@ from nacre.storage.records import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from nacre.storage.message_codec import message_to_json
     from nacre.storage.store import Store
 
 __all__ = [
@@ -42,7 +41,6 @@ __all__ = [
     "StoredMessage",
     "TurnRecord",
     "TurnStatus",
-    "message_to_json",
     "open_store",
 ]
 
@@ -79,8 +77,5 @@ def _import_modules() -> None:
 
 __getattr__ = lazy_exports(
     __name__,
-    {
-        "nacre.storage.message_codec": ("message_to_json",),
-        "nacre.storage.store": ("Store",),
-    },
+    {"nacre.storage.store": ("Store",)},
 )

@@ -18,12 +18,13 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from nacre.errors import StorageError
-from nacre.storage.ownership import Ownership, ServerOwnership, SoleOwnership, file_ownership
-from nacre.storage.postgres import ServerTransactions, lock_schema, server_engine
+from nacre.storage.postgres import ServerOwnership, ServerTransactions, lock_schema, server_engine
 from nacre.storage.schema import migrate
 from nacre.storage.sqlite import (
+    SoleOwnership,
     SqliteTransactions,
     file_engine,
+    file_ownership,
     make_private_file,
     memory_engine,
     refuse_foreign_file,
@@ -281,6 +282,34 @@ class Transactions(Protocol):
         knows whether it took place.
         """
         ...
+
+
+class Ownership(Protocol):
+    """The lock of this process on the database, to find turns whose process was killed.
+
+    The operating system or the server releases it when the process ends.
+    """
+
+    @property
+    def owner(self) -> str:
+        """The id of this process in its rows of turns."""
+        ...
+
+    def alive(self, connection: Connection) -> set[str]:
+        """All owners whose process is alive, including this one.
+
+        Call it in a write transaction. Blocks.
+        """
+        ...
+
+    async def ensure(self) -> None:
+        """Restore the lock if it was lost, as after a restart of the server.
+
+        Call it before a turn starts.
+        """
+        ...
+
+    async def release(self) -> None: ...
 
 
 class Database:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING, Final, TypeVar
+import os
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 import anyio
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from nacre.errors import StorageError
-from nacre.storage.ownership import ADVISORY_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sqlalchemy.engine import URL, Connection
-    from sqlalchemy.ext.asyncio import AsyncEngine
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
     from nacre.storage.database import ServerLocation
 
@@ -25,6 +25,8 @@ _CONNECTIONS: Final = 10
 _CONNECT_SECONDS: Final = 10.0
 _QUERY_SECONDS: Final = 30.0
 _SCHEMA_LOCK: Final = 0
+# Distinguishes our advisory locks from those of other applications in the same database.
+_ADVISORY_CLASS: Final = 0x6E616372
 # The server detects within about a minute that the machine of a gateway is gone.
 _KEEP_ALIVE: Final = {
     "tcp_keepalives_idle": "30",
@@ -85,7 +87,7 @@ def server_engine(location: ServerLocation) -> AsyncEngine:
 def lock_schema(connection: Connection) -> None:
     """Lock the schema until the end of the transaction; waits for other processes."""
     connection.exec_driver_sql(
-        f"SELECT pg_advisory_xact_lock({ADVISORY_CLASS + 1}, {_SCHEMA_LOCK})"
+        f"SELECT pg_advisory_xact_lock({_ADVISORY_CLASS + 1}, {_SCHEMA_LOCK})"
     )
 
 
@@ -99,3 +101,83 @@ def _single_values(url: URL) -> dict[str, str]:
                 f"`storage.url` has an unknown or repeated option {name!r}; allowed: {known}"
             )
     return options
+
+
+class _DriverConnection(Protocol):
+    def is_closed(self) -> bool: ...
+
+
+class ServerOwnership:
+    """An advisory lock of PostgreSQL, on a connection of its own."""
+
+    def __init__(self, engine: AsyncEngine, number: int, connection: AsyncConnection) -> None:
+        self.owner = str(number)
+        self._engine = engine
+        self._number = number
+        self._connection = connection
+        self._renewal_lock = anyio.Lock()
+        self._failures = 0
+        self._last_failure: Exception | None = None
+
+    @classmethod
+    async def take(cls, engine: AsyncEngine) -> ServerOwnership:
+        while True:
+            number = int.from_bytes(os.urandom(4)) >> 1
+            if (connection := await _lock(engine, number)) is not None:
+                return cls(engine, number, connection)
+
+    async def ensure(self) -> None:
+        failures_before = self._failures
+        async with self._renewal_lock:
+            if self._last_failure is not None and self._failures > failures_before:
+                # Another task failed while this one waited for the lock. If every task tried in
+                # turn, the last one would wait for many timeouts.
+                raise self._last_failure
+            try:
+                await self._renew()
+            except Exception as error:
+                self._failures, self._last_failure = self._failures + 1, error
+                raise
+            self._last_failure = None
+
+    async def _renew(self) -> None:
+        if not await _is_closed(self._connection):
+            return
+        # None if the server has not yet detected that the old connection is gone.
+        if (connection := await _lock(self._engine, self._number)) is not None:
+            lost, self._connection = self._connection, connection
+            with anyio.CancelScope(shield=True):
+                await lost.invalidate()
+                await lost.close()
+
+    def alive(self, connection: Connection) -> set[str]:
+        rows = connection.exec_driver_sql(
+            "SELECT objid FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database "
+            f"WHERE locktype = 'advisory' AND classid = {_ADVISORY_CLASS} AND objsubid = 2 "
+            "AND granted AND datname = current_database()"
+        )
+        return {str(number) for number in rows.scalars()} | {self.owner}
+
+    async def release(self) -> None:
+        await self._connection.close()
+
+
+async def _lock(engine: AsyncEngine, number: int) -> AsyncConnection | None:
+    """A connection that holds the lock; None if another connection holds it."""
+    connection = await engine.connect()
+    is_locked = False
+    try:
+        await connection.execution_options(isolation_level="AUTOCOMMIT")
+        query = f"SELECT pg_try_advisory_lock({_ADVISORY_CLASS}, {number})"
+        is_locked = bool((await connection.exec_driver_sql(query)).scalar())
+    finally:
+        if not is_locked:
+            with anyio.CancelScope(shield=True):
+                await connection.close()
+    return connection if is_locked else None
+
+
+async def _is_closed(connection: AsyncConnection) -> bool:
+    """Whether the driver knows that the connection is closed; sends nothing."""
+    raw = await connection.get_raw_connection()
+    return cast("_DriverConnection", raw.driver_connection).is_closed()

@@ -9,9 +9,14 @@ from sqlalchemy import and_, insert, select, update
 
 from nacre.errors import SessionError, StorageError
 from nacre.json_types import NotJsonError, decode_json, encode_json
-from nacre.messages import SystemMessage, Usage
+from nacre.messages import (
+    MessageFormatError,
+    SystemMessage,
+    Usage,
+    message_from_json,
+    message_to_json,
+)
 from nacre.storage.database import now
-from nacre.storage.message_codec import MessageFormatError, message_from_json, message_to_json
 from nacre.storage.records import ApprovalRecord, SessionRecord, StoredMessage, TurnRecord
 from nacre.storage.schema import approvals, compactions, events, messages, sessions, turns
 from nacre.telemetry import Redaction

@@ -6,9 +6,12 @@ statement, cursor and fetch: about seventeen times per transaction.
 
 from __future__ import annotations
 
+import glob
+import os
 import sqlite3
+import sys
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
@@ -31,6 +34,7 @@ _Result = TypeVar("_Result")
 
 # One connection writes, the others read.
 _CONNECTIONS: Final = 4
+_OWNER_BYTES: Final = 8
 _RETRY_SECONDS: Final = 0.05
 _BEGIN_OPTION: Final = "nacre_begin"
 _CONNECTION_SETTINGS: Final = (
@@ -168,3 +172,84 @@ def _begin(connection: Connection) -> None:
     # The driver would begin the transaction at the first INSERT, after the reads.
     if statement := connection.get_execution_options().get(_BEGIN_OPTION, "BEGIN"):
         connection.exec_driver_sql(statement)
+
+
+class SoleOwnership:
+    """For databases that no other process can open, and for systems without file locks."""
+
+    def __init__(self) -> None:
+        self.owner = os.urandom(_OWNER_BYTES).hex()
+
+    def alive(self, connection: Connection) -> set[str]:
+        del connection
+        return {self.owner}
+
+    async def ensure(self) -> None:
+        """Do nothing: there is no lock to lose."""
+
+    async def release(self) -> None:
+        """Do nothing: there is no lock to release."""
+
+
+if sys.platform == "win32":
+
+    def file_ownership(database: Path) -> SoleOwnership:
+        del database
+        return SoleOwnership()
+
+else:
+    import fcntl
+
+    class FileOwnership:
+        """A locked file next to the database.
+
+        A killed process leaves the file behind, but not the lock.
+        """
+
+        def __init__(self, database: Path) -> None:
+            self.owner = os.urandom(_OWNER_BYTES).hex()
+            self._prefix = f"{database.name}-owner-"
+            self._folder = database.parent
+            self._path = self._folder / f"{self._prefix}{self.owner}"
+            self._handle = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._handle, fcntl.LOCK_EX)
+
+        def alive(self, connection: Connection) -> set[str]:
+            # Files are created and removed in write transactions only, so every file seen here
+            # has been locked by its process.
+            del connection
+            paths = self._folder.glob(f"{glob.escape(self._prefix)}*")
+            owners = {path.name.removeprefix(self._prefix) for path in paths if _is_locked(path)}
+            return owners | {self.owner}
+
+        async def ensure(self) -> None:
+            """Do nothing: a file lock lasts as long as its process."""
+
+        async def release(self) -> None:
+            await anyio.to_thread.run_sync(self._release)
+
+        def _release(self) -> None:
+            with suppress(OSError):
+                self._path.unlink()
+            os.close(self._handle)
+
+    def _is_locked(path: Path) -> bool:
+        """Whether a process holds the lock; an unlocked file is removed."""
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            # A file that cannot be opened belongs to another user, unless it is gone by now.
+            return path.exists()
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(OSError):
+                path.unlink()
+            return False
+        except OSError:
+            return True
+        finally:
+            os.close(handle)
+
+    def file_ownership(database: Path) -> FileOwnership:
+        """Create and lock the owner file. Call it in a write transaction; blocks."""
+        return FileOwnership(database)

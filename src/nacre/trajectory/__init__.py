@@ -1,16 +1,18 @@
 """The events of a run: the event log for readers, and the redacted trajectory."""
 
-from nacre.trajectory.event_log import EventLog, RunEventLog, TrajectoryRecorder
 from nacre.trajectory.events import (
     CALL_EVENT_KINDS,
     EVENT_KINDS,
     RUN_EVENT_KINDS,
     CallEventKind,
     EventKind,
+    EventLog,
     RunEvent,
     RunEventKind,
+    RunEventLog,
     TrajectoryEvent,
     TrajectoryFormatError,
+    TrajectoryRecorder,
     export_json_lines,
     import_json_lines,
 )

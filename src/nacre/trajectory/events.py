@@ -1,17 +1,26 @@
-"""The events of runs and trajectories, and the JSON Lines format of trajectories."""
+"""The events of runs and trajectories, their logs of limited size, and the JSON Lines format."""
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar, get_args
+
+import anyio
 
 from nacre.json_types import NotJsonError, decode_json, encode_json
+from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
     from nacre.json_types import JsonObject, JsonValue
+    from nacre.run_context import RunContext
 
+logger = logging.getLogger(__name__)
 
 CallEventKind = Literal[
     "call.started",
@@ -65,6 +74,13 @@ RunEventKind = Literal[
 RUN_EVENT_KINDS: Final[tuple[RunEventKind, ...]] = get_args(RunEventKind)
 _KEYS: Final = ("sequence", "time", "kind", "toolCallId", "parentToolCallId", "data")
 _MAX_SHOWN_CHARACTERS: Final = 60
+_MAX_EVENTS: Final = 20_000
+_MAX_BYTES: Final = 16 * 1024 * 1024
+# The approximate memory of an event without its text.
+_BYTES_PER_EVENT: Final = 400
+# The measured memory of a trajectory event with a few members.
+_BYTES_PER_TRAJECTORY_EVENT: Final = 600
+_MAX_TRAJECTORY_BYTES: Final = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -201,3 +217,199 @@ def _format_error(number: int, key: str, value: JsonValue, allowed: str) -> Traj
 def _format_value(value: JsonValue) -> str:
     text = encode_json(value).decode()
     return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"
+
+
+_Event = TypeVar("_Event", RunEvent, TrajectoryEvent)
+
+
+class EventLog(Generic[_Event]):
+    """An append-only log; when it is full, the oldest events are dropped.
+
+    Any thread may append events. Listeners are called in the thread that appends.
+    """
+
+    def __init__(self, *, max_events: int, max_bytes: int) -> None:
+        self.dropped = 0
+        """The number of dropped events."""
+        self.bytes_held = 0
+        self._max_events = max(1, max_events)
+        self._max_bytes = max_bytes
+        self._events: deque[tuple[_Event, int]] = deque()
+        self._next_sequence = 0
+        self._listeners: tuple[Callable[[_Event], None], ...] = ()
+        self._lock = threading.Lock()
+
+    @property
+    def events(self) -> tuple[_Event, ...]:
+        """The events in memory, oldest first."""
+        with self._lock:
+            return tuple(event for event, _ in self._events)
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the newest event; -1 if there is none."""
+        return self._next_sequence - 1
+
+    def subscribe(self, listener: Callable[[_Event], None]) -> Callable[[], None]:
+        """Call `listener` with each new event; call the returned function to unsubscribe."""
+
+        # A wrapper, so that a listener that subscribed twice can unsubscribe once.
+        def subscription(event: _Event) -> None:
+            listener(event)
+
+        with self._lock:
+            self._listeners = (*self._listeners, subscription)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self._listeners = tuple(
+                    other for other in self._listeners if other is not subscription
+                )
+
+        return unsubscribe
+
+    def _append(self, make_event: Callable[[int, float], _Event], size: int) -> None:
+        """Append the event that `make_event` returns for a sequence number and a time."""
+        with self._lock:
+            event = make_event(self._next_sequence, time.time())
+            self._next_sequence += 1
+            self._events.append((event, size))
+            self.bytes_held += size
+            self._evict()
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception:
+                logger.exception("a listener of an event log failed on %s", event.kind)
+
+    def _evict(self) -> None:
+        # The newest event stays, whatever its size.
+        while len(self._events) > self._max_events or (
+            self.bytes_held > self._max_bytes and len(self._events) > 1
+        ):
+            self.bytes_held -= self._events.popleft()[1]
+            self.dropped += 1
+
+
+class RunEventLog(EventLog[RunEvent]):
+    """The events of one run, which any number of readers can follow and resume.
+
+    Adding an event never waits for a reader. Use it on the event loop only.
+    """
+
+    def __init__(self, *, max_events: int = _MAX_EVENTS, max_bytes: int = _MAX_BYTES) -> None:
+        super().__init__(max_events=max_events, max_bytes=max_bytes)
+        self.is_closed = False
+        self._change = anyio.Event()
+
+    def add(self, kind: RunEventKind, data: JsonObject | None = None) -> None:
+        """Append an event; does nothing after `close`."""
+        if self.is_closed:
+            return
+        data = data or {}
+        self._append(
+            lambda sequence, now: RunEvent(sequence=sequence, time=now, kind=kind, data=data),
+            _BYTES_PER_EVENT + len(encode_json(data)),
+        )
+        self._notify_readers()
+
+    def close(self) -> None:
+        """Accept no more events. Readers end when they have read the existing ones."""
+        self.is_closed = True
+        self._notify_readers()
+
+    async def follow(self, after: int = -1) -> AsyncIterator[RunEvent]:
+        """All events with a higher sequence number, until the log is closed.
+
+        If events were dropped before they were read, the sequence numbers have a gap.
+        """
+        while True:
+            change = self._change
+            for event in self._events_after(after):
+                after = event.sequence
+                yield event
+            if self.is_closed and after >= self.last_sequence:
+                return
+            if change is self._change:
+                await change.wait()
+
+    def _events_after(self, sequence: int) -> list[RunEvent]:
+        # Indexed from the end, so that a reader without backlog does not scan the whole log.
+        wanted = min(self.last_sequence - sequence, len(self._events))
+        return [self._events[index][0] for index in range(-wanted, 0)]
+
+    def _notify_readers(self) -> None:
+        change, self._change = self._change, anyio.Event()
+        change.set()
+
+
+class TrajectoryRecorder(EventLog[TrajectoryEvent]):
+    """The trajectory of one run; its first event is `run.started`."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        *,
+        redaction: Redaction | None = None,
+        max_events: int = 100_000,
+        max_bytes: int = _MAX_TRAJECTORY_BYTES,
+    ) -> None:
+        super().__init__(max_events=max_events, max_bytes=max_bytes)
+        self.context = context
+        self._redaction = Redaction() if redaction is None else redaction
+        self.record("run.started", data=_run_data(context))
+
+    def record(
+        self,
+        kind: EventKind,
+        *,
+        call_id: str = "",
+        parent_id: str = "",
+        data: JsonObject | None = None,
+    ) -> None:
+        """Append an event with a redacted copy of `data`. Never raises because of the data."""
+        redacted, size = self._redact_data(data) if data else ({}, 0)
+        self._append(
+            lambda sequence, now: TrajectoryEvent(
+                sequence=sequence,
+                time=now,
+                kind=kind,
+                call_id=call_id,
+                parent_id=parent_id,
+                data=redacted,
+            ),
+            size + _BYTES_PER_TRAJECTORY_EVENT,
+        )
+
+    def _redact_data(self, data: JsonObject) -> tuple[JsonObject, int]:
+        redacted: JsonObject = {}
+        total = 0
+        for key, value in data.items():
+            try:
+                # Each member has its own limits, so that a large result does not displace others.
+                redacted[key], size = self._redact_member(key, value)
+            except Exception:
+                logger.exception("a %s cannot be recorded under %r", type(value).__name__, key)
+                redacted[key], size = f"[{type(value).__name__}, cannot be recorded]", 0
+            total += size
+        return redacted, total
+
+    def _redact_member(self, key: str, value: JsonValue) -> tuple[JsonValue, int]:
+        if key == "input" and not self._redaction.keep_inputs:
+            return self._redaction.input(value), 0
+        if isinstance(value, str):
+            text = self._redaction.text(value)
+            return text, len(text)
+        return self._redaction.sized_value(value)
+
+
+def _run_data(context: RunContext) -> JsonObject:
+    identity: JsonObject = {
+        "agentId": context.agent_id,
+        "sessionId": context.session_id,
+        "sessionKey": context.session_key,
+        "runId": context.run_id,
+        "sender": context.sender,
+        "channel": context.channel,
+    }
+    return {key: value for key, value in identity.items() if value}

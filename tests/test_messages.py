@@ -15,6 +15,7 @@ from nacre.messages import (
     AssistantMessage,
     ImagePart,
     Message,
+    MessageFormatError,
     SystemMessage,
     TextPart,
     ThinkingPart,
@@ -22,10 +23,11 @@ from nacre.messages import (
     ToolMessage,
     Usage,
     UserMessage,
+    message_from_json,
+    message_to_json,
     user_message,
 )
 from nacre.storage import open_store
-from nacre.storage.message_codec import MessageFormatError, message_from_json, message_to_json
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
-from nacre.gateway.openai.chat_request import (
+from nacre.gateway.openai.chat import (
     MAX_SESSION_KEY,
     ResponseFormat,
     Share,

@@ -11,8 +11,13 @@ from pydantic import BaseModel
 from nacre.bootstrap import System
 from nacre.gateway.errors import OPENAI_PREFIX, ApiError
 from nacre.gateway.openai.answer_stream import AnswerStream, complete_response
-from nacre.gateway.openai.chat_output import ChatStream, chat_completion, create_chat_head
-from nacre.gateway.openai.chat_request import ChatCompletionRequest, chat_turn_input
+from nacre.gateway.openai.chat import (
+    ChatCompletionRequest,
+    ChatStream,
+    chat_completion,
+    chat_turn_input,
+    create_chat_head,
+)
 from nacre.gateway.openai.responses_output import ResponseLog, ResponseStream, create_response_head
 from nacre.gateway.openai.responses_request import ResponsesRequest, responses_turn_input, run_id_of
 from nacre.gateway.openai.run_starter import RunStarter

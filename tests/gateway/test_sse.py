@@ -11,7 +11,7 @@ from starlette.types import Message
 from nacre.agent import AgentRun, RunEventLog, RunResult
 from nacre.gateway.errors import ApiError
 from nacre.gateway.openai.answer_stream import AnswerStream, RunEnd, TextDelta
-from nacre.gateway.openai.waiting_runs import WaitingRuns
+from nacre.gateway.openai.run_starter import WaitingRuns
 from nacre.gateway.sse import EventStreamResponse
 
 SCOPE: dict[str, Any] = {"type": "http", "path": "/v1/chat/completions", "headers": []}

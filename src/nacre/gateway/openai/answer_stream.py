@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastapi import Request
 
     from nacre.agent import AgentRun, RunEvent, RunResult
-    from nacre.gateway.openai.waiting_runs import ClientCall, WaitingRuns
+    from nacre.gateway.openai.run_starter import ClientCall, WaitingRuns
     from nacre.json_types import JsonObject
 
 _GONE: Final = "the client closed the connection"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nacre.agent import ClientTool, RunFinish
     from nacre.gateway.openai.answer_stream import AnswerStream
     from nacre.gateway.openai.turn_input import Conversation, ModelChoice
-    from nacre.gateway.openai.waiting_runs import ClientCall
+    from nacre.gateway.openai.run_starter import ClientCall
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import AssistantPart, Usage
 

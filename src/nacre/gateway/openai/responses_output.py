@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nacre.agent import RunFinish
     from nacre.gateway.openai.answer_stream import AnswerPart, AnswerStream
     from nacre.gateway.openai.responses_request import ResponsesRequest
-    from nacre.gateway.openai.waiting_runs import ClientCall
+    from nacre.gateway.openai.run_starter import ClientCall
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import Message
     from nacre.storage import Store, TurnRecord

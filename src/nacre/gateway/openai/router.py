@@ -20,9 +20,8 @@ from nacre.gateway.openai.chat import (
 )
 from nacre.gateway.openai.responses_output import ResponseLog, ResponseStream, create_response_head
 from nacre.gateway.openai.responses_request import ResponsesRequest, responses_turn_input, run_id_of
-from nacre.gateway.openai.run_starter import RunStarter
+from nacre.gateway.openai.run_starter import RunStarter, WaitingRuns
 from nacre.gateway.openai.turn_input import choose_model, model_to_json, models_to_json
-from nacre.gateway.openai.waiting_runs import WaitingRuns
 from nacre.gateway.routing import JsonRoute
 from nacre.gateway.sse import EventStreamResponse
 from nacre.json_types import JsonObject

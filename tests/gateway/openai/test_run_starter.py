@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from nacre.agent import AgentRun, ClientTool, RunResult
-from nacre.gateway.openai.waiting_runs import WaitingRun, WaitingRuns
+from nacre.gateway.openai.run_starter import WaitingRun, WaitingRuns
 from nacre.run_context import AbortSignal, RunContext
 from nacre.tools.definition import ToolCall
 

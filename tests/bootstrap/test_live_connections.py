@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from nacre.agent import AgentRun, TurnRequest
 from nacre.bootstrap import System
-from nacre.bootstrap.live_connections import LiveMcp, LiveProviders
+from nacre.bootstrap.system import LiveMcp, LiveProviders
 from nacre.config.mcp_entry import McpServerConfig
 from nacre.config.models import ModelsConfig
 from nacre.mcp_client import McpServer

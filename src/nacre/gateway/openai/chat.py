@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from nacre.agent import ClientTool, RunFinish
     from nacre.gateway.openai.answer_stream import AnswerStream
-    from nacre.gateway.openai.turn_input import Conversation, ModelChoice
     from nacre.gateway.openai.run_starter import ClientCall
+    from nacre.gateway.openai.turn_input import Conversation, ModelChoice
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import AssistantPart, Usage
 

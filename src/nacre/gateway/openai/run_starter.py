@@ -31,7 +31,7 @@ _MAX_LISTED: Final = 10
 # Abort before the calls expire: the run must not continue without a client.
 _MARGIN_SECONDS: Final = 1.0
 _EXPIRED: Final = "the client did not send the results of its tool calls in time"
-_CROWDED_OUT: Final = "too many runs wait for results of their clients; this one waited longest"
+_TOO_MANY_WAIT: Final = "too many runs wait for results of their clients; this one waited longest"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +92,7 @@ class WaitingRuns:
     ) -> WaitingRun:
         """Add a run. It is aborted before its calls expire."""
         while len(self._by_run) >= max(1, self._max_runs()):
-            self._abort(next(iter(self._by_run.values())), _CROWDED_OUT)
+            self._abort(next(iter(self._by_run.values())), _TOO_MANY_WAIT)
         shown = tuple(ClientCall(id=_new_call_id(), call=call) for call in calls)
         waiting = WaitingRun(run=run, calls=shown, after=after, answer_number=answer_number)
         seconds = min(self._seconds, _seconds_left(run, calls))

@@ -1,8 +1,7 @@
-"""The ASGI application: routes, middleware and the log line for each failed run."""
+"""The ASGI application: routes and middleware."""
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI, Security
@@ -10,55 +9,21 @@ from fastapi.security import HTTPBearer
 
 import nacre
 from nacre.gateway.errors import add_error_handlers
-from nacre.gateway.metrics import Metrics
-from nacre.gateway.middleware import OPEN_PATHS, AuthMiddleware, BodyLimit, RequestMeter
+from nacre.gateway.metrics import Metrics, log_failures
+from nacre.gateway.middleware import AuthMiddleware, BodyLimit, RequestMeter, is_probe
 from nacre.gateway.openai import openai_router
 from nacre.gateway.routes import approvals, runs, sessions, trajectories
 from nacre.gateway.routes import system as system_routes
 from nacre.gateway.routing import GatewayState
-from nacre.telemetry import format_log_line
 
 if TYPE_CHECKING:
-    from starlette.types import Scope
-
-    from nacre.agent import AgentRun, RunEvent
     from nacre.bootstrap import System
-
-
-logger = logging.getLogger(__name__)
-
-
-def log_failures(run: AgentRun) -> None:
-    """Log the failure of a run. An aborted run has not failed."""
-    model_id = ""
-
-    def handle(event: RunEvent) -> None:
-        nonlocal model_id
-        if event.kind == "run.started":
-            model_id = str(event.data["model"])
-        elif event.kind == "run.failed":
-            _log_failure(
-                run.id, str(event.data.get("model") or model_id), str(event.data.get("error"))
-            )
-
-    run.events.subscribe(handle)
-
-
-def _log_failure(run_id: str, model: str, reason: str) -> None:
-    # Clients choose the model, so its name is untrusted, too.
-    is_named = not model or model in reason
-    shown = "" if is_named else f" ({format_log_line(model)})"
-    logger.warning("the run %s%s failed: %s", run_id, shown, format_log_line(reason))
-
 
 _DESCRIPTION: Final = """Agents over HTTP: sessions, runs, approvals and trajectories under `/api`,
 and the same agents under `/v1` for OpenAI clients. Times are seconds since the epoch."""
 
 # For the OpenAPI document only: `AuthMiddleware` checks the token.
 _BEARER: Final = HTTPBearer(auto_error=False, description="The token of the gateway.")
-
-# Not traced, because they are requested every few seconds.
-_PROBES: Final = frozenset((*OPEN_PATHS, "/metrics"))
 
 
 def create_app(system: System, *, generated_token: str = "") -> FastAPI:
@@ -79,7 +44,7 @@ def create_app(system: System, *, generated_token: str = "") -> FastAPI:
         redoc_url=None,
         separate_input_output_schemas=False,
         # FastAPI creates a span per request; its inner spans are not useful.
-        telemetry={"operation_spans": False, "exclude": _is_probe},
+        telemetry={"operation_spans": False, "exclude": is_probe},
         # A redirect has no error body, and not all clients repeat the request's body.
         redirect_slashes=False,
     )
@@ -101,7 +66,3 @@ def create_app(system: System, *, generated_token: str = "") -> FastAPI:
     app.add_middleware(AuthMiddleware, state)
     app.add_middleware(RequestMeter, metrics)
     return app
-
-
-def _is_probe(scope: Scope) -> bool:
-    return scope["path"] in _PROBES

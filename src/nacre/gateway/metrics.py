@@ -1,7 +1,8 @@
-"""Prometheus metrics of the gateway and its runs."""
+"""Prometheus metrics of the gateway and its runs, and the log of failed runs."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final, cast
 
 from prometheus_client import (
@@ -14,12 +15,16 @@ from prometheus_client import (
     generate_latest,
 )
 
+from nacre.telemetry import format_log_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nacre.agent import AgentRun, RunEvent, RunEventKind
     from nacre.bootstrap import System
     from nacre.json_types import JsonObject, JsonValue
+
+logger = logging.getLogger(__name__)
 
 
 class RunMeter:
@@ -210,3 +215,26 @@ class Metrics:
 
 def _server_count(system: System, state: str) -> Callable[[], float]:
     return lambda: sum(server.state == state for server in system.mcp.status())
+
+
+def log_failures(run: AgentRun) -> None:
+    """Log the failure of a run. An aborted run has not failed."""
+    model_id = ""
+
+    def handle(event: RunEvent) -> None:
+        nonlocal model_id
+        if event.kind == "run.started":
+            model_id = str(event.data["model"])
+        elif event.kind == "run.failed":
+            _log_failure(
+                run.id, str(event.data.get("model") or model_id), str(event.data.get("error"))
+            )
+
+    run.events.subscribe(handle)
+
+
+def _log_failure(run_id: str, model: str, reason: str) -> None:
+    # Clients choose the model, so its name is untrusted, too.
+    is_named = not model or model in reason
+    shown = "" if is_named else f" ({format_log_line(model)})"
+    logger.warning("the run %s%s failed: %s", run_id, shown, format_log_line(reason))

@@ -28,11 +28,18 @@ logger = logging.getLogger(ACCESS_LOG)
 OPEN_PATHS: Final = frozenset(("/", "/healthz", "/readyz", "/openapi.json"))
 """Public paths, which need no token."""
 
+_PROBES: Final = frozenset((*OPEN_PATHS, "/metrics"))
+
 _ANY_ADDRESS: Final = ("0.0.0.0", "::", "")
 _LOOPBACK_NAMES: Final = frozenset(("127.0.0.1", "localhost", "::1"))
 _SCHEME: Final = "bearer "
 _PREFLIGHT_SECONDS: Final = "600"
 _EXPOSED_HEADERS: Final = "Location, Retry-After, WWW-Authenticate"
+
+
+def is_probe(scope: Scope) -> bool:
+    """Whether the request is not traced, because it is repeated every few seconds."""
+    return scope["path"] in _PROBES
 
 
 class AuthMiddleware:

@@ -55,6 +55,13 @@ def test_all_that_a_model_says_is_printed_in_its_order(here: Surroundings) -> No
         status, out, err = here.nacre("run", "go")
     assert (status, out) == (0, "Let me see.\nDone.\n")
     assert "demo model answers" not in err
+    assert "local/scripted, code mode\n" in err
+
+
+def test_a_run_with_direct_tools_says_so(here: Surroundings) -> None:
+    with scripted_model(here, [Say("Done.")], tools={"fs": {"enabled": False}}):
+        _, _, err = here.nacre("run", "go")
+    assert "local/scripted, 1 direct tool\n" in err
 
 
 def test_events_are_lines_of_json(here: Surroundings) -> None:

@@ -18,7 +18,7 @@ def show(capsys: pytest.CaptureFixture[str]) -> Show:
 
     def shown(*events: tuple[RunEventKind, JsonObject]) -> tuple[str, str]:
         run = AgentRun(id="run_1", session_id="session_1", agent_id="main")
-        view = LiveView(Screen())
+        view = LiveView(Screen(), code_mode_command="nacre config set tools.codeMode true")
         for kind, data in events:
             run.events.add(kind, data)
             view.add(run, run.events.events[-1])
@@ -235,3 +235,22 @@ def test_of_a_long_program_the_beginning_is_shown() -> None:
     lines = program_lines("\n".join(f"line{number}" for number in range(100)), colours=None)
     assert lines[-2:] == ["line59", "… 40 more lines"]
     assert len(program_lines("x" * 10_000, colours=None)[0]) == 401
+
+
+async def test_many_direct_tools_are_reported_once_with_the_setting_that_changes_it(
+    show: Show,
+) -> None:
+    many: JsonObject = {
+        "model": "demo/demo",
+        "surface": "direct",
+        "toolNames": [f"tool_{number}" for number in range(54)],
+        "toolBytes": 24_600,
+    }
+    _, err = show(("model.started", many), ("model.started", many))
+    assert err == (
+        "the model gets 54 tools (24.6 kB) with every request; with code mode it gets two: "
+        "nacre config set tools.codeMode true\n"
+    )
+    few: JsonObject = {**many, "toolNames": ["read", "write"]}
+    behind_search: JsonObject = {**many, "surface": "tool_search"}
+    assert show(("model.started", few), ("model.started", behind_search)) == ("", "")

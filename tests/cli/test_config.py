@@ -162,7 +162,48 @@ def test_set_writes_the_file_that_is_named(surroundings: Surroundings) -> None:
     file = surroundings.project / "own.json5"
     status, _, _ = surroundings.nacre("config", "set", "gateway.port", "1", "--config", str(file))
     assert status == 0
-    assert json.loads(file.read_text(encoding="utf-8")) == {"gateway": {"port": 1}}
+    assert json.loads(file.read_text(encoding="utf-8")) == {
+        "tools": {"codeMode": True},
+        "gateway": {"port": 1},
+    }
+
+
+def test_the_first_setting_does_not_turn_code_mode_off(surroundings: Surroundings) -> None:
+    surroundings.config.write_text("\n", encoding="utf-8")
+    surroundings.nacre("config", "set", "tools.codeMode.timeoutMs", "5000")
+    assert json.loads(text_of(surroundings)) == {
+        "tools": {"codeMode": {"enabled": True, "timeoutMs": 5000}}
+    }
+    _, _, err = surroundings.nacre("config", "validate")
+    assert err.startswith("surface: code mode: ")
+
+
+def test_a_token_that_the_gateway_refuses_is_not_written(written: Surroundings) -> None:
+    status, _, err = written.nacre("config", "set", "gateway.auth.token", "short")
+    assert (status, text_of(written)) == (2, COMMENTED)
+    assert "`gateway.auth.token` has 5 characters; a token needs at least 16" in err
+
+
+def test_every_command_refuses_a_short_token(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    surroundings.config.write_text("{gateway: {auth: {token: 'short'}}}", encoding="utf-8")
+    problem = "`gateway.auth.token` has 5 characters"
+    status, out, _ = surroundings.nacre("config", "validate")
+    assert (status, problem in out) == (1, True)
+    for command in (["gateway", "--port", "0"], ["run", "hello"]):
+        status, _, err = surroundings.nacre(*command)
+        assert (status, problem in err) == (2, True)
+
+
+def test_a_short_token_in_the_environment_does_not_block_other_settings(
+    written: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NACRE_GATEWAY_TOKEN", "short")
+    status, _, err = written.nacre("config", "set", "gateway.port", "4321")
+    assert (status, "`NACRE_GATEWAY_TOKEN` has 5 characters" in err) == (0, True)
+    assert written.nacre("gateway", "--port", "0")[0] == 2
+    assert written.nacre("config", "validate")[0] == 1
 
 
 def test_a_variable_that_is_not_set_here_is_only_warned_of(written: Surroundings) -> None:
@@ -174,7 +215,7 @@ def test_a_variable_that_is_not_set_here_is_only_warned_of(written: Surroundings
 
 
 def test_a_secret_in_plain_text_is_warned_of(written: Surroundings) -> None:
-    status, _, err = written.nacre("config", "set", "gateway.auth.token", "sesame")
+    status, _, err = written.nacre("config", "set", "gateway.auth.token", "sesame-0123456789")
     assert status == 0
     assert "the value of gateway.auth.token is now in" in err
     assert "sesame" not in err
@@ -232,11 +273,13 @@ def test_a_model_makes_room_for_those_that_are_asked_after_it(surroundings: Surr
 
 
 def test_settings_of_code_mode_that_is_off_are_warned_of(surroundings: Surroundings) -> None:
+    surroundings.config.write_text("{tools: {}}", encoding="utf-8")
     status, _, err = surroundings.nacre("config", "set", "tools.codeMode.timeoutMs", "5000")
     warning = "nacre: `tools.codeMode` has no effect: code mode needs `enabled: true` in it\n"
     assert (status, warning in err) == (0, True)
     status, _, err = surroundings.nacre("config", "validate")
-    assert (status, err) == (0, f"{warning}{surroundings.config}: valid\n")
+    assert status == 0
+    assert err.startswith(warning)
     _, _, err = surroundings.nacre("config", "set", "tools.codeMode.enabled", "false")
     assert "no effect" not in err
     surroundings.nacre("config", "unset", "tools.codeMode.enabled")
@@ -294,7 +337,23 @@ def test_unset_of_a_setting_that_is_not_set_says_so(written: Surroundings, path:
 
 
 def test_validate_says_that_a_file_is_valid(written: Surroundings) -> None:
-    assert written.nacre("config", "validate") == (0, "", f"{written.config}: valid\n")
+    status, out, err = written.nacre("config", "validate")
+    assert (status, out) == (0, "")
+    assert err.endswith(f"\n{written.config}: valid\n")
+
+
+def test_validate_names_the_surface_of_each_agent(surroundings: Surroundings) -> None:
+    surroundings.config.write_text(
+        "{agents: {a: {}, b: {tools: {codeMode: true}}, c: {}}}", encoding="utf-8"
+    )
+    _, _, err = surroundings.nacre("config", "validate", "--config", str(surroundings.config))
+    surfaces = err.splitlines()[:2]
+    assert surfaces[0].startswith("surface of b: code mode: ")
+    assert surfaces[1].startswith("surface of a, c: direct: ")
+    assert f"nacre config set --config {surroundings.config} tools.codeMode" in surfaces[1]
+    _, out, _ = surroundings.nacre("config", "validate", "--json")
+    kinds = {"a": "direct", "b": "code_mode", "c": "direct"}
+    assert json.loads(out)["surfaces"] == kinds
 
 
 def test_validate_prints_every_problem(surroundings: Surroundings) -> None:
@@ -326,6 +385,7 @@ def test_validate_names_every_number_that_is_clamped(surroundings: Surroundings)
     assert (status, out) == (0, "")
     assert err.splitlines() == [
         *(f"nacre: {warning}" for warning in warnings),
+        "surface: code mode: the model gets `exec` and `wait`, and its programs call the tools",
         f"{surroundings.config}: valid",
     ]
     status, out, _ = surroundings.nacre("config", "validate", "--json")
@@ -386,6 +446,7 @@ def test_validate_for_programs(surroundings: Surroundings) -> None:
             }
         ],
         "warnings": [],
+        "surfaces": {},
     }
 
 
@@ -399,7 +460,8 @@ def test_validate_tells_where_a_file_is_no_json5(surroundings: Surroundings) -> 
 def test_without_a_file_the_defaults_hold(surroundings: Surroundings) -> None:
     status, out, err = surroundings.nacre("config", "validate")
     assert (status, out) == (0, "")
-    assert err == f"{surroundings.config}: does not exist; defaults apply\n"
+    assert err.startswith("surface: code mode: ")
+    assert err.endswith(f"\n{surroundings.config}: does not exist; defaults apply\n")
 
 
 # show and path

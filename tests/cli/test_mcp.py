@@ -57,7 +57,8 @@ def test_add_writes_a_command_into_the_users_configuration(surroundings: Surroun
 
     config = json.loads(surroundings.config.read_text(encoding="utf-8"))
     assert config == {
-        "mcp": {"servers": {"git": {"command": "uvx", "args": ["mcp-server-git", "--repo", "."]}}}
+        "tools": {"codeMode": True},
+        "mcp": {"servers": {"git": {"command": "uvx", "args": ["mcp-server-git", "--repo", "."]}}},
     }
     assert (status, out) == (0, "")
     assert err == f"added git to {surroundings.config}; try it with `nacre mcp status git`\n"

@@ -104,7 +104,8 @@ def test_a_new_file_is_made_with_its_folder_for_the_user_alone(tmp_path: Path) -
     path = tmp_path / "a" / "b" / "nacre.json5"
     set_config_member(path, ["mcp", "servers", "x"], {"command": "y"})
     assert json.loads(path.read_text(encoding="utf-8")) == {
-        "mcp": {"servers": {"x": {"command": "y"}}}
+        "tools": {"codeMode": True},
+        "mcp": {"servers": {"x": {"command": "y"}}},
     }
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert os.listdir(path.parent) == ["nacre.json5"]

@@ -32,13 +32,13 @@ def test_a_whole_gateway() -> None:
         "shutdownSeconds": 0.5,
         "corsOrigins": ["https://app.example:8080", "*"],
     }
-    config, problems = read({"gateway": gateway}, T="sesame")
+    config, problems = read({"gateway": gateway}, T="sesame-0123456789")
 
     assert problems == []
     assert config.gateway == GatewayConfig(
         host="0.0.0.0",
         port=0,
-        token="sesame",
+        token="sesame-0123456789",
         max_body_bytes=4096,
         max_concurrent_runs=2,
         shutdown_seconds=0.5,
@@ -55,10 +55,10 @@ def test_the_token_comes_from_its_variable_where_nothing_else_is_said() -> None:
 
 def test_the_token_may_stand_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
-    file.write_text("sesame\n", encoding="utf-8")
+    file.write_text("sesame-0123456789\n", encoding="utf-8")
     config, problems = read({"gateway": {"auth": {"tokenFile": str(file)}}})
     assert problems == []
-    assert (config.gateway.token, config.gateway.token_file) == ("sesame", file)
+    assert (config.gateway.token, config.gateway.token_file) == ("sesame-0123456789", file)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
@@ -69,7 +69,7 @@ def test_without_a_token_this_machine_may_be_served(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org"])
 def test_without_a_token_no_other_machine_may_be_served(host: str) -> None:
     (problem,) = read({"gateway": {"host": host, "auth": {"mode": "none"}}})[1]
-    assert problem.startswith(f'`gateway.auth.mode` is "none", but `gateway.host` is "{host}"')
+    assert problem.startswith(f'`gateway.auth.mode` is "none", but the gateway listens on {host}: ')
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,7 @@ def test_without_a_token_no_other_machine_may_be_served(host: str) -> None:
         ({"corsOrigins": "*"}, '`gateway.corsOrigins` is "*"; allowed: a list of origins'),
         ({"auth": {"mode": "password"}}, '`gateway.auth.mode` is "password"; allowed: "token"'),
         ({"auth": {"token": "two words"}}, "`gateway.auth.token` gives a secret that no header"),
+        ({"auth": {"token": "short"}}, "`gateway.auth.token` has 5 characters; a token needs at"),
         ({"port": 80.5}, "`gateway.port` is 80.5; allowed: whole numbers from 0 to 65535"),
     ],
 )

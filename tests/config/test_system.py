@@ -141,7 +141,7 @@ def test_no_secret_is_in_the_representation_of_a_configuration() -> None:
                 "own": {"baseUrl": "https://ada:url-secret@models.example/v1?key=query-secret"},
             }
         },
-        "gateway": {"auth": {"token": "token-secret"}},
+        "gateway": {"auth": {"token": "token-secret-0123"}},
         "storage": {"url": "postgresql://ada:url-secret@db/nacre"},
         "plugins": {"entries": {"w": {"config": {"password": "plugin-secret"}}}},
         "mcp": {"servers": {"git": {"command": "x", "env": {"TOKEN": "mcp-secret"}}}},

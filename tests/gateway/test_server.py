@@ -13,9 +13,9 @@ import anyio.to_thread
 import httpx2
 import pytest
 
-from nacre.config.gateway import GatewayConfig
+from nacre.config import GatewayConfig, check_auth
 from nacre.errors import ConfigError
-from nacre.gateway.server import check_auth, gateway_url, listen_on, load_token, token_file
+from nacre.gateway.server import gateway_url, listen_on, load_token, token_file
 from nacre.testing import Call, Say, ScriptedProvider, Stall
 from tests.gateway.processes import config_file, gateway_process, served
 
@@ -183,7 +183,7 @@ async def test_everybody_is_not_served_without_a_token(tmp_path: Path) -> None:
     await (anyio.Path(tmp_path) / "nacre.json5").write_text(json.dumps(document), encoding="utf-8")
     async with gateway_process(tmp_path, "--host", "0.0.0.0", "--port", "0") as gateway:
         await gateway.logged("gateway.auth.mode")
-        assert await gateway.wait() == 1
+        assert await gateway.wait() == 2
 
 
 def test_small_events_do_not_wait_for_acknowledgements() -> None:

@@ -208,7 +208,8 @@ class ModelStep:
             "toolBytes": sent.tool_bytes,
             "payloadBytes": sent.payload_bytes,
         }
-        self._turn.run.events.add("model.started", data)
+        surface = self._turn.output.surface
+        self._turn.run.events.add("model.started", {**data, "surface": surface})
         self._turn.trajectory.record("model.requested", data=data)
 
     def _record_answer(self, answer: AssistantMessage, model: str) -> None:

@@ -115,7 +115,7 @@ def run_command(
     if is_verbose:
         warn_of_demo_model(answering_model)
     screen = Screen()
-    view = view_for(screen, is_json=is_json, is_quiet=is_quiet)
+    view = view_for(screen, is_json=is_json, is_quiet=is_quiet, config_file=config)
 
     async def work(system: System, stops: StopSignals) -> ExitStatus:
         request = await request_for(target, system)
@@ -170,7 +170,7 @@ def chat_command(
     source.open_history()
     # A status line that is redrawn every second would disturb the typing.
     screen = Screen(is_ticking=not source.is_terminal)
-    view = live_view(screen)
+    view = live_view(screen, config_file=config)
 
     async def work(system: System, stops: StopSignals) -> ExitStatus:
         lines = typed_lines()

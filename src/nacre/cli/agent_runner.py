@@ -16,6 +16,7 @@ from nacre.cli.agent_view import JsonView, LiveView, QuietView, create_highlight
 from nacre.cli.output import ExitStatus, UsageError, warn
 from nacre.cli.runner import StopSignals, run_async
 from nacre.cli.stored_records import session_names, unknown_name_problem
+from nacre.cli.system_config import code_mode_command
 from nacre.cli.terminal_input import TypedLines, is_interactive
 from nacre.errors import ApprovalError, ConfigError, NacreError, SessionError
 from nacre.providers import get_api_key
@@ -271,15 +272,21 @@ class RunFollower:
         scope.cancel()
 
 
-def live_view(screen: Screen) -> LiveView:
+def live_view(screen: Screen, *, config_file: str | None) -> LiveView:
     """A view for a terminal. Reads files, so create it before the event loop runs."""
-    return LiveView(screen, colours=create_highlighter() if screen.has_colours else None)
+    return LiveView(
+        screen,
+        code_mode_command=code_mode_command(config_file or ""),
+        colours=create_highlighter() if screen.has_colours else None,
+    )
 
 
-def view_for(screen: Screen, *, is_json: bool, is_quiet: bool) -> RunView:
+def view_for(screen: Screen, *, is_json: bool, is_quiet: bool, config_file: str | None) -> RunView:
     if is_json:
         return JsonView(screen.printer)
-    return QuietView(screen.printer) if is_quiet else live_view(screen)
+    if is_quiet:
+        return QuietView(screen.printer)
+    return live_view(screen, config_file=config_file)
 
 
 def typed_lines() -> TypedLines | None:

@@ -72,8 +72,17 @@ class QuietView:
 class LiveView:
     """Shows runs on a screen, in short form without a terminal. One view serves several runs."""
 
-    def __init__(self, screen: Screen, *, colours: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self,
+        screen: Screen,
+        *,
+        code_mode_command: str,
+        colours: Callable[[str], str] | None = None,
+    ) -> None:
         self._screen = screen
+        self._code_mode_command = code_mode_command
+        self._surface = ""
+        self._has_warned_of_tools = False
         self._colours = colours
         self._calls = CallsView(screen, colours=colours)
         self._waited_for = ""
@@ -114,7 +123,8 @@ class LiveView:
         if run.state == "completed" and run.result is not None:
             took = duration_text((time.monotonic() - self._started) * 1000)
             tokens = count_text(run.result.usage.total_tokens, "token")
-            self._screen.write_note(f"completed in {took}, {tokens}, {run.result.model}", "dim")
+            facts = [f"completed in {took}", tokens, run.result.model]
+            self._screen.write_note(", ".join(filter(None, [*facts, self._surface])), "dim")
 
     # Events of the run.
 
@@ -155,6 +165,21 @@ class LiveView:
     def _on_model_started(self, data: JsonObject) -> None:
         self._has_said = False
         self._waited_for = f"waiting for {text_in(data, 'model')}"
+        self._note_surface(data)
+
+    def _note_surface(self, data: JsonObject) -> None:
+        names = data.get("toolNames")
+        count = len(names) if isinstance(names, list) else 0
+        is_direct = data.get("surface") == "direct"
+        self._surface = _SURFACES.get(text_in(data, "surface"), count_text(count, "direct tool"))
+        if is_direct and count > _MAX_DIRECT_TOOLS and not self._has_warned_of_tools:
+            self._has_warned_of_tools = True
+            size = size_text(number_in(data, "toolBytes"))
+            self._screen.write_note(
+                f"the model gets {count} tools ({size}) with every request; with code mode it gets "
+                f"two: {self._code_mode_command}",
+                "warning",
+            )
 
     def _on_retry(self, data: JsonObject) -> None:
         problem = shorten(text_in(data, "problem"))
@@ -212,6 +237,8 @@ def number_in(data: JsonObject, key: str) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
+_MAX_DIRECT_TOOLS: Final = 20
+_SURFACES: Final = {"code_mode": "code mode", "tool_search": "tool search"}
 _MAX_LINES: Final = 60
 _MAX_LINE_CHARACTERS: Final = 400
 _THEME: Final = "ansi_dark"

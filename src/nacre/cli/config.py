@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from nacre.cli.options import ConfigOption, JsonOption, PathArgument
-from nacre.cli.output import ExitStatus, Printer, UsageError, say, warn
+from nacre.cli.output import ExitStatus, Printer, UsageError, count_text, say, warn
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nacre.json_types import JsonObject, JsonValue
+    from nacre.tools import SurfaceKind
 
 
 def get_command(
@@ -68,6 +71,7 @@ def set_command(
     from nacre.cli.config_redaction import is_plain_secret
 
     keys, file = parse_keys(path), config_file(config)
+    is_new = not file.path.exists()
     if isinstance(keys[0], int):
         raise UsageError(f"{path} begins with a number; a configuration is an object")
     parsed = _parse_value(value)
@@ -77,7 +81,7 @@ def set_command(
             f"the value of {path} is now in {file.path} in plain text; "
             "replace it with a reference such as ${NAME} to keep it out of the file"
         )
-    say(f"set {path} in {file.path}")
+    say(f"set {path} in {file.path}{', a new file with code mode on' if is_new else ''}")
     return ExitStatus.COMPLETED
 
 
@@ -117,14 +121,13 @@ def validate_command(config: ConfigOption = None, is_json: JsonOption = False) -
     Exit status: 0 if it is valid, 1 if it is not.
     """
     from nacre.cli.config_document import check, config_file
-    from nacre.cli.output import count_text
-    from nacre.config import read_config_file
+    from nacre.config import DEFAULT_DOCUMENT, read_config_file
     from nacre.errors import ConfigError
 
-    file, warnings = config_file(config), ()
+    file, found = config_file(config), None
     try:
-        found = check(read_config_file(file), file.path)
-        problems, warnings = found.problems, found.warnings
+        found = check(read_config_file(file) or DEFAULT_DOCUMENT, file.path)
+        problems = found.problems
     except ConfigError as unreadable:
         problems = (unreadable,)
     printer = Printer()
@@ -133,17 +136,31 @@ def validate_command(config: ConfigOption = None, is_json: JsonOption = False) -
             "file": str(file.path),
             "valid": not problems,
             "problems": [{"path": each.path, "problem": each.problem} for each in problems],
-            "warnings": list(warnings),
+            "warnings": list(found.warnings if found else ()),
+            "surfaces": {**found.surfaces} if found and not problems else {},
         }
         printer.write_json(document, is_indented=printer.is_terminal)
     else:
         for problem in problems:
             printer.write(f"{problem}\n")
-        for warning in warnings:
-            warn(warning)
+        if found:
+            for warning in found.warnings:
+                warn(warning)
+        if found and not problems:
+            _say_surfaces(found.surfaces, config or "")
         how_many = count_text(len(problems), "problem") if problems else "valid"
         say(f"{file.path}: {how_many if file.path.exists() else 'does not exist; defaults apply'}")
     return printer.problem or (ExitStatus.FAILED if problems else ExitStatus.COMPLETED)
+
+
+def _say_surfaces(surfaces: Mapping[str, SurfaceKind], config_file: str) -> None:
+    """Say how the agents offer their tools to the model."""
+    from nacre.cli.system_config import describe_surface
+
+    for kind in sorted(set(surfaces.values())):
+        agents = [agent for agent, its_kind in surfaces.items() if its_kind == kind]
+        whose = "" if len(agents) == len(surfaces) else f" of {', '.join(agents)}"
+        say(f"surface{whose}: {describe_surface(kind, config_file)}")
 
 
 def show_command(config: ConfigOption = None, is_json: JsonOption = False) -> int:

@@ -8,10 +8,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, assert_never, cast
 
+from nacre.agent import planned_surface
 from nacre.cli.output import UsageError, warn
 from nacre.config import (
     CONFIG_VARIABLE,
     MISSING,
+    TOKEN_VARIABLE,
     change_config_text,
     find_config_file,
     is_object,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from nacre.config import ConfigFile, Key, Setting
     from nacre.json_types import JsonObject, JsonValue
+    from nacre.tools import SurfaceKind
 
 
 _MAX_PATHS: Final = 2_000
@@ -100,6 +103,8 @@ class CheckResult:
     warnings: tuple[str, ...]
     unused_places: tuple[str, ...]
     """The paths of values that Nacre does not read."""
+    surfaces: Mapping[str, SurfaceKind]
+    """How each agent offers its tools to the model."""
 
 
 def check(document: Mapping[str, object], file: Path) -> CheckResult:
@@ -117,6 +122,7 @@ def check(document: Mapping[str, object], file: Path) -> CheckResult:
             *plugins.warnings,
         ),
         unused_places=tuple(list_unused_places(found.document)),
+        surfaces={it.id: planned_surface(it) for it in found.config.agents.by_id.values()},
     )
 
 
@@ -175,7 +181,7 @@ def _is_of_plugin(problem: ConfigError) -> bool:
 
 
 def _may_be_valid_elsewhere(problem: ConfigError) -> bool:
-    return isinstance(problem, MissingReferenceError)
+    return isinstance(problem, MissingReferenceError) or problem.path == TOKEN_VARIABLE
 
 
 def defaults_at(path: str, settings: Mapping[str, Setting]) -> object:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from nacre.agent.turn_loop import planned_surface
+from nacre.agent import planned_surface
 from nacre.cli.output import ExitStatus, Printer, UsageError, warn
-from nacre.cli.system_config import EMBEDDED, read_agent_config
-from nacre.config import DEFAULT_MODEL, TOKEN_VARIABLE
-from nacre.errors import NacreError
+from nacre.cli.system_config import describe_surface, read_agent_config
+from nacre.config import DEFAULT_DOCUMENT, DEFAULT_MODEL, TOKEN_VARIABLE
+from nacre.errors import ConfigError, NacreError
 from nacre.gateway import ACCESS_LOG
 
 if TYPE_CHECKING:
@@ -68,6 +68,10 @@ def gateway_command(
         config=system_config, file=file, environment=os.environ, host=host, port=port
     )
     try:
+        options.apply_to(system_config)
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
+    try:
         serve_gateway(options, lambda served: _announce(served, file, is_json=is_json))
     except NacreError as error:
         warn(str(error))
@@ -90,8 +94,9 @@ def _announce(served: Served, file: ConfigFile, *, is_json: bool) -> None:
     if is_json:
         printer.write_json(welcome_json(served), is_indented=False)
     else:
-        is_embedded = served.config.document == EMBEDDED
-        printer.write(welcome_text(served, "" if is_embedded else str(file.path)))
+        # A file can have the same content.
+        is_default = served.config.document is DEFAULT_DOCUMENT
+        printer.write(welcome_text(served, "" if is_default else str(file.path)))
 
 
 def register(app: typer.Typer) -> None:
@@ -123,7 +128,7 @@ def welcome_text(served: Served, config_file: str) -> str:
         f"Nacre gateway at {served.url}{_reach_text(served)} (Ctrl-C stops it)",
         "",
         f"  model      {_model(served)}{_demo_text(served)}",
-        f"  surface    {_surface_text(served, config_file)}",
+        f"  surface    {describe_surface(planned_surface(agent), config_file)}",
         f"  config     {config_file or 'none: defaults, with code mode enabled'}",
         f"  sessions   {served.database}",
         f"  workspace  {agent.workspace}",
@@ -180,20 +185,6 @@ def _model(served: Served) -> str:
 def _reach_text(served: Served) -> str:
     host = served.config.gateway.host
     return f" and all other addresses of this machine ({host})" if host in _ANY_ADDRESS else ""
-
-
-def _surface_text(served: Served, config_file: str) -> str:
-    """How the default agent offers its tools to the model, and how to enable code mode."""
-    config = served.config
-    file = f" --config {shlex.quote(config_file)}" if config_file else ""
-    how = f"; enable code mode with: nacre config set{file} tools.codeMode.enabled true"
-    match planned_surface(config.agents.agent(config.agents.default_id)):
-        case "code_mode":
-            return "code mode: the model gets `exec` and `wait`, and its programs call the tools"
-        case "tool_search":
-            return f"tool search: the model searches for its tools{how}"
-        case "direct":
-            return f"direct: the model gets all tools{how}"
 
 
 def _demo_text(served: Served) -> str:

@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from nacre.cli.output import UsageError
-from nacre.config import find_config_file, read_config_file
+from nacre.config import DEFAULT_DOCUMENT, find_config_file, read_config_file
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from nacre.config import ConfigFile, SystemConfig
+    from nacre.tools import SurfaceKind
 
 logger = logging.getLogger(__name__)
 
-EMBEDDED: Final[Mapping[str, object]] = {"tools": {"codeMode": {"enabled": True}}}
-"""Used without a configuration: code mode, and a model that needs no key."""
-
 
 def read_agent_config(named: str | None) -> tuple[ConfigFile, SystemConfig]:
-    """Read the configuration for the gateway, which needs every secret. Uses the embedded one if it
-    is empty. Raises UsageError."""
+    """Read the configuration for the gateway, which needs every secret. Raises UsageError."""
     file, config, _ = _read(named, may_lack_secrets=False)
-    return file, _or_embedded(file, config)
+    return file, _or_default(file, config)
 
 
 def read_run_config(named: str | None) -> tuple[SystemConfig, tuple[ConfigError, ...]]:
     """Read the configuration for one agent. Also returns missing secrets, which the agent may not
     need. Raises UsageError."""
     file, config, missing = _read(named, may_lack_secrets=True)
-    return _or_embedded(file, config), missing
+    return _or_default(file, config), missing
 
 
 def read_system_config(named: str | None) -> tuple[ConfigFile, SystemConfig]:
@@ -45,13 +43,14 @@ def read_system_config(named: str | None) -> tuple[ConfigFile, SystemConfig]:
     return file, config
 
 
-def _or_embedded(file: ConfigFile, config: SystemConfig) -> SystemConfig:
+def _or_default(file: ConfigFile, config: SystemConfig) -> SystemConfig:
+    """The default document has code mode, and a model that needs no key."""
     if config.document:
         return config
     from nacre.config import system_config_from
 
     folder = file.path.absolute().parent
-    return system_config_from(EMBEDDED, environment=os.environ, folder=folder)
+    return system_config_from(DEFAULT_DOCUMENT, environment=os.environ, folder=folder)
 
 
 def _read(
@@ -80,3 +79,21 @@ def _format_problems(faults: Sequence[ConfigError], file: Path) -> str:
     if len(faults) == 1:
         return str(faults[0])
     return "\n  ".join((f"{file} has {len(faults)} problems:", *map(str, faults)))
+
+
+def code_mode_command(config_file: str) -> str:
+    """The command that enables code mode in this file; empty for the default file."""
+    file = f" --config {shlex.quote(config_file)}" if config_file else ""
+    return f"nacre config set{file} tools.codeMode.enabled true"
+
+
+def describe_surface(kind: SurfaceKind, config_file: str) -> str:
+    """How an agent offers its tools to the model, and how to enable code mode."""
+    how = f"; enable code mode with: {code_mode_command(config_file)}"
+    match kind:
+        case "code_mode":
+            return "code mode: the model gets `exec` and `wait`, and its programs call the tools"
+        case "tool_search":
+            return f"tool search: the model searches for its tools{how}"
+        case "direct":
+            return f"direct: the model gets the definitions of all tools with every request{how}"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from nacre.config.config_file import (
         CONFIG_VARIABLE,
+        DEFAULT_DOCUMENT,
         ConfigFile,
         change_config_text,
         find_config_file,
@@ -36,7 +37,14 @@ if TYPE_CHECKING:
         private_cache_directory,
         user_folder,
     )
-    from nacre.config.gateway import TOKEN_VARIABLE, GatewayConfig, StorageConfig, is_loopback
+    from nacre.config.gateway import (
+        TOKEN_VARIABLE,
+        GatewayConfig,
+        StorageConfig,
+        check_auth,
+        is_loopback,
+        is_strong_token,
+    )
     from nacre.config.json5 import parse_json5, with_member, without_member
     from nacre.config.mcp import (
         list_unused_places,
@@ -97,6 +105,7 @@ __all__ = [
     "CONFIG_VARIABLE",
     "CORE_GROUPS",
     "DEFAULT_CONTEXT_TOKENS",
+    "DEFAULT_DOCUMENT",
     "DEFAULT_MODEL",
     "FIELDS",
     "LANGUAGES",
@@ -140,6 +149,7 @@ __all__ = [
     "WebFetchConfig",
     "change_config_text",
     "changed_sections",
+    "check_auth",
     "check_private",
     "code_mode_config_from",
     "config_schema",
@@ -152,6 +162,7 @@ __all__ = [
     "is_loopback",
     "is_missing_secret",
     "is_object",
+    "is_strong_token",
     "keys_from",
     "list_settings",
     "list_unused_places",
@@ -201,6 +212,7 @@ __getattr__ = lazy_exports(
         ),
         "nacre.config.config_file": (
             "CONFIG_VARIABLE",
+            "DEFAULT_DOCUMENT",
             "ConfigFile",
             "change_config_text",
             "find_config_file",
@@ -224,7 +236,9 @@ __getattr__ = lazy_exports(
             "TOKEN_VARIABLE",
             "GatewayConfig",
             "StorageConfig",
+            "check_auth",
             "is_loopback",
+            "is_strong_token",
         ),
         "nacre.config.json5": (
             "parse_json5",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from contextlib import contextmanager, suppress
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 Origin = Literal["option", "environment", "project", "user"]
 
 CONFIG_VARIABLE: Final = "NACRE_CONFIG"
+DEFAULT_DOCUMENT: Final[Mapping[str, object]] = {"tools": {"codeMode": True}}
+"""Used without a configuration, and the content of a new file."""
+_NEW_FILE: Final = f"{json.dumps(DEFAULT_DOCUMENT, indent=2)}\n"
 _NAMES: Final = ("nacre.json5", "nacre.json")
 # Far more than people write; a device would never end.
 _MAX_BYTES: Final = 16 * 1024 * 1024
@@ -81,9 +85,10 @@ def remove_config_member(path: Path, keys: Sequence[Key]) -> bool:
 
 
 def change_config_text(path: Path, change: Callable[[str], str | None]) -> bool:
-    """Write what `change` makes of the text, empty where there is no file; false if it gives None.
+    """Write what `change` makes of the text; false if it gives None.
 
-    The file and its folder are made where needed. Nothing is written if it raises.
+    Without a file, or with an empty one, the text is that of `DEFAULT_DOCUMENT`: otherwise the
+    first setting would turn code mode off. Nothing is written if `change` raises.
     """
     # The file that a link leads to is written, so that the link stays one.
     target = Path(os.path.realpath(path))
@@ -91,7 +96,8 @@ def change_config_text(path: Path, change: Callable[[str], str | None]) -> bool:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _sole_writer(target.parent):
             _refuse_if_no_file(target)
-            text = change(_text_of(target) or "")
+            before = _text_of(target) or ""
+            text = change(before if before.strip() else _NEW_FILE)
             if text is not None:
                 _write_whole(target, text.encode())
     except OSError as error:

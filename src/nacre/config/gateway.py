@@ -20,6 +20,9 @@ AuthMode = Literal["token", "none"]
 
 TOKEN_VARIABLE: Final = "NACRE_GATEWAY_TOKEN"
 
+# The format of RFC 6750.
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_MIN_TOKEN_CHARACTERS: Final = 16
 _SQLITE = re.compile(r"sqlite:///(.+)")
 _POSTGRES = re.compile(r"postgres(?:ql)?(://\S+)")
 
@@ -44,15 +47,7 @@ class GatewayConfig:
 def resolve_gateway(section: GatewaySection, resolver: Resolver) -> GatewayConfig:
     """Resolve `gateway`; problems are noted."""
     auth = section.auth
-    if auth.mode == "none" and not is_loopback(section.host):
-        resolver.note(
-            ConfigError(
-                "gateway.auth.mode",
-                f'is "none", but `gateway.host` is "{section.host}": without a token only this '
-                "machine may be served (127.0.0.1, ::1 or localhost)",
-            )
-        )
-    return GatewayConfig(
+    config = GatewayConfig(
         host=section.host,
         port=section.port,
         auth_mode=auth.mode,
@@ -63,6 +58,31 @@ def resolve_gateway(section: GatewaySection, resolver: Resolver) -> GatewayConfi
         shutdown_seconds=section.shutdown_seconds,
         cors_origins=tuple(section.cors_origins),
     )
+    return resolver.attempt(lambda: check_auth(config, resolver.environment), config)
+
+
+def check_auth(config: GatewayConfig, environment: Mapping[str, str]) -> GatewayConfig:
+    """Check the authentication settings. Raises ConfigError, without the token in its message."""
+    if config.auth_mode == "none" and not is_loopback(config.host):
+        raise ConfigError(
+            "gateway.auth.mode",
+            f'is "none", but the gateway listens on {config.host}: without a token it must listen '
+            "on a loopback address (127.0.0.1, ::1 or localhost)",
+        )
+    token = config.token
+    if token and not is_strong_token(token):
+        setting = "gateway.auth.tokenFile" if config.token_file else "gateway.auth.token"
+        raise ConfigError(
+            TOKEN_VARIABLE if token == environment.get(TOKEN_VARIABLE) else setting,
+            f"has {len(token)} characters; a token needs at least {_MIN_TOKEN_CHARACTERS}, and may "
+            "have letters, digits and -._~+/ only",
+        )
+    return config
+
+
+def is_strong_token(token: str) -> bool:
+    """Whether the token is long enough, and has the characters that a header can carry."""
+    return len(token) >= _MIN_TOKEN_CHARACTERS and _TOKEN.fullmatch(token) is not None
 
 
 def is_loopback(host: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from nacre.config.agents import resolve_agents
-from nacre.config.gateway import resolve_gateway, resolve_storage
+from nacre.config.gateway import TOKEN_VARIABLE, resolve_gateway, resolve_storage
 from nacre.config.mcp import resolve_servers
 from nacre.config.models import resolve_models
 from nacre.config.plugins import resolve_plugins
@@ -97,7 +97,9 @@ def system_config_from(
 
 
 def is_missing_secret(problem: ConfigError) -> bool:
-    """Whether only a secret of a model or an MCP server is missing."""
+    """Whether a command can do without the secret: of a model, an MCP server, or the gateway."""
+    if problem.path == TOKEN_VARIABLE:
+        return True
     is_missing = isinstance(problem, MissingReferenceError)
     return is_missing and _OF_MODEL_OR_SERVER.fullmatch(problem.path) is not None
 

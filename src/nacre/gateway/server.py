@@ -6,7 +6,6 @@ import errno
 import gc
 import logging
 import os
-import re
 import secrets
 import signal
 import socket
@@ -18,7 +17,7 @@ import anyio
 import anyio.to_thread
 
 from nacre.bootstrap import open_system
-from nacre.config import TOKEN_VARIABLE, ConfigChange, ConfigWatcher, is_loopback, user_folder
+from nacre.config import ConfigChange, ConfigWatcher, check_auth, is_strong_token, user_folder
 from nacre.errors import ConfigError, NacreError
 from nacre.private_files import read_private, write_private
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nacre.bootstrap import System
-    from nacre.config import ConfigFile, GatewayConfig, SystemConfig
+    from nacre.config import ConfigFile, SystemConfig
     from nacre.gateway.routing import GatewayState
 
 logger = logging.getLogger(__name__)
@@ -66,9 +65,6 @@ def gateway_url(host: str, listener: socket.socket) -> str:
 
 
 _FILE: Final = "gateway-token"
-# The format of RFC 6750.
-_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-_MIN_CHARACTERS: Final = 16
 
 
 def token_file(environment: Mapping[str, str]) -> Path:
@@ -80,7 +76,7 @@ def load_token(path: Path) -> str:
     """Read the token of an earlier start, or generate and store a new one. Blocks."""
     try:
         found = (read_private(path) or b"").decode("ascii", "replace").strip()
-        if len(found) >= _MIN_CHARACTERS and _TOKEN.fullmatch(found):
+        if is_strong_token(found):
             return found
         generated = secrets.token_urlsafe(32)
         write_private(path, f"{generated}\n".encode())
@@ -89,24 +85,6 @@ def load_token(path: Path) -> str:
         raise ConfigError(
             "gateway.auth.token", f"is not set, and no token can be stored in {path}: {error}"
         ) from error
-
-
-def check_auth(config: GatewayConfig, environment: Mapping[str, str]) -> GatewayConfig:
-    """Check the authentication settings. Raises ConfigError, without the token in its message."""
-    if config.auth_mode == "none" and not is_loopback(config.host):
-        raise ConfigError(
-            "gateway.auth.mode",
-            f'is "none", but the gateway listens on {config.host}: without a token it must listen '
-            "on a loopback address (127.0.0.1, ::1 or localhost)",
-        )
-    token = config.token
-    if token and (len(token) < _MIN_CHARACTERS or not _TOKEN.fullmatch(token)):
-        raise ConfigError(
-            TOKEN_VARIABLE if token == environment.get(TOKEN_VARIABLE) else "gateway.auth.token",
-            f"has {len(token)} characters; a token needs at least {_MIN_CHARACTERS}, and may have "
-            "letters, digits and -._~+/ only",
-        )
-    return config
 
 
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)

@@ -278,16 +278,19 @@ def test_a_store_that_cannot_be_opened_fails_the_run(here: Surroundings) -> None
     assert "nacre.json5" in err
 
 
-def test_sigterm_aborts_the_run_and_leaves_no_process(here: Surroundings) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_aborts_the_run_and_leaves_no_process(
+    here: Surroundings, number: signal.Signals
+) -> None:
     with start_nacre("run", "--json", ENDLESS) as process:
         out = pipe_of(process.stdout)
         for line in out:
             if json.loads(line)["kind"] == "cell.started":
                 break
         workers = workers_of(process)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         kinds = [json.loads(line)["kind"] for line in out]
-        assert process.wait(PATIENCE_SECONDS) == 143
+        assert process.wait(PATIENCE_SECONDS) == 128 + number
     assert kinds[-1] == "run.aborted"
     assert workers
     assert still_running(workers) == []

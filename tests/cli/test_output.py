@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from nacre.cli.output import STOP_SIGNALS, ExitStatus, Printer, duration_text, size_text, time_text
+from nacre.cli.output import ExitStatus, Printer, duration_text, size_text, time_text
+from nacre.stop_signals import stop_signals
 
 
 class _SignalledPipe(io.TextIOWrapper):
@@ -30,7 +31,7 @@ def received() -> Iterator[list[int]]:
     numbers: list[int] = []
     before = {
         number: signal.signal(number, lambda got, _frame: numbers.append(got))
-        for number in STOP_SIGNALS
+        for number in stop_signals()
     }
     yield numbers
     for number, handler in before.items():
@@ -62,7 +63,7 @@ def fill(pipe: int) -> None:
                 os.write(pipe, b"x" * size)
 
 
-@pytest.mark.parametrize("number", STOP_SIGNALS)
+@pytest.mark.parametrize("number", stop_signals())
 def test_a_signal_beside_a_write_that_was_taken_goes_to_its_handler_and_no_text_is_lost(
     number: signal.Signals, received: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,7 +76,7 @@ def test_a_signal_beside_a_write_that_was_taken_goes_to_its_handler_and_no_text_
         assert os.read(reading, 100) == b"one\ntwo\n"
 
 
-@pytest.mark.parametrize("number", STOP_SIGNALS)
+@pytest.mark.parametrize("number", stop_signals())
 def test_a_signal_breaks_off_a_write_that_nobody_takes(
     number: signal.Signals, received: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

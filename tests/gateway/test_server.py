@@ -72,7 +72,9 @@ async def test_a_signal_lets_runs_end_and_streams_with_them(tmp_path: Path) -> N
     assert (run["state"], run["result"]["text"]) == ("completed", "a b")
 
 
-async def test_what_does_not_end_in_time_is_aborted_and_kept(tmp_path: Path) -> None:
+async def test_what_does_not_end_in_time_is_aborted_and_kept_when_the_terminal_closes(
+    tmp_path: Path,
+) -> None:
     async with ScriptedProvider([[Say("a "), Stall()], Say("back")]) as model:
         config = await config_file(tmp_path, model, IMPATIENT)
         async with served(tmp_path, config) as (gateway, client):
@@ -81,7 +83,10 @@ async def test_what_does_not_end_in_time_is_aborted_and_kept(tmp_path: Path) -> 
             async for kind in kinds(client, run_id):
                 seen.append(kind)
                 if kind == "text.delta":
-                    gateway.signal(signal.SIGTERM)
+                    # A closed terminal: the system and the shell send one each.
+                    gateway.signal(signal.SIGHUP)
+                    await gateway.logged("SIGHUP")
+                    gateway.signal(signal.SIGHUP)
             assert await gateway.wait() == 0
         async with served(tmp_path, config) as (_, client):
             run = (await client.get(f"/api/runs/{run_id}")).json()

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Literal, TextIO
 
+from nacre.stop_signals import stop_signals
+
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
     from types import FrameType
@@ -28,6 +30,7 @@ class ExitStatus(IntEnum):
     FAILED = 1
     BAD_USAGE = 2
     WAITING = 3
+    HUNG_UP = 129
     INTERRUPTED = 130
     READER_GONE = 141
     TERMINATED = 143
@@ -36,8 +39,6 @@ class ExitStatus(IntEnum):
 class UsageError(Exception):
     """Invalid arguments or configuration. The message names the value and the fix."""
 
-
-STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 # Rich takes a second to colour a megabyte.
 _MAX_STYLED_CHARACTERS: Final = 100_000
@@ -172,7 +173,7 @@ def _let_signals_interrupt(stream: TextIO) -> Generator[None]:
     While the stream accepts text, a signal goes to the usual handler: the reader may have sent it
     because of the line being written, and still reads the rest.
     """
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    before = {number: signal.getsignal(number) for number in stop_signals()}
 
     def stop(number: int, frame: FrameType | None) -> None:
         handler = before[signal.Signals(number)]
@@ -180,7 +181,7 @@ def _let_signals_interrupt(stream: TextIO) -> Generator[None]:
             raise _Interrupted(number)
         handler(number, frame)
 
-    for number in STOP_SIGNALS:
+    for number in before:
         signal.signal(number, stop)
     try:
         yield

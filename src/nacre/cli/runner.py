@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from nacre.cli.output import STOP_SIGNALS, ExitStatus, warn
+from nacre.cli.output import ExitStatus, warn
 from nacre.run_context import AbortController
+from nacre.stop_signals import forces_exit, stop_signals
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator
@@ -54,7 +55,7 @@ async def _run_with_abort(
             received.append(number)
             abort.abort(f"aborted by {number.name}")
 
-    with anyio.open_signal_receiver(*STOP_SIGNALS) as signals:
+    with anyio.open_signal_receiver(*stop_signals()) as signals:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(abort_at, signals)
             try:
@@ -91,7 +92,7 @@ class StopSignals:
     @asynccontextmanager
     async def handle(self) -> AsyncGenerator[TaskGroup]:
         """Handle signals during the block. Yields a task group, which is cancelled at its end."""
-        with anyio.open_signal_receiver(*STOP_SIGNALS) as signals:
+        with anyio.open_signal_receiver(*stop_signals()) as signals:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.watch, signals)
                 yield tasks
@@ -102,7 +103,9 @@ class StopSignals:
             if self._is_ignoring:
                 continue
             if self._signal is not None:
-                self.exit_now(128 + number)
+                if forces_exit(number):
+                    self.exit_now(128 + number)
+                continue
             self._signal = number
             if self._stop is not None:
                 self._stop(f"aborted by {number.name}")

@@ -7,7 +7,6 @@ import gc
 import logging
 import os
 import secrets
-import signal
 import socket
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -20,8 +19,10 @@ from nacre.bootstrap import open_system
 from nacre.config import ConfigChange, ConfigWatcher, check_auth, is_strong_token, user_folder
 from nacre.errors import ConfigError, NacreError
 from nacre.private_files import read_private, write_private
+from nacre.stop_signals import forces_exit, stop_signals
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
@@ -85,9 +86,6 @@ def load_token(path: Path) -> str:
         raise ConfigError(
             "gateway.auth.token", f"is not set, and no token can be stored in {path}: {error}"
         ) from error
-
-
-_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,7 +170,7 @@ class _Gateway:
 
     async def run(self) -> None:
         failure: Exception | None = None
-        with anyio.open_signal_receiver(*_STOP_SIGNALS) as signals:
+        with anyio.open_signal_receiver(*stop_signals()) as signals:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch_signals, signals)
                 try:
@@ -188,7 +186,9 @@ class _Gateway:
         is_stopping = False
         async for number in signals:
             if is_stopping:
-                _exit_now(number)
+                if forces_exit(number):
+                    _exit_now(number)
+                continue
             is_stopping = True
             if self._is_serving:
                 logger.info("%s: the gateway stops when its runs have ended", number.name)

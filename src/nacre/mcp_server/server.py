@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -24,8 +23,10 @@ from nacre.mcp_client.process import kill_all_groups
 from nacre.mcp_server.client_channel import ClientChannel, ClientRefusedError, request_for
 from nacre.mcp_server.served_calls import approvals_to_json
 from nacre.mcp_server.sessions import OpenServers, SessionOptions, Sessions, share_servers
+from nacre.stop_signals import forces_exit, stop_signals
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from mcp.server import ServerRequestContext
@@ -116,7 +117,6 @@ _INSTRUCTIONS: Final = (
 # A client that does not read must not delay the end of a call.
 _LAST_PROGRESS_SECONDS: Final = 5.0
 _ABORT_SECONDS: Final = 10.0
-_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class CodeModeMcpServer:
@@ -362,19 +362,19 @@ async def run_until_signal(serve: Callable[[], Awaitable[None]]) -> int:
     """Serve until the end or a signal. Returns the exit status of the process."""
     stopped_by: signal.Signals | None = None
     failure: Exception | None = None
-    with anyio.open_signal_receiver(*_stop_signals()) as signals:
+    with anyio.open_signal_receiver(*stop_signals()) as signals:
         async with anyio.create_task_group() as tasks:
             scope = anyio.CancelScope()
 
             async def stop_at_signal() -> None:
                 nonlocal stopped_by
                 async for number in signals:
-                    if stopped_by is not None:
+                    if stopped_by is not None and forces_exit(number):
                         # The second signal ends the process at once. Servers have their own
                         # process groups and would survive it.
                         kill_all_groups()
                         os._exit(128 + number)
-                    stopped_by = number
+                    stopped_by = stopped_by or number
                     scope.cancel()
 
             tasks.start_soon(stop_at_signal)
@@ -388,11 +388,3 @@ async def run_until_signal(serve: Callable[[], Awaitable[None]]) -> int:
     if failure is not None:
         raise failure
     return 0 if stopped_by is None else 128 + stopped_by
-
-
-def _stop_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that stop the server. SIGHUP only if it is not ignored (`nohup`)."""
-    hang_up: signal.Signals | None = getattr(signal, "SIGHUP", None)
-    if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN:
-        return _STOP_SIGNALS
-    return (*_STOP_SIGNALS, hang_up)

@@ -25,6 +25,8 @@ async def test_agents_models_tools_and_plugins_are_listed(tmp_path: Path) -> Non
         plugins = await world.get("/api/plugins")
     assert [(it["id"], it["isDefault"]) for it in agents] == [("main", True), ("careful", False)]
     assert "scripted" in models["openProviders"]
+    # The model of an agent, though its provider has no list.
+    assert "scripted/model" in [model["id"] for model in models["models"]]
     assert {"contextWindow", "maxTokens"} <= set(models["models"][0])
     assert {tool["name"] for tool in tools} - {tool["name"] for tool in careful} == {
         "write",

@@ -81,8 +81,10 @@ async def test_requests_are_counted_by_route_and_not_by_path(tmp_path: Path) -> 
 async def test_models_that_callers_make_up_do_not_make_series_without_end(tmp_path: Path) -> None:
     async with open_gateway(tmp_path) as world:
         metrics = Metrics(world.system)
+        with_controls = metrics.model_label("openai/a\x1b[31m")
         labels = {metrics.model_label(f"openai/{n}") for n in range(1000)}
         metrics.close()
+    assert with_controls == "other"
     assert len(labels) == 101
     assert "other" in labels
 

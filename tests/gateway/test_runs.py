@@ -231,3 +231,16 @@ async def test_a_turn_that_is_not_kept_has_a_code_in_memory_and_from_the_databas
     for run in (live, stored):
         assert (run["state"], run["result"]["errorCode"]) == ("failed", "storage_failed")
         assert run["result"]["error"] == "the turn is not kept: the disk is full"
+
+
+async def test_two_client_tools_of_one_name_and_odd_model_names_are_refused(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path) as world:
+        twice = {"text": "hi", "clientTools": [{"name": "f"}, {"name": "g"}, {"name": "f"}]}
+        tools = await world.client.post("/api/runs", json=twice)
+        odd = {"text": "hi", "model": "scripted/a\x1bb"}
+        model = await world.client.post("/api/runs", json=odd)
+        runs = await world.get("/api/runs")
+    assert (tools.status_code, tools.json()["error"]["code"]) == (400, "invalid_tool")
+    assert "'f'" in tools.json()["error"]["message"]
+    assert (model.status_code, model.json()["error"]["code"]) == (404, "unknown_model")
+    assert runs["runs"] == []

@@ -51,11 +51,18 @@ async def test_a_session_shows_nested_calls_beneath_their_parent(tmp_path: Path)
     assert session["messages"][3]["text"] == "done"
 
 
-async def test_only_the_last_turns_are_shown(tmp_path: Path) -> None:
+async def test_turns_come_in_pages_the_last_ones_first(tmp_path: Path) -> None:
     async with open_gateway(tmp_path, lambda _request: Say("hi")) as world:
         runs = [await world.finished(f"number {n}", sessionKey="k") for n in range(3)]
+        other = await world.finished("another session")
         path = f"/api/sessions/{runs[0]['sessionId']}"
         session = await world.get(path, params={"turns": 2})
+        earlier = await world.get(path, params={"turns": 2, "before": session["nextCursor"]})
+        foreign = await world.client.get(path, params={"before": other["runId"]})
+    assert [turn["prompt"] for turn in earlier["turns"]] == ["number 0"]
+    assert [it["text"] for it in earlier["messages"]] == ["number 0", "hi"]
+    assert earlier["nextCursor"] is None
+    assert (foreign.status_code, foreign.json()["error"]["path"]) == (422, "query.before")
     assert [turn["prompt"] for turn in session["turns"]] == ["number 1", "number 2"]
     assert [it["text"] for it in session["messages"]] == ["number 1", "hi", "number 2", "hi"]
     assert session["session"]["turnCount"] == 3

@@ -14,7 +14,13 @@ import anyio
 
 from nacre.agent.approval_log import approval_to_json
 from nacre.agent.transcript import message_size
-from nacre.errors import SessionError, StorageError, ToolAbortedError, ToolFailedError
+from nacre.errors import (
+    SessionError,
+    StorageError,
+    ToolAbortedError,
+    ToolDefinitionError,
+    ToolFailedError,
+)
 from nacre.json_types import copy_json
 from nacre.messages import FinishReason, Usage
 from nacre.run_context import AbortController
@@ -371,7 +377,13 @@ class ClientCalls:
         waiting.is_answered.set()
 
     def as_tools(self, tools: Sequence[ClientTool]) -> list[Tool]:
-        """Convert client tools. Raises ToolDefinitionError for an invalid one."""
+        """Convert client tools. Raises ToolDefinitionError for an invalid one, and a second one
+        of a name."""
+        names: set[str] = set()
+        for tool in tools:
+            if tool.name in names:
+                raise ToolDefinitionError(f"there are two client tools named {tool.name!r}")
+            names.add(tool.name)
         return [self._as_tool(tool) for tool in tools]
 
     def _as_tool(self, tool: ClientTool) -> Tool:

@@ -318,6 +318,12 @@ class System:
         self.agents = agents
         self.approvals = approvals
 
+    def list_models(self) -> list[str]:
+        """The models of the configuration: those of providers with a list, and of agents."""
+        agents = self.config.agents.by_id.values()
+        used = [model for agent in agents for model in (agent.model, *agent.fallback_models)]
+        return list(dict.fromkeys((*self.providers.list_models(), *used)))
+
     async def apply(self, config: SystemConfig) -> None:
         """Apply a changed configuration. Active runs continue with the old one.
 

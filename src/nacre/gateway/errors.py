@@ -147,7 +147,12 @@ def convert_error(error: NacreError) -> ApiError:
             retry = RETRY_SECONDS if status == 429 else None
             return ApiError(status, error.message, code=error.code, retry_after_seconds=retry)
         case ProviderError():
-            return ApiError(502, error.message, retry_after_seconds=error.retry_after_seconds)
+            return ApiError(
+                429 if error.status == 429 else 502,
+                error.message,
+                code="provider_failed",
+                retry_after_seconds=error.retry_after_seconds,
+            )
         case MissingReferenceError():
             return ApiError(400, str(error), code="missing_secret")
         case ConfigError():

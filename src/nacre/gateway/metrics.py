@@ -173,10 +173,10 @@ class Metrics:
         return generate_latest(self._registry)
 
     def model_label(self, model: str) -> str:
-        """The model's name, or `other` if there are too many."""
+        """The model's name, or `other` if there are too many or it has control characters."""
         if model in self._models:
             return model
-        if len(self._models) >= _MAX_MODELS:
+        if len(self._models) >= _MAX_MODELS or not model.isprintable():
             return _OTHER_MODELS
         self._models.add(model)
         return model

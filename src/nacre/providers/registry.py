@@ -84,7 +84,7 @@ class Providers:
         if model_id == DEFAULT_MODEL:
             return _make_demo()
         config = self._config.providers.get(provider_name)
-        if config is None or not name:
+        if config is None or not name or not name.isprintable():
             raise _unknown_model(model_id, self.list_models(), any_of=self.list_open_providers())
         if config.models and name not in config.models:
             raise _unknown_model(model_id, (f"{config.name}/{each}" for each in config.models))

@@ -243,11 +243,16 @@ class Store:
         found = await self._read_turns(select(turns).where(turns.c.run_id == run_id))
         return found[0] if found else None
 
-    async def turns(self, session_id: str, limit: int = 100) -> list[TurnRecord]:
-        """Return the last `limit` turns, oldest first."""
-        if not is_storable(session_id):
+    async def turns(
+        self, session_id: str, limit: int = 100, *, before: str | None = None
+    ) -> list[TurnRecord]:
+        """Return the last `limit` turns, oldest first; those before the run `before`, if given."""
+        if not is_storable(session_id) or not is_storable(before or ""):
             return []
         query = select(turns).where(turns.c.session_id == session_id)
+        if before is not None:
+            number = select(turns.c.number).where(turns.c.run_id == before)
+            query = query.where(turns.c.number < number.scalar_subquery())
         found = await self._read_turns(query.order_by(turns.c.number.desc()).limit(limit))
         return found[::-1]
 

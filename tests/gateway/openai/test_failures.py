@@ -24,7 +24,7 @@ async def ended(run: AgentRun) -> tuple[str, str]:
 
 FAILURES = [
     (Fail(400, "no such thing"), 502, "provider_failed"),
-    (Fail(429, "slow down", retry_after=7), 503, "provider_failed"),
+    (Fail(429, "slow down", retry_after=7), 429, "provider_failed"),
     (Fail(401, "who are you?"), 502, "provider_failed"),
     (Fail(400, "too long", code="context_length_exceeded"), 400, "context_length_exceeded"),
 ]

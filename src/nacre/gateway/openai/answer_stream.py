@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _GONE: Final = "the client closed the connection"
 # Nobody reads it; nginx logs this status.
 _CLIENT_GONE_STATUS: Final = 499
-_BUSY_STATUSES: Final = frozenset((408, 429, 503, 504, 529))
+_BUSY_STATUSES: Final = frozenset((408, 503, 504, 529))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,14 +177,20 @@ def run_error(run: AgentRun, result: RunResult) -> ApiError:
 def _provider_failure(error: ProviderError) -> ApiError:
     if error.is_context_overflow:
         return ApiError(400, error.message, code="context_length_exceeded", path="messages")
-    is_busy = error.is_retryable or error.status in _BUSY_STATUSES
     seconds = error.retry_after_seconds
     return ApiError(
-        503 if is_busy else 502,
+        _provider_status(error),
         error.message,
         code="provider_failed",
         retry_after_seconds=seconds if seconds is not None and math.isfinite(seconds) else None,
     )
+
+
+def _provider_status(error: ProviderError) -> int:
+    if error.status == 429:
+        # The provider's rate limit or quota: only waiting or a larger quota helps.
+        return 429
+    return 503 if error.is_retryable or error.status in _BUSY_STATUSES else 502
 
 
 def _forbid_retry(error: ApiError) -> ApiError:

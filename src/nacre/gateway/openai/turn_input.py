@@ -286,7 +286,7 @@ class ModelChoice:
 def model_ids(system: System) -> list[str]:
     """All listed model names. Providers without a list accept any of their models."""
     agents = (f"{OWN_NAME}/{agent_id}" for agent_id in system.config.agents.ids)
-    return [OWN_NAME, *agents, *system.providers.list_models()]
+    return [OWN_NAME, *agents, *system.list_models()]
 
 
 def models_to_json(system: System) -> JsonObject:

@@ -267,6 +267,8 @@ class SessionResponse(ResponseModel):
     """Oldest first."""
     messages: tuple[MessageInfo, ...]
     """The messages of these turns, in order."""
+    next_cursor: str | None = None
+    """The value of `before` for the turns before these. Null if there are none."""
 
 
 def session_info(record: SessionRecord) -> SessionInfo:
@@ -347,20 +349,30 @@ async def list_sessions(
 async def get_session(
     session_id: str,
     state: State,
-    turns: Annotated[int, Query(description="The number of last turns.", ge=1, le=200)] = 20,
+    turns: Annotated[int, Query(description="The number of turns.", ge=1, le=200)] = 20,
+    before: Annotated[
+        str | None,
+        Query(description="The `nextCursor` of a response: get earlier turns.", max_length=500),
+    ] = None,
 ) -> SessionResponse:
     """Get a session with its last turns, their messages and tool calls."""
     store = state.system.store
     session = await store.session(session_id)
     if session is None:
         raise ApiError(404, f"there is no session {session_id[:_MAX_SHOWN_ID]!r}")
-    shown = await store.turns(session_id, turns)
+    if before is not None:
+        last = await store.turn(before)
+        if last is None or last.session_id != session_id:
+            raise ApiError(422, "must be the `nextCursor` of a response", path="query.before")
+    found = await store.turns(session_id, turns + 1, before=before)
+    shown = found[-turns:]
     ids = {turn.run_id for turn in shown}
     messages = await store.messages(session_id, whole=True)
     return SessionResponse(
         session=session_info(session),
         turns=tuple(await _turn_infos(shown, state)),
         messages=tuple(message_info(it) for it in messages if it.run_id in ids),
+        next_cursor=shown[0].run_id if len(found) > turns else None,
     )
 
 

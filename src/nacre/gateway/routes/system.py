@@ -197,7 +197,7 @@ async def list_models(state: State) -> ModelsResponse:
     """List the models."""
     providers = state.system.config.models.providers
     models: list[ModelInfo] = []
-    for model_id in state.system.providers.list_models():
+    for model_id in state.system.list_models():
         provider, _, name = model_id.partition("/")
         known = providers[provider].models.get(name) if provider in providers else None
         models.append(

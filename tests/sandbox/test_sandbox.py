@@ -1,6 +1,5 @@
 """The sandbox as a whole: opening, closing, and machines where it cannot work."""
 
-import errno
 import hashlib
 import os
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 from nacre.errors import ConfigError, ImageError, RuntimeUnavailableError
 from nacre.json_types import JsonValue
 from nacre.sandbox import Completed, Failed, HostRequest, Limits, Sandbox, SandboxOptions
-from nacre.sandbox.hardening import SeccompUnavailableError
+from nacre.sandbox.hardening import FilterNotCompiledError
 from nacre.sandbox.image import load_image
 from tests.contract.requirements import requirement
 
@@ -336,38 +335,48 @@ async def test_closing_ends_a_cell_that_waits_without_a_worker() -> None:
     assert (results[0].code, results[0].error) == ("runtime_unavailable", "the sandbox is closed")
 
 
-async def test_a_want_of_descriptors_never_becomes_a_worker_without_a_filter(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.fixture
+def without_filter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A cache directory for a machine on which the system-call filter cannot be compiled."""
+
+    def fail() -> bytes:
+        raise FilterNotCompiledError("libseccomp is not installed")
+
+    monkeypatch.setattr("nacre.sandbox.pool.compile_filter", fail)
+    return tmp_path
+
+
+async def test_a_worker_without_a_required_protection_runs_no_program(
+    without_filter: Path,
 ) -> None:
-    def unavailable() -> bytes:
-        raise SeccompUnavailableError("cannot be loaded")
-
-    def no_descriptor_left(_: int) -> int:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    monkeypatch.setattr("nacre.sandbox.pool.compile_filter", unavailable)
-    options = SandboxOptions(workers=1, cache_directory=tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr("nacre.sandbox.pool.os.dup", no_descriptor_left)
-        async with Sandbox(options) as sandbox:
-            result = await sandbox.cell("return 1").run()
+    async with Sandbox(SandboxOptions(workers=1, cache_directory=without_filter)) as sandbox:
+        report = await sandbox.check()
+        result = await sandbox.cell("return 1").run()
     assert isinstance(result, Failed)
-    assert (result.code, "Too many open files" in result.error) == ("runtime_unavailable", True)
+    assert (result.code, report.workers) == ("runtime_unavailable", ())
+    assert "seccomp (libseccomp is not installed)" in report.problem
+    assert report.hardening is not None
+    assert [measure.name for measure in report.hardening.missing] == ["seccomp"]
 
 
-async def test_a_machine_without_filters_runs_cells_and_says_what_is_missing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def unavailable() -> bytes:
-        raise SeccompUnavailableError("libseccomp is not installed")
-
-    monkeypatch.setattr("nacre.sandbox.pool.compile_filter", unavailable)
-    async with Sandbox(SandboxOptions(workers=1, cache_directory=tmp_path)) as sandbox:
+async def test_a_protection_that_is_not_required_may_be_missing(without_filter: Path) -> None:
+    options = SandboxOptions(workers=1, cache_directory=without_filter, require=["landlock"])
+    async with Sandbox(options) as sandbox:
         report = await sandbox.check()
         assert isinstance(await sandbox.cell("return 1").run(), Completed)
     assert report.hardening is not None
     missing = {measure.name: measure.detail for measure in report.hardening.missing}
     assert missing == {"seccomp": "libseccomp is not installed"}
+
+
+def test_an_unknown_protection_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"`require` is .*allowed: a list of parent_death_signal"):
+        SandboxOptions(require=["selinux"])  # pyright: ignore[reportArgumentType]
+
+
+async def test_the_command_line_of_a_worker_is_short(sandbox: Sandbox) -> None:
+    (pid, *_) = (await sandbox.check()).workers
+    assert sum(map(len, psutil.Process(pid).cmdline())) < 600
 
 
 async def test_a_want_of_threads_makes_cells_fail_as_unavailable(

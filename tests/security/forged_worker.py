@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import anyio.to_thread
 import pytest
 
+from nacre.config import PROTECTIONS
+from nacre.sandbox.hardening import HardeningReport, Measure
 from nacre.sandbox.pool import Launcher
 from nacre.sandbox.worker_process import WorkerProcess
 from nacre.sandbox.worker_protocol import Event, encode_frame
@@ -55,7 +57,9 @@ def forge_first_worker(monkeypatch: pytest.MonkeyPatch, answers: Sequence[bytes]
 
 
 def _start(answers: Sequence[bytes]) -> WorkerProcess:
-    ready = encode_frame(Event.READY, {"hardening": {}})
+    measures = tuple(Measure(name=name, applied=True, detail="") for name in PROTECTIONS)
+    report = HardeningReport(measures=measures).to_json()
+    ready = encode_frame(Event.READY, {"hardening": report})
     started = encode_frame(Event.STARTED, {})
     ours, theirs = socket.socketpair()
     with theirs:

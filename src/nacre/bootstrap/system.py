@@ -327,7 +327,7 @@ class System:
     async def apply(self, config: SystemConfig) -> None:
         """Apply a changed configuration. Active runs continue with the old one.
 
-        `storage.url`, `gateway.host` and `gateway.port` change only with a restart.
+        `storage.url`, `sandbox`, `gateway.host` and `gateway.port` change only with a restart.
         """
         sections = changed_sections(self.config, config)
         if "mcp" in sections or "plugins" in sections:
@@ -362,7 +362,11 @@ async def open_system(
         await store.interrupt_open_turns()
         runtime = await stack.enter_async_context(
             # Without settings: each run has those of its agent.
-            Runtime(workers=workers, cache_directory=cache_directory)
+            Runtime(
+                workers=workers,
+                cache_directory=cache_directory,
+                require=config.required_protections,
+            )
         )
         providers = await stack.enter_async_context(LiveProviders(config.models))
         mcp = await stack.enter_async_context(LiveMcp())

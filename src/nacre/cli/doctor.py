@@ -14,6 +14,7 @@ import typer
 import nacre
 from nacre.cli.output import ExitStatus, Printer
 from nacre.cli.runner import run_async
+from nacre.cli.system_config import read_required_protections
 from nacre.config import default_cache_directory
 from nacre.errors import SandboxError
 from nacre.sandbox.results import Completed, Failed
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from nacre.config import Language
+    from nacre.config import Language, Protection
     from nacre.json_types import JsonObject
     from nacre.sandbox.hardening import Measure
 
@@ -144,6 +145,7 @@ class SandboxHealth:
     platform: str = ""
     library: str = ""
     cache_directory: str = ""
+    require: tuple[Protection, ...] | None = None
     engine: str = ""
     image: str = ""
     module_origin: str = ""
@@ -175,7 +177,12 @@ class SandboxHealth:
             "workerStartMs": round(self.worker_start_ms, 3),
             "firstResultMs": round(self.first_result_ms, 3),
             "hardening": [
-                {"name": measure.name, "applied": measure.applied, "detail": measure.detail}
+                {
+                    "name": measure.name,
+                    "applied": measure.applied,
+                    "available": measure.available,
+                    "detail": measure.detail,
+                }
                 for measure in self.measures
             ],
             "cells": [
@@ -199,6 +206,7 @@ def examine_installation() -> SandboxHealth:
         platform=platform.platform(),
         library=_find_path(library_path),
         cache_directory=_find_path(default_cache_directory),
+        require=read_required_protections(),
     )
 
 
@@ -208,7 +216,8 @@ async def examine_sandbox(health: SandboxHealth) -> None:
     logger = logging.getLogger("nacre")
     logger.addHandler(listener)
     try:
-        async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        options = SandboxOptions(workers=1, require=health.require)
+        async with Sandbox(options) as sandbox:
             await _examine_workers(sandbox, health)
             if not health.problems:
                 health.cells = [await _try_cell(sandbox, *program) for program in _PROGRAMS]

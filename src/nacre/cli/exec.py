@@ -231,6 +231,7 @@ def exec_command(
     # Slow to import, and not needed to report bad usage.
     from nacre.cli.exec_cell import JsonReport, TextReport, run_cell
     from nacre.cli.runner import run_abortable
+    from nacre.cli.system_config import read_required_protections
     from nacre.cli.tool_modules import load_tools
 
     logging.getLogger("nacre").addHandler(_WARNINGS)
@@ -238,12 +239,14 @@ def exec_command(
     report = JsonReport() if is_json else TextReport(program, is_status_shown=is_status_shown)
 
     loaded = load_tools(tools or ())
+    require = read_required_protections()
 
     async def run(abort: AbortSignal) -> ExitStatus:
         return await run_cell(
             program,
             config,
             tools=loaded,
+            require=require,
             report=report,
             is_resumed=not is_not_resumed,
             abort=abort,

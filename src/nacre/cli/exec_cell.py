@@ -15,11 +15,11 @@ from nacre.errors import CatalogError
 from nacre.sandbox.results import JsonOutput, Output, TextOutput, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from nacre.cli.exec import ProgramText
     from nacre.code_mode.run import CodeModeRun
-    from nacre.config import CodeModeConfig
+    from nacre.config import CodeModeConfig, Protection
     from nacre.run_context import AbortSignal
     from nacre.sandbox.results import Position
     from nacre.tools import Tool
@@ -175,6 +175,7 @@ async def run_cell(
     config: CodeModeConfig,
     *,
     tools: Sequence[Tool],
+    require: Collection[Protection] | None,
     report: CellReport,
     is_resumed: bool,
     abort: AbortSignal,
@@ -183,7 +184,7 @@ async def run_cell(
 
     Resumes a waiting cell if `is_resumed`. Raises UsageError.
     """
-    async with Runtime(config, workers=1) as runtime:
+    async with Runtime(config, workers=1, require=require) as runtime:
         try:
             run = _CellRun(runtime.run(tools=tools), report, abort)
         except CatalogError as error:

@@ -9,13 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacre.cli.output import UsageError
-from nacre.config import DEFAULT_DOCUMENT, find_config_file, read_config_file
+from nacre.config import (
+    DEFAULT_DOCUMENT,
+    find_config_file,
+    read_config_file,
+    required_protections_from,
+)
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.config import ConfigFile, SystemConfig
+    from nacre.config import ConfigFile, Protection, SystemConfig
     from nacre.tools import SurfaceKind
 
 logger = logging.getLogger(__name__)
@@ -41,6 +46,15 @@ def read_system_config(named: str | None) -> tuple[ConfigFile, SystemConfig]:
     """
     file, config, _ = _read(named, may_lack_secrets=True)
     return file, config
+
+
+def read_required_protections() -> tuple[Protection, ...] | None:
+    """Read `sandbox.require` alone, for commands that need no other setting. Raises UsageError."""
+    file = find_config_file(None, environment=os.environ)
+    try:
+        return required_protections_from(read_config_file(file))
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
 
 
 def _or_default(file: ConfigFile, config: SystemConfig) -> SystemConfig:

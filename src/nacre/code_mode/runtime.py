@@ -45,14 +45,14 @@ from nacre.tools import (
 from nacre.trajectory import TrajectoryRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
     from types import TracebackType
 
     from nacre.code_mode.cells import CellInfo
     from nacre.code_mode.namespaces import Namespace
     from nacre.code_mode.results import CodeModeResult
-    from nacre.config import Language
+    from nacre.config import Language, Protection
     from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import ApprovalQueue, Approver, DefinitionFormat, DirectResult, ToolServer
     from nacre.trajectory import TrajectoryEvent
@@ -126,7 +126,8 @@ class Runtime:
     """Workers and suspended cells for many runs. An async context manager.
 
     `config` holds settings of code mode, or a whole config document: see `run_config_from`.
-    `approval_seconds` is how long an approval stays open.
+    `approval_seconds` is how long an approval stays open. `require` names protections of the
+    sandbox, instead of `sandbox.require` in the document.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class Runtime:
         *,
         workers: int = 0,
         cache_directory: Path | None = None,
+        require: Collection[Protection] | None = None,
         max_suspended_cells: int = MAX_SUSPENDED_CELLS,
         approval_seconds: float = APPROVAL_SECONDS,
     ) -> None:
@@ -149,7 +151,9 @@ class Runtime:
             )
         self._config = run_config_from(config)
         self._approval_seconds = approval_seconds
-        options = SandboxOptions(workers=workers, cache_directory=cache_directory)
+        if require is None:
+            require = self._config.required_protections()
+        options = SandboxOptions(workers=workers, cache_directory=cache_directory, require=require)
         self._sandbox = Sandbox(options)
         self._suspended = SuspendedCells(max_suspended_cells)
         self._live = LiveCells(self._suspended)
@@ -322,8 +326,9 @@ class CodeMode:
         approvals: Approver | ApprovalQueue | None = None,
         namespaces: Iterable[tuple[str, Namespace]] = (),
         workers: int = 0,
+        require: Collection[Protection] | None = None,
     ) -> None:
-        self.runtime = Runtime(config, workers=workers)
+        self.runtime = Runtime(config, workers=workers, require=require)
         for plugin_id, namespace in namespaces:
             self.runtime.namespaces.register(plugin_id, namespace)
         self._tools = tuple(tools)

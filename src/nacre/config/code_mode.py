@@ -20,6 +20,23 @@ Mode = Literal["only"]
 
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 
+Protection = Literal[
+    "parent_death_signal",
+    "surroundings_cleared",
+    "descriptors_closed",
+    "single_thread",
+    "executable_memory_sealed",
+    "no_new_executable_memory",
+    "capabilities_dropped",
+    "no_new_privileges",
+    "not_dumpable",
+    "landlock",
+    "resource_limits",
+    "seccomp",
+]
+"""A protection of the processes that run programs."""
+PROTECTIONS: Final[tuple[Protection, ...]] = get_args(Protection)
+
 _Text = TypeVar("_Text", bound=str)
 
 
@@ -228,6 +245,24 @@ def code_mode_config_from(value: object, *, path: str = "tools.codeMode") -> Cod
         languages=_read_languages(settings.get("languages", LANGUAGES), f"{path}.languages"),
         **numbers,
     )
+
+
+def required_protections_from(document: Mapping[str, object]) -> tuple[Protection, ...] | None:
+    """Read `sandbox.require` of a config document; None if it is not set. Raises ConfigError."""
+    section = document.get("sandbox")
+    if section is None:
+        return None
+    settings = read_settings(section, keys=("require",), path="sandbox")
+    if isinstance(settings, bool):
+        raise misplaced("sandbox", section, "an object")
+    value = settings.get("require")
+    if value is None:
+        return None
+    items = cast("list[object]", value) if isinstance(value, list) else [None]
+    if not all(item in PROTECTIONS for item in items):
+        allowed = f"a list of {', '.join(PROTECTIONS)}"
+        raise refuse_value("sandbox.require", cast("object", value), allowed)
+    return tuple(cast("list[Protection]", items))
 
 
 def _read_only_value(value: object, allowed: _Text, path: str) -> _Text:

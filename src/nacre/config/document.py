@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainVa
 from pydantic_core import PydanticCustomError
 
 from nacre.config.agents import DEFAULT_AGENT_ID, AgentConfig
-from nacre.config.code_mode import LANGUAGES, Language, NumberLimit
+from nacre.config.code_mode import LANGUAGES, Language, NumberLimit, Protection
 from nacre.config.code_mode import LIMITS as CODE_MODE_LIMITS
 from nacre.config.gateway import AuthMode, GatewayConfig
 from nacre.config.mcp_entry import McpServerConfig
@@ -653,6 +653,16 @@ class StorageSection(Section):
     )
 
 
+class IsolationSection(Section):
+    """`sandbox`."""
+
+    require: list[Protection] | None = Field(
+        default=None,
+        description="Protections without which no program runs; null for seccomp and landlock, "
+        "each where the kernel has it. Needs a restart.",
+    )
+
+
 class Document(Section):
     """The whole document."""
 
@@ -676,6 +686,9 @@ class Document(Section):
         json_schema_extra=allowed("an object of MCP servers by name"),
     )
     plugins: PluginsSection = Field(default_factory=PluginsSection, description="Plugins.")
+    sandbox: IsolationSection = Field(
+        default_factory=IsolationSection, description="The processes that run programs."
+    )
     messages: MessagesSection = Field(
         default_factory=MessagesSection, description="Messages to agents."
     )

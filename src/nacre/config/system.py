@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nacre.config.agents import AgentsConfig
+    from nacre.config.code_mode import Protection
     from nacre.config.document import Document
     from nacre.config.gateway import GatewayConfig, StorageConfig
     from nacre.config.mcp_entry import McpServerConfig
@@ -42,6 +43,7 @@ SECTIONS: Final = (
     "tools",
     "mcp",
     "plugins",
+    "sandbox",
     "messages",
     "gateway",
     "storage",
@@ -58,6 +60,7 @@ class SystemConfig:
     agents: AgentsConfig
     mcp_servers: tuple[McpServerConfig, ...]
     plugins: PluginsConfig
+    required_protections: tuple[Protection, ...] | None
     queue: QueueConfig
     gateway: GatewayConfig
     storage: StorageConfig
@@ -118,12 +121,14 @@ def read_system(
     whole, problems = validate_document(document)
     resolver = Resolver(environment=environment, folder=folder, problems=problems)
     models = resolve_models(whole.models, resolver)
+    require = whole.sandbox.require
     config = SystemConfig(
         document=document,
         models=models,
         agents=resolve_agents(whole.agents, whole.tools, models, resolver),
         mcp_servers=resolve_servers(whole, resolver),
         plugins=resolve_plugins(whole.plugins, resolver),
+        required_protections=require if require is None else tuple(require),
         queue=whole.messages.queue,
         gateway=resolve_gateway(whole.gateway, resolver),
         storage=resolve_storage(whole.storage, resolver),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from unicodedata import normalize
 
 from nacre.config.code_mode import LIMITS as CODE_MODE_LIMITS
-from nacre.config.code_mode import CodeModeConfig
+from nacre.config.code_mode import CodeModeConfig, required_protections_from
 from nacre.config.setting_paths import format_value, member_path, object_at
 from nacre.config.tool_search import LIMITS as TOOL_SEARCH_LIMITS
 from nacre.config.tool_search import ToolSearchConfig
@@ -19,7 +19,7 @@ from nacre.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from nacre.config.code_mode import NumberLimit
+    from nacre.config.code_mode import NumberLimit, Protection
     from nacre.config.document import RulesSection, ToolsSection
     from nacre.config.sections import Section
     from nacre.json_types import JsonObject
@@ -34,7 +34,7 @@ _AGENTS = re.compile(r"agents(\.list(\[\d+\])?|[.\[][^.]+)?", re.DOTALL)
 
 # A mapping with one of these keys is a config document.
 _DOCUMENT_KEYS: Final = frozenset(
-    ("tools", "agents", "models", "mcp", "plugins", "messages", "gateway", "storage")
+    ("tools", "agents", "models", "mcp", "plugins", "sandbox", "messages", "gateway", "storage")
 )
 
 CORE_GROUPS: Final = MappingProxyType(
@@ -93,6 +93,10 @@ class RunConfig:
     def tools_for(self, context: RunContext) -> ToolsConfig:
         """Raises ConfigError for a document that is not valid."""
         return self.tools or tools_config_from(self.document, context.agent_id)
+
+    def required_protections(self) -> tuple[Protection, ...] | None:
+        """Protections without which no program runs; None for the default."""
+        return required_protections_from(self.document)
 
     def to_json(self) -> JsonObject:
         """The document, for namespaces that read their own part of it."""

@@ -144,6 +144,7 @@ def changed_sections(old: SystemConfig, new: SystemConfig) -> tuple[str, ...]:
         "agents": _own_settings(old.agents) != _own_settings(new.agents),
         "mcp": old.mcp_servers != new.mcp_servers,
         "plugins": old.plugins != new.plugins,
+        "sandbox": old.required_protections != new.required_protections,
         "messages": old.queue != new.queue,
         "gateway": old.gateway != new.gateway,
         "storage": old.storage != new.storage,

@@ -29,9 +29,14 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskGroup
 
-from nacre.config import LIMITS
+from nacre.config import LIMITS, Protection
 from nacre.errors import ModuleNotLoadableError, RuntimeUnavailableError, SandboxError
-from nacre.sandbox.hardening import SeccompUnavailableError, compile_filter, filter_cache_key
+from nacre.sandbox.hardening import (
+    FilterNotCompiledError,
+    HardeningReport,
+    compile_filter,
+    filter_cache_key,
+)
 from nacre.sandbox.image import Image, ImageKind, load_image
 from nacre.sandbox.module_cache import ModuleCache
 from nacre.sandbox.worker.wasm_runtime import WasmError, library_path
@@ -50,6 +55,10 @@ _EXTRA_WORKER_IDLE_SECONDS: Final = 5.0
 _RESTART_DELAY_SECONDS: Final = 0.5
 # Compiling takes about a second.
 _COMPILE_SECONDS: Final = 300
+
+
+# Python raises RuntimeError if it cannot start a thread.
+_START_ERRORS: Final = (SandboxError, OSError, RuntimeError, MemoryError)
 
 
 class _Waiter:
@@ -202,13 +211,13 @@ class WorkerPool:
             worker = await self._launcher.launch()
             worker.watch()
             await worker.ready()
+            self._launcher.check_hardening(worker)
             self._add_worker(worker)
             await worker.death.wait()
         except ModuleNotLoadableError as error:
             await self._rebuild_once(str(error))
-        except (SandboxError, OSError, RuntimeError) as error:
-            # Python raises RuntimeError if it cannot start a thread.
-            self._note_failed_start(worker, str(error))
+        except _START_ERRORS as error:
+            self._note_failed_start(worker, str(error) or type(error).__name__)
         finally:
             if worker is not None:
                 with anyio.CancelScope(shield=True):
@@ -229,8 +238,8 @@ class WorkerPool:
         logger.warning("compiling the sandbox image again: %s", problem)
         try:
             await self._launcher.rebuild()
-        except (SandboxError, OSError, RuntimeError) as error:
-            self._note_failed_start(None, str(error))
+        except _START_ERRORS as error:
+            self._note_failed_start(None, str(error) or type(error).__name__)
             return
         self._starting -= 1
         self._start_worker()
@@ -351,14 +360,24 @@ class WorkerPool:
 class Launcher:
     """Starts workers of one image. The first start compiles the image and the call filter."""
 
-    def __init__(self, kind: ImageKind, cache_directory: Path | None) -> None:
+    def __init__(
+        self,
+        kind: ImageKind,
+        cache_directory: Path | None,
+        *,
+        required: tuple[Protection, ...] | None = None,
+    ) -> None:
         self._kind: ImageKind = kind
+        self._required = required
         self.module_origin = ""
+        self.hardening: HardeningReport | None = None
+        """The report of the last worker, also of one that is refused for it."""
         self._cache_directory = cache_directory
         # Workers die with the thread that started them, so all are started from one thread.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="nacre-launcher")
         self._resources = ExitStack()
         self._settings: dict[str, Any] | None = None
+        self._seccomp_bpf = b""
         self._module_fd = -1
 
     @cached_property
@@ -381,6 +400,17 @@ class Launcher:
         process, connection = spawning.result()
         return WorkerProcess(process, connection)
 
+    def check_hardening(self, worker: WorkerProcess) -> None:
+        """Raise RuntimeUnavailableError if the worker lacks a required protection."""
+        self.hardening = worker.hardening
+        unmet = worker.hardening.unmet(self._required)
+        if unmet:
+            lacking = ", ".join(f"{measure.name} ({measure.detail})" for measure in unmet)
+            raise RuntimeUnavailableError(
+                f"a sandbox worker lacks required protections: {lacking}; if you accept to run "
+                "programs without them, leave them out of `sandbox.require`"
+            )
+
     async def rebuild(self) -> None:
         """Compile the image again at the next start, because the cached module does not load."""
         with anyio.CancelScope(shield=True):
@@ -398,7 +428,7 @@ class Launcher:
             self._resources.close()
             self._settings = self._prepare()
         settings = {**self._settings, "parentPid": os.getpid()}
-        return spawn_worker(settings, keep_fds=(self._module_fd,))
+        return spawn_worker(settings, seccomp_bpf=self._seccomp_bpf, keep_fds=(self._module_fd,))
 
     def _prepare(self) -> dict[str, Any]:
         try:
@@ -410,13 +440,12 @@ class Launcher:
         self._resources.callback(module.close)
         self.module_origin = module.origin
         self._module_fd = module.fd
-        bpf, problem = _system_call_filter(cache)
+        self._seccomp_bpf, problem = _system_call_filter(cache)
         return {
             "library": str(library),
             "image": {**asdict(self.image), "path": str(self.image.path)},
             "module": module.fd,
             "maxGuestBytes": LIMITS["memory_limit_bytes"].most,
-            "seccomp": bpf.hex(),
             "seccompProblem": problem,
         }
 
@@ -462,18 +491,9 @@ def _system_call_filter(cache: ModuleCache) -> tuple[bytes, str]:
         with cache.open(key, _write_filter) as artefact:
             size = os.fstat(artefact.fd).st_size
             return os.pread(artefact.fd, size, 0), ""
-    except SeccompUnavailableError as error:
-        _check_descriptors()
-        logger.warning("workers run without a system-call filter: %s", error)
+    except FilterNotCompiledError as error:
+        logger.warning("there is no system-call filter for workers: %s", error)
         return b"", str(error)
-
-
-def _check_descriptors() -> None:
-    """Raise RuntimeUnavailableError if the filter is missing for lack of file descriptors."""
-    try:
-        os.close(os.dup(0))
-    except OSError as error:
-        raise RuntimeUnavailableError(f"cannot start a sandbox worker: {error}") from error
 
 
 def _write_filter(path: Path) -> None:

@@ -1,7 +1,7 @@
 """The sandbox: a pool of started workers, and the cells that run in them."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Final, Self, cast
 import anyio
 from anyio.abc import TaskGroup
 
-from nacre.config import Language
+from nacre.config import PROTECTIONS, Language, Protection
 from nacre.errors import ConfigError, RuntimeUnavailableError, SandboxError
 from nacre.sandbox.cell import Cell, CellServices
 from nacre.sandbox.cell_vm import SandboxRuntime
@@ -36,6 +36,9 @@ class SandboxOptions:
     """The number of workers to keep running; 0 means one per core, from two to eight."""
     cache_directory: Path | None = None
     """The directory for compiled modules, as a path or text; by default the user's cache."""
+    require: Collection[Protection] | None = None
+    """The protections without which no program runs. By default, seccomp and landlock where the
+    kernel has them."""
 
     def __post_init__(self) -> None:
         if type(self.workers) is not int or not 0 <= self.workers <= _MAX_WORKERS:
@@ -48,6 +51,11 @@ class SandboxOptions:
             object.__setattr__(self, "cache_directory", Path(directory))
         elif directory is not None and not isinstance(directory, Path):
             raise ConfigError("cache_directory", f"is {directory!r}; allowed: a path")
+        unknown = sorted(set(self.require or ()) - set(PROTECTIONS))
+        if isinstance(self.require, str) or unknown:
+            raise ConfigError(
+                "require", f"is {self.require!r}; allowed: a list of {', '.join(PROTECTIONS)}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,22 +157,20 @@ class Sandbox:
         if self._services is None:
             raise RuntimeUnavailableError("the sandbox is not open; use it in `async with`")
         pool, launcher = self._services.runtime.pool, self._services.runtime.launcher
-        problem, hardening = "", None
-        engine = image = ""
+        problem = engine = image = ""
         try:
             worker = await pool.acquire("")
             pool.release(worker)
-            hardening = HardeningReport.from_json(worker.hardening)
             engine = await run_in_thread(engine_version)
             image = launcher.image.identity
-        except (SandboxError, ValueError) as error:
+        except SandboxError as error:
             problem = str(error)
         return SandboxReport(
             engine=engine,
             image=image,
             module_origin=launcher.module_origin,
             workers=tuple(worker.pid for worker in pool.workers),
-            hardening=hardening,
+            hardening=launcher.hardening,
             problem=problem,
         )
 
@@ -172,7 +178,12 @@ class Sandbox:
         return self._options.workers or max(2, min(os.cpu_count() or 1, 8))
 
     def _launcher(self, kind: ImageKind) -> Launcher:
-        launcher = Launcher(kind, self._options.cache_directory)
+        require = self._options.require
+        launcher = Launcher(
+            kind,
+            self._options.cache_directory,
+            required=None if require is None else tuple(require),
+        )
         self._stack.callback(launcher.close)
         return launcher
 

@@ -27,6 +27,7 @@ from nacre.errors import (
     WorkerDiedError,
     WorkerProtocolError,
 )
+from nacre.sandbox.hardening import HardeningReport
 from nacre.sandbox.worker_protocol import (
     HEADER_BYTES,
     Command,
@@ -76,7 +77,7 @@ def python_command(function: str, settings: dict[str, Any]) -> list[str]:
 
 
 def spawn_worker(
-    settings: dict[str, Any], *, keep_fds: tuple[int, ...]
+    settings: dict[str, Any], *, seccomp_bpf: bytes, keep_fds: tuple[int, ...]
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start a worker and return its process and the supervisor's end of the socket.
 
@@ -84,8 +85,11 @@ def spawn_worker(
     """
     ours, theirs = socket.socketpair()
     try:
+        # A few kilobytes: they wait in the socket until the worker reads them.
+        ours.settimeout(_START_SECONDS)
+        ours.sendall(encode_frame(Command.SET_UP, settings, seccomp_bpf))
         ours.setblocking(False)
-        command = python_command("serve", {**settings, "socket": theirs.fileno()})
+        command = python_command("serve", {"socket": theirs.fileno()})
         process = subprocess.Popen(
             command,
             env={},
@@ -184,7 +188,7 @@ class WorkerProcess:
         self.is_dead = False
         # Whether a message is a protocol error: the worker is idle, or its program waits.
         self.must_be_silent = False
-        self.hardening: Any = None
+        self.hardening = HardeningReport(measures=())
         self._sent_data = SentData()
         self.death = anyio.Event()
         # Called once when the worker dies.
@@ -200,7 +204,7 @@ class WorkerProcess:
         with anyio.move_on_after(_START_SECONDS):
             frame = await self.event()
             if frame.kind == Event.READY:
-                self.hardening = frame.fields.get("hardening")
+                self.hardening = _read_hardening(frame)
                 return
             problem = frame.fields.get("problem", "its first message is not READY")
             message = f"the sandbox worker did not start: {problem}"
@@ -345,6 +349,13 @@ class WorkerProcess:
             tail = bytes(self._received[fields_end:end])
             del self._received[:end]
             yield Frame(kind, fields, tail)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _read_hardening(ready: Frame) -> HardeningReport:
+    try:
+        return HardeningReport.from_json(ready.fields.get("hardening"))
+    except ValueError as error:
+        raise RuntimeUnavailableError(f"the sandbox worker did not start: {error}") from error
 
 
 def _signal_name(number: int) -> str:

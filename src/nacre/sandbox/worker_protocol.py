@@ -68,6 +68,7 @@ class Command(IntEnum):
     ABORT = 6
     TRANSFORM = 7
     SHARE = 8
+    SET_UP = 9
 
 
 class Event(IntEnum):

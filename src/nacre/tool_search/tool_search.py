@@ -151,6 +151,7 @@ class ToolSearch:
         if mcp is None:
             refuse_unopened_servers(run_config.document)
         configured = run_config.tools_for(context)
+        self._require = run_config.required_protections()
         self._config = configured.tool_search
         self._is_code_mode = configured.code_mode.enabled
         self._policy = policy_for(configured, context)
@@ -216,7 +217,7 @@ class ToolSearch:
         is_wanted = self._config.enabled and self._config.mode == "code"
         sandbox: Sandbox | None = None
         if is_wanted and (self._tools or self._servers):
-            options = SandboxOptions(workers=self._workers)
+            options = SandboxOptions(workers=self._workers, require=self._require)
             sandbox = await self._stack.enter_async_context(Sandbox(options))
         executor = ToolExecutor(
             context=self._context,

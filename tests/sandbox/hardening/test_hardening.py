@@ -1,5 +1,6 @@
 """A hardened worker: refused and allowed actions, and its report."""
 
+import errno
 import json
 import os
 import select
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 import wasmtime
 
-from nacre.sandbox.hardening import PARENT_GONE_EXIT_CODE, HardeningReport, Measure, attempt
+from nacre.sandbox.hardening import PARENT_GONE_EXIT_CODE, HardeningReport, Measure, attempt, linux
 from nacre.sandbox.hardening.linux import NotApplied
+from nacre.sandbox.hardening.measures import restrict_with_landlock
 from tests.sandbox.hardening.runs import (
     MAX_DATA_BYTES,
     SECONDS,
@@ -206,8 +208,7 @@ def test_every_measure_that_this_kernel_has_is_applied() -> None:
     lacking = [
         measure
         for measure in report.missing
-        if "not available in this kernel" not in measure.detail
-        and (measure.name, bpf()) != ("seccomp", None)
+        if measure.available and (measure.name, bpf()) != ("seccomp", None)
     ]
     assert ([measure.name for measure in report.measures], lacking) == (MEASURES, [])
 
@@ -248,6 +249,7 @@ def test_without_a_filter_the_report_says_why_and_the_rest_holds() -> None:
     report = run(command("nothing", seccomp=False)).report
     seccomp = next(measure for measure in report.measures if measure.name == "seccomp")
     assert (seccomp.applied, seccomp.detail) == (False, "the test asked for none")
+    assert [measure.name for measure in report.unmet(None)] == ["seccomp"]
     assert {m.name for m in report.missing} <= {"seccomp", "landlock", "no_new_executable_memory"}
 
 
@@ -271,6 +273,9 @@ def test_on_a_kernel_without_the_calls_nothing_raises_and_each_is_reported() -> 
         "seccomp",
     }
     assert all(os.strerror(38) in measure.detail for measure in report.missing)
+    # Not required where the kernel lacks them, unless the options name them.
+    assert report.unmet(None) == ()
+    assert [measure.name for measure in report.unmet(["seccomp"])] == ["seccomp"]
 
 
 def test_on_another_system_only_what_every_posix_has_is_applied() -> None:
@@ -321,7 +326,7 @@ def test_a_report_survives_json() -> None:
     report = HardeningReport(
         measures=(
             Measure(name="seccomp", applied=True, detail="186 instructions"),
-            Measure(name="landlock", applied=False, detail="no such call"),
+            Measure(name="landlock", applied=False, available=False, detail="no such call"),
         )
     )
     assert HardeningReport.from_json(json.loads(json.dumps(report.to_json()))) == report
@@ -335,13 +340,28 @@ def test_a_report_survives_json() -> None:
         {},
         {"measures": "all"},
         {"measures": ["seccomp"]},
-        {"measures": [{"name": "seccomp", "applied": 1, "detail": ""}]},
-        {"measures": [{"name": "seccomp", "applied": True}]},
+        {"measures": [{"name": "seccomp", "applied": 1, "available": True, "detail": ""}]},
+        {"measures": [{"name": "seccomp", "applied": True, "available": True}]},
     ],
 )
 def test_what_is_not_a_report_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="a hardening report needs"):
         HardeningReport.from_json(value)
+
+
+def test_a_measure_that_is_not_reported_counts_as_missing() -> None:
+    assert [it.name for it in HardeningReport(measures=()).unmet(None)] == ["seccomp", "landlock"]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EPERM, errno.EINVAL])
+def test_an_error_of_a_kernel_that_has_landlock_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(linux, "system_call", refuse)
+    assert attempt("landlock", restrict_with_landlock).available
 
 
 def test_a_step_that_fails_becomes_a_measure_that_is_missing() -> None:

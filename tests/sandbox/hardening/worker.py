@@ -329,7 +329,7 @@ def apply(options: dict[str, Any], keep_fds: Collection[int]) -> Any:
     report = hardening.harden(
         keep_fds=keep_fds,
         parent_pid=options["parent_pid"] or os.getppid(),
-        seccomp_bpf=None if bpf is None else bytes.fromhex(bpf),
+        seccomp_bpf=bytes.fromhex(bpf or ""),
         seccomp_problem=options["problem"],
         max_data_bytes=options["max_data_bytes"],
     )

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from nacre.sandbox.hardening.linux import NotApplied
+from nacre.sandbox.hardening.linux import NotApplied, NotAvailable
 from nacre.sandbox.hardening.measures import (
     PARENT_GONE_EXIT_CODE,
     clear_surroundings,
@@ -37,7 +37,7 @@ from nacre.sandbox.hardening.measures import (
 )
 from nacre.sandbox.hardening.seccomp import (
     FILTER_VERSION,
-    SeccompUnavailableError,
+    FilterNotCompiledError,
     compile_filter,
     filter_cache_key,
     install_filter,
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 __all__ = [
     "FILTER_VERSION",
     "PARENT_GONE_EXIT_CODE",
+    "FilterNotCompiledError",
     "HardeningReport",
     "Measure",
-    "SeccompUnavailableError",
     "compile_filter",
     "filter_cache_key",
     "harden",
@@ -60,6 +60,9 @@ __all__ = [
 
 _Kind = TypeVar("_Kind")
 
+# Required unless the options of the sandbox say otherwise, on every kernel that has them.
+_REQUIRED_WHERE_AVAILABLE = ("seccomp", "landlock")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
@@ -67,6 +70,8 @@ class Measure:
 
     name: str
     applied: bool
+    available: bool = True
+    """False only if the kernel or the platform does not have it."""
     detail: str
 
 
@@ -80,11 +85,30 @@ class HardeningReport:
     def missing(self) -> tuple[Measure, ...]:
         return tuple(measure for measure in self.measures if not measure.applied)
 
+    def unmet(self, required: Collection[str] | None) -> tuple[Measure, ...]:
+        """Return the required measures that are not applied.
+
+        By default, seccomp and landlock are required if they are available.
+        """
+        names = _REQUIRED_WHERE_AVAILABLE if required is None else required
+        found = {measure.name: measure for measure in self.measures}
+        unmet: list[Measure] = []
+        for name in names:
+            measure = found.get(name) or Measure(name=name, applied=False, detail="not reported")
+            if not measure.applied and (measure.available or required is not None):
+                unmet.append(measure)
+        return tuple(unmet)
+
     def to_json(self) -> dict[str, list[dict[str, str | bool]]]:
         """Return the report as a JSON value."""
         return {
             "measures": [
-                {"name": measure.name, "applied": measure.applied, "detail": measure.detail}
+                {
+                    "name": measure.name,
+                    "applied": measure.applied,
+                    "available": measure.available,
+                    "detail": measure.detail,
+                }
                 for measure in self.measures
             ]
         }
@@ -100,7 +124,7 @@ def harden(
     *,
     keep_fds: Collection[int],
     parent_pid: int,
-    seccomp_bpf: bytes | None,
+    seccomp_bpf: bytes,
     seccomp_problem: str,
     max_data_bytes: int,
 ) -> HardeningReport:
@@ -108,14 +132,8 @@ def harden(
 
     Never raises. Exits with `PARENT_GONE_EXIT_CODE` if the parent has died in the meantime.
     `max_data_bytes` limits all private writable memory of the process, including the interpreter.
-    `seccomp_problem` says for the report why there is no `seccomp_bpf`.
+    `seccomp_problem` says for the report why `seccomp_bpf` is empty.
     """
-
-    def install_seccomp() -> str:
-        if seccomp_bpf is None:
-            raise NotApplied(seccomp_problem or "no filter was given")
-        return install_filter(seccomp_bpf)
-
     # The order matters. Steps that read /proc come before "not dumpable", which denies it to
     # non-root. Landlock and seccomp need "no new privileges". Landlock needs a free descriptor, so
     # the limits follow it. Seccomp is last because it forbids the calls of all other steps.
@@ -131,7 +149,7 @@ def harden(
         ("not_dumpable", forbid_dumping),
         ("landlock", restrict_with_landlock),
         ("resource_limits", lambda: limit_resources(max_data_bytes=max_data_bytes)),
-        ("seccomp", install_seccomp),
+        ("seccomp", lambda: install_filter(seccomp_bpf, seccomp_problem)),
     )
     return HardeningReport(measures=tuple(attempt(name, step) for name, step in steps))
 
@@ -141,7 +159,8 @@ def attempt(name: str, step: Callable[[], str]) -> Measure:
     try:
         return Measure(name=name, applied=True, detail=step())
     except NotApplied as refusal:
-        return Measure(name=name, applied=False, detail=str(refusal))
+        is_available = not isinstance(refusal, NotAvailable)
+        return Measure(name=name, applied=False, available=is_available, detail=str(refusal))
     except Exception as error:
         # A worker without one protection still needs the others.
         return Measure(name=name, applied=False, detail=f"{type(error).__name__}: {error}")
@@ -151,6 +170,7 @@ def _measure_from_json(value: object) -> Measure:
     return Measure(
         name=_field(value, "name", str),
         applied=_field(value, "applied", bool),
+        available=_field(value, "available", bool),
         detail=_field(value, "detail", str),
     )
 

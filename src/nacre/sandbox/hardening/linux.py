@@ -10,12 +10,16 @@ from functools import cache
 
 
 class NotApplied(Exception):
-    """A measure cannot be applied. The message says why."""
+    """A measure failed. The message says why."""
+
+
+class NotAvailable(NotApplied):
+    """The kernel or the platform does not have the measure."""
 
 
 def require_linux() -> None:
     if sys.platform != "linux":
-        raise NotApplied(f"not available on {sys.platform}")
+        raise NotAvailable(f"not available on {sys.platform}")
 
 
 def prctl(option: int, argument: int = 0) -> int:
@@ -33,12 +37,12 @@ def protect_memory(start: int, length: int, protection: int) -> None:
     _check(_libc().mprotect(*_words(start, length), protection))
 
 
-def explain(error: OSError) -> str:
-    """Describe an error. ENOSYS and EINVAL usually mean that the kernel is too old."""
+def refusal_from(error: OSError, *unknown: int) -> NotApplied:
+    """Return why a measure is not applied. `unknown` has more errors of kernels without it."""
     text = f"{errno.errorcode.get(error.errno or 0, 'error')}: {error.strerror}"
-    if error.errno in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
-        return f"not available in this kernel ({text})"
-    return text
+    if error.errno in (errno.ENOSYS, errno.EOPNOTSUPP, *unknown):
+        return NotAvailable(f"not available in this kernel ({text})")
+    return NotApplied(text)
 
 
 def _words(*values: int) -> list[ctypes.c_ulong]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING
 
 from nacre.sandbox.hardening import linux
-from nacre.sandbox.hardening.linux import NotApplied
+from nacre.sandbox.hardening.linux import NotApplied, NotAvailable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,7 +36,7 @@ def restrict_with_landlock() -> str:
         version = linux.system_call(_CREATE_RULESET, 0, 0, _CREATE_RULESET_VERSION)
         _restrict(_ruleset_fields(version))
     except OSError as error:
-        raise NotApplied(linux.explain(error)) from error
+        raise linux.refusal_from(error) from error
     return f"version {version}: refuses {', '.join(_refused_rights(version))}"
 
 
@@ -84,7 +85,7 @@ def limit_resources(*, max_data_bytes: int) -> str:
     # Address space is not limited: wasmtime reserves 4 GiB for each memory and uses little of it.
     # The data limit covers private writable memory.
     if sys.platform == "win32":
-        raise NotApplied(f"not available on {sys.platform}")
+        raise NotAvailable(f"not available on {sys.platform}")
     limits = {
         "CORE": 0,
         "FSIZE": 0,
@@ -141,7 +142,7 @@ def forbid_new_executable_memory() -> str:
     try:
         linux.prctl(_PR_SET_MDWE, _PR_MDWE_REFUSE_EXEC_GAIN)
     except OSError as error:
-        raise NotApplied(linux.explain(error)) from error
+        raise linux.refusal_from(error, errno.EINVAL) from error
     return "no mapping gains the right to execute"
 
 
@@ -220,7 +221,7 @@ def drop_capabilities() -> str:
     linux.require_linux()
     number = _CAPSET.get(os.uname().machine)
     if number is None:
-        raise NotApplied(f"not known for {os.uname().machine}")
+        raise NotAvailable(f"not known for {os.uname().machine}")
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     none_of_them = (ctypes.c_uint32 * 6)()
     linux.system_call(number, ctypes.addressof(header), ctypes.addressof(none_of_them))

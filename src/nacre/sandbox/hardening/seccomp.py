@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from nacre.sandbox.hardening import linux
-from nacre.sandbox.hardening.linux import NotApplied
+from nacre.sandbox.hardening.linux import NotApplied, NotAvailable
 
 # The position of an argument, a bit mask, and the value of the masked bits.
 Condition = tuple[int, int, int]
@@ -172,8 +172,8 @@ _MAX_INSTRUCTIONS = 4096
 _BINARY_TREE = 2
 
 
-class SeccompUnavailableError(Exception):
-    """No filter can be compiled on this machine. The message is part of the worker's report."""
+class FilterNotCompiledError(Exception):
+    """The filter could not be compiled. The message is part of the worker's report."""
 
 
 class _Program(ctypes.Structure):
@@ -183,21 +183,21 @@ class _Program(ctypes.Structure):
 
 
 def compile_filter() -> bytes:
-    """Compile the BPF program for workers on this machine. Raises SeccompUnavailableError.
+    """Compile the BPF program for workers on this machine. Raises FilterNotCompiledError.
 
     Takes about 15 ms the first time, mostly because pyseccomp searches for libseccomp.
     """
     if sys.platform != "linux":
-        raise SeccompUnavailableError(f"not available on {sys.platform}")
+        raise FilterNotCompiledError(f"not available on {sys.platform}")
     try:
         # Imported here because it runs ldconfig, and because a machine may lack libseccomp.
         import pyseccomp  # pyright: ignore[reportMissingTypeStubs]
     except (ImportError, RuntimeError, AttributeError, OSError) as error:
-        raise SeccompUnavailableError(f"pyseccomp does not load: {error}") from error
+        raise FilterNotCompiledError(f"pyseccomp does not load: {error}") from error
     try:
         return _export(_with_rules(pyseccomp))
     except (OSError, ValueError) as error:
-        raise SeccompUnavailableError(f"libseccomp rejects the filter: {error}") from error
+        raise FilterNotCompiledError(f"libseccomp rejects the filter: {error}") from error
 
 
 def filter_cache_key() -> str:
@@ -209,12 +209,14 @@ def filter_cache_key() -> str:
     return f"seccomp-{FILTER_VERSION}-{sys.platform}-{os.uname().machine}-{digest}"
 
 
-def install_filter(bpf: bytes) -> str:
-    """Install the filter for all threads of this process. This cannot be undone."""
-    linux.require_linux()
-    number = _SECCOMP.get(os.uname().machine)
-    if number is None:
-        raise NotApplied(f"not known for {os.uname().machine}")
+def install_filter(bpf: bytes, problem: str = "") -> str:
+    """Install the filter for all threads of this process. This cannot be undone.
+
+    `problem` says why there is no filter, if `bpf` is empty.
+    """
+    number = _seccomp_number()
+    if not bpf:
+        raise NotApplied(problem or "no filter was given")
     count, rest = divmod(len(bpf), _INSTRUCTION_BYTES)
     if rest or not 0 < count <= _MAX_INSTRUCTIONS:
         raise NotApplied(f"{len(bpf)} bytes are not a filter program")
@@ -224,10 +226,25 @@ def install_filter(bpf: bytes) -> str:
             number, _SET_MODE_FILTER, _ALL_THREADS, ctypes.addressof(program)
         )
     except OSError as error:
-        raise NotApplied(linux.explain(error)) from error
+        raise linux.refusal_from(error) from error
     if failed_thread:
         raise NotApplied(f"thread {failed_thread} has another filter")
     return f"{count} instructions; other system calls fail with EPERM or end the process"
+
+
+def _seccomp_number() -> int:
+    """Return the number of the system call. Raises NotAvailable if the kernel has no filters."""
+    linux.require_linux()
+    number = _SECCOMP.get(os.uname().machine)
+    if number is None:
+        raise NotAvailable(f"not known for {os.uname().machine}")
+    try:
+        # A kernel that has filters reads the missing program, and fails with EFAULT.
+        linux.system_call(number, _SET_MODE_FILTER, 0, 0)
+    except OSError as error:
+        if error.errno != errno.EFAULT:
+            raise linux.refusal_from(error, errno.EINVAL) from error
+    return number
 
 
 def _bound_to_this_process(bpf: bytes) -> bytes:

@@ -36,15 +36,16 @@ def serve(settings_json: str) -> NoReturn:
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         # Ignored signals are inherited, for example under nohup.
         signal.signal(number, signal.SIG_DFL)
-    settings = json.loads(settings_json)
-    connection = WorkerConnection(settings["socket"])
+    connection = WorkerConnection(json.loads(settings_json)["socket"])
     try:
+        set_up = connection.receive()
+        settings = set_up.fields
         before = open_descriptors()
         worker = _load(settings, connection)
         report = harden(
             keep_fds={connection.fileno(), *(open_descriptors() - before)},
             parent_pid=settings["parentPid"],
-            seccomp_bpf=bytes.fromhex(settings["seccomp"]) or None,
+            seccomp_bpf=set_up.tail,
             seccomp_problem=settings["seccompProblem"],
             max_data_bytes=_OWN_DATA_BYTES + memory_with_overhead(settings["maxGuestBytes"]),
         )

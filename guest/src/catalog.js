@@ -8,6 +8,7 @@ import { noteMissing } from "./failures.js";
 import { define, defineLazy } from "./globals.js";
 import { enumerableKeys, hasOwn, parseJson } from "./intrinsics.js";
 import { named, put } from "./members.js";
+import { nearestHint } from "./nearest.js";
 import { isImplicit, readOnly } from "./read_only.js";
 import { refuseArgument } from "./refusals.js";
 import { showAs } from "./values.js";
@@ -43,7 +44,8 @@ function createTools(shared, request) {
     member: (name) => helpers[name] ?? functions[name] ?? toolFunction(name),
     keys: () => names.withHelpers(helpers),
     isHidden: () => false,
-    missed: (name) => noteMissing("tools", name, () => "find tools with tools.search(query)"),
+    missed: (name) =>
+      noteMissing("tools", name, () => nearestHint("tools", name, names.withHelpers(helpers)) + "find tools with tools.search(query)"),
   });
   showAs(tools, MARKER);
   return tools;

@@ -1,5 +1,14 @@
-/** Describes an error that ended a cell, as JSON for the host. */
-import { quoteJson, sliceText, toWellFormed, weakSetAdd, weakSetHas } from "./intrinsics.js";
+/** Describes an error that ended a cell, as JSON for the host, and adds hints to errors for missing members. */
+import {
+  defineProperty,
+  Error,
+  quoteJson,
+  setStackHook,
+  sliceText,
+  toWellFormed,
+  weakSetAdd,
+  weakSetHas,
+} from "./intrinsics.js";
 import { errorText, isErrorValue, textProperty, toTextOrNote } from "./values.js";
 
 /** The start of all error messages about module access, also of the host. `modules` is derived from it. */
@@ -15,22 +24,45 @@ export function noteHostError(error) {
   weakSetAdd(hostErrors, error);
 }
 
-/** Record that a program read `owner.name`, which does not exist. `advice()` returns a hint. */
+/**
+ * Record that a program read `owner.name`, which does not exist. `advice()` returns a hint.
+ *
+ * The next error that may come from it gets the hint when it is created, so that a program that catches it has it, too.
+ */
 export function noteMissing(owner, name, advice) {
   missing = name.length > MAX_HINTED_CHARACTERS ? null : { __proto__: null, owner, name, advice };
+  setStackHook(Error, missing === null ? undefined : addHint);
+}
+
+/** The stack hook. Returns the text that the engine would make of the frames. */
+function addHint(error, frames) {
+  const message = textProperty(error, "message");
+  if (isErrorValue(error) && textProperty(error, "name") === "TypeError" && isForWantOfMember(message)) {
+    const value = message + missingHint();
+    setStackHook(Error, undefined);
+    defineProperty(error, "message", { __proto__: null, value, writable: true, enumerable: false, configurable: true });
+  }
+  let stack = "";
+  for (let index = 0; index < frames.length; index++) stack += "    at " + frameText(frames[index]) + "\n";
+  return stack;
+}
+
+function frameText(frame) {
+  const name = frame.getFunctionName() || "<anonymous>";
+  if (frame.isNative()) return name + " (native)";
+  return name + " (" + frame.getFileName() + ":" + frame.getLineNumber() + ":" + frame.getColumnNumber() + ")";
 }
 
 /**
  * Return JSON text `{message, stack, memory, modules, host}` for any thrown value. The last three say whether the cell
- * ran out of memory, tried to access a module, or failed with an error that the host returned for a request. If the
- * error may come from a missing member, the message names the missing member that was read last.
+ * ran out of memory, tried to access a module, or failed with an error that the host returned for a request.
  */
 export function describeFailure(thrown) {
   if (!isErrorValue(thrown)) return failureJson("thrown: " + toTextOrNote(thrown), "", false, false, false);
   const name = textProperty(thrown, "name");
   const message = textProperty(thrown, "message");
   return failureJson(
-    errorText(thrown) + (name === "TypeError" && isForWantOfMember(message) ? missingHint() : ""),
+    errorText(thrown),
     textProperty(thrown, "stack"),
     message === "out of memory" && name === "InternalError",
     startsWith(message, MODULES_DISABLED),
@@ -44,7 +76,6 @@ function isForWantOfMember(message) {
 }
 
 function missingHint() {
-  if (missing === null) return "";
   try {
     return " (" + missing.owner + "." + toWellFormed(missing.name) + " does not exist; " + missing.advice() + ")";
   } catch {

@@ -43,12 +43,16 @@ export const tagOf = uncurryThis(Object.prototype.toString);
 export const toWellFormed = uncurryThis(String.prototype.toWellFormed);
 export const indexOfText = uncurryThis(String.prototype.indexOf);
 export const sliceText = uncurryThis(String.prototype.slice);
+export const lowerCase = uncurryThis(String.prototype.toLowerCase);
 export const regExpToText = uncurryThis(RegExp.prototype.toString);
 export const weakMapGet = uncurryThis(WeakMap.prototype.get);
 export const weakMapHas = uncurryThis(WeakMap.prototype.has);
 export const weakMapSet = uncurryThis(WeakMap.prototype.set);
 export const weakSetAdd = uncurryThis(WeakSet.prototype.add);
 export const weakSetHas = uncurryThis(WeakSet.prototype.has);
+
+/** Set the function that makes the stack of each new error; undefined for the engine's own. Programs cannot reach it. */
+export const setStackHook = uncurryThis(Object.getOwnPropertyDescriptor(Error, "prepareStackTrace").set);
 
 /** The names of the members of `Object.prototype` and of classes, as a table. */
 export const objectMemberNames = { __proto__: null, prototype: true };

@@ -9,6 +9,7 @@ import { noteMissing } from "./failures.js";
 import { define } from "./globals.js";
 import { enumerableKeys, freeze, hasOwn, isArray, objectMemberNames, parseJson, toWellFormed } from "./intrinsics.js";
 import { named, put } from "./members.js";
+import { nearestHint } from "./nearest.js";
 import { isImplicit, readOnly } from "./read_only.js";
 import { refuseArgument } from "./refusals.js";
 import { showAs } from "./values.js";
@@ -85,7 +86,7 @@ function createServer(name, description, request) {
     member: (tool) => helpers[tool] ?? functions[tool] ?? toolFunction(tool),
     keys: () => withHelpers(tools === undefined ? [] : enumerableKeys(tools), helpers),
     isHidden: (tool) => tool in helpers,
-    missed: (tool) => noteMissing(title, tool, () => "see " + title + ".$api()"),
+    missed: (tool) => noteMissing(title, tool, () => nearestHint(title, tool, enumerableKeys(tools)) + "see " + title + ".$api()"),
   });
   showAs(server, "[" + title + ": see " + title + ".$api()]");
   return server;

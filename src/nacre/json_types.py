@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -199,6 +200,25 @@ def _member_path(path: str, key: str) -> str:
     if _PLAIN_KEY.fullmatch(shown):
         return f"{path}.{shown}"
     return f"{path}[{json.dumps(shown)}]"
+
+
+def describe_json_type(value: object) -> str:
+    """The type of a JSON value in the words of JavaScript, with its article: "a string"."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case Mapping():
+            return "an object"
+        case list() | tuple():
+            return "an array"
+        case _:
+            return f"a {type_name(value)}"
 
 
 def type_name(value: object) -> str:

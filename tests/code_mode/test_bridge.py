@@ -226,8 +226,8 @@ async def test_a_blocked_wait_leaves_the_run_as_it_was(runtime: Runtime) -> None
         ("{}", "`$.limit`: is required"),
         ("{limit: 900}", "`$.limit`: 900 is greater than the maximum of 100"),
         ("{limit: 1, limt: 2}", "limt"),
-        ("'text'", "the input is a str"),
-        ("[1]", "the input is a list"),
+        ("'text'", "the input is a string"),
+        ("[1]", "the input is an array"),
     ],
 )
 async def test_an_input_that_does_not_fit_names_the_place(

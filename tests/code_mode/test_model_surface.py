@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from nacre.code_mode.model_surface import (
-    WAIT_DESCRIPTION,
     ModelSurface,
     exec_description,
     exec_parameters,
@@ -15,6 +14,7 @@ from nacre.code_mode.model_surface import (
     join_within,
     name_index,
     visible_tools,
+    wait_description,
     wait_parameters,
 )
 from nacre.code_mode.namespaces import Namespace
@@ -126,7 +126,7 @@ def definition_bytes(catalog: Catalog, name_index_bytes: int) -> int:
     )
     definitions = [
         format_definition("exec", description, exec_parameters(CONFIG), "openai"),
-        format_definition("wait", WAIT_DESCRIPTION, wait_parameters(), "openai"),
+        format_definition("wait", wait_description("openai"), wait_parameters(), "openai"),
     ]
     return len(json.dumps(definitions, separators=(",", ":")).encode())
 
@@ -141,6 +141,11 @@ def test_the_definitions_of_500_tools_stay_small(owners: int, name: str) -> None
     without = definition_bytes(catalog, 0)
     assert without <= 2000
     assert definition_bytes(catalog, CONFIG.name_index_bytes) <= min(4000, without + 1800)
+
+
+def test_wait_says_how_long_a_program_waits_where_there_are_turns() -> None:
+    assert wait_description("anthropic").endswith("a waiting program ends with its turn.")
+    assert "turn" not in wait_description("mcp").replace("Returns", "")
 
 
 def test_it_names_all_that_a_program_can_use() -> None:

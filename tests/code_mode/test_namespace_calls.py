@@ -217,7 +217,7 @@ async def test_failures_can_be_caught(runtime: Runtime) -> None:
         "toolId": "openclaw:github:update_issue",
     }
     assert (wrong["code"], mapped["code"]) == ("invalid_tool_input", "invalid_tool_input")
-    assert wrong["message"] == "Issues.list takes an object; this is a str"
+    assert wrong["message"] == "Issues.list takes an object; this is a string"
     assert failure_of(await run.exec("await Issues.update(1, {})")).reason == "nested_tool_failed"
 
 

@@ -286,7 +286,7 @@ async def test_arguments_that_a_mapper_cannot_use_are_the_program_s_to_hear() ->
 
 @pytest.mark.parametrize("first", ["text", 7, True, [1]])
 async def test_an_input_that_is_no_object_is_refused(first: JsonValue) -> None:
-    with pytest.raises(ToolInputError, match=r"Issues\.list takes an object; this is a "):
+    with pytest.raises(ToolInputError, match=r"Issues\.list takes an object; this is an? "):
         (await issues_runtime()).resolve(["list"], [first])
 
 

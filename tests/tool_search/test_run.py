@@ -73,7 +73,7 @@ async def test_args_may_be_left_out_or_be_json_text() -> None:
             "tool_call takes `id` and `args`; given as well: input. "
             "What the tool takes goes into `args`, as one object",
         ),
-        ("tool_call", "[1]", "the arguments are a list; they have to be an object"),
+        ("tool_call", "[1]", "the arguments are an array; they have to be an object"),
     ],
 )
 async def test_arguments_that_are_none_are_refused(name: str, given: Any, message: str) -> None:
@@ -88,7 +88,7 @@ async def test_args_that_are_no_object_are_refused_by_the_call_path() -> None:
     failed = failure_of(await run.call("tool_call", {"id": "echo", "args": [1]}))
     assert (failed.code, failed.error) == (
         "invalid_tool_input",
-        "the input is a list; echo takes one object",
+        "the input is an array; echo takes one object",
     )
 
 

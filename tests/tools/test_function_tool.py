@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,13 +11,14 @@ from typing import Annotated, Any, Literal
 
 import anyio
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from nacre.errors import ToolDefinitionError, ToolInputError
 from nacre.run_context import AbortController, RunContext
 from nacre.tools.definition import Tool, ToolCall
 from nacre.tools.function_tool import tool
+from nacre.tools.input_checks.validation import InputValidators
 from nacre.tools.tool_result import ToolResult
 
 
@@ -284,6 +286,48 @@ async def test_objects_methods_and_partials_can_be_tools() -> None:
 
 def test_the_function_stays_reachable() -> None:
     assert inspect.unwrap(tool(search).execute) is search
+
+
+class Stop(BaseModel):
+    """Reads only the keys of its fields."""
+
+    place: Place
+
+
+class Open(BaseModel):
+    """Takes other keys."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+
+
+class Renamed(BaseModel):
+    """Reads a key that its schema does not name."""
+
+    name: str = Field(default="", validation_alias=AliasChoices("name", "title"))
+
+
+def travel(stops: list[Stop], open: Open | None = None, renamed: Renamed | None = None) -> int:
+    return len(stops)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"stops": [{"place": {"city": "Ulm", "zip": "1"}}]}, "`$.stops[0].place.zip`"),
+        ({"stops": [{"place": {"city": "Ulm"}, "day": 1}]}, "`$.stops[0].day`"),
+    ],
+)
+def test_unknown_keys_of_nested_models_are_refused(given: Any, problem: str) -> None:
+    made = tool(travel)
+    with pytest.raises(ToolInputError, match=f"{re.escape(problem)}: is not known"):
+        InputValidators().check(made, given)
+
+
+async def test_a_nested_model_that_takes_other_keys_gets_them() -> None:
+    given: Any = {"stops": [], "open": {"name": "a", "b": 1}, "renamed": {"title": "c"}}
+    InputValidators().check(tool(travel), given)
+    assert await called(tool(travel), **given) == 0
 
 
 async def test_a_wrong_input_is_explained_by_path_and_value() -> None:

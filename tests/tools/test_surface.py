@@ -43,8 +43,8 @@ def test_arguments_are_a_copy() -> None:
     [
         ("{", "the arguments are not JSON"),
         ("\ud800", "the arguments are not JSON"),
-        ("[1]", "the arguments are a list; they have to be an object"),
-        (5, "the arguments are a int; they have to be an object"),
+        ("[1]", "the arguments are an array; they have to be an object"),
+        (5, "the arguments are a number; they have to be an object"),
     ],
 )
 def test_other_arguments_are_refused_in_words_for_the_model(given: object, message: str) -> None:

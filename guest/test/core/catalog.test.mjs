@@ -185,6 +185,39 @@ test("calling a tool that does not exist says so and how to find one", () => {
   assert.match(failure.stack, /cell\.js:2:/);
 });
 
+test("the nearest tools are named", () => {
+  const hint = (name, names) => failureOf(`await tools.${name}({})`, { shared: { ...shared, names } }).message;
+  const nearest = (text) => `TypeError: not a function (${text}; find tools with tools.search(query))`;
+  assert.equal(hint("web_serach", shared.names), nearest("tools.web_serach does not exist; nearest: tools.web_search"));
+  assert.equal(hint("webSearch", shared.names), nearest("tools.webSearch does not exist; nearest: tools.web_search"));
+  assert.equal(hint("serch", shared.names), nearest("tools.serch does not exist; nearest: tools.search"));
+  assert.equal(hint("issue", { list_issues: "a", close_issue: "b", open_issue: "c", an_issue: "d", other: "e" }),
+    nearest("tools.issue does not exist; nearest: tools.list_issues, tools.close_issue, tools.open_issue"));
+  assert.equal(hint("x", { y: "a" }), nearest("tools.x does not exist; nearest: tools.y"));
+  const many = Object.fromEntries(Array.from({ length: 20_000 }, (_, index) => [`get_thing_${index}`, "id"]));
+  assert.match(hint("get_thng_7", many), /nearest: tools\.get_thing_7;/);
+});
+
+test("a program that catches the error reads the hint, too", () => {
+  const source = "try {\n await tools.raed({}) } catch (error) { return [error.message, error.stack.split('\\n')[0], error instanceof TypeError, Object.keys(error)] }";
+  const hint = "not a function (tools.raed does not exist; nearest: tools.read; find tools with tools.search(query))";
+  assert.deepEqual(value(source), [hint, "    at <anonymous> (cell.js:2:14)", true, []]);
+  // Only the error that comes from it, and only once.
+  const twice = "const messages = []; tools.raed; for (const f of [() => null.x, () => (1)(), () => (1)()]) try { f() } catch (error) { messages.push(error.message) } return messages";
+  assert.deepEqual(value(twice), ["cannot read property 'x' of null", hint, "not a function"]);
+});
+
+test("stacks after a missing member are those of the engine", () => {
+  const source = `function inner() { try { null.x } catch (error) { return error.stack } }
+    const stacks = () => [inner(), [1].map(() => new Error("a").stack)[0], new TypeError("b").stack];
+    const pairs = [];
+    for (const miss of [() => {}, () => tools.missing]) { miss(); pairs.push(stacks()) }
+    return pairs`;
+  const [before, after] = value(source);
+  assert.deepEqual(after, before);
+  assert.match(before[1], /at map \(native\)/);
+});
+
 test("other failures get no such hint", () => {
   assert.equal(failureOf("tools.missing; null.x", { shared }).message, "TypeError: cannot read property 'x' of null");
   assert.equal(failureOf("await tools; const f = 1; f()", { shared }).message, "TypeError: not a function");

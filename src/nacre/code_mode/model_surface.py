@@ -10,8 +10,16 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final, cast
 
 from nacre.code_mode.cells import UNAVAILABLE, CellRefused
+from nacre.code_mode.language_detection import (
+    fenced_program,
+    has_fences,
+    is_python,
+    is_shell,
+    starts_with_hash_comment,
+)
 from nacre.config import LANGUAGES, CodeModeConfig, Language
 from nacre.ids import CellId
+from nacre.json_types import describe_json_type
 from nacre.tools import (
     DefinitionFormat,
     format_definition,
@@ -74,7 +82,7 @@ class ModelSurface:
         )
         return [
             format_definition(EXEC_NAME, described, exec_parameters(config), format),
-            format_definition(WAIT_NAME, WAIT_DESCRIPTION, wait_parameters(), format),
+            format_definition(WAIT_NAME, wait_description(format), wait_parameters(), format),
             *direct,
         ]
 
@@ -198,9 +206,17 @@ def _json_bytes(text: str) -> int:
 
 _LANGUAGE_NAMES: Final = {"javascript": "JavaScript", "typescript": "TypeScript"}
 
-WAIT_DESCRIPTION: Final = (
+_WAIT: Final = (
     "Continue an exec program whose result has status waiting. Returns the same kind of result."
 )
+# MCP has no turns: there, a program waits as long as the session of the client.
+_ENDS_WITH_TURN: Final = " Do so before you answer: a waiting program ends with its turn."
+
+
+def wait_description(format: DefinitionFormat) -> str:
+    """Describe `wait` and how long a program waits."""
+    return _WAIT if format == "mcp" else _WAIT + _ENDS_WITH_TURN
+
 
 _PROGRAM: Final = (
     "Run a {languages} program. code is the body of an async function: await calls, and return the"
@@ -305,7 +321,7 @@ def parse_exec_input(arguments: object, config: CodeModeConfig) -> ExecInput:
     some. Raises CellRefused.
     """
     if not isinstance(arguments, Mapping):
-        raise _invalid(f"the input is a {type(arguments).__name__}, not an object")
+        raise _invalid(f"the input is {describe_json_type(arguments)}, not an object")
     given = cast("Mapping[object, object]", arguments)
     code = _program_text(given)
     language = _read_language(given.get("language"), config)
@@ -329,7 +345,7 @@ def _read_text(given: Mapping[object, object], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise _invalid(f"`{name}` is a {type(value).__name__}, not text")
+        raise _invalid(f"`{name}` is {describe_json_type(value)}, not a string")
     return value if value.strip() else ""
 
 
@@ -337,7 +353,11 @@ def _read_language(value: object, config: CodeModeConfig) -> Language | None:
     if value is None:
         return None
     if value not in LANGUAGES:
-        shown = repr(value[:_MAX_SHOWN_CHARACTERS]) if isinstance(value, str) else "not text"
+        shown = (
+            repr(value[:_MAX_SHOWN_CHARACTERS])
+            if isinstance(value, str)
+            else describe_json_type(value)
+        )
         raise _unsupported_language(f"`language` is {shown}", config)
     return _require_enabled(value, config)
 
@@ -413,7 +433,9 @@ def parse_wait_input(arguments: object) -> CellId:
             reason="invalid_input",
         )
     if not isinstance(given, str):
-        raise CellRefused(f"`runId` is a {type(given).__name__}, not text", reason="invalid_input")
+        raise CellRefused(
+            f"`runId` is {describe_json_type(given)}, not a string", reason="invalid_input"
+        )
     if not _RUN_ID.fullmatch(given.strip()):
         # Models sometimes pass the id of a shell session or of another job.
         raise CellRefused(
@@ -422,96 +444,3 @@ def parse_wait_input(arguments: object) -> CellId:
             reason="run_unavailable",
         )
     return CellId(given.strip())
-
-
-# The beginning of a long text is enough to detect its language.
-_MAX_LINES: Final = 400
-_MAX_LINE_CHARACTERS: Final = 400
-
-_SHEBANG: Final = re.compile(r"#!.{0,80}\b(?:sh|bash|zsh|python[\d.]*)\b")
-# The only words that may follow a word and a space in JavaScript.
-_NO_OPERATOR: Final = r"(?!(?:in|instanceof|of|as|satisfies)\b)"
-_COMMANDS: Final = (
-    r"(?:ls|cd|cat|grep|rg|curl|wget|git|gh|npm|npx|pnpm|yarn|pip3?|python3?|node|deno|bun|echo|mkdir"
-    r"|rm|cp|mv|touch|chmod|sudo|apt|apt-get|brew|docker|kubectl|ssh|scp|tar|unzip|find|sed|awk|head"
-    r"|tail|source|which|make|bash|sh|zsh|uv|cargo)"
-)
-_SHELL: Final = re.compile(
-    rf"(?:\$[ \t]+{_NO_OPERATOR}(?:[a-z]|\./)"
-    # Two words in sequence, or a word and a string, are a syntax error in JavaScript.
-    rf"|{_COMMANDS}[ \t]+(?:{_NO_OPERATOR}[A-Za-z_\"']"
-    # An option or a path would be a minus or a division of undefined names.
-    r"|--?[A-Za-z]|~|\.{1,2}(?:/|[ \t]|$)|/[\w.]|<<))"
-)
-_PYTHON: Final = re.compile(
-    r"(?:(?:async[ \t]+)?def[ \t]+\w+[ \t]*\("
-    r"|from[ \t]+[\w.]+[ \t]+import[ \t(]"
-    r"|import[ \t]+[\w.]+(?:[ \t]+as[ \t]+\w+)?(?:[ \t]*,[ \t]*[\w.]+)*[ \t]*(?:#.*)?$"
-    r"|class[ \t]+\w+[ \t]*(?:\([\w.,= \t]*\))?[ \t]*:[ \t]*(?:#.*)?$"
-    # In JavaScript a parenthesis follows these.
-    r"|(?:if|while|with)[ \t]+[^( \t].*:[ \t]*(?:#.*)?$"
-    rf"|elif[ \t]+{_NO_OPERATOR}[\w\"'].*:[ \t]*(?:#.*)?$"
-    r"|for[ \t]+(?!await\b)\w+(?:[ \t]*,[ \t]*\w+)*[ \t]+in[ \t].*:[ \t]*(?:#.*)?$"
-    r"|print[ \t]*\([ \t]*[fFrRbB]{1,2}[\"']"
-    r"|print[ \t]+[\"'])"
-)
-_FENCE_LINE: Final = re.compile(r"[ \t]{0,3}(?P<ticks>`{3,})(?P<info>[^`\n]*)")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FencedProgram:
-    """The content of a Markdown fence, and the language after its opening ticks."""
-
-    code: str
-    language: str
-
-
-def is_shell(code: str) -> bool:
-    line = _first_line(code)
-    return bool(_SHELL.match(line)) or (bool(_SHEBANG.match(line)) and "python" not in line)
-
-
-def is_python(code: str) -> bool:
-    if _SHEBANG.match(_first_line(code)):
-        return "python" in _first_line(code)
-    for line in code.split("\n", _MAX_LINES)[:_MAX_LINES]:
-        # From here on a line may be inside a template or a comment, which may contain anything.
-        if "`" in line or "/*" in line:
-            return False
-        if len(line) <= _MAX_LINE_CHARACTERS and _PYTHON.match(line.strip()):
-            return True
-    return False
-
-
-def starts_with_hash_comment(code: str) -> bool:
-    """Whether it starts with a comment of shell or Python, or with a Markdown heading."""
-    return _first_line(code).startswith("# ")
-
-
-def fenced_program(code: str) -> FencedProgram | None:
-    """The program, if the text is exactly one Markdown fence."""
-    lines = code.strip().split("\n")
-    fences = [found for line in lines if (found := _FENCE_LINE.fullmatch(line.rstrip()))]
-    opening = _FENCE_LINE.fullmatch(lines[0].rstrip())
-    if opening is None or len(fences) != 2 or fences[1].group() != lines[-1].rstrip():
-        return None
-    if len(fences[1]["ticks"]) < len(opening["ticks"]) or fences[1]["info"].strip():
-        return None
-    words = opening["info"].split()
-    return FencedProgram(code="\n".join(lines[1:-1]), language=words[0].lower() if words else "")
-
-
-def has_fences(code: str) -> bool:
-    """Whether a line is a Markdown fence. Outside of comments no line of a program is one."""
-    if "```" not in code or "/*" in code:
-        return False
-    return any(_FENCE_LINE.fullmatch(line.rstrip()) for line in code.split("\n"))
-
-
-def _first_line(code: str) -> str:
-    """The first line that is neither empty nor a `//` comment."""
-    for line in code.split("\n", _MAX_LINES)[:_MAX_LINES]:
-        text = line[:_MAX_LINE_CHARACTERS].strip()
-        if text and not text.startswith("//"):
-            return text
-    return ""

@@ -18,7 +18,14 @@ from nacre.code_mode.namespace_scope import (
     serialise_scope,
 )
 from nacre.errors import NamespaceError, ToolInputError, UnknownToolError
-from nacre.json_types import JsonObject, JsonValue, NotJsonError, decode_json, encode_json
+from nacre.json_types import (
+    JsonObject,
+    JsonValue,
+    NotJsonError,
+    decode_json,
+    describe_json_type,
+    encode_json,
+)
 
 if TYPE_CHECKING:
     from nacre.code_mode.namespace_scope import NamespaceTool, Path
@@ -174,8 +181,8 @@ def _to_input(mapped: object, *, name: str, tool_id: str) -> JsonObject:
     if mapped is None:
         return {}
     if not isinstance(mapped, Mapping):
-        kind = type(mapped).__name__
-        raise ToolInputError(f"{name} takes an object; this is a {kind}", tool_id=tool_id)
+        kind = describe_json_type(mapped)
+        raise ToolInputError(f"{name} takes an object; this is {kind}", tool_id=tool_id)
     try:
         # A copy: a mapper may return an object that it keeps.
         return cast("JsonObject", decode_json(encode_json(dict(cast("JsonObject", mapped)))))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from nacre.code_mode.cells import CellRefused
+from nacre.code_mode.language_detection import add_language_hint
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME, parse_exec_input, parse_wait_input
 from nacre.code_mode.results import CodeModeResult, Failed, Waiting
 from nacre.config import LANGUAGES
@@ -179,7 +180,11 @@ class CodeModeRun:
         return await self._control(subject, given, call_id, self._resume_cell)
 
     async def _start_cell(self, given: JsonObject, call_id: str) -> CodeModeResult:
-        return await self._cells.start(parse_exec_input(given, self._config), call_id=call_id)
+        program = parse_exec_input(given, self._config)
+        result = await self._cells.start(program, call_id=call_id)
+        return add_language_hint(
+            result, program.code, language=program.language, languages=self._config.languages
+        )
 
     async def _resume_cell(self, given: JsonObject, _call_id: str) -> CodeModeResult:
         return await self._cells.resume(parse_wait_input(given))

@@ -23,7 +23,7 @@ from nacre.errors import (
 )
 from nacre.foreign_calls import describe_error, passes_through
 from nacre.hooks import AfterToolCall, BeforeToolCall, HookRunner, ToolKind
-from nacre.json_types import JsonObject, JsonValue, copy_json
+from nacre.json_types import JsonObject, JsonValue, copy_json, describe_json_type
 from nacre.run_context import AbortSignal, RunContext
 from nacre.telemetry import Span, format_log_line, span
 from nacre.tools.approvals import Approvals, Granted, Refused
@@ -387,7 +387,7 @@ def _object_in(given: object, subject: CallSubject) -> JsonObject:
         return {}
     if not isinstance(given, dict):
         raise ToolInputError(
-            f"the input is a {type(given).__name__}; {subject.tool_name} takes one object",
+            f"the input is {describe_json_type(given)}; {subject.tool_name} takes one object",
             tool_id=subject.tool_id,
         )
     return cast("JsonObject", given)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from docstring_parser import Docstring
     from pydantic import BaseModel, ValidationError
+    from pydantic_core.core_schema import ModelSchema
 
     from nacre.json_types import JsonObject
     from nacre.tools.definition import CatalogMode, ToolSource
@@ -193,11 +194,33 @@ def _schema_of(described: object, mode: Literal["validation", "serialization"]) 
         def field_title_should_be_set(self, schema: object) -> bool:
             return False
 
+        def model_schema(self, schema: ModelSchema) -> dict[str, Any]:
+            described = super().model_schema(schema)
+            is_object = described.get("type") == "object" and "properties" in described
+            if mode == "validation" and is_object and _has_only_known_keys(schema["cls"]):
+                described.setdefault("additionalProperties", False)
+            return described
+
     adapter = TypeAdapter[Any](cast("Any", described))
     schema = adapter.json_schema(mode=mode, schema_generator=Generator)
     schema.pop("title", None)
     schema.setdefault("properties", {})
     return schema
+
+
+def _has_only_known_keys(model: type[BaseModel]) -> bool:
+    """Whether the schema names all keys that a model reads. A model may say what happens to other
+    keys, read them under other names, or change its input before it is validated."""
+    config = model.model_config
+    if "extra" in config or config.get("populate_by_name") or config.get("validate_by_name"):
+        return False
+    if any(
+        decorator.info.mode != "after"
+        for decorator in model.__pydantic_decorators__.model_validators.values()
+    ):
+        return False
+    aliases = (field.validation_alias for field in model.model_fields.values())
+    return all(alias is None or isinstance(alias, str) for alias in aliases)
 
 
 def _output_schema(annotation: object, name: str) -> JsonObject | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 
 from nacre.errors import CatalogError, NacreError, ToolPayloadError
-from nacre.json_types import NotJsonError, decode_json, encode_json
+from nacre.json_types import NotJsonError, decode_json, describe_json_type, encode_json
 from nacre.messages import ToolSpec
 from nacre.tools.catalog import is_control_tool
 from nacre.tools.executor import CallSite
@@ -124,8 +124,8 @@ def parse_call(name: str, arguments: object, *, known: Sequence[str]) -> JsonObj
         except NotJsonError as error:
             raise InvalidCall(f"the arguments are not JSON: {error}") from error
     if not isinstance(arguments, Mapping):
-        kind = type(arguments).__name__
-        raise InvalidCall(f"the arguments are a {kind}; they have to be an object")
+        kind = describe_json_type(arguments)
+        raise InvalidCall(f"the arguments are {kind}; they have to be an object")
     return dict(cast("Mapping[str, JsonValue]", arguments))
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from nacre.errors import ToolInputError
+from nacre.json_types import describe_json_type
 from nacre.telemetry import REDACTED, Redaction, is_secret_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import jsonschema_rs
 
@@ -205,19 +205,6 @@ def _known_names(schema: JsonObject, steps: Sequence[object]) -> list[str]:
 
 def _describe_wrong_type(value: object, allowed: Iterable[str], steps: Sequence[object]) -> str:
     text = format_value(value, steps=steps)
-    shown = "null" if value is None else f"the {_type_name(value)} {text}"
+    kind = describe_json_type(value)
+    shown = kind if value is None else f"the {kind.partition(' ')[2]} {text}"
     return f"is {shown}; allowed: {' or '.join(allowed)}"
-
-
-def _type_name(value: object) -> str:
-    match value:
-        case bool():
-            return "boolean"
-        case str():
-            return "string"
-        case int() | float():
-            return "number"
-        case Mapping():
-            return "object"
-        case _:
-            return "array"

@@ -14,7 +14,7 @@ import psutil
 # Longer than any sound command takes on a busy machine.
 PATIENCE_SECONDS = 50
 
-_COMMAND = [sys.executable, "-m", "nacre.cli.main"]
+_COMMAND = [sys.executable, "-m", "nacre"]
 
 
 def run_nacre(

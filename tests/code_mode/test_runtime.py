@@ -1,16 +1,20 @@
 """Code mode in runs: the tools that the model sees, and no fallback to direct tools."""
 
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 import nacre
 from nacre import CodeMode, RunContext, Runtime
-from nacre.errors import ConfigError, RuntimeUnavailableError
+from nacre.errors import ConfigError, NamespaceError, RuntimeUnavailableError
 from nacre.sandbox.image import load_image
 from nacre.sandbox.worker.wasm_runtime import WasmError
 from nacre.tools.definition import DefinitionFormat, ListedServer
+from tests.code_mode.issues_namespace import github_tools, issues
 from tests.code_mode.outcomes import failure_of, value_of
 from tests.code_mode.tools import echo_tool
 from tests.contract.requirements import requirement
@@ -212,3 +216,58 @@ async def test_servers_that_are_given_or_not_wanted_are_no_fault_of_the_document
         assert value_of(await code_mode.exec("return Object.keys(MCP)")) == ["a"]
     async with CodeMode(config=SERVERS, tools=[echo_tool()], mcp=(), workers=1) as code_mode:
         assert value_of(await code_mode.exec("return Object.keys(MCP)")) == []
+
+
+# The lifetime of `CodeMode`
+
+
+async def run_in_task(function: Callable[[], Coroutine[None, None, object]]) -> None:
+    """Call the function in a task of its own, as cells of a notebook are."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(function)
+
+
+async def test_code_mode_is_opened_in_one_task_and_closed_in_another() -> None:
+    code_mode = CodeMode(tools=[echo_tool()], workers=1)
+    await run_in_task(code_mode.open)
+    assert value_of(await code_mode.exec("return await tools.echo({n: 1})")) == {"n": 1}
+    await run_in_task(code_mode.aclose)
+    assert failure_of(await code_mode.exec("return 1")).reason == "aborted"
+    # As in a `finally` after an `async with`.
+    await code_mode.aclose()
+
+
+async def test_the_block_of_code_mode_is_left_in_another_task() -> None:
+    code_mode = CodeMode(workers=1)
+    await run_in_task(code_mode.__aenter__)
+    await run_in_task(partial(code_mode.__aexit__, None, None, None))
+    with pytest.raises(RuntimeUnavailableError, match="opened only once"):
+        await code_mode.open()
+
+
+async def test_a_cancelled_block_of_code_mode_closes_it() -> None:
+    code_mode = CodeMode(workers=1)
+    with anyio.CancelScope() as scope:
+        async with code_mode:
+            scope.cancel()
+            await anyio.sleep_forever()
+    with pytest.raises(RuntimeUnavailableError, match="not open"):
+        code_mode.runtime.run()
+
+
+async def test_an_error_of_a_new_run_is_raised_by_open() -> None:
+    code_mode = CodeMode(config={"mcp": {"servers": {"a": {"command": "b"}}}}, workers=1)
+    with pytest.raises(ConfigError, match="names MCP servers"):
+        await code_mode.open()
+
+
+def test_a_namespace_without_its_plugin_is_refused() -> None:
+    with pytest.raises(NamespaceError, match="namespaces has a Namespace; allowed: pairs of"):
+        CodeMode(tools=github_tools(), namespaces=[issues()])  # pyright: ignore[reportArgumentType]
+
+
+def test_a_namespace_of_a_plugin_that_does_not_own_its_tools_is_refused() -> None:
+    with pytest.raises(NamespaceError, match="of this plugin; it belongs to 'github'"):
+        CodeMode(tools=github_tools(), namespaces=[("gitlab", issues())])
+    with pytest.raises(NamespaceError, match="of this plugin; there is none"):
+        CodeMode(namespaces=[("github", issues())])

@@ -1,6 +1,7 @@
 """Approvals: asking, the queue of open requests, and remembered decisions."""
 
 import asyncio
+import threading
 import time
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from nacre.errors import ApprovalError, ToolInputError
+from nacre.errors import ApprovalError, ConfigError, ToolInputError
 from nacre.json_types import JsonObject, NotJsonError
 from nacre.run_context import RunContext
 from nacre.tools.approvals import (
@@ -108,6 +109,25 @@ def stand_still_until(moment: float) -> None:
 
 async def outcome_of(answer: object) -> Granted | Refused:
     return await ask(Approvals(always_answering(answer)))
+
+
+async def test_a_synchronous_approver_is_called_in_a_thread() -> None:
+    loop_thread, threads = threading.get_ident(), list[int]()
+
+    def approver(request: ApprovalRequest, /) -> ApprovalInfo:
+        threads.append(threading.get_ident())
+        return "allow-once"
+
+    assert await ask(Approvals(approver)) == Granted(input={"to": "a"})
+    assert threads != [loop_thread]
+    # A function that returns a coroutine is not a coroutine function.
+    later = always_answering("allow-once")
+    assert await ask(Approvals(lambda request: later(request))) == Granted(input={"to": "a"})
+
+
+def test_an_approver_that_cannot_be_called_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="`approvals` is a bool; allowed: a function"):
+        Approvals(True)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("answer", ["allow-once", "allow-always", AllowOnce(), AllowAlways()])

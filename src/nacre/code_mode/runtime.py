@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -14,7 +15,7 @@ from nacre.code_mode.bridge import ApiFiles, PreparedCatalogs, RunTools
 from nacre.code_mode.cells import MAX_SUSPENDED_CELLS, LiveCells, RunCells, SuspendedCells
 from nacre.code_mode.mcp_servers import McpRequests, McpServers
 from nacre.code_mode.model_surface import visible_tools
-from nacre.code_mode.namespaces import NamespaceRegistry, RunNamespaces
+from nacre.code_mode.namespaces import Namespace, NamespaceRegistry, RunNamespaces
 from nacre.code_mode.results import RunTelemetry
 from nacre.code_mode.run import CodeModeRun
 from nacre.config import (
@@ -25,7 +26,12 @@ from nacre.config import (
     is_document,
     refuse_unopened_servers,
 )
-from nacre.errors import ConfigError, RuntimeUnavailableError, ToolDefinitionError
+from nacre.errors import (
+    ConfigError,
+    NamespaceError,
+    RuntimeUnavailableError,
+    ToolDefinitionError,
+)
 from nacre.hooks import HookRunner, Hooks
 from nacre.run_context import AbortController, RunContext
 from nacre.sandbox import Sandbox, SandboxOptions
@@ -50,7 +56,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from nacre.code_mode.cells import CellInfo
-    from nacre.code_mode.namespaces import Namespace
     from nacre.code_mode.results import CodeModeResult
     from nacre.config import Language, Protection
     from nacre.json_types import JsonObject, JsonValue
@@ -309,10 +314,32 @@ def _to_tool(given: object) -> Tool:
     )
 
 
+def _check_namespace(pair: object, tools: Sequence[Tool]) -> tuple[str, Namespace]:
+    """Return the pair. Raises NamespaceError unless it is one, and its plugin has the tools."""
+    match pair:
+        case (str() as plugin_id, Namespace() as namespace):
+            pass
+        case _:
+            raise NamespaceError(
+                f"namespaces has a {type(pair).__name__}; allowed: pairs of a plugin id and a "
+                'Namespace, such as ("shop", namespace)'
+            )
+    for name in namespace.required_tool_names:
+        owners = [tool.owner for tool in tools if (tool.source, tool.name) == ("openclaw", name)]
+        if plugin_id not in owners:
+            found = f"it belongs to {', '.join(map(repr, owners))}" if owners else "there is none"
+            raise NamespaceError(
+                f"namespace {namespace.id!r} of plugin {plugin_id!r} needs the tool {name!r} of "
+                f"this plugin; {found}. Give the tool the owner {plugin_id!r}, or change the pair"
+            )
+    return plugin_id, namespace
+
+
 class CodeMode:
     """Two tools in front of many: `async with CodeMode(tools=[...]) as code_mode: ...`.
 
-    `namespaces` are pairs of the plugin that owns the tools and the namespace.
+    Or call `open` and `aclose`, which may be in different tasks of one event loop. `namespaces` are
+    pairs of the plugin that owns the tools and the namespace.
     """
 
     def __init__(
@@ -329,18 +356,49 @@ class CodeMode:
         require: Collection[Protection] | None = None,
     ) -> None:
         self.runtime = Runtime(config, workers=workers, require=require)
-        for plugin_id, namespace in namespaces:
+        self._tools = tuple(_to_tool(given) for given in tools)
+        for pair in namespaces:
+            plugin_id, namespace = _check_namespace(pair, self._tools)
             self.runtime.namespaces.register(plugin_id, namespace)
-        self._tools = tuple(tools)
         self._mcp = None if mcp is None else tuple(mcp)
         self._context = context
         self._hooks = hooks
         self._approvals = approvals
         self._run: CodeModeRun | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._closing = anyio.Event()
 
-    async def __aenter__(self) -> Self:
-        await self.runtime.__aenter__()
+    async def open(self) -> Self:
+        """Start the runtime and the run. Close them with `aclose`."""
+        if self._owner is not None:
+            raise RuntimeUnavailableError("code mode can be opened only once; create another one")
+        opened = anyio.Event()
+        # A task group has to be left in the task that entered it, and `aclose` may be called in
+        # another one. So this task owns the runtime, and no task group can outlive it.
+        self._owner = asyncio.create_task(self._own_runtime(opened))  # noqa: TID251
+        self._owner.add_done_callback(lambda _: opened.set())
         try:
+            await opened.wait()
+        except BaseException:
+            await self.aclose()
+            raise
+        if self._run is None:
+            await self.aclose()
+        return self
+
+    async def aclose(self) -> None:
+        """Abort all cells and stop the workers. Raises the error of a background task."""
+        self._closing.set()
+        if self._owner is None:
+            return
+        if not self._owner.done():
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([self._owner])
+        if not self._owner.cancelled():
+            self._owner.result()
+
+    async def _own_runtime(self, opened: anyio.Event) -> None:
+        async with self.runtime:
             self._run = self.runtime.run(
                 tools=self._tools,
                 mcp=self._mcp,
@@ -348,10 +406,11 @@ class CodeMode:
                 hooks=self._hooks,
                 approvals=self._approvals,
             )
-        except BaseException as error:
-            await self.runtime.__aexit__(type(error), error, error.__traceback__)
-            raise
-        return self
+            opened.set()
+            await self._closing.wait()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
 
     async def __aexit__(
         self,
@@ -359,13 +418,13 @@ class CodeMode:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.runtime.__aexit__(kind, error, traceback)
+        await self.aclose()
 
     @property
     def run(self) -> CodeModeRun:
         """The run, with its catalog, its trajectory and its cells."""
         if self._run is None:
-            raise RuntimeUnavailableError("code mode is not open; use it in `async with`")
+            raise RuntimeUnavailableError("code mode is not open; use `async with`, or `open()`")
         return self._run
 
     def definitions(self, format: DefinitionFormat = "openai") -> list[JsonObject]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import json
 import logging
 import os
@@ -11,16 +12,17 @@ import time
 from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, assert_never, cast
 
 import anyio
 
-from nacre.errors import ApprovalError, ToolInputError
-from nacre.foreign_calls import passes_through
+from nacre.errors import ApprovalError, ConfigError, ToolInputError
+from nacre.foreign_calls import call_in_thread, passes_through
 from nacre.json_types import NotJsonError, decode_json, encode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Awaitable, Callable, Generator
 
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
@@ -287,9 +289,12 @@ APPROVAL_SECONDS: Final = 3600.0
 
 
 class Approver(Protocol):
-    """Decides about a request. Called with one request at a time; cancelled when it expires."""
+    """Decides about a request. Called with one request at a time; cancelled when it expires.
 
-    async def __call__(self, request: ApprovalRequest, /) -> ApprovalInfo: ...
+    An async function, or a function, which is called in a thread.
+    """
+
+    def __call__(self, request: ApprovalRequest, /) -> ApprovalInfo | Awaitable[ApprovalInfo]: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -320,6 +325,8 @@ class Approvals:
         ttl_seconds: float = APPROVAL_SECONDS,
         memory: ApprovalMemory | None = None,
     ) -> None:
+        if approver is not None and not isinstance(approver, ApprovalQueue):
+            _check_approver(approver)
         self._approver = approver
         self._ttl_seconds = ttl_seconds
         self._memory = ApprovalMemory() if memory is None else memory
@@ -442,12 +449,32 @@ async def _call_approver(approver: Approver, request: ApprovalRequest) -> Approv
     """The decision of the approver; Deny if it fails."""
     task = asyncio.current_task()
     try:
-        return parse_decision(await approver(request))
+        if _is_async(approver):
+            answer = approver(request)
+        else:
+            # It may wait for a person.
+            answer = await call_in_thread(partial(approver, request))
+        return parse_decision(await answer if inspect.isawaitable(answer) else answer)
     except BaseException as error:
         if passes_through(error, caller=task):
             raise
         logger.exception("the approver failed for a call of %s", request.tool_id)
     return Deny("the approver failed")
+
+
+def _is_async(approver: Approver) -> bool:
+    return inspect.iscoroutinefunction(approver) or inspect.iscoroutinefunction(
+        type(approver).__call__
+    )
+
+
+def _check_approver(approver: object) -> None:
+    if not callable(approver):
+        raise ConfigError(
+            "approvals",
+            f"is a {type(approver).__name__}; allowed: a function that takes an "
+            "ApprovalRequest, async or not, and an ApprovalQueue",
+        )
 
 
 def _refuse_without_approver(call: _Call) -> Refused:

@@ -1,0 +1,7 @@
+"""Runs the command `nacre`: `python -m nacre`."""
+
+import sys
+
+from nacre.cli.main import main
+
+sys.exit(main())

@@ -26,7 +26,7 @@ from tests.storage.conftest import PASSWORD_IN_URL
 from tests.storage.wires import open_wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
     from pathlib import Path
 
     from nacre.storage import TurnRecord
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.storage.conftest import PostgresServer
     from tests.storage.wires import Wire
 
-WAITS = "nacre.storage.database._OUTAGE_WAITS_SECONDS"
+WAITS = "nacre.storage.database._RETRY_WAITS_SECONDS"
 BEGINNING, ENDING = b"INSERT INTO nacre_turns", b"UPDATE nacre_turns"
 NO_USAGE = Usage()
 
@@ -181,6 +181,39 @@ async def test_a_server_whose_disk_is_full_for_a_moment_is_tried_again(
         assert tries == "2"
 
 
+@pytest.mark.parametrize("use", ["read", "begin", "add"])
+async def test_reads_and_starts_of_turns_outlast_a_server_that_is_away_for_a_while(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    waits = Waits()
+    monkeypatch.setattr(WAITS, waits)
+    uses: dict[str, Callable[[Store], Awaitable[object]]] = {
+        "read": lambda store: store.session("s"),
+        "begin": lambda store: store.begin_turn(
+            run_id="r2", session_id="s", prompt=None, model="", surface=""
+        ),
+        "add": lambda store: store.add_events("r", "s", [{"kind": "call.started"}]),
+    }
+    async with open_wire(postgres.port) as wire, begun_turn(wire_url(wire)) as store:
+        wire.cut()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(uses[use], store)
+            await waits.failed.wait()
+            wire.mend()
+
+
+async def test_a_start_whose_answer_was_lost_is_not_made_twice(
+    postgres: PostgresServer, short_waits: None
+) -> None:
+    async with open_wire(postgres.port) as wire, begun_turn(wire_url(wire)) as store:
+        wire.cuts_commit_of = BEGINNING
+        await store.begin_turn(run_id="r2", session_id="s", prompt=None, model="", surface="")
+
+        session = await store.session("s")
+        assert session is not None and session.turn_count == 2
+        assert [turn.run_id for turn in await store.turns("s")] == ["r", "r2"]
+
+
 async def test_a_server_that_is_away_for_a_while_is_tried_again(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +313,7 @@ async def test_turns_do_not_wait_one_after_the_other_for_a_server_that_is_silent
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nacre.storage.postgres._CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(WAITS, ())
     failed: list[StorageError] = []
 
     async def begin(number: int) -> None:
@@ -425,17 +459,18 @@ async def test_a_turn_that_was_begun_though_the_answer_was_lost_is_ended(
     postgres: PostgresServer, tmp_path: Path, short_waits: None
 ) -> None:
     async with wired_world(postgres, tmp_path) as (wire, store, setup):
-        wire.cuts_commit_of = BEGINNING
-        run = await setup.turn("hi", session_key="a")
+        wire.cuts_commit_of, wire.mends_by_itself = BEGINNING, False
+        run = await setup.start("hi", session_key="a")
         result = await run.wait()
+        wire.mend()
 
         assert (run.state, result.error_code) == ("failed", "storage_failed")
-        turn = await store.turn(run.id)
-        assert turn is not None and (turn.status, turn.error) == ("failed", result.error)
+        turn = await ended_turn(store, run.id)
+        assert (turn.status, turn.data["errorCode"]) == ("failed", "storage_failed")
 
 
 async def test_whoever_aborts_a_turn_that_could_not_be_begun_is_told_that_it_is_not_kept(
-    tmp_path: Path,
+    tmp_path: Path, short_waits: None
 ) -> None:
     path = tmp_path / "nacre.db"
     async with (
@@ -536,3 +571,20 @@ async def test_a_service_can_be_closed_while_the_store_is_away(
 
     async with open_store(postgres.url()) as store:
         assert await store.interrupt_open_turns() == 1
+
+
+async def test_a_server_that_freezes_does_not_hold_up_closing(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("postgres._TRANSACTION_SECONDS", "database._CLOSE_SECONDS"):
+        monkeypatch.setattr(f"nacre.storage.{limit}", 0.3)
+    # Without these limits, closing would wait for the time limit of a query, which is 30 seconds.
+    with anyio.fail_after(25):
+        async with wired_world(postgres, tmp_path) as (wire, _, setup):
+            answer = HeldAnswer(say("one"))
+            setup.model.will(answer)
+            run = await setup.start("hi")
+            await answer.asked.wait()
+            wire.is_frozen = True
+
+    assert run.result is not None and run.result.error_code == "storage_failed"

@@ -99,7 +99,7 @@ async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Pa
     path = tmp_path / "notes.txt"
     path.write_text("dear diary " * 100, encoding="utf-8")
 
-    with pytest.raises(StorageError, match=r"notes\.txt failed: the file is not an SQLite"):
+    with pytest.raises(StorageError, match=r"notes\.txt failed: .* not an SQLite database"):
         await open_and_close(url_of(path))
 
     assert path.read_text(encoding="utf-8") == "dear diary " * 100
@@ -129,10 +129,38 @@ async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
             await store.session("s")
 
 
+@pytest.mark.parametrize("damaged", [slice(0, 16), slice(16, 100)], ids=["magic", "header"])
+async def test_a_file_whose_header_is_damaged_is_called_damaged(
+    tmp_path: Path, damaged: slice
+) -> None:
+    path = tmp_path / "nacre.db"
+    async with open_store(url_of(path)) as store:
+        await store.add_session(id="s", agent_id="main")
+    content = bytearray(path.read_bytes())
+    content[damaged] = b"\xa5" * (damaged.stop - damaged.start)
+    path.write_bytes(content)
+
+    with pytest.raises(StorageError, match="the file is damaged, or is not an SQLite database"):
+        async with open_store(url_of(path)):
+            pass
+
+
+async def test_a_text_that_is_damaged_is_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "nacre.db"
+    async with open_store(url_of(path)) as store:
+        await store.add_session(id="s", agent_id="main", title="a private title")
+    path.write_bytes(path.read_bytes().replace(b"private title", b"\xffrivate title"))
+
+    with pytest.raises(StorageError, match="the file is damaged; restore a backup") as caught:
+        async with open_store(url_of(path)) as store:
+            await store.session("s")
+    assert "rivate title" not in str(caught.value)
+
+
 async def test_a_full_disk_fails_the_write_whole_and_the_next_one_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nacre.storage.database._OUTAGE_WAITS_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr("nacre.storage.database._RETRY_WAITS_SECONDS", (0.01, 0.01))
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     async with open_store(url_of(tmp_path / "nacre.db")) as store:
         await store.add_session(id="s", agent_id="main")

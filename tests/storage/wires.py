@@ -28,6 +28,8 @@ class Wire:
         """Whether only what is connected is cut then, and whoever comes next gets through."""
         self.is_silent = False
         """Whether whoever connects from now on gets no answer."""
+        self.is_frozen = False
+        """Whether nothing passes any more, as when the server is stopped by a signal."""
         self.connection_count = 0
         self._server_port = server_port
         self._is_cut = False
@@ -52,7 +54,7 @@ class Wire:
     async def _connect(self, client: SocketStream) -> None:
         async with client:
             self.connection_count += 1
-            if self.is_silent:
+            if self.is_silent or self.is_frozen:
                 await anyio.sleep_forever()
             if self._is_cut:
                 return
@@ -72,6 +74,8 @@ class Wire:
     async def _ask(self, client: ByteStream, server: ByteStream, line: _Line) -> None:
         is_marked = False
         async for data in client:
+            if self.is_frozen:
+                await anyio.sleep_forever()
             if self.cuts_at and self.cuts_at in data:
                 self.cuts_at = b""
                 self.cut()

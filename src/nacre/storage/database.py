@@ -159,6 +159,11 @@ _LOST_CLASSES: Final = frozenset({"08", "57"})
 _LOCKED: Final = (
     "it is locked by another process for too long; stop that process, or try again later"
 )
+_DAMAGED: Final = (
+    "the file is damaged; restore a backup, or move the file away to start with an empty database"
+)
+# The driver's message continues with the text of the row, and has no code.
+_NOT_UTF8: Final = "Could not decode to UTF-8"
 _SQLITE_MESSAGES: Final = {
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,
@@ -167,9 +172,9 @@ _SQLITE_MESSAGES: Final = {
     sqlite3.SQLITE_PERM: "permission denied; check the owner and the mode of the file",
     sqlite3.SQLITE_FULL: "the disk is full; the transaction was rolled back",
     sqlite3.SQLITE_IOERR: "the disk has an I/O error or is full; the transaction was rolled back",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup, or move the file away to "
-    "start with an empty database",
-    sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; "
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    # Also if only the header of a database is damaged.
+    sqlite3.SQLITE_NOTADB: "the file is damaged, or is not an SQLite database; restore a backup, "
     "choose another file in `storage.url`, or move this one away",
     sqlite3.SQLITE_CANTOPEN: "the file, or its -wal or -shm file, cannot be opened; check the "
     "permissions of the file and its directory",
@@ -234,6 +239,8 @@ def _explain(error: BaseException, message: str) -> str:
     for length in (5, 2):
         if explanation := _POSTGRES_MESSAGES.get(state[:length]):
             return f"{explanation} ({message})"
+    if isinstance(error, sqlite3.Error) and message.startswith(_NOT_UTF8):
+        return f"{_DAMAGED} (a text is not UTF-8)"
     if isinstance(error, TimeoutError):
         return f"it did not respond in time; check that it is up and reachable ({message})"
     if isinstance(error, OSError):
@@ -260,12 +267,11 @@ def _first_line_of(error: BaseException) -> str:
 
 _Result = TypeVar("_Result")
 
-# The delays between attempts.
-_CONFLICT_WAITS_SECONDS: Final = (0.02, 0.04, 0.06, 0.08)
-_OUTAGE_WAITS_SECONDS: Final = (0.1, 0.5, 1.0, 2.0)
+# The delays between attempts: short ones for conflicts, longer ones for outages.
+_RETRY_WAITS_SECONDS: Final = (0.02, 0.08, 0.3, 0.6, 1.0, 2.0)
 # No retry of an outage after this time.
 _MAX_RETRY_SECONDS: Final = 5.0
-_CLOSE_SECONDS: Final = 10.0
+_CLOSE_SECONDS: Final = 2.0
 
 
 class Transactions(Protocol):
@@ -331,39 +337,35 @@ class Database:
         is_server = isinstance(self._location, ServerLocation)
         return postgresql.insert(table) if is_server else sqlite.insert(table)
 
+    # All of these are retried after temporary errors, for about four seconds.
+
     async def ensure_ownership(self) -> None:
-        with convert_faults(self._location):
+        async def ensure(_: object) -> None:
             await self.ownership.ensure()
 
+        await self._attempt(ensure, lambda _: None, is_repeatable=True)
+
     async def read(self, work: Callable[[Connection], _Result]) -> _Result:
-        """Run a function that only reads; retried if the connection is lost."""
-        transact = self._transactions.read
-        return await self._attempt(transact, work, _CONFLICT_WAITS_SECONDS, is_lost)
+        """Run a function that only reads."""
+        return await self._attempt(self._transactions.read, work, is_repeatable=True)
 
     async def write(self, work: Callable[[Connection], _Result]) -> _Result:
-        """Run a function and commit.
-
-        Retried after a conflict with another process, and if the connection is lost before the
-        commit.
-        """
-        transact = self._transactions.write
-        return await self._attempt(transact, work, _CONFLICT_WAITS_SECONDS, is_conflict)
+        """Run a function and commit; not retried if the response to the commit is lost."""
+        return await self._attempt(self._transactions.write, work, is_repeatable=False)
 
     async def write_through(self, work: Callable[[Connection], _Result]) -> _Result:
-        """Run a function and commit; also retried after other temporary errors.
+        """Run a function and commit; also retried if the response to the commit is lost.
 
-        The function must detect that an earlier attempt was committed, because only the response
-        to the commit may have been lost.
+        The function must detect that an earlier attempt was committed.
         """
-        transact = self._transactions.write
-        return await self._attempt(transact, work, _OUTAGE_WAITS_SECONDS, is_transient)
+        return await self._attempt(self._transactions.write, work, is_repeatable=True)
 
     async def _attempt(
         self,
         transact: Callable[[Callable[[Connection], _Result]], Awaitable[_Result]],
         work: Callable[[Connection], _Result],
-        waits_seconds: Sequence[float],
-        is_retryable: Callable[[BaseException], bool],
+        *,
+        is_repeatable: bool,
     ) -> _Result:
         has_finished = is_uncertain = False
 
@@ -374,7 +376,7 @@ class Database:
             return result
 
         deadline = anyio.current_time() + _MAX_RETRY_SECONDS
-        waits = iter(waits_seconds)
+        waits = iter(_RETRY_WAITS_SECONDS)
         while True:
             has_finished = False
             try:
@@ -386,8 +388,8 @@ class Database:
                     is_uncertain = is_lost(error)
                 wait_seconds = next(waits, None)
                 is_late = anyio.current_time() > deadline and not is_conflict(error)
-                is_undone = is_lost(error) and not has_finished
-                if wait_seconds is None or is_late or not (is_undone or is_retryable(error)):
+                may_retry = is_transient(error) and (is_repeatable or not is_uncertain)
+                if wait_seconds is None or is_late or not may_retry:
                     raise storage_error_from(
                         error, self._location, is_uncertain=is_uncertain
                     ) from error
@@ -456,7 +458,9 @@ async def _open_server(location: ServerLocation) -> AsyncGenerator[Database]:
     transactions = ServerTransactions(engine)
     async with _closing(transactions):
         with convert_faults(location):
-            await transactions.write(prepare)
+            # Without the time limit of a transaction: another process may be migrating the schema.
+            async with engine.begin() as connection:
+                await connection.run_sync(prepare)
             ownership = await ServerOwnership.take(engine)
         async with _releasing(ownership):
             yield Database(transactions, location, ownership)

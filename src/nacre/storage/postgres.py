@@ -24,6 +24,7 @@ _Result = TypeVar("_Result")
 _CONNECTIONS: Final = 10
 _CONNECT_SECONDS: Final = 10.0
 _QUERY_SECONDS: Final = 30.0
+_TRANSACTION_SECONDS: Final = 10.0
 _SCHEMA_LOCK: Final = 0
 # Distinguishes our advisory locks from those of other applications in the same database.
 _ADVISORY_CLASS: Final = 0x6E616372
@@ -46,10 +47,10 @@ class ServerTransactions:
         return await self.write(work)
 
     async def write(self, work: Callable[[Connection], _Result]) -> _Result:
-        with anyio.CancelScope(shield=True):
+        # Nobody can cancel it, so a server that does not respond must not hold it up for long.
+        with anyio.fail_after(_TRANSACTION_SECONDS, shield=True):
             async with self._engine.begin() as connection:
                 return await connection.run_sync(work)
-        raise AssertionError("unreachable: this scope is never cancelled")
 
     async def close(self) -> None:
         await self._engine.dispose()

@@ -165,6 +165,13 @@ def count_turn(connection: Connection, session_id: str) -> int:
     return number
 
 
+def has_begun(connection: Connection, run_id: str, row: Mapping[str, object]) -> bool:
+    """Whether an earlier attempt to begin this turn was committed."""
+    query = select(turns.c.owner, turns.c.started).where(turns.c.run_id == run_id)
+    found = connection.execute(query).first()
+    return found is not None and (found.owner, found.started) == (row["owner"], row["started"])
+
+
 def refuse_if_busy(connection: Connection, session_id: str) -> None:
     query = select(turns.c.run_id).where(
         turns.c.session_id == session_id, turns.c.status == "running"

@@ -113,7 +113,7 @@ class Store:
                 )
             return found
 
-        return await self._database.write(work)
+        return await self._database.write_through(work)
 
     async def sessions(
         self,
@@ -175,6 +175,8 @@ class Store:
         }
 
         def work(connection: Connection) -> None:
+            if rows.has_begun(connection, run_id, row):
+                return
             # Locks the session's row, so that no other turn can begin in between.
             number = rows.count_turn(connection, session_id)
             if is_exclusive:
@@ -187,7 +189,7 @@ class Store:
         if not is_storable(session_id):
             raise rows.session_not_found(session_id)
         await self._database.ensure_ownership()
-        await self._database.write(work)
+        await self._database.write_through(work)
 
     async def end_turn(
         self,
@@ -308,7 +310,7 @@ class Store:
 
         if not is_storable(session_id):
             raise rows.session_not_found(session_id)
-        await self._database.write(work)
+        await self._database.write_through(work)
 
     # Events of trajectories.
 

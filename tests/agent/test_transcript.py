@@ -1,7 +1,10 @@
 """The stored messages of a session, and the history that a model gets."""
 
 import logging
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -10,6 +13,7 @@ import pytest
 
 from nacre.agent.transcript import NO_RESULT, TrajectoryWriter, estimate_tokens, repair_history
 from nacre.errors import StorageError
+from nacre.json_types import JsonObject
 from nacre.messages import (
     AssistantMessage,
     ImagePart,
@@ -23,9 +27,12 @@ from nacre.messages import (
     user_message,
 )
 from nacre.run_context import RunContext
-from nacre.storage import Store
+from nacre.storage import Store, open_store
+from nacre.tools import Tool, ToolCall
 from nacre.trajectory import RunEventLog, TrajectoryRecorder
+from tests.agent.conftest import OpenAgent
 from tests.agent.fake_models import call, calls, say
+from tests.agent.tools import HeldTool, echo_tool
 
 
 class Recorded:
@@ -90,17 +97,119 @@ async def test_a_full_batch_is_written_before_the_end(store: Store) -> None:
         tasks.cancel_scope.cancel()
 
 
-async def test_a_store_that_fails_costs_events_and_a_word_in_the_log(
-    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_events_that_a_failing_store_refuses_are_written_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(*_args: Any) -> None:
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr(store, "add_events", full)
     recorded = Recorded(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "add_events", full)
+        await recorded.writer.flush()
+    recorded.recorder.record("call.started", call_id="c")
+    await recorded.writer.flush()
+    stored = [each.event["kind"] for each in await store.events(run_id="run_1")]
+    assert stored == ["run.started", "call.started"]
+
+
+@pytest.mark.parametrize("is_uncertain", [True, False])
+async def test_events_that_may_be_stored_or_are_too_many_are_lost_with_a_word_in_the_log(
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_uncertain: bool,
+) -> None:
+    async def full(*_args: Any) -> None:
+        raise StorageError("the disk is full", is_uncertain=is_uncertain)
+
+    monkeypatch.setattr(store, "add_events", full)
+    monkeypatch.setattr("nacre.agent.transcript._MAX_PENDING_EVENTS", 1)
+    recorded = Recorded(store)
+    if not is_uncertain:
+        recorded.recorder.record("call.started", call_id="c")
     with caplog.at_level(logging.ERROR):
         await recorded.writer.flush()
-    assert "1 events of the run run_1 are lost: the disk is full" in caplog.text
+    assert " events of the run run_1 are lost: the disk is full" in caplog.text
+    assert recorded.writer.close() == []
+
+
+async def stored_kinds(store: Store, run_id: str) -> list[str]:
+    return [str(each.event["kind"]) for each in await store.events(run_id=run_id)]
+
+
+async def test_the_start_of_a_call_is_stored_before_its_tool_runs(
+    store: Store, open_service: OpenAgent
+) -> None:
+    found: list[list[str]] = []
+
+    async def look(given: dict[str, Any], call: ToolCall) -> object:
+        found.append(await stored_kinds(setup.store, call.context.run_id))
+        return "done"
+
+    tool = Tool(name="look", execute=look)
+    async with open_service(tools=[tool]) as setup:
+        made = [(f"call_{number}", "look", "{}") for number in range(20)]
+        setup.model.will(calls(*made), say("done"))
+        await setup.turn()
+
+    assert len(found) == 20
+    assert all(kinds.count("call.started") == 20 for kinds in found)
+
+
+async def test_calls_that_start_at_once_share_a_transaction(
+    open_service: OpenAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[int] = []
+    async with open_service(tools=[echo_tool()]) as setup:
+        add_events = setup.store.add_events
+
+        async def count(run_id: str, session_id: str, events: Sequence[JsonObject]) -> None:
+            batches.append(len(events))
+            await add_events(run_id, session_id, events)
+
+        monkeypatch.setattr(setup.store, "add_events", count)
+        made = [(f"call_{number}", "echo", "{}") for number in range(100)]
+        setup.model.will(calls(*made), say("done"))
+        await setup.turn()
+
+    assert len(batches) < 10
+
+
+async def test_a_tool_does_not_run_if_the_start_of_its_call_cannot_be_stored(
+    open_service: OpenAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_args: Any) -> None:
+        raise StorageError("the disk is full")
+
+    held = HeldTool()
+    async with open_service(tools=[held.tool]) as setup:
+        monkeypatch.setattr(setup.store, "add_events", full)
+        setup.model.will(call("held"), say("done"))
+        run = await setup.turn()
+        assert run.state == "completed"
+        (result,) = [it for it in setup.model.requests[-1].messages if isinstance(it, ToolMessage)]
+        assert "its start cannot be stored: the disk is full" in result.content
+        assert held.call_count == 0
+        # The end of the turn brings the events with it.
+        assert "call.started" in await stored_kinds(setup.store, run.id)
+
+
+async def test_a_killed_process_has_stored_the_start_of_its_last_call(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/nacre.db"
+    command = [sys.executable, "-m", "tests.agent.killed_turn", url, str(tmp_path)]
+    async with await anyio.open_process(command, stderr=None) as process:
+        assert process.stdout is not None
+        assert b"effect" in await process.stdout.receive()
+        process.kill()
+
+    async with open_store(url) as store:
+        assert await store.interrupt_open_turns() == 1
+        events = [each.event for each in await store.events()]
+        assert [it["toolCallId"] for it in events if it["kind"] == "call.started"] == [
+            "call_1",
+            "call_1.1",
+        ]
 
 
 async def test_what_was_not_written_is_given_at_the_end_and_nothing_is_taken_afterwards() -> None:

@@ -26,7 +26,7 @@ from tests.storage.conftest import PASSWORD_IN_URL
 from tests.storage.wires import open_wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
     from pathlib import Path
 
     from nacre.storage import TurnRecord
@@ -187,7 +187,7 @@ async def test_reads_and_starts_of_turns_outlast_a_server_that_is_away_for_a_whi
 ) -> None:
     waits = Waits()
     monkeypatch.setattr(WAITS, waits)
-    uses: dict[str, Callable[[Store], Awaitable[object]]] = {
+    uses: dict[str, Callable[[Store], Coroutine[None, None, object]]] = {
         "read": lambda store: store.session("s"),
         "begin": lambda store: store.begin_turn(
             run_id="r2", session_id="s", prompt=None, model="", surface=""

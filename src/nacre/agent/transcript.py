@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BATCH_EVENTS: Final = 200
+_MAX_PENDING_EVENTS: Final = 10_000
 _BATCH_SECONDS: Final = 1.0
 _WRITE_SECONDS: Final = 10.0
 _FIRST_WAIT_SECONDS: Final = 0.5
@@ -163,7 +164,8 @@ class Transcript:
 class TrajectoryWriter:
     """Writes the events of a trajectory to the run's log at once, and to the store in batches.
 
-    The run continues if the store is slow or fails; the log says how many events are lost.
+    A tool runs only after the start of its call is stored. If the store fails, the events are
+    written later, and the log says how many are lost.
     """
 
     def __init__(
@@ -179,42 +181,79 @@ class TrajectoryWriter:
         self._context = recorder.context
         self._on_call = on_call
         self._pending: list[JsonObject] = []
-        self._is_full = anyio.Event()
+        self._taken_count = 0
+        self._settled_count = 0
+        """How many events are stored or lost."""
+        self._is_due = anyio.Event()
+        self._attempted = anyio.Event()
+        """Set after the next attempt to write; `_problem` says why it failed."""
+        self._problem = ""
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
         for event in recorder.events:
             self._take(event)
         self._unsubscribe = recorder.subscribe(self._receive)
+        recorder.wait_until_stored = self.wait_until_stored
 
     async def write(self) -> None:
-        """Write each batch when it is full or a second old; run this as a task."""
+        """Write each batch when a call waits for it, or it is full or a second old; run this as a
+        task."""
         while True:
             with anyio.move_on_after(_BATCH_SECONDS):
-                await self._is_full.wait()
+                await self._is_due.wait()
             await self.flush()
+
+    async def wait_until_stored(self) -> None:
+        """Return when all events so far are stored; calls that wait at the same time share a
+        transaction. Raises StorageError."""
+        if self._store is None:
+            return
+        wanted = self._taken_count
+        while self._settled_count < wanted:
+            self._is_due.set()
+            await self._attempted.wait()
+            if self._problem:
+                raise StorageError(self._problem)
 
     async def flush(self) -> None:
         """Write the pending events; a cancellation does not interrupt it."""
         batch = self._take_batch()
         if not batch or self._store is None:
             return
-        context, problem = self._context, "the store did not answer"
+        context, problem, is_uncertain = self._context, "the store did not answer", False
         with anyio.move_on_after(_WRITE_SECONDS, shield=True):
             try:
                 await self._store.add_events(context.run_id, context.session_id, batch)
-                return
+                problem = ""
             except StorageError as error:
-                problem = str(error)
-        logger.error("%d events of the run %s are lost: %s", len(batch), context.run_id, problem)
+                problem, is_uncertain = str(error), error.is_uncertain
+        if problem:
+            self._keep_or_drop(batch, problem, is_uncertain=is_uncertain)
+        else:
+            self._settled_count += len(batch)
+        self._problem = problem
+        attempted, self._attempted = self._attempted, anyio.Event()
+        attempted.set()
+
+    def _keep_or_drop(self, batch: list[JsonObject], problem: str, *, is_uncertain: bool) -> None:
+        """Write the events with the next batch, unless they are too many or may be stored."""
+        if not is_uncertain and len(batch) + len(self._pending) <= _MAX_PENDING_EVENTS:
+            self._pending = [*batch, *self._pending]
+            return
+        self._settled_count += len(batch)
+        logger.error(
+            "%d events of the run %s are lost: %s", len(batch), self._context.run_id, problem
+        )
 
     def close(self) -> list[JsonObject]:
         """Stop listening; returns the events that are not written."""
         self._unsubscribe()
+        self._settled_count = self._taken_count
         return self._take_batch()
 
     def _take_batch(self) -> list[JsonObject]:
         batch, self._pending = self._pending, []
-        self._is_full = anyio.Event()
+        self._is_due = anyio.Event()
         return batch
 
     def _receive(self, event: TrajectoryEvent) -> None:
@@ -226,8 +265,9 @@ class TrajectoryWriter:
 
     def _take(self, event: TrajectoryEvent) -> None:
         self._pending.append(event.to_json())
-        if len(self._pending) >= _BATCH_EVENTS:
-            self._is_full.set()
+        self._taken_count += 1
+        if len(self._pending) % _BATCH_EVENTS == 0:
+            self._is_due.set()
         if event.kind in CALL_EVENT_KINDS:
             self._event_log.add(cast("CallEventKind", event.kind), _log_data(event))
         elif event.kind == "approval.answered" and event.data.get("how") == "always":

@@ -32,7 +32,7 @@ from nacre.storage.sqlite import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
     from contextlib import AbstractAsyncContextManager
 
     from sqlalchemy.engine import URL, Connection, Engine

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar, cast
 
 from nacre.errors import (
+    StorageError,
     ToolAbortedError,
     ToolDeniedError,
     ToolError,
@@ -108,7 +109,7 @@ class ToolExecutor:
         call = self._tool_call(site)
 
         async def perform(checked: JsonObject) -> tuple[None, JsonValue]:
-            return None, value_of_result(tool, await _execute_tool(tool, checked, call))
+            return None, value_of_result(tool, await self._execute(tool, checked, call))
 
         _, value = await self._call_tool(tool, given, site, perform)
         return value
@@ -123,7 +124,7 @@ class ToolExecutor:
 
         async def perform(checked: JsonObject) -> tuple[object, JsonValue]:
             with site.abort.cancelling():
-                returned = await _execute_tool(tool, checked, call)
+                returned = await self._execute(tool, checked, call)
                 if is_direct_only:
                     return returned, {"type": type(returned).__name__}
                 return None, value_of_result(tool, returned)
@@ -204,6 +205,15 @@ class ToolExecutor:
                 subject, checked, site, _ms_since(started), result
             )
             return value, result
+
+    async def _execute(self, tool: Tool, checked: JsonObject, call: ToolCall) -> object:
+        # The tool may have an effect; if the process is killed, the trajectory names the call.
+        try:
+            await self.recorder.wait_until_stored()
+        except StorageError as error:
+            message = f"the call was not made, because its start cannot be stored: {error}"
+            raise ToolFailedError(message, code="tool_failed", tool_id=tool.id) from error
+        return await _execute_tool(tool, checked, call)
 
     def _tool_call(self, site: CallSite) -> ToolCall:
         return ToolCall(

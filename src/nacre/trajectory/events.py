@@ -15,7 +15,7 @@ from nacre.json_types import NotJsonError, decode_json, encode_json
 from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import RunContext
@@ -356,6 +356,9 @@ class TrajectoryRecorder(EventLog[TrajectoryEvent]):
     ) -> None:
         super().__init__(max_events=max_events, max_bytes=max_bytes)
         self.context = context
+        self.wait_until_stored: Callable[[], Awaitable[None]] = _return_at_once
+        """Returns when all events so far are stored, and raises StorageError; set by their
+        writer. A recorder without a store returns at once."""
         self._redaction = Redaction() if redaction is None else redaction
         self.record("run.started", data=_run_data(context))
 
@@ -401,6 +404,10 @@ class TrajectoryRecorder(EventLog[TrajectoryEvent]):
             text = self._redaction.text(value)
             return text, len(text)
         return self._redaction.sized_value(value)
+
+
+async def _return_at_once() -> None:
+    pass
 
 
 def _run_data(context: RunContext) -> JsonObject:

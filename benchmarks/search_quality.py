@@ -1,6 +1,7 @@
 """The quality of search with real queries, compared with peers."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
@@ -14,6 +15,7 @@ from benchmarks.search_sets import (
     SetsMissingError,
     labelled_catalog,
     query_sets,
+    server_catalogs,
 )
 from benchmarks.targets import TARGETS
 from nacre.tools import index_of
@@ -24,6 +26,8 @@ _SHOWN: Final = 8
 _RANKED: Final = 50
 _OURS: Final = "nacre"
 _LEAD: Final = "search_lead"
+_OF_SETS: Final = ("search_recall_", "search_mrr_", "search_own_name_")
+_NAME_PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\x00-\x7f]+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +69,7 @@ async def measure(effort: Effort) -> list[Figure]:
     try:
         sets = list(query_sets())
     except SetsMissingError as missing:
-        names = [name for name in TARGETS if name.startswith(("search_recall_", "search_mrr_"))]
+        names = [name for name in TARGETS if name.startswith(_OF_SETS)]
         return [Figure(name=name, value=None, note=str(missing)) for name in (_LEAD, *names)]
     searches: dict[str, dict[str, Search]] = {}
     figures: list[Figure] = []
@@ -80,7 +84,26 @@ async def measure(effort: Effort) -> list[Figure]:
         _say(effort, each, found)
         figures += _figures(each.name, found)
         leads |= _leads(each.name, found)
-    return [Figure(name=_LEAD, value=min(leads.values()), details=leads), *figures]
+    lead = Figure(name=_LEAD, value=min(leads.values()), details=leads)
+    return [lead, *_own_name_figures(effort), *figures]
+
+
+def _own_name_figures(effort: Effort) -> list[Figure]:
+    """How often the name of an MCP tool, as words, finds the tool in the catalog of its server."""
+    places: list[int] = []
+    for catalog in server_catalogs()[:: effort.times(1, quick=10)]:
+        index = index_of(catalog)
+        for entry in catalog.entries:
+            found = index.search_words(" ".join(_NAME_PART.findall(entry.name)), _SHOWN)
+            places.append(found.index(entry) if entry in found else _SHOWN)
+    details = {"tools": float(len(places))}
+    return [
+        Figure(name="search_own_name_first", value=places.count(0) / len(places), details=details),
+        Figure(
+            name="search_own_name_in_8",
+            value=sum(place < _SHOWN for place in places) / len(places),
+        ),
+    ]
 
 
 def _searches(catalog: Catalog) -> dict[str, Search]:

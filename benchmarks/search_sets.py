@@ -13,6 +13,10 @@ from nacre.tools.definition import Tool, ToolCall
 _FOLDER: Final = Path(__file__).parents[2] / "shared" / "data" / "tool-retrieval"
 _NOT_IN_NAMES: Final = re.compile(r"[\s:\x00-\x1f]+")
 _UNION: Final = "union10k"
+# The tools of the union that come from other sets; the rest comes from MCP servers.
+_LABELLED: Final = ("livemcpbench|", "bfcl|", "metatool|", "stabletoolbench|", "restbench|")
+# With fewer tools, nearly every search finds each of them.
+_MIN_SERVER_TOOLS: Final = 8
 # The set, its queries, and whether the union contains its tools.
 _QUERY_FILES: Final = (
     ("livemcpbench", "queries", True),
@@ -60,6 +64,20 @@ def query_sets() -> Iterator[QuerySet]:
 def labelled_catalog(name: str) -> Catalog:
     """The tools with the ids in the labels."""
     return Catalog(tuple(map(_entry, _lines(_FOLDER / name / "tools.jsonl"))))
+
+
+def server_catalogs() -> list[Catalog]:
+    """The tools of each real MCP server, by themselves."""
+    by_server: dict[str, dict[str, CatalogEntry]] = {}
+    for name in ("livemcpbench", _UNION):
+        for entry in labelled_catalog(name).entries:
+            if entry.source_name and not entry.id.startswith(_LABELLED):
+                by_server.setdefault(entry.source_name, {}).setdefault(entry.name, entry)
+    return [
+        Catalog(tuple(entries.values()))
+        for entries in by_server.values()
+        if len(entries) >= _MIN_SERVER_TOOLS
+    ]
 
 
 def _query_set(folder: str, file: str, *, name: str, catalog_name: str, prefix: str) -> QuerySet:

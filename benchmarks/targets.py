@@ -229,6 +229,12 @@ TARGETS: Final[dict[str, Target]] = {
     # search_quality: targets and peers are for all queries, some of which are stored
     # elsewhere; the lead is over the peers that ran on the same queries.
     "search_lead": Target(label="search: least lead over a peer run here", unit="", at_least=0),
+    "search_own_name_first": Target(
+        label="search: an MCP tool's own name, as words, is first", unit="", at_least=0.99
+    ),
+    "search_own_name_in_8": Target(
+        label="search: an MCP tool's own name, as words, in 8", unit="", at_least=1
+    ),
     "search_recall_livemcpbench_queries": Target(
         label="recall at 8, livemcpbench tasks",
         unit="",

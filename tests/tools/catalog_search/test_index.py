@@ -106,6 +106,52 @@ def test_a_name_counts_more_than_a_label_than_a_description_than_an_owner_than_a
     assert found("zebra", catalog=catalog) == expected
 
 
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("list merge requests", "list_merge_requests"),
+        ("List Merge Requests", "list_merge_requests"),
+        ("create collection", "createCollection"),
+        ("create-collection", "createCollection"),
+    ],
+)
+def test_the_words_of_a_name_find_its_tool_first(query: str, first: str) -> None:
+    repeated = "list merge requests, create a collection of merge requests in a list"
+    tools = [
+        tool("get_merge_requests_list", repeated, label=repeated),
+        tool("list_merge_requests", "Of a project."),
+        tool("create_collections_bulk", repeated, label=repeated),
+        tool("createCollection", "In a database."),
+    ]
+    assert found(query, catalog=build_catalog(tools))[0] == first
+
+
+def test_an_exact_name_comes_before_a_name_with_the_same_words() -> None:
+    catalog = build_catalog([tool("list_items"), tool("listItems")])
+    assert found("listItems", catalog=catalog) == ["listItems", "list_items"]
+
+
+def test_a_query_without_letters_matches_no_name() -> None:
+    assert found("?!", catalog=build_catalog([tool("$$"), tool("read_file")])) == []
+
+
+def test_a_history_is_found_in_a_log() -> None:
+    tools = [
+        tool("git_status", "Shows the status of the working tree."),
+        tool("git_diff", "Shows differences between branches or commits."),
+        tool("git_commit", "Records changes to the repository."),
+        tool("git_show", "Shows the contents of a commit."),
+        tool("git_log", "Shows the commit logs."),
+    ]
+    catalog = build_catalog(tools)
+    assert found("commit history of my repository", catalog=catalog)[0] == "git_log"
+
+
+def test_of_equal_tools_one_that_reads_comes_before_one_that_writes() -> None:
+    tools = [tool("delete_issue", "An issue."), tool("get_issue", "An issue.")]
+    assert found("issue", catalog=build_catalog(tools)) == ["get_issue", "delete_issue"]
+
+
 @pytest.mark.parametrize("query", ["who", "WHO", "openclaw:core:who", " who "])
 def test_the_tool_with_just_this_id_or_name_leads(query: str) -> None:
     tools = [tool("who"), *(tool(f"who_{n}", "who core openclaw", label="who") for n in range(9))]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal
 
-from nacre.tools.catalog_search.terms import terms_and_length_of
+from nacre.tools.catalog_search.terms import is_reading_verb, terms_and_length_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +44,11 @@ def texts_of(entry: CatalogEntry) -> dict[FieldName, str]:
         "choice": " ".join(schema.choices)[:_MAX_FIELD_CHARACTERS],
         "owner": entry.source_name or "",
     }
+
+
+def join_words(name: str) -> str:
+    """Letters and digits only: `listMergeRequests` has the words of "list merge requests"."""
+    return "".join(filter(str.isalnum, name.casefold()))
 
 
 class _SchemaTexts:
@@ -120,6 +125,8 @@ _LENGTH_PENALTY: Final = 0.2
 _USUAL_LENGTH: Final = 30
 # How quickly the weight of a repeated term saturates.
 _SATURATION: Final = 1.3
+# Names begin with a verb, or with the name of a product and a verb.
+_MAX_VERB_PLACE: Final = 2
 # Adjacent words are related only in these fields; the others are lists.
 _PROSE: Final[tuple[FieldName, ...]] = ("name", "label", "summary", "description")
 
@@ -130,6 +137,8 @@ class Document:
 
     weights: Mapping[str, float]
     prose: tuple[str | None, ...]
+    is_reading: bool = False
+    """Whether the tool seems to read only, by the first words of its name and summary."""
 
 
 def document_of(texts: Mapping[FieldName, str]) -> Document:
@@ -145,7 +154,9 @@ def document_of(texts: Mapping[FieldName, str]) -> Document:
             frequencies[term] = frequencies.get(term, 0.0) + each
     weights = {term: _saturate(frequency) for term, frequency in frequencies.items()}
     prose = (term for name in _PROSE for term in (*by_field[name][0], None))
-    return Document(weights=weights, prose=tuple(prose))
+    first_words = (*by_field["name"][0][:_MAX_VERB_PLACE], *by_field["summary"][0][:1])
+    is_reading = any(map(is_reading_verb, first_words))
+    return Document(weights=weights, prose=tuple(prose), is_reading=is_reading)
 
 
 def shares_by_field(texts: Mapping[FieldName, str], term: str) -> dict[FieldName, float]:

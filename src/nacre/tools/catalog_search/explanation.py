@@ -40,12 +40,12 @@ PartKind = Literal[
 class ScorePart:
     """One part of a score: a word in a field, or a combination of words.
 
-    `exact`: the query is the id or name. `pairs`: words that are adjacent, as in the query.
-    `coverage`: the share of the query that it contains. `related`: words that the best results have
-    in common. `answered`: a reduction for words that earlier results contain. `meaning`: the
-    similarity of the embeddings. `own_words`: it was first before related and answered words were
-    counted, and stays first. `catalog_order`: of several entries with this name, the first in the
-    catalog comes first.
+    `exact`: the query is the id, the name or the words of the name. `pairs`: words that are
+    adjacent, as in the query. `coverage`: the share of the query that it contains. `related`:
+    words that the best results have in common. `answered`: a reduction for words that earlier
+    results contain. `meaning`: the similarity of the embeddings. `own_words`: it was first
+    before related and answered words were counted, and stays first. `catalog_order`: of several
+    entries with this name, the first in the catalog comes first.
     """
 
     kind: PartKind

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
-from nacre.tools.catalog_search.documents import document_of, texts_of
+from nacre.tools.catalog_search.documents import document_of, join_words, texts_of
 from nacre.tools.catalog_search.explanation import (
     EXACT_SCORE,
     Explanation,
@@ -44,16 +44,18 @@ _Key: TypeAlias = "tuple[str, bytes]"
 
 
 class _IndexedTexts:
-    """The indexed texts of entries: documents, texts for embedding, and slots by id and name."""
+    """The indexed texts of entries: documents, texts for embedding, and slots by name."""
 
     def __init__(self, entries: Sequence[CatalogEntry], keys: Sequence[_Key]) -> None:
         self.slots = {key: slot for slot, key in enumerate(keys)}
         self.layer = Layer([document_of(texts_of(entry)) for entry in entries])
         self.meaning_texts = [meaning_text(entry) for entry in entries]
         self.slots_by_id_and_name: dict[str, list[int]] = {}
+        self.slots_by_joined_name: dict[str, list[int]] = {}
         for slot, entry in enumerate(entries):
             for text in {entry.id.casefold(), entry.name.casefold()}:
                 self.slots_by_id_and_name.setdefault(text, []).append(slot)
+            self.slots_by_joined_name.setdefault(join_words(entry.name), []).append(slot)
 
 
 class _RankedTexts:
@@ -73,14 +75,18 @@ class _RankedTexts:
         )
 
     def positions_of(self, id_or_name: str) -> list[int]:
-        """The positions of the entries with exactly this id or name, in order."""
-        folded = id_or_name.casefold()
-        matching = [
-            positions[slot]
-            for texts, positions in self._parts
-            for slot in texts.slots_by_id_and_name.get(folded, ())
-        ]
-        return sorted(position for position in matching if position != GONE)
+        """The positions of the entries with exactly this id or name, then of those whose name
+        has just these words."""
+        folded, joined = id_or_name.casefold(), join_words(id_or_name)
+        exact: list[int] = []
+        same_words: list[int] = []
+        for texts, positions in self._parts:
+            exact += (positions[slot] for slot in texts.slots_by_id_and_name.get(folded, ()))
+            if joined:
+                slots = texts.slots_by_joined_name.get(joined, ())
+                same_words += (positions[slot] for slot in slots)
+        found = dict.fromkeys((*sorted(exact), *sorted(same_words)))
+        return [position for position in found if position != GONE]
 
 
 # Several threads may build indexes, so each access must be a single atomic operation.
@@ -104,7 +110,8 @@ class CatalogIndex:
         return self._texts.meanings.wait(timeout_seconds)
 
     def search(self, query: str, limit: int) -> list[CatalogEntry]:
-        """The best entries, best first; an entry with exactly this id or name comes first.
+        """The best entries, best first; an entry with exactly this id, this name or the words of
+        this name comes first.
 
         The search uses words and, if the extra `semantic` is installed and ready, embeddings.
         """

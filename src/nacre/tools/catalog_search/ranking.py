@@ -27,6 +27,8 @@ _MAX_GUESSED_TERMS: Final = 3
 _REPETITION: Final = 0.75
 # The weight of a synonym of a word in the query.
 _SYNONYM: Final = 0.4
+# The same, if no document has the word itself.
+_SYNONYM_OF_UNKNOWN: Final = 0.9
 # A term in so many documents has little information and is the slowest to process. The limit for
 # terms that are not in the query itself is lower.
 _COMMON_SHARE: Final = 0.1
@@ -120,7 +122,8 @@ class Ranking:
             for synonym in synonyms_of(term):
                 # A synonym counts no more than the word in the query.
                 if own_rarity := self.rarity(synonym):
-                    yield term, synonym, _SYNONYM * min(own_rarity, rarity or own_rarity)
+                    share = _SYNONYM if rarity else _SYNONYM_OF_UNKNOWN
+                    yield term, synonym, share * min(own_rarity, rarity or own_rarity)
 
     def _guesses(self, unknown: Sequence[str]) -> Iterator[tuple[str, str, float]]:
         if not unknown:

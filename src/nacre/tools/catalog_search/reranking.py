@@ -69,7 +69,7 @@ def rerank(
     *,
     places: int,
 ) -> list[Candidate]:
-    """Sort the candidates, best first; equal ones in the order of the catalog.
+    """Sort the candidates, best first; of equal ones those that read, in catalog order.
 
     Only the first `places` are in their final order. Related words never replace the first result
     that the words of the query found.
@@ -84,8 +84,9 @@ def rerank(
     return _spread([first, *others], weights, places)
 
 
-def _rank(candidate: Candidate) -> tuple[float, int]:
-    return -candidate.score, candidate.position
+def _rank(candidate: Candidate) -> tuple[float, bool, int]:
+    """The sort key. With equal scores, a tool that reads comes before one that writes."""
+    return -candidate.score, not candidate.document.is_reading, candidate.position
 
 
 def _add_pairs_and_coverage(
@@ -179,7 +180,7 @@ def _place_of_next(
     `left` is sorted by the scores without that reduction.
     """
     best_place = 0
-    best_rank = (0.0, 0)
+    best_rank = (0.0, False, 0)
     for place, (candidate, words) in enumerate(left):
         candidate.answered = 0.0
         # Scores only decrease, so no later candidate can be better than the best so far.

@@ -215,6 +215,7 @@ food meal dish recipe
 game play
 graph chart plot
 health medical
+history log
 hotel accommodation
 image photo picture
 income salary wage
@@ -280,6 +281,22 @@ temp temperature
 tz timezone
 wiki encyclopedia
 """
+
+
+_READING_VERBS: Final = """
+browse check count describe fetch find get history list log lookup query read return search show
+status view
+"""
+
+
+def is_reading_verb(term: str) -> bool:
+    """Whether the term is of a verb that tools use for reading."""
+    return term in _reading_terms()
+
+
+@cache
+def _reading_terms() -> frozenset[str]:
+    return frozenset(terms_of(_READING_VERBS))
 
 
 def synonyms_of(term: str) -> tuple[str, ...]:

@@ -80,6 +80,22 @@ def test_events_are_lines_of_json(here: Surroundings) -> None:
     assert {event["sessionId"] for event in events} == {events[0]["sessionId"]}
 
 
+def test_rules_for_the_sandbox_apply_to_sandboxed_sessions(here: Surroundings) -> None:
+    agents = {"workspace": str(here.project), "sandbox": {"mode": "non-main"}}
+    configure_agents(
+        here,
+        tools={"sandbox": {"tools": {"deny": ["write", "edit"]}}},
+        agents={"defaults": agents},
+    )
+
+    def tools_of(*options: str) -> set[str]:
+        _, out, _ = here.nacre("run", "--json", "hello", *options)
+        (sent,) = [it for it in events_in(out) if it["kind"] == "model.started"]
+        return set(sent["data"]["toolNames"])
+
+    assert tools_of("--session", "main") - tools_of() == {"write", "edit"}
+
+
 def test_json_and_quiet_exclude_each_other(here: Surroundings) -> None:
     status, _, err = here.nacre("run", "--json", "--quiet", "hello")
     assert (status, err) == (2, "nacre: got both --json and --quiet; give one of them\n")

@@ -197,3 +197,33 @@ def test_a_key_that_cannot_be_looked_up_is_one_problem() -> None:
     )
     assert len(problems) == 1
     assert "MY_KEY, which is not set" in problems[0]
+
+
+def warnings_of(document: Mapping[str, Any]) -> list[str]:
+    return list(read_system(document, environment=HOME, folder=Path("/etc")).warnings)
+
+
+def test_rules_for_a_sandbox_need_an_agent_in_one() -> None:
+    rules = {"sandbox": {"tools": {"deny": ["write"]}}}
+    (warning,) = warnings_of({"tools": rules, "agents": {"a": {}}})
+    assert warning.startswith("`tools.sandbox.tools` has no effect: no agent that it applies to")
+    one = {"a": {}, "b": {"sandbox": {"mode": "non-main"}}}
+    assert warnings_of({"tools": rules, "agents": one}) == []
+    own = {"a": {"tools": rules}, "b": {"sandbox": {"mode": "off"}}}
+    (warning,) = warnings_of({"agents": own})
+    assert warning.startswith("`agents.a.tools.sandbox.tools` has no effect")
+
+
+def test_a_sandbox_without_rules_is_warned_of() -> None:
+    (warning,) = warnings_of({"agents": {"defaults": {"sandbox": {"mode": "all"}}}})
+    assert "`sandbox.mode` of the agent main has no effect" in warning
+
+
+@pytest.mark.parametrize(
+    ("mode", "main", "other"),
+    [("off", False, False), ("non-main", False, True), ("all", True, True)],
+)
+def test_the_mode_decides_which_sessions_are_sandboxed(mode: str, main: bool, other: bool) -> None:
+    agents, _ = read({"defaults": {"sandbox": {"mode": "all"}}, "a": {"sandbox": {"mode": mode}}})
+    agent = agents.agent("a")
+    assert (agent.is_sandboxed("main"), agent.is_sandboxed("")) == (main, other)

@@ -118,6 +118,7 @@ def open_turn_context(
         run_id=run.id,
         sender=request.sender,
         channel=request.channel,
+        is_sandboxed=agent.is_sandboxed(run.session_key),
     )
     run.client_calls.expiry_seconds = agent.tools.code_mode.snapshot_ttl_seconds
     prompt = request.user_message

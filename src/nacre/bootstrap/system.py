@@ -133,7 +133,8 @@ class AgentTools:
 
 
 def _may_run_commands(agent: AgentConfig, core: CoreTools) -> bool:
-    policy = policy_for(agent.tools, RunContext(agent_id=agent.id))
+    context = RunContext(agent_id=agent.id, is_sandboxed=agent.is_sandboxed())
+    policy = policy_for(agent.tools, context)
     is_permitted = all(policy.permits(tool) for tool in core.tools if tool.name == "exec")
     return agent.core_tools.exec.is_enabled and is_permitted
 

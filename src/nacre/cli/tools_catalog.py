@@ -217,7 +217,8 @@ def configured_tools(
     servers = configured_servers(config, server_files)
     own_tools = tuple(load_tools(tool_modules))
     parts = read_agent_parts(servers.document, folder=servers.folder, agent_id=agent_id)
-    context = RunContext(agent_id=parts.agent_id)
+    is_sandboxed = parts.agent is not None and parts.agent.is_sandboxed()
+    context = RunContext(agent_id=parts.agent_id, is_sandboxed=is_sandboxed)
     try:
         if agent_id is not None:
             _check_agent(parts, agent_id)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeVar
 
 from nacre.config.folders import user_folder
 from nacre.config.models import DEFAULT_MODEL, check_model
 from nacre.config.references import key_path
 from nacre.config.sections import CompactionConfig, CoreToolsConfig, Section
 from nacre.config.setting_paths import format_value, member_path, nearest_key
-from nacre.config.tools import ToolsConfig, resolve_tools
+from nacre.config.tools import ToolRules, ToolsConfig, resolve_tools
 from nacre.errors import ConfigError, SessionError
 
 if TYPE_CHECKING:
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from nacre.config.models import ModelsConfig
     from nacre.config.references import Resolver
 
+SandboxMode = Literal["off", "non-main", "all"]
+
 DEFAULT_AGENT_ID: Final = "main"
+_MAIN_SESSION_KEY: Final = "main"
 
 _T = TypeVar("_T", bound=Section)
 _NOT_AGENTS: Final = ("defaults", "list")
@@ -67,6 +70,17 @@ class AgentConfig:
     core_tools: CoreToolsConfig = field(default_factory=CoreToolsConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     """Code mode, Tool Search and policy."""
+    sandbox_mode: SandboxMode = "off"
+
+    def is_sandboxed(self, session_key: str = _MAIN_SESSION_KEY) -> bool:
+        """Whether `tools.sandbox.tools` applies to the session."""
+        match self.sandbox_mode:
+            case "off":
+                return False
+            case "non-main":
+                return session_key != _MAIN_SESSION_KEY
+            case "all":
+                return True
 
     @classmethod
     def with_defaults(cls, agent_id: str) -> Self:
@@ -108,6 +122,7 @@ def resolve_agents(
         default_id=_choose_default(entries, resolver), by_id=by_id or {shared.id: shared}
     )
     _warn_of_modes(config, entries, tools, resolver)
+    _warn_of_sandbox(config, resolver)
     return config
 
 
@@ -190,6 +205,26 @@ def _warn_of_modes(
             resolver.warn(f"`{place}` has no effect: code mode needs `enabled: true` in it")
 
 
+def _warn_of_sandbox(config: AgentsConfig, resolver: Resolver) -> None:
+    """Warn of rules for a sandbox that no agent uses, and of a sandbox that changes nothing."""
+    is_used: dict[str, bool] = {}
+    for agent in config.by_id.values():
+        rules = [path for path, rules in agent.tools.sandbox_rules if rules != ToolRules()]
+        for path in rules:
+            is_used[path] = is_used.get(path, False) or agent.sandbox_mode != "off"
+        if agent.sandbox_mode != "off" and not rules:
+            resolver.warn(
+                f"`sandbox.mode` of the agent {agent.id} has no effect: it only applies the rules "
+                "of `tools.sandbox.tools`, and there are none; tools run on this machine"
+            )
+    for path, has_effect in is_used.items():
+        if not has_effect:
+            resolver.warn(
+                f"`{path}` has no effect: no agent that it applies to is sandboxed; set "
+                '`agents.defaults.sandbox.mode` to "all" or "non-main"'
+            )
+
+
 class _AgentResolver:
     def __init__(
         self,
@@ -232,6 +267,7 @@ class _AgentResolver:
                 [("tools", self._tools), *((f"{path}.tools", layer.tools) for path, layer in own)],
                 self._resolver.warn,
             ),
+            sandbox_mode=merged.sandbox.mode,
         )
 
     def _path_of(self, name: str, layers: Sequence[tuple[str, AgentDefaults]]) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, cast
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from nacre.config.agents import DEFAULT_AGENT_ID, AgentConfig
+from nacre.config.agents import DEFAULT_AGENT_ID, AgentConfig, SandboxMode
 from nacre.config.code_mode import LANGUAGES, Language, NumberLimit, Protection
 from nacre.config.code_mode import LIMITS as CODE_MODE_LIMITS
 from nacre.config.gateway import AuthMode, GatewayConfig
@@ -225,7 +225,7 @@ class SandboxSection(Section):
 
     tools: RulesSection = Field(
         default_factory=RulesSection,
-        description="Rules for agents in a sandbox, in addition to the others.",
+        description="Rules for sandboxed sessions, in addition to the others.",
     )
 
 
@@ -241,7 +241,7 @@ class ToolsSection(RulesSection):
     """`tools`, of all agents or of one."""
 
     sandbox: SandboxSection = Field(
-        default_factory=SandboxSection, description="Settings for sandboxed agents."
+        default_factory=SandboxSection, description="Settings for sandboxed sessions."
     )
     code_mode: Annotated[
         CodeModeSection,
@@ -290,6 +290,16 @@ class ModelName(ModelChoice):
 
 def _choice_from_text(value: object) -> object:
     return ModelName.model_construct(primary=value) if isinstance(value, str) else value
+
+
+class AgentSandboxSection(Section):
+    """`agents.defaults.sandbox`."""
+
+    mode: SandboxMode = Field(
+        default=_AGENT.sandbox_mode,
+        description="The sessions to which `tools.sandbox.tools` applies: none, all but the one "
+        "with the key `main`, or all. It changes nothing else.",
+    )
 
 
 class AgentDefaults(Section):
@@ -345,6 +355,9 @@ class AgentDefaults(Section):
     )
     compaction: CompactionConfig = Field(
         default_factory=CompactionConfig, description="How long sessions are summarised."
+    )
+    sandbox: AgentSandboxSection = Field(
+        default_factory=AgentSandboxSection, description="Which sessions are sandboxed."
     )
 
 

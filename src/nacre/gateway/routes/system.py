@@ -220,7 +220,7 @@ async def list_tools(
     system = state.system
     agents = system.config.agents
     agent = agents.agent(agent_id or agents.default_id)
-    context = RunContext(agent_id=agent.id)
+    context = RunContext(agent_id=agent.id, is_sandboxed=agent.is_sandboxed())
     policy = policy_for(agent.tools, context)
     tools = effective_tools(system.tools.tools(agent, context), policy)
     return ToolsResponse(

@@ -72,6 +72,14 @@ def test_without_a_token_no_other_machine_may_be_served(host: str) -> None:
     assert problem.startswith(f'`gateway.auth.mode` is "none", but the gateway listens on {host}: ')
 
 
+def test_pages_of_any_origin_are_not_served_without_a_token() -> None:
+    auth = {"mode": "none"}
+    (problem,) = read({"gateway": {"auth": auth, "corsOrigins": ["*"]}})[1]
+    assert problem.startswith('`gateway.corsOrigins` has "*", but `gateway.auth.mode` is "none"')
+    assert read({"gateway": {"auth": auth, "corsOrigins": ["https://app.example"]}})[1] == []
+    assert read({"gateway": {"corsOrigins": ["*"]}})[1] == []
+
+
 @pytest.mark.parametrize(
     ("gateway", "problem"),
     [

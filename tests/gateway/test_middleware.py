@@ -81,6 +81,18 @@ async def test_a_page_under_a_name_of_its_own_does_not_get_in(tmp_path: Path) ->
             assert answer.status_code == 200, host
 
 
+async def test_more_names_can_be_allowed_also_on_all_addresses(tmp_path: Path) -> None:
+    document = {"gateway": {"allowedHosts": ["Proxy.example"]}}
+    async with open_gateway(tmp_path, document=document) as world:
+        config = world.system.config
+        for host in ("127.0.0.1", "0.0.0.0"):
+            gateway = replace(config.gateway, host=host)
+            await world.system.apply(replace(config, gateway=gateway))
+            for name, status in (("proxy.example:443", 200), ("localhost", 200), ("evil", 421)):
+                answer = await world.client.get("/healthz", headers={"host": name})
+                assert answer.status_code == status, (host, name)
+
+
 async def test_pages_of_other_origins_are_refused_unless_they_are_configured(
     tmp_path: Path,
 ) -> None:

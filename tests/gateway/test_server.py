@@ -15,7 +15,8 @@ import pytest
 
 from nacre.config import GatewayConfig, check_auth
 from nacre.errors import ConfigError
-from nacre.gateway.server import gateway_url, listen_on, load_token, token_file
+from nacre.gateway.server import gateway_url, load_token, token_file
+from nacre.http_server import listen_on
 from nacre.testing import Call, Say, ScriptedProvider, Stall
 from tests.gateway.processes import config_file, gateway_process, served
 
@@ -191,20 +192,10 @@ async def test_everybody_is_not_served_without_a_token(tmp_path: Path) -> None:
         assert await gateway.wait() == 2
 
 
-def test_small_events_do_not_wait_for_acknowledgements() -> None:
-    """asyncio sets TCP_NODELAY only for sockets that name their protocol."""
-    with listen_on("127.0.0.1", 0) as listener:
-        with socket.create_connection(listener.getsockname()):
-            accepted, _ = listener.accept()
-            with accepted:
-                assert accepted.proto == socket.IPPROTO_TCP
+def test_the_url_is_one_that_this_machine_reaches() -> None:
+    with listen_on("127.0.0.1", 0, setting="gateway.port") as listener:
         assert gateway_url("0.0.0.0", listener).startswith("http://127.0.0.1:")
         assert gateway_url("::1", listener).startswith("http://[::1]:")
-
-
-def test_an_address_that_is_not_ours_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"192\.0\.2\.1"):
-        listen_on("192.0.2.1", 0)
 
 
 async def test_a_generated_token_is_kept_where_only_its_owner_reads_it(tmp_path: Path) -> None:

@@ -652,6 +652,18 @@ class GatewaySection(Section):
             ),
         ]
     ] = Field(default=[], description="Origins of web pages that may call the gateway.")
+    allowed_hosts: list[
+        Annotated[
+            str,
+            Field(
+                pattern=r"^[A-Za-z0-9._:-]+$",
+                json_schema_extra=allowed("host names and addresses, without a port"),
+            ),
+        ]
+    ] = Field(
+        default=[],
+        description="More names under which clients reach the gateway, such as that of a proxy.",
+    )
 
 
 class StorageSection(Section):

@@ -42,6 +42,8 @@ class GatewayConfig:
     max_concurrent_runs: int = 64
     shutdown_seconds: float = 10.0
     cors_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    """More names under which clients reach it."""
 
 
 def resolve_gateway(section: GatewaySection, resolver: Resolver) -> GatewayConfig:
@@ -57,6 +59,7 @@ def resolve_gateway(section: GatewaySection, resolver: Resolver) -> GatewayConfi
         max_concurrent_runs=section.max_concurrent_runs,
         shutdown_seconds=section.shutdown_seconds,
         cors_origins=tuple(section.cors_origins),
+        allowed_hosts=tuple(section.allowed_hosts),
     )
     return resolver.attempt(lambda: check_auth(config, resolver.environment), config)
 
@@ -68,6 +71,12 @@ def check_auth(config: GatewayConfig, environment: Mapping[str, str]) -> Gateway
             "gateway.auth.mode",
             f'is "none", but the gateway listens on {config.host}: without a token it must listen '
             "on a loopback address (127.0.0.1, ::1 or localhost)",
+        )
+    if config.auth_mode == "none" and "*" in config.cors_origins:
+        raise ConfigError(
+            "gateway.corsOrigins",
+            'has "*", but `gateway.auth.mode` is "none": any web page that you visit could run '
+            "agents; list the origins of your pages, or require a token",
         )
     token = config.token
     if token and not is_strong_token(token):

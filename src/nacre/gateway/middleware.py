@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
 
-from nacre.config import is_loopback
 from nacre.gateway import ACCESS_LOG
 from nacre.gateway.errors import ApiError, error_response
+from nacre.http_server import ANY_ADDRESS, is_foreign_origin, is_own_host
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,8 +30,6 @@ OPEN_PATHS: Final = frozenset(("/", "/healthz", "/readyz", "/openapi.json"))
 
 _PROBES: Final = frozenset((*OPEN_PATHS, "/metrics"))
 
-_ANY_ADDRESS: Final = ("0.0.0.0", "::", "")
-_LOOPBACK_NAMES: Final = frozenset(("127.0.0.1", "localhost", "::1"))
 _SCHEME: Final = "bearer "
 _PREFLIGHT_SECONDS: Final = "600"
 _EXPOSED_HEADERS: Final = "Location, Retry-After, WWW-Authenticate"
@@ -60,8 +58,7 @@ class AuthMiddleware:
         origin = headers.get("origin", "")
         try:
             self._check_host(headers)
-            is_foreign = self._is_foreign(headers)
-            if is_foreign:
+            if is_foreign_origin(origin, host_header=headers.get("host", "")):
                 self._check_origin(origin)
                 send = _add_cors_headers(send, origin)
                 if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
@@ -82,24 +79,17 @@ class AuthMiddleware:
 
     def _check_host(self, headers: Headers) -> None:
         """Reject other host names, which protects against DNS rebinding."""
-        own = self._config.host
-        if own in _ANY_ADDRESS:
+        config = self._config
+        if config.host in ANY_ADDRESS and not config.allowed_hosts:
             # The gateway has unknown names; the token, which is required then, protects it.
             return
-        requested = _hostname(f"//{headers.get('host', '')}")
-        names = {own.lower(), *(_LOOPBACK_NAMES if is_loopback(own) else ())}
-        public = (_hostname(origin) for origin in self._config.cors_origins)
-        if requested not in names and requested not in public:
+        others = (*config.allowed_hosts, *map(_hostname, config.cors_origins))
+        if not is_own_host(headers.get("host", ""), host=config.host, others=others):
             raise ApiError(
                 421,
-                "the Host header does not name this gateway; a proxy must set its own Host header, "
-                "or be listed in `gateway.corsOrigins`",
+                "the Host header does not name this gateway; list the names under which clients "
+                "reach it in `gateway.allowedHosts`",
             )
-
-    def _is_foreign(self, headers: Headers) -> bool:
-        """Whether a web page of another origin sends the request. Other programs send no origin."""
-        origin = headers.get("origin", "")
-        return bool(origin) and _netloc(origin) != headers.get("host", "").lower()
 
     def _check_origin(self, origin: str) -> None:
         allowed = self._config.cors_origins
@@ -120,18 +110,10 @@ class AuthMiddleware:
             )
 
 
-def _netloc(origin: str) -> str:
-    """The host and port of an origin; empty if it is invalid."""
+def _hostname(origin: str) -> str:
+    """The host of an origin without its port; empty if it is invalid."""
     try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
-
-
-def _hostname(address: str) -> str:
-    """The host of an address without its port; empty if it is invalid."""
-    try:
-        return (urlsplit(address).hostname or "").lower()
+        return urlsplit(origin).hostname or ""
     except ValueError:
         return ""
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import logging
 import os
 import secrets
-import socket
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
@@ -18,11 +16,13 @@ import anyio.to_thread
 from nacre.bootstrap import open_system
 from nacre.config import ConfigChange, ConfigWatcher, check_auth, is_strong_token, user_folder
 from nacre.errors import ConfigError, NacreError
+from nacre.http_server import http_server, listen_on
 from nacre.private_files import read_private, write_private
 from nacre.stop_signals import forces_exit, stop_signals
 
 if TYPE_CHECKING:
     import signal
+    import socket
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
@@ -31,31 +31,6 @@ if TYPE_CHECKING:
     from nacre.gateway.routing import GatewayState
 
 logger = logging.getLogger(__name__)
-
-
-def listen_on(host: str, port: int) -> socket.socket:
-    """Listen on the address; port 0 picks a free one. Raises ConfigError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
-        raise ConfigError("gateway.port", f"is {port}: {_describe_problem(error, host)}") from error
-    # With an explicit protocol, because asyncio disables Nagle's algorithm only for such sockets.
-    # Otherwise each small event of a stream would wait 40 ms for an acknowledgement.
-    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=listener.detach())
-
-
-def _describe_problem(error: OSError | OverflowError, host: str) -> str:
-    match getattr(error, "errno", None):
-        case errno.EADDRINUSE:
-            return f"another program uses it at {host}; stop it, or choose another port with --port"
-        case errno.EACCES:
-            return "ports below 1024 need administrator rights; choose another port with --port"
-        case errno.EADDRNOTAVAIL:
-            return f"this machine has no address {host}; choose another with --host"
-        case _:
-            problem = getattr(error, "strerror", None) or str(error)
-            return f"it cannot be used at {host}: {problem}; choose others with --port or --host"
 
 
 def gateway_url(host: str, listener: socket.socket) -> str:
@@ -131,7 +106,7 @@ def serve_gateway(options: GatewayOptions, on_ready: Callable[[Served], None]) -
     RuntimeUnavailableError.
     """
     config = options.apply_to(options.config)
-    with listen_on(config.gateway.host, config.gateway.port) as listener:
+    with listen_on(config.gateway.host, config.gateway.port, setting="gateway.port") as listener:
         token = _resolve_token(options, config)
         anyio.run(lambda: _Gateway(options, config, listener, token, on_ready).run())
 
@@ -206,7 +181,6 @@ class _Gateway:
 
     async def _serve(self, system: System) -> None:
         from nacre.gateway.app import create_app
-        from nacre.gateway.http_server import http_server
 
         app = create_app(system, generated_token=self._token.generated)
         state: GatewayState = app.state.gateway

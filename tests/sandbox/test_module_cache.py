@@ -989,3 +989,36 @@ def test_without_locks_and_owners_modules_are_still_checked_and_replaced(
     cut_short(directory / f"{KEY}.cwasm")
     assert open_and_close(cache)[0] == "built"
     assert len(warnings_in(caplog)) == 1
+
+
+def abandon_fallback(temporary: Path, code: str) -> Path:
+    """Return the temporary directory that a killed process used for its modules."""
+    program = (
+        "import os, pathlib, tempfile\n"
+        "from nacre.sandbox.module_cache import ModuleCache\n"
+        f"tempfile.tempdir = {str(temporary)!r}\n"
+        "cache = ModuleCache()\n"
+        "folder = cache._fall_back('for a test')\n"
+        "(folder / 'module').touch()\n"
+        f"print(folder, flush=True)\n{code}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, check=False, timeout=60
+    )
+    return Path(done.stdout.decode().strip())
+
+
+def test_the_temporary_directory_of_a_killed_process_is_removed(
+    directory: Path, temporary: Path
+) -> None:
+    left = abandon_fallback(temporary, "os.kill(os.getpid(), 9)")
+    assert left.is_dir()
+    # Not ours to remove: a live process, a link, and a name that only looks like one.
+    live = Path(
+        tempfile.mkdtemp(prefix=left.name.replace(left.name.split("-")[2], str(os.getpid())))
+    )
+    (temporary / "nacre-modules-elsewhere").symlink_to(directory.parent)
+    (temporary / "nacre-modules").mkdir()
+    with ModuleCache(directory) as cache:
+        open_and_close(cache)
+    assert names_in(temporary) == sorted([live.name, "nacre-modules", "nacre-modules-elsewhere"])

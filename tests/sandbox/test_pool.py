@@ -1,12 +1,15 @@
 """Who gets a worker: fairness, moving out, growth beside hogs, replacement."""
 
+import errno
+
 import anyio
 import psutil
 import pytest
 
 from nacre.json_types import JsonValue
 from nacre.sandbox import Completed, Failed, HostRequest, Limits, Sandbox, SandboxOptions
-from nacre.sandbox.pool import WorkerPool
+from nacre.sandbox.pool import Launcher, WorkerPool
+from nacre.sandbox.worker_process import WorkerProcess
 from tests.sandbox.conftest import HeldHandler
 
 
@@ -170,3 +173,25 @@ async def test_cells_that_run_cells_of_the_same_owner_do_not_block_each_other() 
             async with anyio.create_task_group() as tasks:
                 for _ in range(6):
                     tasks.start_soon(run_outer)
+
+
+async def test_a_failed_start_is_repeated_although_no_cell_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nacre.sandbox.pool._RESTART_DELAY_SECONDS", 0.01)
+    launch, failures, launched = Launcher.launch, 3, anyio.Event()
+
+    async def fail_first(launcher: Launcher) -> WorkerProcess:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise OSError(errno.EMFILE, "Too many open files")
+        worker = await launch(launcher)
+        launched.set()
+        return worker
+
+    monkeypatch.setattr(Launcher, "launch", fail_first)
+    async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        with anyio.fail_after(50):
+            await launched.wait()
+        assert isinstance(await sandbox.cell("return 1").run(), Completed)

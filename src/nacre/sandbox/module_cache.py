@@ -60,8 +60,13 @@ _KEY = re.compile(r"[0-9a-f]{1,128}")
 _ARTEFACT_NAME = re.compile(r"[0-9a-f]{1,128}\.cwasm")
 # The id of the building process, and the pid namespace of this id.
 _WORKSPACE_NAME = re.compile(r"\.build-([0-9]{1,10})-([0-9a-f]{16})-\w+")
+# A temporary directory of modules, with the same ids. Earlier versions did not add them.
+_FALLBACK_PREFIX = "nacre-modules-"
+_FALLBACK_NAME = re.compile(_FALLBACK_PREFIX + r"(?:([0-9]{1,10})-([0-9a-f]{16})-)?\w+")
 _LOCK_NAME = ".lock"
 
+# Errors for which another directory, or more space in this one, helps.
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 # Do not follow a symbolic link, and do not wait for the writer of a pipe.
 _SAFE_FLAGS = (
@@ -132,6 +137,7 @@ class ModuleCache:
         """
         if not _KEY.fullmatch(key):
             raise ValueError(f"a module key is 1 to 128 lower-case hex digits, not {key!r}")
+        _remove_abandoned_fallbacks()
         try:
             return _open_or_build(self._directory(), key, build)
         except _NotWritableError as refusal:
@@ -182,7 +188,8 @@ class ModuleCache:
             if self._fallback is not None and self._fallback.is_dir():
                 return self._fallback
             try:
-                fallback = Path(tempfile.mkdtemp(prefix="nacre-modules-")).resolve()
+                prefix = f"{_FALLBACK_PREFIX}{os.getpid()}-{_pid_space()}-"
+                fallback = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
             except OSError as error:
                 raise RuntimeUnavailableError(
                     f"no private directory for compiled modules: {reason}; and a temporary one"
@@ -327,9 +334,11 @@ def _build(path: Path, key: str, build: Callable[[Path], None]) -> int:
         build(artefact)
         return _publish(artefact, path, key)
     except (OSError, NotPrivateError) as error:
+        is_disk = isinstance(error, NotPrivateError) or error.errno in DISK_ERRORS
+        advice = "Free some space there, or set NACRE_CACHE_DIR to another directory"
         raise RuntimeUnavailableError(
             f"the compiled module could not be written to {path}: {error}."
-            " Free some space there, or set NACRE_CACHE_DIR to another directory"
+            + (f" {advice}" if is_disk else "")
         ) from error
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
@@ -393,6 +402,21 @@ def _remove_stale_files(directory: Path, *, used: Path) -> None:
             if entry.name != used.name:
                 with suppress(OSError):
                     _remove_if_stale(entry)
+
+
+def _remove_abandoned_fallbacks() -> None:
+    """Remove the temporary directories of this user that killed processes left behind."""
+    if sys.platform == "win32":
+        return
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            name = _FALLBACK_NAME.fullmatch(entry.name)
+            if name is not None and entry.is_dir(follow_symlinks=False):
+                info = entry.stat(follow_symlinks=False)
+                is_unused = time.time() - info.st_mtime > _MAX_UNUSED_SECONDS
+                is_abandoned = _is_dead(name[1], pid_space=name[2]) if name[1] else is_unused
+                if is_abandoned and info.st_uid == os.getuid():
+                    shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def _remove_if_stale(entry: os.DirEntry[str]) -> None:

@@ -38,8 +38,8 @@ from nacre.sandbox.hardening import (
     filter_cache_key,
 )
 from nacre.sandbox.image import Image, ImageKind, load_image
-from nacre.sandbox.module_cache import ModuleCache
-from nacre.sandbox.worker.wasm_runtime import WasmError, library_path
+from nacre.sandbox.module_cache import DISK_ERRORS, ModuleCache
+from nacre.sandbox.worker.wasm_runtime import MEMORY_ADVICE, WasmError, library_path
 from nacre.sandbox.worker_process import WorkerProcess, python_command, spawn_worker
 
 logger = logging.getLogger(__name__)
@@ -51,8 +51,10 @@ _HOG_SECONDS: Final = 0.05
 _PRESSURE_POLL_SECONDS: Final = 0.005
 # How long an extra worker stays idle before it is stopped. It may be needed for the next hog.
 _EXTRA_WORKER_IDLE_SECONDS: Final = 5.0
-# The delay before a restart if a worker died at once without any work.
+# The delay before a restart if a worker died at once without any work, or did not start. It doubles
+# with each failed start.
 _RESTART_DELAY_SECONDS: Final = 0.5
+_MAX_RESTART_DELAY_SECONDS: Final = 30.0
 # Compiling takes about a second.
 _COMPILE_SECONDS: Final = 300
 
@@ -100,6 +102,7 @@ class WorkerPool:
         self._is_balancing = False
         self._is_shrinking = False
         self._is_rebuilt = False
+        self._is_retrying = False
         self.problem = ""
 
     @property
@@ -248,10 +251,25 @@ class WorkerPool:
         if worker is not None and worker in self._workers:
             return
         self._starting -= 1
+        if problem != self.problem:
+            logger.error("%s", problem)
         self.problem = problem
-        logger.error("%s", problem)
         if not self._workers and not self._starting:
             self._fail_waiters(problem)
+        if not self._is_retrying:
+            self._is_retrying = True
+            self._tasks.start_soon(self._retry_starts)
+
+    async def _retry_starts(self) -> None:
+        """Start missing workers again, with growing delays, until the pool has its size."""
+        delay = _RESTART_DELAY_SECONDS
+        try:
+            while len(self._workers) < self.size and not self.is_closed:
+                await anyio.sleep(delay)
+                delay = min(2 * delay, _MAX_RESTART_DELAY_SECONDS)
+                self.warm()
+        finally:
+            self._is_retrying = False
 
     def _remove_worker(self, worker: WorkerProcess) -> None:
         was_used = self._leases.pop(worker, None) is not None or worker not in self._idle
@@ -474,11 +492,23 @@ class Launcher:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise RuntimeUnavailableError(f"cannot compile the sandbox image: {error}") from error
         if done.returncode != 0:
-            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise RuntimeUnavailableError(
-                f"cannot compile the sandbox image into {output.parent}: {' '.join(last)}; it "
-                "needs about 10 MB, and NACRE_CACHE_DIR can name another directory"
-            )
+            raise RuntimeUnavailableError(_explain_compilation(done, output.parent))
+
+
+def _explain_compilation(done: subprocess.CompletedProcess[bytes], folder: Path) -> str:
+    """Describe why a compilation failed, with what the user can do."""
+    lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
+    if any(f"[Errno {number}]" in lines[-1] for number in DISK_ERRORS):
+        return (
+            f"cannot compile the sandbox image into {folder}: {lines[-1]}; it needs about 10 MB, "
+            "and NACRE_CACHE_DIR can name another directory"
+        )
+    # The last line of a traceback has the error; a Rust panic has it in the first line.
+    problem = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    return (
+        f"cannot compile the sandbox image: {problem} (exit status {done.returncode}); "
+        f"{MEMORY_ADVICE}"
+    )
 
 
 def _system_call_filter(cache: ModuleCache) -> tuple[bytes, str]:

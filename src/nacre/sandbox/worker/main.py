@@ -18,7 +18,12 @@ from nacre.sandbox.worker.cell_worker import CellWorker
 from nacre.sandbox.worker.host_calls import HostCalls
 from nacre.sandbox.worker.typescript import TransformWorker, TypeScriptTransformer
 from nacre.sandbox.worker.vm import VmFactory, memory_with_overhead
-from nacre.sandbox.worker.wasm_runtime import MAX_WASM_STACK_BYTES, Runtime, WasmError
+from nacre.sandbox.worker.wasm_runtime import (
+    MAX_WASM_STACK_BYTES,
+    MEMORY_ADVICE,
+    Runtime,
+    WasmError,
+)
 from nacre.sandbox.worker_protocol import Event, WorkerConnection, encode_frame
 
 # The memory of the interpreter and the engine, in addition to the memory of a guest.
@@ -50,11 +55,7 @@ def serve(settings_json: str) -> NoReturn:
             max_data_bytes=_OWN_DATA_BYTES + memory_with_overhead(settings["maxGuestBytes"]),
         )
     except Exception as error:
-        problem = {
-            "problem": f"{type(error).__name__}: {error}",
-            "isModuleNotLoadable": isinstance(error, WasmError),
-        }
-        connection.send(encode_frame(Event.NOT_STARTED, problem))
+        connection.send(encode_frame(Event.NOT_STARTED, _describe_failure(error)))
         os._exit(1)
     try:
         connection.send(encode_frame(Event.READY, {"hardening": report.to_json()}))
@@ -65,6 +66,18 @@ def serve(settings_json: str) -> NoReturn:
     except BaseException:
         # No cleanup: freeing callbacks would write to a read-only page.
         os._exit(1)
+
+
+def _describe_failure(error: Exception) -> dict[str, object]:
+    """Return why the worker did not start, and whether its module is at fault."""
+    is_from_system = isinstance(error, MemoryError | OSError) or (
+        isinstance(error, WasmError) and error.is_from_system
+    )
+    advice = f"; {MEMORY_ADVICE}" if is_from_system else ""
+    return {
+        "problem": f"{type(error).__name__}: {error}{advice}",
+        "isModuleNotLoadable": isinstance(error, WasmError) and not is_from_system,
+    }
 
 
 def compile_image(settings_json: str) -> None:

@@ -26,8 +26,19 @@ _EXTERN_UNION_OFFSET: Final = 8
 HostFunction = Callable[..., int | None]
 
 
+MEMORY_ADVICE: Final = (
+    "if memory is short, raise the limit of the container, or `ulimit -v` to 6 GB or more: each "
+    "worker reserves 5 GB of addresses"
+)
+
+
 class WasmError(Exception):
     """wasmtime cannot compile, load or instantiate a module."""
+
+    @property
+    def is_from_system(self) -> bool:
+        """Whether the operating system refused something, such as memory."""
+        return "(os error " in str(self)
 
 
 class WasmTrap(Exception):

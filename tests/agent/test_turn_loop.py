@@ -491,3 +491,22 @@ async def test_a_client_tool_that_is_none_is_refused_at_once(open_service: OpenA
         with pytest.raises(ToolDefinitionError, match="a tool's name is 'two words'"):
             await setup.start(client_tools=[ClientTool(name="two words")])
         assert setup.service.runs() == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [call(""), call(" "), AssistantMessage(parts=(), finish_reason="tool_calls")],
+    ids=["empty", "blank", "left out"],
+)
+async def test_a_tool_call_without_a_name_fails_the_run(
+    open_service: OpenAgent, answer: AssistantMessage
+) -> None:
+    async with open_service(tools=[echo_tool()]) as setup:
+        setup.model.will(answer)
+        run = await setup.turn()
+
+        assert (run.state, setup.model.replies) == ("failed", [])
+        assert run.result is not None
+        assert "fake/model answered with a tool call that has no name" in run.result.error
+        kept = await setup.kept(run.session_id)
+        assert not any(isinstance(message, AssistantMessage) for message in kept)

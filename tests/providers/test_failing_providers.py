@@ -241,3 +241,13 @@ async def test_many_are_answered_at_once_each_with_its_own() -> None:
                     tasks.start_soon(ask, f"number {number}")
 
     assert answers == {f"number {number}": f"number {number}" for number in range(20)}
+
+
+async def test_a_call_whose_name_is_missing_can_be_told_by_the_reason_of_the_end() -> None:
+    chunk = '{{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{}]}}'
+    call = '{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"arguments":"{}"}}]}}'
+    end = '{"index":0,"delta":{},"finish_reason":"tool_calls"}'
+    sent = [Raw(f"data: {chunk.format(choice)}\n\n") for choice in (call, end)]
+    async with scripted("openai-completions", [[*sent, Raw("data: [DONE]\n\n")]]) as test:
+        answer = await test.ask()
+    assert (answer.parts, answer.finish_reason) == ((), "tool_calls")

@@ -148,6 +148,11 @@ class ModelStep:
                         note_answer(current, event.message, response_model=event.response_model)
             if answer is None:
                 raise ProviderError(f"{provider.model_id} ended its stream without an answer")
+            if _lacks_name(answer):
+                raise ProviderError(
+                    f"{provider.model_id} answered with a tool call that has no name; "
+                    "try again, or use a model that supports tool calls"
+                )
         return answer if answer.model else replace(answer, model=provider.model_id)
 
     def _handle_event(self, event: ModelEvent) -> AssistantMessage | None:
@@ -258,6 +263,12 @@ class ModelStep:
 def partial_answer(text: str, model: str) -> AssistantMessage:
     """Make the message of an answer that was cut off."""
     return AssistantMessage(parts=(TextPart(text=text),), model=model, finish_reason="error")
+
+
+def _lacks_name(answer: AssistantMessage) -> bool:
+    # Clients of providers leave out calls without a name; the finish reason still tells.
+    is_left_out = answer.finish_reason == "tool_calls" and not answer.tool_calls
+    return is_left_out or any(not call.name.strip() for call in answer.tool_calls)
 
 
 def _repair_part(part: AssistantPart) -> AssistantPart:

@@ -18,7 +18,7 @@ from nacre.run_context import RunContext
 from nacre.storage import SessionRecord
 from nacre.testing import Call, Say, ScriptedProvider
 from nacre.tools.core.shell_process import ShellProblem
-from tests.plugins.plugin_folders import plugin_folder
+from tests.plugins.plugin_folders import LOADING, SLOW_GREETING, plugin_folder
 from tests.tools.core.tool_calls import Calls
 
 SMALL_SERVER = Path(__file__).parents[1] / "cli" / "mcp" / "small_mcp_server.py"
@@ -124,6 +124,56 @@ async def test_a_changed_configuration_holds_for_the_next_turn(tmp_path: Path) -
     assert "greet" not in names[0]
     assert "greet" in names[1]
     assert names[2] == ("exec", "wait")
+
+
+@asynccontextmanager
+async def reloading(folder: Path, system: System, document: Any) -> AsyncGenerator[None]:
+    """The configuration changes, and its second plugin loads until the end of the block."""
+    changed = await to_thread.run_sync(configuration, folder, document)
+    LOADING.started.clear()
+    LOADING.may_end.clear()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(system.apply, changed)
+        try:
+            assert await to_thread.run_sync(LOADING.started.wait, 30)
+            yield
+        finally:
+            LOADING.may_end.set()
+
+
+def two_plugins(folder: Path) -> dict[str, Any]:
+    paths = [plugin_folder(folder, "quick"), plugin_folder(folder, "slow", SLOW_GREETING)]
+    return {"plugins": {"paths": list(map(str, paths)), "entryPoints": False}}
+
+
+async def test_a_turn_that_comes_while_plugins_load_has_the_new_plugins_with_the_new_rules(
+    tmp_path: Path,
+) -> None:
+    plugins = await to_thread.run_sync(two_plugins, tmp_path)
+    async with ScriptedProvider([Say("one")]) as provider:
+        first: dict[str, Any] = {**models(provider), "agents": agents(tmp_path)}
+        second = {**first, **plugins, "tools": {"deny": ["quick"]}}
+        async with opened(tmp_path, **first) as system:
+            async with reloading(tmp_path, system, second):
+                run = await system.agents.start(TurnRequest(message="hello"))
+                # The turn gets as far as it can.
+                await anyio.wait_all_tasks_blocked()
+            with anyio.fail_after(30):
+                await run.wait()
+        (request,) = provider.requests
+        assert [name for name in request.tool_names if "greet" in name] == ["greet_slowly"]
+
+
+async def test_a_turn_that_waits_for_plugins_can_be_aborted(tmp_path: Path) -> None:
+    plugins = await to_thread.run_sync(two_plugins, tmp_path)
+    async with opened(tmp_path) as system:
+        async with reloading(tmp_path, system, plugins):
+            run = await system.agents.start(TurnRequest(message="hello"))
+            with anyio.fail_after(30):
+                assert await run.abort("enough")
+        assert run.state == "aborted"
+        kept = await system.store.turn(run.id)
+        assert kept is not None and kept.error == "enough"
 
 
 async def test_a_turn_that_is_asked_for_during_a_change_of_models_goes_to_the_new_one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import TYPE_CHECKING
 
 from nacre.code_mode.namespaces import NamespaceRegistry
@@ -25,6 +26,30 @@ async def greet(name: str) -> str:
 def register(api: PluginApi) -> None:
     api.add_tool(greet)
 """
+
+SLOW_GREETING = """
+from tests.plugins.plugin_folders import LOADING
+
+async def greet_slowly(name: str) -> str:
+    "Greet somebody."
+    return f"hello {name}"
+
+def register(api):
+    LOADING.started.set()
+    LOADING.may_end.wait()
+    api.add_tool(greet_slowly)
+"""
+
+
+class Loading:
+    """A plugin with the code above tells that it loads, and waits for the test."""
+
+    def __init__(self) -> None:
+        self.started = threading.Event()
+        self.may_end = threading.Event()
+
+
+LOADING = Loading()
 
 
 def plugin_folder(

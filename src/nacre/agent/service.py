@@ -18,6 +18,7 @@ from nacre.telemetry import current_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from nacre.agent.run import AgentRun, ClientTool
@@ -127,6 +128,11 @@ class AgentService:
     def watch_runs(self, watcher: Callable[[AgentRun], None]) -> Callable[[], None]:
         """Call `watcher` with every new run; call the returned function to stop."""
         return self._runs.watch(watcher)
+
+    def holding_turns(self) -> AbstractContextManager[None]:
+        """Turns that would begin during the block begin after it, with the configuration of then.
+        Use it for changes that are made in several steps."""
+        return self._queues.holding_turns()
 
     def configure(self, config: SystemConfig) -> None:
         """Use another configuration for new turns; turns that have begun keep theirs."""

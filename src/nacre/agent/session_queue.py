@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -23,7 +24,7 @@ from nacre.errors import SessionError
 from nacre.messages import TextPart, UserMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from anyio.abc import TaskGroup
 
@@ -260,6 +261,8 @@ class SessionQueues:
         self._queues: dict[str, SessionQueue] = {}
         self._closing_reason = ""
         self._idle = anyio.Event()
+        self._may_begin = anyio.Event()
+        self._may_begin.set()
 
     def take(self, request: TurnRequest, session: ResolvedSession) -> AgentRun:
         """Start a turn, or pass the message to the running one; returns the run that takes it."""
@@ -268,6 +271,15 @@ class SessionQueues:
             return self._open_queue(request, session)
         mode = request.queue_mode or self.context.config.queue.mode
         return queue.add(request, mode, partial(self._queued_run, request, session, queue))
+
+    @contextmanager
+    def holding_turns(self) -> Generator[None]:
+        """Turns that would begin during the block begin after it."""
+        self._may_begin = anyio.Event()
+        try:
+            yield
+        finally:
+            self._may_begin.set()
 
     def hurry(self) -> None:
         """Start collected messages now: no more will come."""
@@ -329,6 +341,8 @@ class SessionQueues:
             return
         if self._closing_reason:
             run.request_abort(self._closing_reason)
+        with run.abort_signal.cancelling():
+            await self._may_begin.wait()
         try:
             # As it is now: the session was resolved for the first of these turns.
             agent = self.context.config.agents.agent(session.agent.id)

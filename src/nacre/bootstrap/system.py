@@ -331,17 +331,18 @@ class System:
         `storage.url`, `sandbox`, `gateway.host` and `gateway.port` change only with a restart.
         """
         sections = changed_sections(self.config, config)
-        if "mcp" in sections or "plugins" in sections:
-            # First, because it can fail, and then nothing has changed.
-            self.plugins.reserved_ids = [server.name for server in config.mcp_servers]
-            await self.plugins.apply(config.plugins)
-        if "mcp" in sections:
-            await self.mcp.configure(config.mcp_servers)
-        if "models" in sections:
-            self.providers.configure(config.models)
-        # No await from the servers to here, so that a turn starts with all changes or none.
-        self.agents.configure(config)
-        self.config = config
+        # A turn begins with all changes or none.
+        with self.agents.holding_turns():
+            if "mcp" in sections or "plugins" in sections:
+                # First, because it can fail, and then nothing has changed.
+                self.plugins.reserved_ids = [server.name for server in config.mcp_servers]
+                await self.plugins.apply(config.plugins)
+            if "mcp" in sections:
+                await self.mcp.configure(config.mcp_servers)
+            if "models" in sections:
+                self.providers.configure(config.models)
+            self.agents.configure(config)
+            self.config = config
         await self.tools.configure(config)
         if sections:
             logger.info("the configuration changed: %s", ", ".join(sections))

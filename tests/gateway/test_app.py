@@ -1,7 +1,11 @@
 """The application: its document and probes."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.gateway.worlds import open_gateway
 
@@ -71,3 +75,23 @@ async def test_a_fresh_gateway_is_ready(tmp_path: Path) -> None:
     async with open_gateway(tmp_path) as world:
         assert await world.get("/readyz") == {"status": "ready"}
         assert (await world.get("/"))["openapi"] == "/openapi.json"
+
+
+async def test_a_database_that_cannot_be_used_is_not_ready(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_gateway(tmp_path) as world:
+        world.app.state.gateway.readiness.max_age_seconds = 0
+        file = tmp_path / "nacre.db"
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            locked = await world.client.get("/readyz")
+        unlocked = await world.client.get("/readyz")
+        file.rename(tmp_path / "moved.db")
+        missing = await world.client.get("/readyz")
+        (tmp_path / "moved.db").rename(file)
+    assert [it.status_code for it in (locked, unlocked, missing)] == [503, 200, 503]
+    assert locked.json() == {"status": "unavailable"}
+    logged = [it.getMessage() for it in caplog.records if it.name == "nacre.gateway.routing"]
+    assert len(logged) == 2
+    assert all(str(file) in line for line in logged)

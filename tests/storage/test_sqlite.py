@@ -310,3 +310,11 @@ async def test_reads_go_on_while_one_writes(tmp_path: Path) -> None:
         assert len(await store.messages("s")) == 60
         assert seen
         assert all(count % 3 == 0 for count in seen)
+
+
+async def test_a_check_finds_a_full_disk(tmp_path: Path) -> None:
+    async with open_store(url_of(tmp_path / "nacre.db")) as store:
+        await store.check()
+        # As much as no disk has.
+        with pytest.raises(StorageError, match=r"nacre\.db is full"):
+            await store.check(min_free_bytes=2**62)

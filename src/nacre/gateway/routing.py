@@ -1,17 +1,20 @@
 """What all routes share: the gateway's state, JSON bodies, base models and error responses."""
 
+import logging
+import math
 import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
+import anyio
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, core_schema
 
-from nacre.errors import ConfigError
+from nacre.errors import ConfigError, StorageError
 from nacre.gateway.errors import ApiError
 from nacre.json_types import NotJsonError, decode_json
 
@@ -21,6 +24,38 @@ if TYPE_CHECKING:
 
     from nacre.bootstrap import System
     from nacre.gateway.metrics import Metrics
+    from nacre.storage import Store
+
+logger = logging.getLogger(__name__)
+
+
+class Readiness:
+    """Whether the database can be used. Anybody may ask, so it is checked once a second at most."""
+
+    max_age_seconds = 1.0
+
+    def __init__(self, store: "Store") -> None:
+        self._store = store
+        self._lock = anyio.Lock()
+        self._checked_at = -math.inf
+        self._problem = ""
+
+    async def is_ready(self) -> bool:
+        async with self._lock:
+            if anyio.current_time() - self._checked_at >= self.max_age_seconds:
+                problem = await self._check()
+                if problem and problem != self._problem:
+                    logger.warning("the gateway is not ready: %s", problem)
+                self._problem = problem
+                self._checked_at = anyio.current_time()
+        return not self._problem
+
+    async def _check(self) -> str:
+        try:
+            await self._store.check()
+        except StorageError as error:
+            return str(error)
+        return ""
 
 
 class GatewayState:
@@ -30,6 +65,7 @@ class GatewayState:
         """`generated_token` applies if the configuration has no token. Raises ConfigError."""
         self.system = system
         self.metrics = metrics
+        self.readiness = Readiness(system.store)
         self.is_closing = False
         """Whether the gateway shuts down: running turns end, and new ones are rejected."""
         self.generated_token = generated_token

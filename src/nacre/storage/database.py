@@ -6,6 +6,7 @@ import sqlite3
 import time
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar, assert_never
 from urllib.parse import quote, quote_plus
@@ -23,6 +24,7 @@ from nacre.storage.schema import migrate
 from nacre.storage.sqlite import (
     SoleOwnership,
     SqliteTransactions,
+    check_writable,
     file_engine,
     file_ownership,
     make_private_file,
@@ -136,7 +138,7 @@ def _parse_server_url(url: str) -> ServerLocation:
     return ServerLocation(url=parsed.set(drivername="postgresql+asyncpg"))
 
 
-FAULTS: Final = (DBAPIError, PoolTimeoutError, OSError, OverflowError)
+FAULTS: Final = (DBAPIError, sqlite3.Error, PoolTimeoutError, OSError, OverflowError)
 """The exceptions of the drivers: asyncpg raises OSError if it cannot connect, and sqlite3 raises
 OverflowError for a number that is too large for a column."""
 
@@ -336,6 +338,13 @@ class Database:
         """An INSERT statement that supports ON CONFLICT."""
         is_server = isinstance(self._location, ServerLocation)
         return postgresql.insert(table) if is_server else sqlite.insert(table)
+
+    async def check_writable(self, *, min_free_bytes: int) -> None:
+        """Raise StorageError if an SQLite file is missing, locked, or its disk almost full."""
+        if isinstance(self._location, FileLocation):
+            check = partial(check_writable, self._location.path, min_free_bytes=min_free_bytes)
+            with convert_faults(self._location):
+                await anyio.to_thread.run_sync(check)
 
     # All of these are retried after temporary errors, for about four seconds.
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import glob
 import os
+import shutil
 import sqlite3
 import sys
 import time
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
@@ -36,6 +37,8 @@ _Result = TypeVar("_Result")
 _CONNECTIONS: Final = 4
 _OWNER_BYTES: Final = 8
 _RETRY_SECONDS: Final = 0.05
+# How long a check waits for a lock. A write of our own takes less.
+_CHECK_SECONDS: Final = 2.0
 _BEGIN_OPTION: Final = "nacre_begin"
 _CONNECTION_SETTINGS: Final = (
     "PRAGMA foreign_keys = ON",
@@ -135,6 +138,21 @@ def refuse_foreign_file(connection: Connection, path: Path) -> None:
             f"the database {path} belongs to another program: it has a table {name!r}; "
             "choose another file in `storage.url`"
         )
+
+
+def check_writable(path: Path, *, min_free_bytes: int) -> None:
+    """Raise an error if the file is missing or locked, or its disk is almost full. Blocks."""
+    free_bytes = shutil.disk_usage(path.parent).free
+    if free_bytes < min_free_bytes:
+        raise StorageError(
+            f"the disk of the database {path} is full: {free_bytes} bytes are free, "
+            f"{min_free_bytes} are needed; make room"
+        )
+    # A connection of its own: the others still have the old file if somebody replaced it.
+    uri = f"{path.as_uri()}?mode=rw"
+    with closing(sqlite3.connect(uri, uri=True, timeout=_CHECK_SECONDS)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.rollback()
 
 
 def _in_transaction(engine: Engine, work: Callable[[Connection], _Result]) -> _Result:

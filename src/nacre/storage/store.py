@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 # Decoding this much JSON takes milliseconds, so it happens in a thread.
 _LARGE_CHARACTERS: Final = 200_000
+# Room for the messages and events of a few turns.
+_MIN_FREE_BYTES: Final = 16 * 1024 * 1024
 
 
 class Store:
@@ -59,6 +61,11 @@ class Store:
     def address(self) -> str:
         """The path or the URL of the database, without the password."""
         return self._database.address
+
+    async def check(self, *, min_free_bytes: int = _MIN_FREE_BYTES) -> None:
+        """Check that turns can be read and stored now. Raises StorageError with the reason."""
+        await self._database.check_writable(min_free_bytes=min_free_bytes)
+        await self.sessions(limit=1)
 
     # Sessions.
 

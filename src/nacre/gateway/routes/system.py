@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 import nacre
-from nacre.errors import StorageError
 from nacre.gateway.metrics import CONTENT_TYPE
 from nacre.gateway.routing import OpaqueMap, ResponseModel, State, error_responses
 from nacre.run_context import RunContext
@@ -142,13 +141,11 @@ async def get_health() -> HealthResponse:
     responses={503: {"model": HealthResponse, "description": "Runs cannot be started now."}},
 )
 async def get_readiness(response: Response, state: State) -> HealthResponse:
-    """Whether runs can be started: the gateway is not closing, and the database answers."""
+    """Whether runs can be started: the gateway is not closing, and the database can be used."""
     if state.is_closing:
         response.status_code = 503
         return HealthResponse(status="closing")
-    try:
-        await state.system.store.sessions(limit=1)
-    except StorageError:
+    if not await state.readiness.is_ready():
         response.status_code = 503
         return HealthResponse(status="unavailable")
     return HealthResponse(status="ready")

@@ -9,21 +9,24 @@ import pytest
 
 import nacre
 from nacre.cli.main import main
+from nacre.config import default_cache_directory
 from nacre.sandbox.hardening import HardeningReport, Measure
 from nacre.sandbox.sandbox import Sandbox, SandboxReport
 from nacre.sandbox.worker.wasm_runtime import WasmError
+from tests.cli.agent_setup import configure_agents
 from tests.cli.nacre_process import run_nacre
+from tests.cli.surroundings import Surroundings, small_server
 
 
-def test_sound_sandbox_is_ok() -> None:
-    done = run_nacre("doctor")
+def test_sound_sandbox_is_ok(tmp_path: Path) -> None:
+    done = run_nacre("doctor", environment={"XDG_CONFIG_HOME": str(tmp_path)})
 
     lines = done.stdout.splitlines()
     names = [line.split("  ")[0] for line in lines if line and not line.startswith(" ")]
     assert names == [
         "nacre", "python", "platform", "wasmtime", "module cache", "engine", "compiled module",
-        "worker", "hardening", "javascript cell", "typescript cell",
-        "ok: programs run with all protections.",
+        "worker", "hardening", "javascript cell", "typescript cell", "configuration", "database",
+        "disk", "ok: programs run with all protections.",
     ]  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -64,7 +67,7 @@ def test_directory_that_cannot_be_used_is_a_warning(tmp_path: Path) -> None:
 
     *_, warning, verdict = done.stdout.splitlines()
     assert warning.startswith("warning: compiled modules are stored in ")
-    assert verdict == "usable: programs run, but some protections are missing."
+    assert verdict == "usable: programs run with all protections; see the warnings above."
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -124,3 +127,79 @@ def test_exec_says_the_same_of_a_sandbox_that_does_not_start(
         "failed: the wasmtime package is not installed; reinstall nacre\n"
         "  reason runtime_unavailable, code runtime_unavailable\n",
     )
+
+
+_CACHE = default_cache_directory()
+
+
+@pytest.fixture
+def compiled(here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
+    """Another home, with the modules that are compiled already."""
+    monkeypatch.setenv("NACRE_CACHE_DIR", str(_CACHE))
+    return here
+
+
+def checks_in(out: str) -> dict[str, tuple[str, str]]:
+    """The status and the detail of each check, by name."""
+    return {it["name"]: (it["status"], it["detail"]) for it in json.loads(out)["checks"]}
+
+
+def test_the_configuration_and_all_that_it_names_is_checked(compiled: Surroundings) -> None:
+    local = {"baseUrl": "http://127.0.0.1:1/v1", "api": "openai-completions"}
+    configure_agents(
+        compiled,
+        agents={
+            "a": {"model": "local/x"},
+            "b": {"model": "openai/gpt-6"},
+            "c": {"model": "anthropic/claude"},
+        },
+        models={"providers": {"local": local, "anthropic": {"apiKey": "sesame"}}},
+        mcp={
+            "servers": {
+                "small": small_server("one", "two"),
+                "broken": {"command": "no-such-command"},
+                "off": {"command": "x", "disabled": True},
+            }
+        },
+    )
+    compiled.nacre("sessions", "list")
+
+    status, out, _ = compiled.nacre("doctor", "--json")
+
+    checks = checks_in(out)
+    assert (status, json.loads(out)["status"]) == (0, "degraded")
+    assert checks["configuration"][0] == checks["disk"][0] == "ok"
+    assert checks["key of local"] == ("ok", "none, and none is needed")
+    assert checks["key of anthropic"] == ("ok", "present")
+    assert checks["key of openai"][0] == "warning"
+    assert "set OPENAI_API_KEY" in checks["key of openai"][1]
+    assert f"{compiled.home / 'nacre.db'}, opened in " in checks["database"][1]
+    assert checks["server small"][1].startswith("2 tools after ")
+    assert checks["server broken"][0] == "warning"
+    assert "no-such-command" in checks["server broken"][1]
+    assert checks["server off"] == ("ok", "disabled")
+    assert "sesame" not in out
+
+
+def test_problems_outside_the_sandbox_are_not_blamed_on_it(compiled: Surroundings) -> None:
+    compiled.config.write_text(
+        "{gateway: {port: -1}, agents: {a: {model: 'openai/gpt-6'}},"
+        f" storage: {{url: 'sqlite:///{compiled.project}'}}}}",
+        encoding="utf-8",
+    )
+
+    status, out, _ = compiled.nacre("doctor")
+
+    *_, port, key, database, verdict = out.splitlines()
+    assert status == 1
+    assert port.startswith("problem: configuration: `gateway.port` is -1; allowed: ")
+    assert port.endswith(f"; change it in {compiled.config}")
+    assert key.startswith("problem: key of openai: ")
+    assert database.startswith("problem: database: ")
+    assert verdict == "broken: programs run, but agents do not; see the problems above."
+
+
+def test_a_file_that_cannot_be_read_is_a_problem(compiled: Surroundings) -> None:
+    compiled.config.write_text("{", encoding="utf-8")
+    status, out, _ = compiled.nacre("doctor", "--json")
+    assert (status, checks_in(out)["configuration"][0]) == (1, "problem")

@@ -25,7 +25,7 @@ COMMANDS: Final = (
     Command("exec", "exec", "Run a program in the sandbox."),
     Command("run", "agent", "Send a message to an agent and show the run."),
     Command("chat", "agent", "Chat with an agent."),
-    Command("doctor", "doctor", "Check that the sandbox works on this machine."),
+    Command("doctor", "doctor", "Check the sandbox, the configuration and the servers."),
     Command("gateway", "gateway", "Serve the agents over HTTP."),
     Command("mcp", "mcp", "Serve your MCP servers in code mode, and manage them."),
     Command("config", "config", "Read, change and check the configuration."),

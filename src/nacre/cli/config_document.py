@@ -34,7 +34,7 @@ from nacre.plugins import check_plugins
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from nacre.config import ConfigFile, Key, Setting
+    from nacre.config import ConfigFile, Key, Setting, SystemConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import SurfaceKind
 
@@ -105,6 +105,8 @@ class CheckResult:
     """The paths of values that Nacre does not read."""
     surfaces: Mapping[str, SurfaceKind]
     """How each agent offers its tools to the model."""
+    config: SystemConfig
+    """With defaults in the places of the problems."""
 
 
 def check(document: Mapping[str, object], file: Path) -> CheckResult:
@@ -123,6 +125,7 @@ def check(document: Mapping[str, object], file: Path) -> CheckResult:
         ),
         unused_places=tuple(list_unused_places(found.document)),
         surfaces={it.id: planned_surface(it) for it in found.config.agents.by_id.values()},
+        config=found.config,
     )
 
 

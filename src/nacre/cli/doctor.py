@@ -1,33 +1,48 @@
-"""Command `nacre doctor`: checks whether the sandbox works on this machine."""
+"""Command `nacre doctor`: checks the sandbox, the configuration and all that it names."""
 
 from __future__ import annotations
 
 import logging
+import os
 import platform
+import shutil
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 import nacre
-from nacre.cli.output import ExitStatus, Printer
+from nacre.cli.config_document import check, config_file, origin_text
+from nacre.cli.configured_servers import configured_servers, survey_servers
+from nacre.cli.options import TIMEOUT_SECONDS, ConfigOption
+from nacre.cli.output import ExitStatus, Printer, UsageError, count_text, duration_text, size_text
 from nacre.cli.runner import run_async
-from nacre.cli.system_config import read_required_protections
-from nacre.config import default_cache_directory
-from nacre.errors import SandboxError
+from nacre.cli.stored_records import read_stored
+from nacre.config import (
+    DEFAULT_DOCUMENT,
+    default_cache_directory,
+    is_missing_secret,
+    read_config_file,
+    required_protections_from,
+    user_folder,
+)
+from nacre.errors import ConfigError, NacreError, SandboxError
+from nacre.providers import get_api_key
 from nacre.sandbox.results import Completed, Failed
 from nacre.sandbox.sandbox import Sandbox, SandboxOptions, SandboxReport
 from nacre.sandbox.worker.wasm_runtime import WasmError, library_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
-    from nacre.config import Language, Protection
+    from nacre.cli.configured_servers import ServerSurvey
+    from nacre.config import ConfigFile, Language, Protection, ProviderConfig, SystemConfig
     from nacre.json_types import JsonObject
     from nacre.sandbox.hardening import Measure
+    from nacre.storage import Store
 
 
 _IMAGE_DIGITS: Final = 12
@@ -76,6 +91,8 @@ def _facts(health: SandboxHealth) -> Iterator[tuple[str, str]]:
         yield "", f"{'yes' if measure.applied else 'NO':<4}{measure.name}: {measure.detail}"
     for cell in health.cells:
         yield f"{cell.language} cell", cell.problem or f"works, result after {cell.wall_ms:.0f} ms"
+    for found in health.checks:
+        yield found.name, found.detail
 
 
 def _summary(health: SandboxHealth) -> Iterator[str]:
@@ -85,27 +102,45 @@ def _summary(health: SandboxHealth) -> Iterator[str]:
         yield f"warning: {measure.name} is not active ({measure.detail}); " + _ADVICE.get(
             measure.name, _GENERAL_ADVICE
         )
+    for found in health.checks:
+        if found.status != "ok":
+            yield f"{found.status}: {found.name}: {found.detail}; {found.advice}"
+    yield from (f"problem: {problem}" for problem in health.problems)
+    yield _verdict(health)
+
+
+def _verdict(health: SandboxHealth) -> str:
     if health.problems:
-        yield from (f"problem: {problem}" for problem in health.problems)
-        yield "broken: programs cannot run on this machine."
-    elif health.missing or health.warnings:
-        yield "usable: programs run, but some protections are missing."
-    else:
-        yield "ok: programs run with all protections."
+        return "broken: programs cannot run on this machine."
+    if health.status == "broken":
+        return "broken: programs run, but agents do not; see the problems above."
+    if health.missing:
+        return "usable: programs run, but some protections are missing."
+    if health.status == "degraded":
+        return "usable: programs run with all protections; see the warnings above."
+    return "ok: programs run with all protections."
 
 
 def doctor_command(
+    config: ConfigOption = None,
     is_json: Annotated[
         bool, typer.Option("--json", help="Print the report as one JSON document.")
     ] = False,
 ) -> int:
-    """Check that the sandbox works on this machine.
+    """Check the sandbox, the configuration and the servers.
 
-    Starts a worker, runs a JavaScript and a TypeScript program, and lists the active protections.
-    Exit status: 0 if programs run, even if a protection is missing, and 1 if they do not.
+    Runs a JavaScript and a TypeScript program, lists the active protections, looks for the keys of
+    the models, opens the database, and starts the MCP servers. Prints advice for each problem.
+    Exit status: 0 if all of it works, also with warnings, and 1 if something does not.
     """
     health = examine_installation()
+    system = _examine_config(config, health)
     run_async(lambda: examine_sandbox(health))
+    health.checks += [*_check_keys(system), _check_database(system), _check_disk(system)]
+    surveys = _survey_servers(config)
+    if isinstance(surveys, ExitStatus):
+        return surveys
+    health.checks += map(_check_server, surveys)
     printer = Printer()
     if is_json:
         printer.write_json(health.to_json(), is_indented=printer.is_terminal)
@@ -113,7 +148,7 @@ def doctor_command(
         printer.write(health_text(health))
     if printer.problem is not None:
         return printer.problem
-    return ExitStatus.FAILED if health.problems else ExitStatus.COMPLETED
+    return ExitStatus.FAILED if health.status == "broken" else ExitStatus.COMPLETED
 
 
 def register(app: typer.Typer) -> None:
@@ -154,6 +189,7 @@ class SandboxHealth:
     first_result_ms: float = 0.0
     measures: tuple[Measure, ...] = ()
     cells: list[CellTrial] = field(default_factory=list[CellTrial])
+    checks: list[Check] = field(default_factory=list["Check"])
     warnings: list[str] = field(default_factory=list[str])
     problems: list[str] = field(default_factory=list[str])
 
@@ -189,15 +225,17 @@ class SandboxHealth:
                 {"language": c.language, "wallMs": round(c.wall_ms, 3), "problem": c.problem}
                 for c in self.cells
             ],
+            "checks": [found.to_json() for found in self.checks],
             "warnings": list(self.warnings),
             "problems": list(self.problems),
         }
 
     @property
     def status(self) -> str:
-        if self.problems:
+        found = {it.status for it in self.checks}
+        if self.problems or "problem" in found:
             return "broken"
-        return "degraded" if self.missing or self.warnings else "ok"
+        return "degraded" if self.missing or self.warnings or "warning" in found else "ok"
 
 
 def examine_installation() -> SandboxHealth:
@@ -206,7 +244,6 @@ def examine_installation() -> SandboxHealth:
         platform=platform.platform(),
         library=_find_path(library_path),
         cache_directory=_find_path(default_cache_directory),
-        require=read_required_protections(),
     )
 
 
@@ -283,3 +320,148 @@ class _WarningCollector(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno == logging.WARNING:
             self._warnings.append(record.getMessage())
+
+
+# The configuration, and everything that it names.
+
+_MIN_FREE_BYTES: Final = 500_000_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """The state of one part of the system."""
+
+    name: str
+    detail: str
+    status: Literal["ok", "warning", "problem"] = "ok"
+    advice: str = ""
+    """What to do, unless it is ok."""
+
+    def to_json(self) -> JsonObject:
+        return {
+            "name": self.name,
+            "status": self.status,
+            "detail": self.detail,
+            "advice": self.advice,
+        }
+
+
+def _examine_config(named: str | None, health: SandboxHealth) -> SystemConfig:
+    """Check the configuration, and return it; the default one if it cannot be read."""
+    file = config_file(named)
+    try:
+        document = read_config_file(file)
+        health.require = required_protections_from(document)
+        found = check(document or DEFAULT_DOCUMENT, file.path)
+    except ConfigError as error:
+        advice = "correct the file, or name another one with --config"
+        health.checks.append(_problem("configuration", str(error), advice))
+        return check(DEFAULT_DOCUMENT, file.path).config
+    # Missing keys are reported for their models and servers.
+    problems = [it for it in found.problems if not is_missing_secret(it)]
+    health.checks += [
+        _problem("configuration", str(it), f"change it in {file.path}") for it in problems
+    ]
+    health.warnings += found.warnings
+    if not problems:
+        health.checks.append(Check(name="configuration", detail=_describe_file(file)))
+    return found.config
+
+
+def _describe_file(file: ConfigFile) -> str:
+    return f"{origin_text(file)}{'; valid' if file.path.exists() else ''}"
+
+
+def _problem(name: str, detail: str, advice: str) -> Check:
+    return Check(name=name, detail=detail, status="problem", advice=advice)
+
+
+def _check_keys(config: SystemConfig) -> Iterator[Check]:
+    """Check the keys of the models that agents use, without showing them."""
+    agents = config.agents
+    needed = agents.agent(agents.default_id).model.partition("/")[0]
+    models = [it for each in agents.by_id.values() for it in (each.model, *each.fallback_models)]
+    for name in dict.fromkeys(model.partition("/")[0] for model in models):
+        provider = config.models.providers.get(name)
+        if provider is not None and provider.api != "demo":
+            yield _check_key(provider, is_needed=name == needed)
+
+
+def _check_key(provider: ProviderConfig, *, is_needed: bool) -> Check:
+    name = f"key of {provider.name}"
+    try:
+        get_api_key(provider)
+    except ConfigError as error:
+        return Check(
+            name=name,
+            detail=str(error),
+            status="problem" if is_needed else "warning",
+            advice="without it the model cannot be used",
+        )
+    return Check(name=name, detail="present" if provider.api_key else "none, and none is needed")
+
+
+def _check_database(config: SystemConfig) -> Check:
+    file = _database_file(config)
+    if file is not None and not file.exists():
+        return Check(name="database", detail=f"{file}, created by the first run")
+    started = time.monotonic()
+    try:
+        address = read_stored(config, _read_address)
+    except NacreError as error:
+        advice = "correct `storage.url`, or make the database available"
+        return _problem("database", str(error), advice)
+    wall_ms = (time.monotonic() - started) * 1000
+    return Check(name="database", detail=f"{address}, opened in {duration_text(wall_ms)}")
+
+
+async def _read_address(store: Store) -> str:
+    await store.sessions(limit=1)
+    return store.address
+
+
+def _database_file(config: SystemConfig) -> Path | None:
+    kind, _, path = config.storage.url.partition(":///")
+    return Path(path) if kind == "sqlite" and path != ":memory:" else None
+
+
+def _check_disk(config: SystemConfig) -> Check:
+    """Check the free space for the database and the compiled modules."""
+    database = _database_file(config)
+    folders = [database.parent if database else user_folder("data", os.environ)]
+    if cache := _find_path(default_cache_directory):
+        folders.append(Path(cache))
+    free = {folder: _free_bytes(folder) for folder in folders}
+    detail = ", ".join(f"{size_text(size)} free in {folder}" for folder, size in free.items())
+    if min(free.values()) >= _MIN_FREE_BYTES:
+        return Check(name="disk", detail=detail)
+    advice = f"free some space: less than {size_text(_MIN_FREE_BYTES)} is left"
+    return Check(name="disk", detail=detail, status="warning", advice=advice)
+
+
+def _free_bytes(folder: Path) -> int:
+    existing = next(it for it in (folder, *folder.parents) if it.is_dir())
+    return shutil.disk_usage(existing).free
+
+
+def _survey_servers(config: str | None) -> list[ServerSurvey] | ExitStatus:
+    """Start the MCP servers and list their tools."""
+    try:
+        configured = configured_servers(config, ())
+    except UsageError:
+        # The configuration cannot be read, which is reported.
+        return []
+    if not configured.servers:
+        return []
+    return survey_servers(configured, timeout_seconds=TIMEOUT_SECONDS)
+
+
+def _check_server(survey: ServerSurvey) -> Check:
+    name = f"server {survey.name}"
+    if survey.state == "disabled":
+        return Check(name=name, detail="disabled")
+    if survey.problem:
+        advice = f"see `nacre mcp status {survey.name}`; agents work without its tools"
+        return Check(name=name, detail=survey.problem, status="warning", advice=advice)
+    tools = count_text(len(survey.tools), "tool")
+    return Check(name=name, detail=f"{tools} after {duration_text(survey.wall_ms)}")

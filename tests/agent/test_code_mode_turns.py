@@ -3,10 +3,13 @@
 import json
 
 import anyio
+import pytest
 
 from nacre.agent import AgentRun
+from nacre.errors import RuntimeUnavailableError
 from nacre.json_types import JsonObject
 from nacre.messages import ToolMessage
+from nacre.sandbox.pool import Launcher
 from tests.agent.agent_setup import CODE_MODE, TOOL_SEARCH, event_of, events_of, kinds
 from tests.agent.conftest import OpenAgent
 from tests.agent.fake_models import call, calls, say
@@ -279,3 +282,17 @@ async def test_an_approval_that_nobody_gives_expires_and_the_run_goes_on(
         (answered,) = events_of(run, "approval.answered")
         assert answered.data["answer"] == "expired"
         assert len(setup.model.requests) == 2
+
+
+async def test_without_a_sandbox_the_run_fails_before_the_model_is_asked(
+    open_service: OpenAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(launcher: Launcher) -> None:
+        raise RuntimeUnavailableError("cannot write to /srv/cache")
+
+    monkeypatch.setattr(Launcher, "launch", fail)
+    async with open_service(tools=[echo_tool()], document=CODE_MODE) as setup:
+        run = await setup.turn()
+        assert run.result is not None
+        assert (run.state, run.result.error_code) == ("failed", "runtime_unavailable")
+        assert (run.result.error, setup.model.requests) == ("cannot write to /srv/cache", [])

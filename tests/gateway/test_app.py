@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from nacre.errors import RuntimeUnavailableError
+from nacre.sandbox.pool import Launcher
 from tests.gateway.worlds import open_gateway
 
 AGENTS = {
@@ -69,6 +71,23 @@ async def test_the_document_names_operations_in_words(tmp_path: Path) -> None:
             # FastAPI would write the words of the function's name in title case.
             from_function = operation["operationId"].split("_api_")[0].replace("_", " ").title()
             assert operation["summary"] != from_function, path
+
+
+async def test_a_gateway_whose_agents_need_a_missing_sandbox_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(launcher: Launcher) -> None:
+        raise RuntimeUnavailableError("cannot write to /srv/cache")
+
+    monkeypatch.setattr(Launcher, "launch", fail)
+    async with open_gateway(tmp_path, document={"tools": {"codeMode": True}}) as world:
+        with pytest.raises(RuntimeUnavailableError):
+            await world.system.runtime.sandbox.ensure_available()
+        answer = await world.client.get("/readyz")
+        assert (answer.status_code, answer.json()) == (503, {"status": "runtime_unavailable"})
+        body = {"model": "nacre", "messages": [{"role": "user", "content": "hi"}]}
+        failed = await world.client.post("/v1/chat/completions", json=body)
+        assert (failed.status_code, failed.json()["error"]["code"]) == (503, "runtime_unavailable")
 
 
 async def test_a_fresh_gateway_is_ready(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,16 @@ import pytest
 
 from nacre.errors import ConfigError, ImageError, RuntimeUnavailableError
 from nacre.json_types import JsonValue
-from nacre.sandbox import Completed, Failed, HostRequest, Limits, Sandbox, SandboxOptions
+from nacre.sandbox import (
+    Completed,
+    Failed,
+    HostRequest,
+    Limits,
+    Sandbox,
+    SandboxOptions,
+    pool,
+    worker_process,
+)
 from nacre.sandbox.hardening import FilterNotCompiledError
 from nacre.sandbox.image import load_image
 from tests.contract.requirements import requirement
@@ -100,7 +109,7 @@ async def test_a_cell_after_the_sandbox_has_closed_fails_as_unavailable() -> Non
 
 
 async def test_workers_that_cannot_start_make_cells_fail_as_unavailable(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     async with Sandbox(SandboxOptions(workers=2)) as sandbox:
@@ -110,7 +119,7 @@ async def test_workers_that_cannot_start_make_cells_fail_as_unavailable(
     assert isinstance(result, Failed)
     assert isinstance(again, Failed)
     assert (result.code, again.code) == ("runtime_unavailable", "runtime_unavailable")
-    assert "/nonexistent/python" in result.error
+    assert "/nonexistent/python" in caplog.text
 
 
 async def test_a_worker_that_dies_at_start_makes_cells_fail_as_unavailable(
@@ -367,6 +376,63 @@ async def test_a_protection_that_is_not_required_may_be_missing(without_filter: 
     assert report.hardening is not None
     missing = {measure.name: measure.detail for measure in report.hardening.missing}
     assert missing == {"seccomp": "libseccomp is not installed"}
+
+
+@pytest.fixture
+def limit_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Limit the addresses of workers and of the compiler, as `ulimit -v` does."""
+
+    def limit(size: int) -> None:
+        boot = f"import resource\nresource.setrlimit(resource.RLIMIT_AS, ({size}, {size}))\n"
+        command = worker_process.python_command
+
+        def limited(function: str, settings: dict[str, Any]) -> list[str]:
+            return [
+                boot + it if it.startswith("import sys") else it
+                for it in command(function, settings)
+            ]
+
+        for module in (worker_process, pool):
+            monkeypatch.setattr(module, "python_command", limited)
+
+    return limit
+
+
+async def test_a_worker_without_memory_is_reported_and_its_module_is_kept(
+    limit_memory: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rebuilt: list[object] = []
+
+    async def rebuild(launcher: pool.Launcher) -> None:
+        rebuilt.append(launcher)
+
+    monkeypatch.setattr(pool.Launcher, "rebuild", rebuild)
+    limit_memory(1 << 30)
+    async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        problem = (await sandbox.check()).problem
+    assert ("ulimit -v" in problem, "NACRE_CACHE_DIR" in problem, rebuilt) == (True, False, [])
+
+
+async def test_a_compiler_without_memory_is_not_reported_as_a_full_disk(
+    limit_memory: Callable[[int], None], tmp_path: Path
+) -> None:
+    limit_memory(120 << 20)
+    async with Sandbox(SandboxOptions(workers=1, cache_directory=tmp_path)) as sandbox:
+        problem = (await sandbox.check()).problem
+    assert ("ulimit -v" in problem, "NACRE_CACHE_DIR" in problem) == (True, False)
+
+
+async def test_a_result_has_no_path_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(launcher: pool.Launcher) -> None:
+        raise RuntimeUnavailableError("cannot write to /srv/cache")
+
+    monkeypatch.setattr(pool.Launcher, "launch", fail)
+    async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        result = await sandbox.cell("return 1").run()
+        assert sandbox.problem == "cannot write to /srv/cache"
+    assert isinstance(result, Failed)
+    assert (result.code, "/srv" in result.error) == ("runtime_unavailable", False)
+    assert "nacre doctor" in result.error
 
 
 def test_an_unknown_protection_is_refused() -> None:

@@ -15,6 +15,7 @@ import anyio
 from nacre.agent.approval_log import approval_to_json
 from nacre.agent.transcript import message_size
 from nacre.errors import (
+    RuntimeUnavailableError,
     SessionError,
     StorageError,
     ToolAbortedError,
@@ -77,7 +78,10 @@ class RunResult:
 
     @property
     def error_code(self) -> str:
-        """`storage_failed` if the store failed, and `error` says what is not stored; else empty."""
+        """`storage_failed` if the store failed, and `error` says what is not stored.
+        `runtime_unavailable` if code mode has no sandbox. Otherwise empty."""
+        if isinstance(self.cause, RuntimeUnavailableError):
+            return "runtime_unavailable"
         return "storage_failed" if isinstance(self.cause, StorageError) else ""
 
     @property

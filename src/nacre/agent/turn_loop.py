@@ -288,7 +288,11 @@ def planned_surface(agent: AgentConfig, *, tools_disabled: bool = False) -> Surf
 
 
 async def open_surface(turn: TurnContext, runtime: Runtime) -> ToolSurface:
-    """Open the surface of a turn. Raises CatalogError for tools that cannot be in one catalog."""
+    """Open the surface of a turn.
+
+    Raises CatalogError for tools that cannot be in one catalog, and RuntimeUnavailableError if code
+    mode has no sandbox.
+    """
     settings = turn.agent.tools
     policy = policy_for(settings, turn.identity)
     executor = ToolExecutor(
@@ -306,8 +310,12 @@ async def open_surface(turn: TurnContext, runtime: Runtime) -> ToolSurface:
         # Namespaces read their own part of the document.
         config = RunConfig(document=turn.service.config.document, tools=settings)
         run = runtime.run_with(executor, config, tools=turn.tools, servers=servers)
-        # A run without tools has nothing to put behind `exec`.
-        return run if run.is_code_mode else DirectSurface(turn.tools, executor)
+        if not run.is_code_mode:
+            # A run without tools has nothing to put behind `exec`.
+            return DirectSurface(turn.tools, executor)
+        # Without a sandbox, the run fails before the model is asked.
+        await runtime.sandbox.ensure_available()
+        return run
     if settings.tool_search.enabled:
         return await start_run(
             executor,

@@ -166,7 +166,7 @@ def convert_error(error: NacreError) -> ApiError:
                 503, str(error), code="storage_failed", retry_after_seconds=RETRY_SECONDS
             )
         case RuntimeUnavailableError():
-            return ApiError(503, str(error), code="sandbox_unavailable")
+            return ApiError(503, str(error), code="runtime_unavailable")
         case _:
             return ApiError(500, str(error), code="failed")
 

@@ -27,6 +27,10 @@ _MAX_FRAMES: Final = 6
 # A transform cannot make a program larger than this. A compromised worker could send more.
 _MAX_GROWTH: Final = 64
 _SPARE_BYTES: Final = 1 << 16
+_UNAVAILABLE: Final = (
+    "the sandbox cannot run programs on this machine; the reason is in the log of the host, and "
+    "`nacre doctor` shows it"
+)
 
 
 class ByteColumns:
@@ -66,7 +70,11 @@ def failure_from_error(error: SandboxError) -> Failed:
             reason = "snapshot_invalid"
         case _:
             reason = "internal_error"
-    return Failed(error=str(error), reason=reason)
+    text = str(error)
+    if reason == "runtime_unavailable" and ("/" in text or "\\" in text):
+        # Models read the result, and must not learn paths of the host.
+        text = _UNAVAILABLE
+    return Failed(error=text, reason=reason)
 
 
 def failure_from_worker(

@@ -133,8 +133,7 @@ class Sandbox:
         results contain all items as well. The pool shares workers fairly between owners; an `owner`
         is a session.
         """
-        if self._services is None:
-            raise RuntimeUnavailableError("the sandbox is not open; use it in `async with`")
+        services = self._require_services()
         names = tuple(functions)
         if not isinstance(code, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"code must be a string, not a {type(code).__name__}")
@@ -150,13 +149,24 @@ class Sandbox:
             on_output=on_output,
             owner=owner,
         )
-        return Cell(program, self._services)
+        return Cell(program, services)
+
+    async def ensure_available(self) -> None:
+        """Wait until a worker runs. Raises RuntimeUnavailableError if none can start."""
+        pool = self._require_services().runtime.pool
+        if not pool.workers:
+            pool.release(await pool.acquire(""))
+
+    @property
+    def problem(self) -> str:
+        """Why programs cannot run now; empty if they can, or if the first worker still starts."""
+        pool = self._require_services().runtime.pool
+        return "" if pool.workers else pool.problem
 
     async def check(self) -> SandboxReport:
         """Wait for a worker to start and return a report about the sandbox."""
-        if self._services is None:
-            raise RuntimeUnavailableError("the sandbox is not open; use it in `async with`")
-        pool, launcher = self._services.runtime.pool, self._services.runtime.launcher
+        runtime = self._require_services().runtime
+        pool, launcher = runtime.pool, runtime.launcher
         problem = engine = image = ""
         try:
             worker = await pool.acquire("")
@@ -173,6 +183,11 @@ class Sandbox:
             hardening=launcher.hardening,
             problem=problem,
         )
+
+    def _require_services(self) -> CellServices:
+        if self._services is None:
+            raise RuntimeUnavailableError("the sandbox is not open; use it in `async with`")
+        return self._services
 
     def _size(self) -> int:
         return self._options.workers or max(2, min(os.cpu_count() or 1, 8))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import anyio
 from starlette.responses import JSONResponse, Response
 
-from nacre.errors import ProviderError, StorageError
+from nacre.errors import ProviderError, RuntimeUnavailableError, StorageError
 from nacre.gateway.errors import ApiError
 from nacre.gateway.sse import cancel_on_disconnect
 from nacre.messages import Usage
@@ -169,6 +169,8 @@ def run_error(run: AgentRun, result: RunResult) -> ApiError:
         return _forbid_retry(_provider_failure(cause))
     if isinstance(cause, StorageError):
         return _forbid_retry(ApiError(503, message, code="storage_failed"))
+    if isinstance(cause, RuntimeUnavailableError):
+        return _forbid_retry(ApiError(503, message, code="runtime_unavailable"))
     if run.state == "aborted":
         return _forbid_retry(ApiError(503, f"the run was aborted: {message}", code="aborted"))
     return _forbid_retry(ApiError(500, message, code="run_failed"))

@@ -24,7 +24,7 @@ class AboutResponse(ResponseModel):
 class HealthResponse(ResponseModel):
     """The state of the gateway, without details, because no token is required."""
 
-    status: Literal["ok", "ready", "closing", "unavailable"]
+    status: Literal["ok", "ready", "closing", "unavailable", "runtime_unavailable"]
 
 
 class AgentInfo(ResponseModel):
@@ -141,13 +141,19 @@ async def get_health() -> HealthResponse:
     responses={503: {"model": HealthResponse, "description": "Runs cannot be started now."}},
 )
 async def get_readiness(response: Response, state: State) -> HealthResponse:
-    """Whether runs can be started: the gateway is not closing, and the database can be used."""
+    """Whether runs can be started: the gateway is not closing, the database can be used, and
+    programs can run if an agent uses code mode."""
     if state.is_closing:
         response.status_code = 503
         return HealthResponse(status="closing")
     if not await state.readiness.is_ready():
         response.status_code = 503
         return HealthResponse(status="unavailable")
+    agents = state.system.config.agents.by_id.values()
+    has_code_mode = any(agent.tools.code_mode.enabled for agent in agents)
+    if has_code_mode and state.system.runtime.sandbox.problem:
+        response.status_code = 503
+        return HealthResponse(status="runtime_unavailable")
     return HealthResponse(status="ready")
 
 

@@ -261,7 +261,7 @@ async def test_a_file_that_takes_for_ever_to_read_does_not_keep_the_watcher(
 ) -> None:
     is_reading, may_end, has_ended = threading.Event(), threading.Event(), threading.Event()
 
-    def read_slowly(file: ConfigFile) -> dict[str, object]:
+    def read_slowly(file: ConfigFile, *, may_be_special: bool) -> dict[str, object]:
         is_reading.set()
         may_end.wait(60)
         has_ended.set()
@@ -299,3 +299,20 @@ def test_the_sections_that_differ_are_named() -> None:
             storage={"url": "sqlite:////a.db"},
         ),
     ) == ("models", "plugins", "storage")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
+async def test_a_pipe_in_the_place_of_the_file_does_not_end_the_watch(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.write("{gateway: {port: 1}}")
+    await watched.look_twice()
+    watched.path.unlink()
+    os.mkfifo(watched.path)
+    with anyio.fail_after(20):
+        await watched.look_twice()
+    assert f"the configuration stays as it was: `{watched.path}` is no plain file" in caplog.text
+    watched.path.unlink()
+    watched.write("{gateway: {port: 2}}")
+    await watched.look_twice()
+    assert watched.watcher.current.gateway.port == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -60,10 +61,13 @@ def find_config_file(
     return ConfigFile(path=home / _NAMES[0], origin="user")
 
 
-def read_config_file(file: ConfigFile) -> Mapping[str, object]:
+def read_config_file(file: ConfigFile, *, may_be_special: bool = True) -> Mapping[str, object]:
     """The document, empty if there is no file where one might be; raises ConfigError for a file
-    that was named and is not there, that cannot be read, or that is not an object in JSON5."""
-    text = _text_of(file.path)
+    that was named and is not there, that cannot be read, or that is not an object in JSON5.
+
+    A special file, such as a pipe, may block until another program writes to it.
+    """
+    text = _text_of(file.path, may_be_special=may_be_special)
     if text is None and file.origin in ("option", "environment"):
         by = "--config" if file.origin == "option" else CONFIG_VARIABLE
         raise ConfigError(str(file.path), f"is not there, but {by} names it")
@@ -107,10 +111,14 @@ def change_config_text(path: Path, change: Callable[[str], str | None]) -> bool:
     return text is not None
 
 
-def _text_of(path: Path) -> str | None:
+def _text_of(path: Path, *, may_be_special: bool = True) -> str | None:
     """Line ends as they are; None if there is no file."""
     try:
-        with path.open("rb") as stream:
+        # Without O_NONBLOCK, it would take a writer to open a pipe.
+        flags = 0 if may_be_special else getattr(os, "O_NONBLOCK", 0)
+        with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as stream:
+            if not may_be_special and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise ConfigError(str(path), "is no plain file, and is not read")
             data = stream.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         return None

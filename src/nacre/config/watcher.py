@@ -112,7 +112,7 @@ class ConfigWatcher:
             logger.exception("the configuration stays as it was: %s", self._reported)
 
     async def _take_over(self) -> None:
-        # Left behind when the watcher ends: a pipe in the file's place would be read for ever.
+        # Left behind when the watcher ends: a file of a secret may be a pipe.
         new = await to_thread.run_sync(self._read, abandon_on_cancel=True)
         change = ConfigChange(old=self.current, new=new)
         if change.sections:
@@ -123,7 +123,8 @@ class ConfigWatcher:
 
     def _read(self) -> SystemConfig:
         return system_config_from(
-            read_config_file(self._file),
+            # A pipe would block the watcher for ever.
+            read_config_file(self._file, may_be_special=False),
             environment=self._environment,
             folder=self._file.path.absolute().parent,
             # Only runs that need a missing secret should fail.

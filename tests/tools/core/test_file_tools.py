@@ -114,9 +114,9 @@ async def test_a_file_that_is_replaced_keeps_its_mode_and_leaves_nothing_beside_
 ) -> None:
     script = files.root / "run.sh"
     script.write_text("old", encoding="utf-8")
-    script.chmod(0o750)
+    script.chmod(0o6750)
     await files.call("write", path="run.sh", content="new")
-    assert script.stat().st_mode & 0o777 == 0o750
+    assert script.stat().st_mode & 0o7777 == 0o750
     assert sorted(os.listdir(files.root)) == ["notes.txt", "run.sh"]
 
 

@@ -138,6 +138,7 @@ def _position_after(piece: bytes, line_count: int) -> int:
     return len(piece) - len(piece.split(b"\n", line_count)[-1])
 
 
+_PERMISSIONS: Final = 0o777
 _MODE_OF_NEW_FILE: Final = 0o666
 """The umask of the process applies."""
 # Two files may share a lock; they then wait for each other.
@@ -161,7 +162,8 @@ def write_file(target: ResolvedPath, data: bytes, *, expected: FileVersion | Non
     before = target.status()
     if before is not None and not stat.S_ISREG(before.st_mode):
         raise FileProblem(f"{target.path} is {describe_kind(before.st_mode)}, not a file")
-    mode = _MODE_OF_NEW_FILE if before is None else stat.S_IMODE(before.st_mode)
+    # Without set-user-id and set-group-id: new content must not run with rights of the old one.
+    mode = _MODE_OF_NEW_FILE if before is None else before.st_mode & _PERMISSIONS
     temporary = f".{os.urandom(8).hex()}.nacre"
     with convert_os_errors(target.path):
         descriptor = os.open(temporary, _CREATE, mode, dir_fd=target.folder)

@@ -72,6 +72,38 @@ def test_without_a_token_no_other_machine_may_be_served(host: str) -> None:
     assert problem.startswith(f'`gateway.auth.mode` is "none", but the gateway listens on {host}: ')
 
 
+def test_named_tokens_have_a_token_of_their_own_and_scopes(tmp_path: Path) -> None:
+    file = tmp_path / "ci"
+    file.write_text("ci-0123456789abcdef\n", encoding="utf-8")
+    file.chmod(0o600)
+    ci = {"tokenFile": str(file), "scopes": ["read", "run"]}
+    config, problems = read({"gateway": {"auth": {"tokens": {"ci": ci}}}})
+    assert problems == []
+    assert config.gateway.token_files == (file,)
+    [named] = config.gateway.named_tokens
+    assert (named.token, named.scopes) == ("ci-0123456789abcdef", {"read", "run"})
+    assert "0123456789abcdef" not in repr(config.gateway)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "problem"),
+    [
+        ({"ci": {"token": "short", "scopes": ["read"]}}, "`gateway.auth.tokens.ci` has 5 char"),
+        ({"ci": {"scopes": ["read"]}}, "`gateway.auth.tokens.ci` has 0 characters"),
+        ({"ci": {"token": "x" * 16, "scopes": []}}, "`gateway.auth.tokens.ci.scopes` "),
+        ({"ci": {"token": "x" * 16, "scopes": ["write"]}}, "`gateway.auth.tokens.ci.scopes[0]` "),
+        (
+            {name: {"token": "x" * 16, "scopes": ["read"]} for name in ("a", "b")},
+            "`gateway.auth.tokens.b` has the same token as `gateway.auth.tokens.a`",
+        ),
+    ],
+)
+def test_a_named_token_that_cannot_be_used_is_refused(tokens: object, problem: str) -> None:
+    found = read({"gateway": {"auth": {"tokens": tokens}}})[1]
+    assert found[0].startswith(problem)
+    assert "xxxx" not in str(found)
+
+
 def test_pages_of_any_origin_are_not_served_without_a_token() -> None:
     auth = {"mode": "none"}
     (problem,) = read({"gateway": {"auth": auth, "corsOrigins": ["*"]}})[1]

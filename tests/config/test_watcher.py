@@ -58,6 +58,30 @@ def watched(tmp_path: Path) -> Watched:
     return Watched(tmp_path)
 
 
+async def test_a_token_that_is_rotated_in_its_file_is_passed_on(
+    watched: Watched, tmp_path: Path
+) -> None:
+    main, ci = tmp_path / "main", tmp_path / "ci"
+    main.write_text("first-0123456789", encoding="utf-8")
+    ci.write_text("ci-0123456789abcdef", encoding="utf-8")
+    tokens = "tokens: {ci: {tokenFile: 'ci', scopes: ['read']}}"
+    watched.write(f"{{gateway: {{auth: {{tokenFile: 'main', {tokens}}}}}}}")
+    await watched.look_twice()
+    main.write_text("second-0123456789", encoding="utf-8")
+    await watched.look_twice()
+    ci.write_text("ci-fedcba9876543210", encoding="utf-8")
+    await watched.look_twice()
+    main.unlink()
+    await watched.look_twice()
+
+    gateways = [change.new.gateway for change in watched.changes]
+    assert [(it.token, it.named_tokens[0].token) for it in gateways] == [
+        ("first-0123456789", "ci-0123456789abcdef"),
+        ("second-0123456789", "ci-0123456789abcdef"),
+        ("second-0123456789", "ci-fedcba9876543210"),
+    ]
+
+
 async def test_a_change_is_passed_on_with_what_was_before(watched: Watched) -> None:
     watched.write("{gateway: {port: 1}, messages: {queue: {cap: 3}}}")
     await watched.look_twice()

@@ -70,6 +70,47 @@ async def test_the_token_of_a_changed_configuration_counts_at_once(tmp_path: Pat
             assert (await client.get("/api/agents")).status_code == 200
 
 
+SCOPED: dict[str, Any] = {
+    "auth": {
+        "token": TOKEN,
+        "tokens": {
+            name: {"token": f"{name}-0123456789abcdef", "scopes": scopes}
+            for name, scopes in {
+                "reader": ["read"],
+                "runner": ["read", "run"],
+                "approver": ["approve"],
+                "owner": ["admin"],
+            }.items()
+        },
+    }
+}
+
+
+async def test_named_tokens_allow_what_their_scopes_say(tmp_path: Path) -> None:
+    requests = [
+        ("GET", "/api/sessions"),
+        ("POST", "/api/runs"),
+        ("POST", "/v1/chat/completions"),
+        ("POST", "/api/approvals/nothing"),
+        ("DELETE", "/api/sessions/nothing"),
+    ]
+    allowed: dict[str, list[bool]] = {}
+    async with open_gateway(tmp_path, document={"gateway": SCOPED}) as world:
+        for name in SCOPED["auth"]["tokens"]:
+            authorization = f"Bearer {name}-0123456789abcdef"
+            async with stranger(world, authorization=authorization) as client:
+                answers = [await client.request(*request, json={}) for request in requests]
+            allowed[name] = [answer.status_code != 403 for answer in answers]
+            codes = {it.json()["error"]["code"] for it in answers if it.status_code == 403}
+            assert codes <= {"missing_scope"}
+    assert allowed == {
+        "reader": [True, False, False, False, False],
+        "runner": [True, True, True, False, False],
+        "approver": [False, False, False, True, False],
+        "owner": [True, True, True, True, True],
+    }
+
+
 async def test_a_page_under_a_name_of_its_own_does_not_get_in(tmp_path: Path) -> None:
     async with open_gateway(tmp_path) as world:
         port = world.url.rpartition(":")[2]

@@ -44,6 +44,11 @@ async def test_without_any_configuration_what_it_says_to_try_works(tmp_path: Pat
         first = next(n for n, line in enumerate(said) if line.startswith("Try"))
         script = "\n".join(said[first + 1 :])
         tried = await anyio.run_process(["bash", "-euc", script])
+        # A new token in the file replaces the generated one.
+        token = next(line.split()[1] for line in said if line.strip().startswith("token "))
+        await anyio.Path(token).write_text("rotated-0123456789", encoding="ascii")
+        await gateway.logged("the token changed")
+        again = await anyio.run_process(["bash", "-euc", script])
         gateway.signal(signal.SIGINT)
         assert await gateway.wait() == 0
     output = tried.stdout.decode()
@@ -51,6 +56,7 @@ async def test_without_any_configuration_what_it_says_to_try_works(tmp_path: Pat
     assert "event: call.ended" in output
     assert "event: run.completed" in output
     assert any("demo/demo" in line for line in said)
+    assert "event: run.completed" in again.stdout.decode()
 
 
 async def test_a_signal_lets_runs_end_and_streams_with_them(tmp_path: Path) -> None:

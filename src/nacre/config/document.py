@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from nacre.config.agents import DEFAULT_AGENT_ID, AgentConfig, SandboxMode
 from nacre.config.code_mode import LANGUAGES, Language, NumberLimit, Protection
 from nacre.config.code_mode import LIMITS as CODE_MODE_LIMITS
-from nacre.config.gateway import AuthMode, GatewayConfig
+from nacre.config.gateway import AuthMode, GatewayConfig, TokenScope
 from nacre.config.mcp_entry import McpServerConfig
 from nacre.config.models import (
     DEFAULT_CONTEXT_TOKENS,
@@ -595,6 +595,16 @@ class MessagesSection(Section):
     queue: QueueConfig = Field(default_factory=QueueConfig, description="The queue of a session.")
 
 
+class NamedTokenSection(Section):
+    """`gateway.auth.tokens.<name>`."""
+
+    token: SecretText = Field(default="", description="The token that this client sends.")
+    token_file: PathText = Field(default="", description="A file that contains only the token.")
+    scopes: list[TokenScope] = Field(
+        default=[], description="Required: what the token allows; `admin` allows everything."
+    )
+
+
 class AuthSection(Section):
     """`gateway.auth`."""
 
@@ -605,6 +615,9 @@ class AuthSection(Section):
     )
     token: SecretText = Field(default="", description="The token that clients send.")
     token_file: PathText = Field(default="", description="A file that contains only the token.")
+    tokens: dict[str, NamedTokenSection] = Field(
+        default={}, description="Further tokens with limited scopes, by name."
+    )
 
 
 class GatewaySection(Section):

@@ -7,16 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from nacre.config.folders import user_folder
+from nacre.config.references import key_path
+from nacre.config.setting_paths import member_path
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from nacre.config.document import GatewaySection, StorageSection
+    from nacre.config.document import GatewaySection, NamedTokenSection, StorageSection
     from nacre.config.references import Resolver
 
 AuthMode = Literal["token", "none"]
+TokenScope = Literal["read", "run", "approve", "admin"]
 
 TOKEN_VARIABLE: Final = "NACRE_GATEWAY_TOKEN"
 
@@ -25,6 +28,17 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _MIN_TOKEN_CHARACTERS: Final = 16
 _SQLITE = re.compile(r"sqlite:///(.+)")
 _POSTGRES = re.compile(r"postgres(?:ql)?(://\S+)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NamedToken:
+    """A further token, for one client."""
+
+    name: str
+    token: str = field(repr=False)
+    file: Path | None
+    """Where it was read from."""
+    scopes: frozenset[TokenScope]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,12 +52,19 @@ class GatewayConfig:
     """Empty where none is configured: one has to be made."""
     token_file: Path | None = None
     """Where the token was read from."""
+    named_tokens: tuple[NamedToken, ...] = ()
     max_body_bytes: int = 8_388_608
     max_concurrent_runs: int = 64
     shutdown_seconds: float = 10.0
     cors_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     """More names under which clients reach it."""
+
+    @property
+    def token_files(self) -> tuple[Path, ...]:
+        """The files that tokens were read from."""
+        files = (self.token_file, *(named.file for named in self.named_tokens))
+        return tuple(file for file in files if file is not None)
 
 
 def resolve_gateway(section: GatewaySection, resolver: Resolver) -> GatewayConfig:
@@ -55,6 +76,9 @@ def resolve_gateway(section: GatewaySection, resolver: Resolver) -> GatewayConfi
         auth_mode=auth.mode,
         token=resolver.secret(auth, "token", "gateway.auth", variable=TOKEN_VARIABLE),
         token_file=resolver.path(auth.token_file, "gateway.auth.tokenFile"),
+        named_tokens=tuple(
+            _resolve_token(name, token, resolver) for name, token in auth.tokens.items()
+        ),
         max_body_bytes=section.max_body_bytes,
         max_concurrent_runs=section.max_concurrent_runs,
         shutdown_seconds=section.shutdown_seconds,
@@ -62,6 +86,16 @@ def resolve_gateway(section: GatewaySection, resolver: Resolver) -> GatewayConfi
         allowed_hosts=tuple(section.allowed_hosts),
     )
     return resolver.attempt(lambda: check_auth(config, resolver.environment), config)
+
+
+def _resolve_token(name: str, section: NamedTokenSection, resolver: Resolver) -> NamedToken:
+    path = member_path("gateway.auth.tokens", name)
+    return NamedToken(
+        name=name,
+        token=resolver.secret(section, "token", path, variable=""),
+        file=resolver.path(section.token_file, key_path(section, "token_file", path)),
+        scopes=frozenset(section.scopes),
+    )
 
 
 def check_auth(config: GatewayConfig, environment: Mapping[str, str]) -> GatewayConfig:
@@ -81,12 +115,33 @@ def check_auth(config: GatewayConfig, environment: Mapping[str, str]) -> Gateway
     token = config.token
     if token and not is_strong_token(token):
         setting = "gateway.auth.tokenFile" if config.token_file else "gateway.auth.token"
-        raise ConfigError(
-            TOKEN_VARIABLE if token == environment.get(TOKEN_VARIABLE) else setting,
-            f"has {len(token)} characters; a token needs at least {_MIN_TOKEN_CHARACTERS}, and may "
-            "have letters, digits and -._~+/ only",
-        )
+        is_variable = token == environment.get(TOKEN_VARIABLE)
+        raise _weak_token_error(TOKEN_VARIABLE if is_variable else setting, token)
+    _check_named_tokens(config)
     return config
+
+
+def _check_named_tokens(config: GatewayConfig) -> None:
+    owners = {config.token: "gateway.auth"} if config.token else {}
+    for named in config.named_tokens:
+        path = member_path("gateway.auth.tokens", named.name)
+        if not is_strong_token(named.token):
+            raise _weak_token_error(path, named.token)
+        if not named.scopes:
+            raise ConfigError(
+                f"{path}.scopes", "is empty; list what the token allows: read, run, approve, admin"
+            )
+        if named.token in owners:
+            raise ConfigError(path, f"has the same token as `{owners[named.token]}`")
+        owners[named.token] = path
+
+
+def _weak_token_error(path: str, token: str) -> ConfigError:
+    return ConfigError(
+        path,
+        f"has {len(token)} characters; a token needs at least {_MIN_TOKEN_CHARACTERS}, and may "
+        "have letters, digits and -._~+/ only",
+    )
 
 
 def is_strong_token(token: str) -> bool:

@@ -6,7 +6,7 @@ import logging
 import os
 import stat
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 from anyio import to_thread
@@ -32,6 +32,8 @@ _LOOK_EVERY_SECONDS: Final = 1.0
 
 _Look: TypeAlias = tuple[int, int, int, int] | None
 """By what a change is seen; None for no file, or an empty one."""
+_Looks: TypeAlias = tuple[_Look, ...]
+"""The config file first, then the files of tokens."""
 # By the document: an agent has the settings of both, merged.
 _MERGED: Final = ("agents", "tools")
 
@@ -59,7 +61,8 @@ class ConfigChange:
 
 
 class ConfigWatcher:
-    """Looks at the file once a second, in a thread. A change counts once it has held still.
+    """Looks at the file and the files of tokens once a second, in a thread. A change counts once it
+    has held still.
 
     A broken file leaves the configuration as it was; so does one that is gone or empty, and one
     that `on_change` refuses by raising a NacreError. Each problem is logged once, and so is its
@@ -82,8 +85,8 @@ class ConfigWatcher:
         self._environment = environment
         self._look_every_seconds = look_every_seconds
         # The file may have changed since it was read for `current`, so it is read once more.
-        self._handled: _Look | Literal["not yet"] = "not yet"
-        self._unsettled: _Look | Literal["not yet"] = "not yet"
+        self._handled: _Looks | None = None
+        self._unsettled: _Looks | None = None
         self._reported = ""
 
     async def run(self) -> None:
@@ -94,13 +97,15 @@ class ConfigWatcher:
 
     async def look(self) -> None:
         """Look once. A change is passed on when a second look finds it as the first did."""
-        seen = await to_thread.run_sync(_look_at, self._file.path)
+        paths = (self._file.path, *self.current.gateway.token_files)
+        seen = await to_thread.run_sync(lambda: tuple(map(_look_at, paths)))
         has_settled, self._unsettled = seen == self._unsettled, seen
         if seen == self._handled or not has_settled:
             return
-        was_there, self._handled = self._handled not in ("not yet", None), seen
+        was_there = self._handled is not None and self._handled[0] is not None
+        self._handled = seen
         try:
-            if seen is not None:
+            if seen[0] is not None:
                 await self._take_over()
             elif was_there:
                 raise ConfigError(str(self._file.path), "is gone, or empty; for all defaults: {}")

@@ -18,7 +18,7 @@ from nacre.http_server import ANY_ADDRESS, is_foreign_origin, is_own_host
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from nacre.config import GatewayConfig
+    from nacre.config import GatewayConfig, TokenScope
     from nacre.gateway.metrics import Metrics
     from nacre.gateway.routing import GatewayState
 
@@ -31,6 +31,7 @@ OPEN_PATHS: Final = frozenset(("/", "/healthz", "/readyz", "/openapi.json"))
 _PROBES: Final = frozenset((*OPEN_PATHS, "/metrics"))
 
 _SCHEME: Final = "bearer "
+_ALL_SCOPES: Final[frozenset[TokenScope]] = frozenset(("admin",))
 _PREFLIGHT_SECONDS: Final = "600"
 _EXPOSED_HEADERS: Final = "Location, Retry-After, WWW-Authenticate"
 
@@ -64,7 +65,7 @@ class AuthMiddleware:
                 if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
                     await _answer_preflight(headers, send)
                     return
-            self._check_token(scope["path"], headers)
+            self._check_token(scope, headers)
         except ApiError as error:
             response = error_response(scope, error)
             if error.status_code == 401:
@@ -96,18 +97,47 @@ class AuthMiddleware:
         if "*" not in allowed and origin.lower() not in map(str.lower, allowed):
             raise ApiError(403, "this origin is not allowed; see `gateway.corsOrigins`")
 
-    def _check_token(self, path: str, headers: Headers) -> None:
-        if path in OPEN_PATHS or self._config.auth_mode == "none":
+    def _check_token(self, scope: Scope, headers: Headers) -> None:
+        if scope["path"] in OPEN_PATHS or self._config.auth_mode == "none":
             return
         given = headers.getlist("authorization")
         if len(given) != 1 or given[0][: len(_SCHEME)].lower() != _SCHEME:
             raise ApiError(401, "a token is required: Authorization: Bearer <token>")
-        expected = self._state.token.encode()
-        token = given[0][len(_SCHEME) :].strip().encode()
-        if not expected or not hmac.compare_digest(token, expected):
+        scopes = self._find_scopes(given[0][len(_SCHEME) :].strip())
+        if not scopes:
             raise ApiError(
                 401, "the token is wrong; the gateway prints the token's file when it starts"
             )
+        needed = required_scope(scope["method"], scope["path"])
+        if not scopes & {needed, "admin"}:
+            raise ApiError(
+                403,
+                f"the token does not have the scope `{needed}`; see `gateway.auth.tokens`",
+                code="missing_scope",
+            )
+
+    def _find_scopes(self, given: str) -> frozenset[TokenScope]:
+        """The scopes of the token; empty if it is unknown."""
+        tokens: list[tuple[str, frozenset[TokenScope]]] = [(self._state.token, _ALL_SCOPES)]
+        tokens += [(named.token, named.scopes) for named in self._config.named_tokens]
+        # All are compared, so that the time does not tell which one is similar.
+        found = [
+            scopes
+            for token, scopes in tokens
+            if hmac.compare_digest(given.encode(), token.encode()) and token
+        ]
+        return found[0] if found else frozenset()
+
+
+def required_scope(method: str, path: str) -> TokenScope:
+    """The scope that a token needs for the request."""
+    match method:
+        case "GET" | "HEAD" | "OPTIONS":
+            return "read"
+        case "POST":
+            return "approve" if path.startswith("/api/approvals/") else "run"
+        case _:
+            return "admin"
 
 
 def _hostname(origin: str) -> str:

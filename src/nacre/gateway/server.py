@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
@@ -41,6 +42,7 @@ def gateway_url(host: str, listener: socket.socket) -> str:
 
 
 _FILE: Final = "gateway-token"
+_TOKEN_CHECK_SECONDS: Final = 1.0
 
 
 def token_file(environment: Mapping[str, str]) -> Path:
@@ -48,11 +50,16 @@ def token_file(environment: Mapping[str, str]) -> Path:
     return user_folder("data", environment) / _FILE
 
 
+def read_token(path: Path) -> str:
+    """Read the token of the file; empty if it has none. Blocks. Raises OSError."""
+    found = (read_private(path) or b"").decode("ascii", "replace").strip()
+    return found if is_strong_token(found) else ""
+
+
 def load_token(path: Path) -> str:
     """Read the token of an earlier start, or generate and store a new one. Blocks."""
     try:
-        found = (read_private(path) or b"").decode("ascii", "replace").strip()
-        if is_strong_token(found):
+        if found := read_token(path):
             return found
         generated = secrets.token_urlsafe(32)
         write_private(path, f"{generated}\n".encode())
@@ -186,6 +193,7 @@ class _Gateway:
         state: GatewayState = app.state.gateway
         async with anyio.create_task_group() as tasks, http_server(app, self._listener) as server:
             tasks.start_soon(self._watcher(system, state).run)
+            tasks.start_soon(self._follow_generated_token, state)
             tasks.start_soon(_prepare, system)
             self._is_serving = True
             self._on_ready(
@@ -219,6 +227,19 @@ class _Gateway:
             current=self._options.config,
             environment=self._options.environment,
         )
+
+    async def _follow_generated_token(self, state: GatewayState) -> None:
+        """Use the token that somebody writes to the file of the generated one."""
+        path = token_file(self._options.environment)
+        while True:
+            await anyio.sleep(_TOKEN_CHECK_SECONDS)
+            found = ""
+            if state.generated_token:
+                with suppress(OSError):
+                    found = await anyio.to_thread.run_sync(read_token, path)
+            if found and found != state.generated_token:
+                logger.info("the token changed: %s", path)
+                state.generated_token = found
 
     def _log_restart_needed(self, change: ConfigChange) -> None:
         """Log which changed settings need a restart, and which are back at the value in use."""

@@ -7,6 +7,7 @@ import pytest
 
 from nacre.agent import AgentRun
 from nacre.errors import RuntimeUnavailableError
+from nacre.hooks import BeforeToolCall, Block
 from nacre.json_types import JsonObject
 from nacre.messages import ToolMessage
 from nacre.sandbox.pool import Launcher
@@ -133,6 +134,41 @@ async def test_a_cell_that_waits_for_a_person_goes_on_without_a_model_call(
         (answered,) = events_of(run, "approval.answered")
         assert answered.data["approvalId"] == asked.data["approvalId"]
         assert answered.data["how"] == "once"
+
+
+async def test_a_hook_that_blocks_wait_cannot_lose_an_approved_call(
+    open_service: OpenAgent,
+) -> None:
+    def before_tool_call(event: BeforeToolCall) -> object:
+        return Block("no wait") if event.tool_kind == "code_mode_wait" else None
+
+    tool = echo_tool(needs_approval="it speaks")
+    async with open_service(tools=[tool], document=CODE_MODE) as setup:
+        setup.hooks.add(before_tool_call)
+        setup.model.will(call("exec", code("return await tools.echo({text: 'hi'})")), say("done"))
+        run = await setup.start()
+        await event_of(run, "cell.suspended")
+        setup.approvals.answer(setup.approvals.pending[0].id, "allow-once")
+        with anyio.fail_after(30):
+            await run.wait()
+        result = cell_result(run)
+        assert (result["status"], result["value"]) == ("completed", "echo: hi")
+        started = [event.data["toolId"] for event in events_of(run, "call.started")]
+        assert started == ["code_mode:exec", "openclaw:core:echo"]
+        assert [event.data["cause"] for event in events_of(run, "cell.resumed")] == ["answer"]
+        ended = events_of(run, "call.ended")[-1].data
+        assert ended["toolCallId"] == "call_1"
+        assert isinstance(ended["result"], dict)
+        assert ended["result"]["value"] == "echo: hi"
+
+
+async def test_arguments_of_exec_that_are_not_json_are_a_failed_result(
+    open_service: OpenAgent,
+) -> None:
+    async with open_service(tools=[echo_tool()], document=CODE_MODE) as setup:
+        setup.model.will(call("exec", "return 1"), say("done"))
+        result = cell_result(await setup.turn())
+        assert (result["status"], result["code"]) == ("failed", "invalid_input")
 
 
 async def test_two_questions_of_a_cell_are_open_before_the_run_is_said_to_wait(

@@ -92,6 +92,59 @@ async def test_a_hook_tells_a_cell_in_typescript_from_the_shell_of_the_same_name
     assert seen == [("exec", "code_mode_exec", "typescript"), ("exec", "tool", None)]
 
 
+@pytest.mark.parametrize(
+    ("given", "language"),
+    [
+        ({"code": "return 1"}, "javascript"),
+        ({"code": "```ts\nreturn 1\n```"}, "typescript"),
+        ({"code": "return 1", "language": "typescript"}, "typescript"),
+        ({"code": "return 1", "language": "python"}, None),
+        ({"code": "return 1", "language": 3}, None),
+    ],
+)
+async def test_hooks_get_the_language_in_which_the_program_runs(
+    runtime: Runtime, given: JsonObject, language: str | None
+) -> None:
+    seen: list[object] = []
+
+    async def before_tool_call(event: BeforeToolCall) -> object:
+        seen.append(event.to_json().get("toolInputKind"))
+        return Block("enough")
+
+    run = runtime.run(tools=[echo_tool()], hooks=[before_tool_call])
+    await run.call("exec", given)
+    assert seen == [language]
+
+
+async def test_the_language_is_typescript_if_only_that_is_enabled() -> None:
+    seen: list[str | None] = []
+
+    async def before_tool_call(event: BeforeToolCall) -> object:
+        seen.append(event.tool_input_kind)
+        return Block("enough")
+
+    async with Runtime({"languages": ["typescript"]}, workers=1) as runtime:
+        run = runtime.run(tools=[echo_tool()], hooks=[before_tool_call])
+        await run.call("exec", {"code": "return 1"})
+    assert seen == ["typescript"]
+
+
+async def test_after_hooks_get_the_language_of_the_program_that_a_hook_wrote(
+    runtime: Runtime,
+) -> None:
+    seen: list[str | None] = []
+
+    async def before_tool_call(event: BeforeToolCall) -> object:
+        return ChangeInput({"code": "return 1", "language": "typescript"})
+
+    async def after_tool_call(event: AfterToolCall) -> None:
+        seen.append(event.tool_input_kind)
+
+    run = runtime.run(tools=[echo_tool()], hooks=[before_tool_call, after_tool_call])
+    await run.call("exec", {"code": "return 1"})
+    assert seen == ["typescript"]
+
+
 @requirement("validation:nested-hooks-and-approvals")
 async def test_a_hook_changes_what_a_tool_is_called_with(runtime: Runtime) -> None:
     hooks = [of_tool("echo", lambda event: ChangeInput({**event.input, "added": True}))]

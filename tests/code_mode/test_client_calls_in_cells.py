@@ -35,7 +35,7 @@ async def test_a_call_that_is_away_is_told_from_one_that_waits_for_a_person(
             "awaitingClient": True,
         }
         assert run.waits_for_somebody(waiting.pending)
-        assert not waiting.has_timer
+        assert waiting.next_timer_ms is None
         release.set()
         assert value_of(await run.wait(waiting.cell_id)) == "delivered"
 
@@ -44,7 +44,7 @@ async def test_a_cell_with_a_timer_says_so(runtime: Runtime) -> None:
     run = runtime.run(tools=[simple_tool("nothing")])
     program = "setTimeout(() => {}, 60000); await yield_control(); return 1"
     with anyio.fail_after(5):
-        assert waiting_of(await run.exec(program)).has_timer
+        assert waiting_of(await run.exec(program)).next_timer_ms is not None
 
 
 async def test_calls_that_have_no_turn_wait_for_those_that_wait_for_somebody(

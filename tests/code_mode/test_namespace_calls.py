@@ -234,7 +234,7 @@ async def test_a_suspended_namespace_call_is_resumed_by_wait(runtime: Runtime) -
             "const first = await call; return [first, await Issues.list({n: 2})]"
         )
     )
-    assert [call.tool_id for call in waiting.pending] == ["Issues.list"]
+    assert [call.tool_id for call in waiting.pending] == ["openclaw:github:list_issues"]
     ended = Recorded(run, "call.ended", outcome="completed", result="listed")
     held.answer("listed")
     await ended.wait()

@@ -132,41 +132,36 @@ async def test_no_more_calls_run_at_once_than_allowed_and_the_rest_take_their_tu
     assert most == 2
 
 
-async def test_a_race_goes_on_with_the_fast_call_and_the_slow_one_is_reported(
-    runtime: Runtime,
-) -> None:
+async def test_a_program_that_returned_waits_for_its_calls_and_shows_its_value() -> None:
     held = HeldTool()
-    run = runtime.run(tools=[held.tool, echo_tool()])
-    result = await run.exec("return Promise.race([tools.held({}), tools.echo({fast: true})])")
-    assert value_of(result) == {"fast": True}
-    assert result.usage.unfinished_requests == 1
-    (ended,) = events_of(run, "cell.ended")
-    assert (ended.data["status"], ended.data["unfinishedCalls"]) == ("completed", 1)
-
-    (left,) = run.cells()
-    assert (left.state, [call.tool_id for call in left.pending]) == (
-        "completed",
-        ["openclaw:core:held"],
-    )
-    finished = Recorded(run, "call.ended", outcome="completed", result="late")
-    held.answer("late")
-    await finished.wait()
-    assert held.cancelled == []
+    async with Runtime({"timeoutMs": 1000}, workers=1) as runtime:
+        run = runtime.run(tools=[held.tool, echo_tool()])
+        waiting = waiting_of(
+            await run.exec("return Promise.race([tools.held({}), tools.echo({fast: true})])")
+        )
+        assert waiting.to_json()["value"] == {"fast": True}
+        assert [call.tool_id for call in waiting.pending] == ["openclaw:core:held"]
+        held.answer("late")
+        assert value_of(await run.wait(waiting.cell_id)) == {"fast": True}
+        assert (held.cancelled, run.cells()) == ([], [])
 
 
-async def test_calls_that_a_completed_program_left_behind_end_with_the_run(
-    runtime: Runtime,
-) -> None:
+async def test_calls_that_are_aborted_with_their_run_are_named_in_the_trajectory() -> None:
     held = HeldTool()
-    run = runtime.run(tools=[held.tool, echo_tool()])
-    value_of(await run.exec("tools.held({}); await tools.echo({}); return 1"))
-    assert len(run.cells()) == 1
-    given_up = Recorded(run, "call.ended", outcome="failed", errorCode="aborted")
-    await run.abort("that is all")
-    await given_up.wait()
-    assert held.cancelled == [held.calls[0][1].id]
-    assert held.calls[0][1].abort.reason == "that is all"
-    assert run.cells() == []
+    async with Runtime({"timeoutMs": 1000}, workers=1) as runtime:
+        run = runtime.run(tools=[held.tool, echo_tool()])
+        waiting_of(await run.exec("tools.held({}); await tools.echo({}); return 1"))
+        given_up = Recorded(run, "call.ended", outcome="failed", errorCode="aborted")
+        await run.abort("that is all")
+        await given_up.wait()
+        (ended,) = events_of(run, "cell.ended")
+        assert (ended.data["status"], ended.data["abortedCalls"]) == (
+            "aborted",
+            ["openclaw:core:held"],
+        )
+        assert held.cancelled == [held.calls[0][1].id]
+        assert held.calls[0][1].abort.reason == "that is all"
+        assert run.cells() == []
 
 
 async def test_calls_of_a_program_that_failed_are_given_up(runtime: Runtime) -> None:
@@ -175,6 +170,9 @@ async def test_calls_of_a_program_that_failed_are_given_up(runtime: Runtime) -> 
     given_up = Recorded(run, "call.ended", outcome="failed", errorCode="aborted")
     failed = failure_of(await run.exec("tools.held({}); await tools.echo({}); throw Error('no')"))
     assert failed.reason == "guest_error"
+    (aborted,) = failed.cancelled
+    assert failed.to_json()["abortedToolCalls"] == [aborted.to_json()]
+    assert aborted.to_json()["toolId"] == "openclaw:core:held"
     await given_up.wait()
     assert held.calls[0][1].abort.reason == "the cell failed: guest_error"
     assert run.cells() == []

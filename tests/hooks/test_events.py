@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nacre.hooks import BeforeToolCall
+from nacre.hooks import AgentEnd, BeforeToolCall
 from tests.hooks.tool_calls import CONTEXT, before, completed
 
 
@@ -19,6 +19,17 @@ def test_a_nested_call_is_told_with_its_run_and_its_parent() -> None:
         "sessionKey": "k",
         "runId": "agentrun_1",
     }
+
+
+def test_every_event_names_the_sender_and_the_channel_if_there_are_any() -> None:
+    context = replace(CONTEXT, sender="ann", channel="mail")
+    for event in (
+        replace(before(), context=context),
+        replace(completed(None), context=context),
+        AgentEnd(context=context, status="completed"),
+    ):
+        wire = event.to_json()
+        assert (wire["sender"], wire["channel"]) == ("ann", "mail")
 
 
 def test_a_cell_is_told_apart_from_a_shell_command_of_the_same_name() -> None:

@@ -13,6 +13,8 @@ from nacre.sandbox import (
     HostRequest,
     Limits,
     Sandbox,
+    TextOutput,
+    Waiting,
 )
 from tests.contract.requirements import requirement
 from tests.sandbox.cell_results import value_of
@@ -51,14 +53,21 @@ async def test_requests_are_answered_in_any_order_and_each_once(
     ]
 
 
-async def test_a_race_is_over_when_the_fast_call_is_in(sandbox: Sandbox, held: HeldHandler) -> None:
+async def test_a_race_waits_for_the_slow_call_and_shows_the_value_of_the_fast_one(
+    sandbox: Sandbox, held: HeldHandler
+) -> None:
     held.answer(2, "fast")
     code = "return await Promise.race([call('slow'), call('fast')])"
-    with anyio.fail_after(50):
-        result = await sandbox.cell(code, functions=("call",), handler=held).run()
+    cell = sandbox.cell(code, limits=Limits(timeout_ms=1000), functions=("call",), handler=held)
+    waiting = await cell.run()
+    assert isinstance(waiting, Waiting)
+    assert (waiting.has_returned, waiting.value) == (True, "fast")
+    assert waiting.to_json()["value"] == "fast"
+    assert [request.id for request in waiting.pending] == [1]
+    held.answer(1, "slow")
+    result = await cell.resume()
     assert isinstance(result, Completed)
-    assert result.value == "fast"
-    assert result.usage.unfinished_requests == 1
+    assert (result.value, result.usage.unfinished_requests) == ("fast", 0)
 
 
 @requirement("security:plain-errors")
@@ -133,16 +142,52 @@ async def test_more_requests_than_may_run_at_once_wait_their_turn(
     assert (result.value, most) == (40, 4)
 
 
-async def test_calls_that_nobody_awaits_are_made_and_the_value_stands(
+async def test_calls_and_timers_that_nobody_awaits_finish_before_the_program_completes(
     sandbox: Sandbox, held: HeldHandler
 ) -> None:
-    result = await sandbox.cell(
-        "call('unawaited'); return 'done'", functions=("call",), handler=held
-    ).run()
+    held.answer(1, "answer")
+    code = "call('unawaited').then(text); setTimeout(() => text('late'), 50); return 'early'"
+    result = await sandbox.cell(code, functions=("call",), handler=held).run()
     assert isinstance(result, Completed)
-    assert (result.value, result.usage.unfinished_requests) == ("done", 1)
-    await held.received(1)
-    held.answer(1, None)
+    assert result.value == "early"
+    assert result.output == (TextOutput(text="answer"), TextOutput(text="late"))
+
+
+async def test_a_call_that_nobody_awaits_and_that_fails_fails_the_program(
+    sandbox: Sandbox,
+) -> None:
+    async def refuse(request: HostRequest) -> JsonValue:
+        raise HostRequestError("no")
+
+    result = await sandbox.cell("call(); return 1", functions=("call",), handler=refuse).run()
+    assert isinstance(result, Failed)
+    assert (result.reason, result.error[:9]) == ("nested_tool_failed", "Error: no")
+
+
+async def test_a_program_that_returned_does_not_wait_for_a_timer_after_its_budget(
+    sandbox: Sandbox,
+) -> None:
+    limits = Limits(timeout_ms=60_000)
+    cell = sandbox.cell("setTimeout(() => {}, 3600000); return 1", limits=limits)
+    # Less than the budget of the leg.
+    with anyio.fail_after(50):
+        waiting = await cell.run()
+    assert isinstance(waiting, Waiting)
+    assert (waiting.reason, waiting.has_returned, waiting.value) == ("yield", True, 1)
+    assert waiting.next_timer_ms is not None
+    assert waiting.to_json()["nextTimerMs"] == waiting.next_timer_ms
+    await cell.abort()
+
+
+async def test_calls_that_a_failed_program_left_running_are_named(
+    sandbox: Sandbox, held: HeldHandler
+) -> None:
+    held.answer(2, None)
+    code = "call('slow'); await call('fast'); throw new Error('no')"
+    result = await sandbox.cell(code, functions=("call",), handler=held).run()
+    assert isinstance(result, Failed)
+    assert [request.payload for request in result.cancelled] == ["slow"]
+    assert result.to_json()["abortedToolCalls"] == [{"id": 1, "method": "call"}]
 
 
 async def test_a_cancellation_that_is_not_ours_rejects_the_call_and_harms_nobody(

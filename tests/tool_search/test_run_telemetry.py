@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 from nacre.json_types import encode_json
+from nacre.messages import SentPayload
 from nacre.sandbox import Sandbox
 from nacre.tool_search import ToolSearchTelemetry
 from nacre.tools.catalog import MAX_COUNTED_IDS
@@ -20,6 +21,16 @@ CODE = """
     await openclaw.tools.call("mcp:github:create_issue", {});
     return openclaw.tools.call("echo", {});
 """
+
+
+@requirement("tool-search:telemetry")
+async def test_the_prompt_of_a_request_is_its_body_without_the_tools(sandbox: Sandbox) -> None:
+    run = await run_with(sandbox, tools=[echo_tool()])
+    sent = SentPayload(tool_names=run.visible_names, tool_bytes=100, payload_bytes=350)
+    for _ in range(2):
+        run.verify_payload(sent)
+    telemetry = run.telemetry().to_json()
+    assert (telemetry["toolBytesSent"], telemetry["promptBytesSent"]) == (200, 500)
 
 
 @requirement("tool-search:telemetry")

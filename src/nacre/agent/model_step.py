@@ -115,7 +115,7 @@ class ModelStep:
 
         def check(sent: SentPayload) -> None:
             nonlocal is_first_payload
-            self._surface.verify_payload(sent, instructions=self._instructions)
+            self._surface.verify_payload(sent)
             self._note_sent(sent, provider.model_id, is_told=is_first_payload)
             is_first_payload = False
 

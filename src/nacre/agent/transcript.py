@@ -273,7 +273,8 @@ class TrajectoryWriter:
         elif event.kind == "approval.answered" and event.data.get("how") == "always":
             # Allowed by an earlier "always". All other answers come from the approval queue.
             self._event_log.add("approval.answered", {**_log_data(event), "how": "remembered"})
-        if event.kind.startswith("call."):
+        # A suspended cell may wait for fewer calls than before.
+        if event.kind.startswith("call.") or event.kind == "cell.suspended":
             self._on_call()
 
 

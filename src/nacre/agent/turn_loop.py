@@ -367,7 +367,7 @@ class DirectSurface:
             for name, tool in self._tools.items()
         ]
 
-    def verify_payload(self, sent: SentPayload, *, instructions: str = "") -> None:
+    def verify_payload(self, sent: SentPayload) -> None:
         verify_payload(sent, expected=tuple(self._tools))
 
     async def execute_call(self, call: ToolCallPart, waits: CallWaits) -> CallResult:

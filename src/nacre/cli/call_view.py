@@ -158,10 +158,10 @@ def _cell_text(event: TrajectoryEvent) -> str:
             shown = size_text(size) if isinstance(size, int | float) else "?"
             return f"suspended: {shorten(str(data.get('reason', '')))}, snapshot of {shown}"
         case "cell.resumed":
-            return "resumed"
+            return "resumed by an answer" if data.get("cause") == "answer" else "resumed"
         case _:
             reason = shorten(str(data.get("reason", "")))
-            left = data.get("unfinishedCalls")
             parts = [f"program {data.get('status', 'ended')}", reason]
-            parts.append(f"{left} unfinished calls" if left else "")
+            if isinstance(aborted := data.get("abortedCalls"), list):
+                parts.append(f"aborted: {shorten(', '.join(map(str, aborted)))}")
             return ", ".join(filter(None, parts))

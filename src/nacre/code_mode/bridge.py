@@ -102,6 +102,8 @@ class CellBridge:
         self._counters = tools.telemetry.counters
         self._suggestions_left = _MAX_SUGGESTIONS
         self._with_clients: set[int] = set()
+        # Ids of tools by the path that a program called, such as `MCP.git.log`.
+        self._tool_ids: dict[str, str] = {}
 
     async def __call__(self, request: HostRequest) -> JsonValue:
         try:
@@ -137,10 +139,9 @@ class CellBridge:
             case "tools.call" | "tools.describe":
                 entry = self.tools.catalog.resolve(str(payload.get("id", "")))
                 return entry.id if entry else str(payload.get("id", ""))[:_MAX_SHOWN_ID]
-            case "namespace":
-                return _format_path(payload.get("namespace"), payload.get("path"))
-            case "mcp.call":
-                return f"MCP.{_format_path(payload.get('server'), payload.get('path'))}"
+            case "namespace" | "mcp.call":
+                path = _format_path(payload)
+                return self._tool_ids.get(path, path[:_MAX_SHOWN_ID])
             case method:
                 return method
 
@@ -203,6 +204,7 @@ class CellBridge:
             shown = str(name)[:_MAX_SHOWN_ID]
             raise UnknownToolError(f"there is no namespace {shown!r}", tool_id=shown)
         resolved = namespace.resolve(payload.get("path"), payload.get("args"))
+        self._tool_ids[_format_path(payload)] = resolved.tool_id
         entry = self.tools.catalog.by_id(resolved.tool_id)
         if entry is None:
             raise UnknownToolError(
@@ -212,6 +214,7 @@ class CellBridge:
 
     async def _call_mcp(self, payload: JsonObject, request: HostRequest) -> JsonValue:
         tool, given = await self.tools.mcp.tool_to_call(payload)
+        self._tool_ids[_format_path(payload)] = tool.id
         return await self._execute(tool, given, request)
 
     async def _execute(self, tool: Tool, given: object, request: HostRequest) -> JsonValue:
@@ -258,10 +261,12 @@ class CellBridge:
         )
 
 
-def _format_path(start: JsonValue, path: JsonValue) -> str:
-    """The path is not resolved yet, so it can be anything."""
+def _format_path(payload: JsonObject) -> str:
+    """The path of a call in a program. It is not resolved yet, so it can be anything."""
+    start = payload.get("namespace") or f"MCP.{payload.get('server')}"
+    path = payload.get("path")
     segments = path[:_MAX_SHOWN_ID] if isinstance(path, list) else []
-    return ".".join(map(str, [start, *segments]))[:_MAX_SHOWN_ID]
+    return ".".join(map(str, [start, *segments]))
 
 
 def _object_in(payload: JsonValue) -> JsonObject:

@@ -12,6 +12,7 @@ import math
 import time
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import anyio
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from nacre.code_mode.model_surface import ExecInput
     from nacre.code_mode.results import RunTelemetry
     from nacre.ids import CellId
-    from nacre.json_types import JsonObject
+    from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import RunContext
     from nacre.sandbox import Cell, CellResult, Sandbox
     from nacre.sandbox.results import Reason
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 
 State = Literal["running", "waiting", "completed", "failed", "aborted", "expired"]
+ResumeCause = Literal["wait", "answer"]
+"""A `wait` of the model, or the answer of a person or a client."""
 
 _STATES: Final[dict[CellState, State]] = {
     CellState.NEW: "running",
@@ -145,23 +148,15 @@ class CodeModeCell:
     def state(self) -> State:
         return "expired" if self._is_expired else _STATES[self._cell.state]
 
-    @property
-    def is_over(self) -> bool:
-        """Whether neither the program nor a call that it left behind is running."""
-        # Only a completed program leaves calls behind; otherwise they are cancelled.
-        if self.state == "completed":
-            return not self._cell.pending
-        return self.state not in ("running", "waiting")
-
     async def run(self) -> CellResult:
         """Run the first leg."""
         self._record("cell.started", {})
         return await self._run_leg(self._cell.run)
 
-    async def resume(self) -> CellResult:
+    async def resume(self, cause: ResumeCause) -> CellResult:
         """Run the next leg."""
         self._counts.restored += 1
-        self._record("cell.resumed", {})
+        self._record("cell.resumed", {"cause": cause})
         with span("nacre.resume", {"nacre.cell.id": self.cell_id}, parent=self._span):
             return await self._run_leg(self._cell.resume)
 
@@ -172,7 +167,7 @@ class CodeModeCell:
         self._cell.cancel_requests(reason)
 
     async def abort(self, reason: str) -> None:
-        """Abort the cell in any state, and the calls that it left behind."""
+        """Abort the cell in any state, with its calls."""
         self.request_abort(reason)
         if self.state == "waiting":
             self._counts.dropped += 1
@@ -192,7 +187,7 @@ class CodeModeCell:
             state=self.state,
             age_seconds=time.monotonic() - self._started,
             snapshot_bytes=len(self._cell.snapshot or b""),
-            pending=self._pending(self._cell.pending),
+            pending=self._name_calls(self._cell.pending),
             context=self.context,
             call_id=self.call_id,
         )
@@ -210,8 +205,10 @@ class CodeModeCell:
                     cell_id=result.cell_id,
                     reason=result.reason,
                     yield_reason=result.yield_reason,
-                    pending=self._pending(result.pending),
-                    has_timer=result.has_timer,
+                    pending=self._name_calls(result.pending),
+                    next_timer_ms=result.next_timer_ms,
+                    has_returned=result.has_returned,
+                    value=result.value,
                     output=result.output,
                     usage=result.usage,
                     telemetry=known,
@@ -221,12 +218,13 @@ class CodeModeCell:
                     error=result.error,
                     reason=result.reason,
                     position=result.position,
+                    cancelled=self._name_calls(result.cancelled),
                     output=result.output,
                     usage=result.usage,
                     telemetry=known,
                 )
 
-    def _pending(
+    def _name_calls(
         self, requests: tuple[cell_results.PendingRequest, ...]
     ) -> tuple[PendingToolCall, ...]:
         return tuple(
@@ -261,8 +259,7 @@ class CodeModeCell:
             case cell_results.Waiting():
                 self._record_suspension(result)
             case cell_results.Completed():
-                left = result.usage.unfinished_requests
-                self._record_end({"status": "completed", "unfinishedCalls": left})
+                self._record_end({"status": "completed"})
             case cell_results.Failed(reason="aborted"):
                 self._record_end({"status": "aborted", "reason": result.error})
             case cell_results.Failed():
@@ -280,7 +277,10 @@ class CodeModeCell:
         if self._is_ended:
             return
         self._is_ended = True
-        self._record("cell.ended", data)
+        aborted: list[JsonValue] = [
+            self._bridge.tool_id_of(request) for request in self._cell.cancelled
+        ]
+        self._record("cell.ended", {**data, "abortedCalls": aborted} if aborted else data)
         self._span.set("nacre.cell.status", str(data["status"]))
         self._span.end()
         self._on_end(self)
@@ -393,18 +393,13 @@ class LiveCells:
     def __init__(self, suspended: SuspendedCells) -> None:
         self._suspended = suspended
         self._cells: set[CodeModeCell] = set()
-        # Cells whose program has ended, but with calls that still run.
-        self._finishing: set[CodeModeCell] = set()
 
     def add(self, cell: CodeModeCell) -> None:
-        self._forget_gone()
         self._cells.add(cell)
 
-    def note_ended(self, cell: CodeModeCell) -> None:
-        """The program of the cell has ended; calls that it left behind may still run."""
+    def remove(self, cell: CodeModeCell) -> None:
+        """Remove a cell that has ended."""
         self._cells.discard(cell)
-        if not cell.is_over:
-            self._finishing.add(cell)
 
     def infos(self, which: Callable[[CodeModeCell], bool]) -> list[CellInfo]:
         """The selected cells, oldest first."""
@@ -412,7 +407,7 @@ class LiveCells:
         return sorted(found, key=lambda info: -info.age_seconds)
 
     async def abort(self, which: Callable[[CodeModeCell], bool], reason: str) -> int:
-        """Abort the selected cells and the calls that they left behind; returns their number."""
+        """Abort the selected cells with their calls; returns the number of cells."""
         aborted = self._select(which)
         async with anyio.create_task_group() as tasks:
             for cell in aborted:
@@ -422,11 +417,7 @@ class LiveCells:
         return len(aborted)
 
     def _select(self, which: Callable[[CodeModeCell], bool]) -> list[CodeModeCell]:
-        self._forget_gone()
-        return [cell for cell in (*self._cells, *self._finishing) if which(cell)]
-
-    def _forget_gone(self) -> None:
-        self._finishing = {cell for cell in self._finishing if not cell.is_over}
+        return [cell for cell in self._cells if which(cell)]
 
 
 class RunCells:
@@ -466,19 +457,19 @@ class RunCells:
                 owner=tools.executor.context.session_id,
             ),
             bridge,
-            on_end=self._live.note_ended,
+            on_end=self._live.remove,
         )
         self._live.add(cell)
         return await self._run_leg(cell, cell.run)
 
-    async def resume(self, cell_id: str) -> CodeModeResult:
+    async def resume(self, cell_id: str, *, cause: ResumeCause) -> CodeModeResult:
         """Continue a suspended program. Raises CellRefused, and leaves the cell as it was."""
         self._refuse_after_abort()
         cell = self._suspended.begin_resume(cell_id, self._scope)
-        return await self._run_leg(cell, cell.resume)
+        return await self._run_leg(cell, partial(cell.resume, cause))
 
     async def abort(self, reason: str) -> None:
-        """Abort all cells and the calls that they left behind. No cell can be started any more."""
+        """Abort all cells and their calls. No cell can be started any more."""
         self._abort_reason = reason
         await self._live.abort(self._is_mine, reason)
 
@@ -491,7 +482,7 @@ class RunCells:
         )
 
     def infos(self) -> list[CellInfo]:
-        """The cells that run, wait, or left running calls behind; oldest first."""
+        """The cells that run or wait; oldest first."""
         return self._live.infos(self._is_mine)
 
     def _is_mine(self, cell: CodeModeCell) -> bool:

@@ -113,7 +113,7 @@ def _select_most_called(counts: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completed(cell_results.Completed):
-    """The program returned. Nothing of it is left to run."""
+    """The program returned, and all its calls and timers are done."""
 
     telemetry: Telemetry = field(default_factory=Telemetry)
 

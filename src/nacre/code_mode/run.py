@@ -12,7 +12,6 @@ from nacre.code_mode.cells import CellRefused
 from nacre.code_mode.language_detection import add_language_hint
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME, parse_exec_input, parse_wait_input
 from nacre.code_mode.results import CodeModeResult, Failed, Waiting
-from nacre.config import LANGUAGES
 from nacre.errors import CatalogError, NamespaceError, ToolError
 from nacre.tools import (
     CallResult,
@@ -102,7 +101,7 @@ class CodeModeRun:
             mcp_servers=self._tools.mcp.servers.names,
         )
 
-    def verify_payload(self, sent: SentPayload, *, instructions: str = "") -> None:
+    def verify_payload(self, sent: SentPayload) -> None:
         """Raise ToolPayloadError unless a model request has exactly the tools of code mode. If
         code mode is not active, there is nothing to verify."""
         if self.is_code_mode:
@@ -117,17 +116,18 @@ class CodeModeRun:
     async def execute_call(self, call: ToolCallPart, waits: CallWaits) -> CallResult:
         """Execute a call of the model. A cell that waits only for people or clients is resumed
         when they have answered, so that the model sees one result."""
-        closed_before = waits.closed_count
         try:
             given = parse_call(call.name, call.arguments, known=self.visible_names)
         except InvalidCall as error:
-            return format_error(error.message)
-        result = await self._dispatch(call.name, given, call.call_id)
+            if not self._is_control(call.name):
+                return format_error(error.message)
+            result = self._fail(error.message, "invalid_input")
+        else:
+            result = await self._dispatch(call.name, given, call.call_id, waits)
         if isinstance(result, DirectResult):
             return (
                 format_error(result.error) if result.is_error else format_result(result.json_value)
             )
-        result = await self._resume_answered(result, waits, closed_before)
         return format_result(result.for_model(), is_error=isinstance(result, Failed))
 
     async def call(
@@ -153,31 +153,51 @@ class CodeModeRun:
         """Continue a suspended cell."""
         return await self._wait({"runId": cell_id}, call_id)
 
+    async def resume(self, cell_id: str) -> CodeModeResult:
+        """Continue a suspended cell for the application itself, after a person or a client has
+        answered. This is no call of the model: it has no hooks and is not counted as `wait`."""
+        try:
+            return await self._cells.resume(cell_id, cause="answer")
+        except CellRefused as refusal:
+            return self._fail(refusal.message, refusal.reason)
+
+    def _is_control(self, name: str) -> bool:
+        return self.is_code_mode and name in (EXEC_NAME, WAIT_NAME)
+
     async def _dispatch(
-        self, name: str, given: JsonObject, call_id: str
+        self, name: str, given: JsonObject, call_id: str, waits: CallWaits | None = None
     ) -> CodeModeResult | DirectResult:
-        if self.is_code_mode and name == EXEC_NAME:
-            return await self._exec(given, call_id)
-        if self.is_code_mode and name == WAIT_NAME:
-            return await self._wait(given, call_id)
+        if self._is_control(name):
+            control = self._exec if name == EXEC_NAME else self._wait
+            return await control(given, call_id, waits)
         tool = next(tool for tool in self._surface.direct_tools if tool.name == name)
         return await self._call_directly(tool, given, call_id)
 
-    async def _exec(self, given: JsonObject, call_id: str) -> CodeModeResult:
+    async def _exec(
+        self, given: JsonObject, call_id: str, waits: CallWaits | None = None
+    ) -> CodeModeResult:
         self._tools.telemetry.exec_count += 1
-        language = given.get("language", LANGUAGES[0])
         subject = CallSubject(
             tool_id="code_mode:exec",
             tool_name=EXEC_NAME,
             kind="code_mode_exec",
-            input_kind=language if language in LANGUAGES else None,
+            input_kind=self._language_of,
         )
-        return await self._control(subject, given, call_id, self._start_cell)
+        return await self._control(subject, given, call_id, self._start_cell, waits)
 
-    async def _wait(self, given: JsonObject, call_id: str) -> CodeModeResult:
+    async def _wait(
+        self, given: JsonObject, call_id: str, waits: CallWaits | None = None
+    ) -> CodeModeResult:
         self._tools.telemetry.wait_count += 1
         subject = CallSubject(tool_id="code_mode:wait", tool_name=WAIT_NAME, kind="code_mode_wait")
-        return await self._control(subject, given, call_id, self._resume_cell)
+        return await self._control(subject, given, call_id, self._resume_cell, waits)
+
+    def _language_of(self, given: JsonObject) -> Language | None:
+        """The language in which the program would run; None if `exec` refuses the input."""
+        try:
+            return parse_exec_input(given, self._config).language
+        except CellRefused:
+            return None
 
     async def _start_cell(self, given: JsonObject, call_id: str) -> CodeModeResult:
         program = parse_exec_input(given, self._config)
@@ -187,7 +207,7 @@ class CodeModeRun:
         )
 
     async def _resume_cell(self, given: JsonObject, _call_id: str) -> CodeModeResult:
-        return await self._cells.resume(parse_wait_input(given))
+        return await self._cells.resume(parse_wait_input(given), cause="wait")
 
     async def _control(
         self,
@@ -195,6 +215,7 @@ class CodeModeRun:
         given: JsonObject,
         call_id: str,
         perform: Callable[[JsonObject, str], Awaitable[CodeModeResult]],
+        waits: CallWaits | None,
     ) -> CodeModeResult:
         """Run `exec` or `wait` with hooks, approvals and a record. A refusal is a result."""
         if not self._config.enabled:
@@ -202,8 +223,11 @@ class CodeModeRun:
         site = make_call_site(call_id, self._abort.signal)
 
         async def perform_permitted(permitted: JsonObject) -> tuple[CodeModeResult, JsonValue]:
+            closed_before = waits.closed_count if waits else 0
             try:
                 result = await perform(permitted, site.call_id)
+                if waits is not None:
+                    result = await self._resume_answered(result, waits, closed_before)
             except CellRefused as refusal:
                 result = self._fail(refusal.message, refusal.reason)
             except (CatalogError, NamespaceError) as error:
@@ -252,15 +276,17 @@ class CodeModeRun:
         while isinstance(result, Waiting) and result.reason == "pending_tools":
             # An answer may have come while the cell was being suspended.
             has_been_answered = waits.closed_count > closed_before
-            if not has_been_answered and not self.waits_for_somebody(result.pending):
+            # A program that has returned did not await the calls, so the model need not either.
+            is_held = self.waits_for_somebody(result.pending) and not result.has_returned
+            if not has_been_answered and not is_held:
                 break
             closed_before = waits.closed_count
             awaited = {call.call_id for call in result.pending if call.is_awaiting_somebody}
             # The timers of a program run only while it is resumed.
-            if awaited and not result.has_timer:
+            if awaited and result.next_timer_ms is None:
                 with anyio.move_on_after(self._config.snapshot_ttl_seconds * _RESUME_SHARE):
                     await waits.any_closed(awaited)
-            result = await self.wait(result.cell_id)
+            result = await self.resume(result.cell_id)
             # The model sees one result with the output of all legs.
             output = (*output, *result.output)
         return replace(result, output=output)
@@ -272,7 +298,7 @@ class CodeModeRun:
     # Management of the run.
 
     def cells(self) -> list[CellInfo]:
-        """The cells that run, wait, or left running calls behind."""
+        """The cells that run or wait."""
         return self._cells.infos()
 
     async def abort(self, reason: str = "the run was aborted") -> None:

@@ -285,7 +285,7 @@ class Runtime:
         return run
 
     def cells(self) -> list[CellInfo]:
-        """All cells that run, wait, or left running calls behind; oldest first."""
+        """All cells that run or wait; oldest first."""
         return self._live.infos(lambda _cell: True)
 
     async def abort(

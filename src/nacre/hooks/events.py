@@ -50,10 +50,7 @@ class _ToolCallEvent:
             "toolId": self.tool_id,
             "input": self.input,
             "toolCallId": self.call_id,
-            "agentId": self.context.agent_id,
-            "sessionId": self.context.session_id,
-            "sessionKey": self.context.session_key,
-            "runId": self.context.run_id,
+            **_identity(self.context),
         }
         if self.tool_input_kind is not None:
             identity["toolInputKind"] = self.tool_input_kind
@@ -266,9 +263,12 @@ class Revise:
 
 
 def _identity(context: RunContext) -> JsonObject:
-    return {
+    identity: JsonObject = {
         "agentId": context.agent_id,
         "sessionId": context.session_id,
         "sessionKey": context.session_key,
         "runId": context.run_id,
     }
+    # A run without a sender or a channel is not one of an empty name.
+    known = {"sender": context.sender, "channel": context.channel}
+    return {**identity, **{name: value for name, value in known.items() if value}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -361,7 +361,9 @@ class ServedCall:
         while isinstance(result, Waiting) and self._waits_for_client(result, settled_before):
             await self._wait_until(lambda: not self._is_asking())
             settled_before = self._settled_count
-            result = await self._run.wait(result.cell_id)
+            resumed = await self._run.resume(result.cell_id)
+            # The client sees one result with the output of all legs.
+            result = replace(resumed, output=(*result.output, *resumed.output))
         return result
 
     def _waits_for_client(self, waiting: Waiting, settled_before: int) -> bool:

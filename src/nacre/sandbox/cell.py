@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 
 from nacre.errors import CellStateError
 from nacre.ids import CellId
+from nacre.json_types import JsonValue
 from nacre.sandbox.cell_leg import CellBursts, CellLeg, FirstBurst, LegBudget, build_cell_context
 from nacre.sandbox.cell_vm import SandboxRuntime
 from nacre.sandbox.program import Program, TypeScriptTransforms
@@ -103,10 +104,7 @@ class Cell:
         return await self._run_leg(CellState.WAITING, self._bursts.resume)
 
     async def abort(self, reason: str = "the run was aborted") -> None:
-        """End the program now, in any state. Has no effect after its end.
-
-        Requests that a completed program did not await are cancelled as well.
-        """
+        """End the program now, in any state. Has no effect after its end."""
         self.cancel_requests(reason)
         if self._leg is not None:
             await self._leg.abort(reason)
@@ -126,8 +124,23 @@ class Cell:
 
     @property
     def pending(self) -> tuple[PendingRequest, ...]:
-        """The unanswered requests, also after the end of the program."""
+        """The unanswered requests."""
         return self._requests.pending
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether the program has returned. Its calls and timers may not be done yet."""
+        return self._bursts.has_returned
+
+    @property
+    def value(self) -> JsonValue:
+        """The value that the program returned."""
+        return self._bursts.value
+
+    @property
+    def cancelled(self) -> tuple[PendingRequest, ...]:
+        """The requests that were cancelled while their handlers were running."""
+        return self._requests.cancelled
 
     @property
     def snapshot(self) -> bytes | None:
@@ -167,6 +180,8 @@ class Cell:
         usage = self._context.usage
         usage.wall_ms += (time.monotonic() - started) * 1000
         usage.unfinished_requests = self._requests.pending_count
+        if isinstance(result, Failed):
+            result = replace(result, cancelled=self._requests.cancelled)
         return replace(result, output=self._context.output.take(), usage=replace(usage))
 
     def _move_to(self, state: CellState) -> None:

@@ -1,7 +1,8 @@
 """One leg of a cell: bursts of guest code, with waits for answers and timers between them.
 
 A leg ends when the program ends, when it yields, or when its budget is used up while it waits. In
-the last two cases the VM is suspended to a snapshot and its worker is released.
+the last two cases the VM is suspended to a snapshot and its worker is released. A program ends when
+it has returned and all its requests and timers are done.
 
 Messages from a worker are untrusted.
 """
@@ -11,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -60,6 +61,9 @@ from nacre.sandbox.worker_protocol import (
     read_output,
     read_reason,
 )
+
+if TYPE_CHECKING:
+    from nacre.json_types import JsonValue
 
 logger = logging.getLogger(__name__)
 
@@ -217,6 +221,8 @@ class CellBursts:
             methods |= context.program.shared.methods
         self._events = EventReader(methods, max_value_bytes=self._limits.max_output_bytes)
         self.yields: tuple[YieldEvent, ...] = ()
+        self.has_returned = False
+        self.value: JsonValue = None
         self._timer_due: float | None = None
 
     @property
@@ -225,6 +231,10 @@ class CellBursts:
 
     def seconds_until_timer(self) -> float:
         return float("inf") if self._timer_due is None else self._timer_due - time.time()
+
+    def next_timer_ms(self) -> int | None:
+        """Return the time until the next timer, or None without timers."""
+        return max(0, round(self.seconds_until_timer() * 1000)) if self.has_timer else None
 
     async def start(self, budget: LegBudget) -> Frame:
         """Run the first burst of the program."""
@@ -275,6 +285,7 @@ class CellBursts:
         return {
             "budgetMs": max(budget.seconds_left, 0.0) * 1000,
             "maxRequests": self._max_new_requests(),
+            "hasReturned": self.has_returned,
         }
 
     def _max_new_requests(self) -> int:
@@ -292,13 +303,26 @@ class CellBursts:
             failed = self._context.source.build_failure(read_reason(frame), frame.fields)
             self._vm.release_worker()
             return failed
-        usage.output_bytes += burst.value_bytes
+        self._record_value(burst)
         self._add_requests(burst.requests)
         if frame.kind == Event.COMPLETED:
+            self._check_completed()
             self._vm.release_worker()
-            return Completed(value=burst.value)
+            return Completed(value=self.value)
         self._record_waits(burst)
         return None
+
+    def _record_value(self, burst: BurstEvent) -> None:
+        if not burst.value_bytes:
+            return
+        if self.has_returned:
+            raise WorkerProtocolError("a worker sent two values of one program")
+        self.has_returned, self.value = True, burst.value
+        self._context.usage.output_bytes += burst.value_bytes
+
+    def _check_completed(self) -> None:
+        if not self.has_returned or self._requests.is_open:
+            raise WorkerProtocolError("a worker completed a program that still runs or waits")
 
     async def _read(self, frame: Frame) -> BurstEvent:
         read = partial(self._events.burst, frame, max_requests=self._max_new_requests())
@@ -340,6 +364,7 @@ class CellLeg:
         self._requests = context.requests
         self._bursts = bursts
         self._budget = budget
+        self._had_returned = bursts.has_returned
         self._scope = anyio.CancelScope()
         self._wake: anyio.Event | None = None
         self.abort_reason = ""
@@ -415,11 +440,21 @@ class CellLeg:
             until_timer = self._bursts.seconds_until_timer()
             if until_timer <= 0:
                 return True
+            if self._is_timer_too_late(until_timer):
+                return False
             await self._wait(until_timer)
             self._vm.check_alive()
             if self._vm.is_worker_needed:
                 await self._free_worker()
         return False
+
+    def _is_timer_too_late(self, until_timer: float) -> bool:
+        """Whether the program has returned and only waits for a timer that is due after the
+        budget, such as the timeout of a race."""
+        # Not in later legs, or a caller that resumes again and again would never wait.
+        has_just_returned = self._bursts.has_returned and not self._had_returned
+        is_idle = has_just_returned and not self._requests.is_open
+        return is_idle and until_timer > self._budget.seconds_left
 
     async def _wait(self, until_timer: float) -> None:
         """Wait until `wake` is called, at most as long as the budget allows."""
@@ -456,7 +491,9 @@ class CellLeg:
             reason=reason,
             yield_reason=yields[0].reason if yields else "",
             pending=self._requests.pending,
-            has_timer=self._bursts.has_timer,
+            next_timer_ms=self._bursts.next_timer_ms(),
+            has_returned=self._bursts.has_returned,
+            value=self._bursts.value,
         )
 
     def _too_large(self, size: int) -> Failed:

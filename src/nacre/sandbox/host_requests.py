@@ -79,6 +79,8 @@ class HostRequests:
         self._waiting_for_person: set[int] = set()
         self._is_cancelled = False
         self._abort = AbortController()
+        self.cancelled: tuple[PendingRequest, ...] = ()
+        """The requests whose handlers were running when all requests were cancelled."""
 
     @property
     def abort_signal(self) -> AbortSignal:
@@ -163,10 +165,12 @@ class HostRequests:
 
     def cancel(self, reason: str) -> None:
         """Cancel all requests. Later answers are dropped."""
-        self._is_cancelled = True
         for request in self._queue:
             del self._unanswered[request.id]
         self._queue.clear()
+        if not self._is_cancelled:
+            self._is_cancelled = True
+            self.cancelled = self.pending
         self._abort.abort(reason)
         for scope in self._servers:
             scope.cancel()

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from nacre.config import LIMITS
 from nacre.errors import ConfigError
+from nacre.json_types import encode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from nacre.config import CodeModeConfig
     from nacre.ids import CellId
@@ -102,6 +103,10 @@ MAX_REQUEST_BACKLOG: Final = 4096
 
 # The answer to one request, as JSON. A larger one rejects the program's promise.
 MAX_ANSWER_BYTES: Final = 16 << 20
+
+# Calls that a result lists. A program may have thousands.
+_MAX_LISTED_CALLS: Final = 32
+_MAX_LISTED_BYTES: Final = 8192
 
 # A program can throw an error as large as its memory. Only the start is reported.
 MAX_ERROR_CHARACTERS: Final = 8192
@@ -246,7 +251,7 @@ class _Result(ABC):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completed(_Result):
-    """The program returned. Nothing of it is left to run."""
+    """The program returned, and all its calls and timers are done."""
 
     value: JsonValue
 
@@ -263,16 +268,22 @@ class Waiting(_Result):
     yield_reason: str = ""
     """The reason that the program passed to `yield_control`."""
     pending: tuple[PendingRequest, ...] = ()
-    has_timer: bool = False
-    """Whether the program would continue by itself after it is resumed."""
+    next_timer_ms: int | None = None
+    """The time until the next timer of the program; None if it has none."""
+    has_returned: bool = False
+    """Whether the program has returned, and only its calls and timers are left."""
+    value: JsonValue = None
+    """The returned value."""
 
     def outcome_json(self) -> JsonObject:
         wire: JsonObject = {"status": "waiting", "runId": self.cell_id, "reason": self.reason}
         if self.yield_reason:
             wire["yieldReason"] = self.yield_reason
-        if self.pending:
-            wire["pendingToolCalls"] = [request.to_json() for request in self.pending]
-        return wire
+        if self.next_timer_ms is not None:
+            wire["nextTimerMs"] = self.next_timer_ms
+        if self.has_returned:
+            wire["value"] = self.value
+        return {**wire, **_list_calls("pendingToolCalls", self.pending)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -282,6 +293,8 @@ class Failed(_Result):
     error: str
     reason: Reason
     position: Position | None = None
+    cancelled: tuple[PendingRequest, ...] = ()
+    """The calls that were running and had to be aborted. Their effects are unknown."""
 
     @property
     def code(self) -> ErrorCode:
@@ -297,7 +310,21 @@ class Failed(_Result):
         if self.position is not None:
             wire["line"] = self.position.line
             wire["column"] = self.position.column
-        return wire
+        return {**wire, **_list_calls("abortedToolCalls", self.cancelled)}
+
+
+def _list_calls(key: str, calls: Sequence[PendingRequest]) -> JsonObject:
+    """List as many calls as fit; if some are left out, add the total."""
+    listed: list[JsonValue] = []
+    left = _MAX_LISTED_BYTES
+    for call in calls[:_MAX_LISTED_CALLS]:
+        wire = call.to_json()
+        left -= len(encode_json(wire))
+        if left < 0:
+            break
+        listed.append(wire)
+    total: JsonObject = {f"{key}Total": len(calls)} if len(listed) < len(calls) else {}
+    return {key: listed, **total} if calls else {}
 
 
 CellResult: TypeAlias = Completed | Waiting | Failed

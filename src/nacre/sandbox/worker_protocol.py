@@ -166,7 +166,8 @@ class YieldEvent(NamedTuple):
 
 
 class BurstEvent(NamedTuple):
-    """The end of a burst: a value, new requests and yields, and the next timer."""
+    """The end of a burst: new requests and yields, the next timer, and the value of the program if
+    it returned in this burst."""
 
     value: JsonValue
     value_bytes: int
@@ -196,7 +197,7 @@ class EventReader:
         yields = self._yields(fields.get("yields", []))
         self._check_ids([*(request.id for request in requests), *(each.id for each in yields)])
         return BurstEvent(
-            value=decode_value(value) if frame.kind == Event.COMPLETED else None,
+            value=decode_value(value) if value else None,
             value_bytes=len(value),
             requests=requests,
             yields=yields,

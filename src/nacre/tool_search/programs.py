@@ -175,7 +175,6 @@ def _read_limit(options: JsonValue) -> JsonValue:
 
 
 _LIMITS: Final = Limits()
-_MAX_SHOWN_CALLS: Final = 5
 _CANCELLED: Final = Failed(error="the caller was cancelled", reason="aborted")
 
 
@@ -186,7 +185,6 @@ class Programs:
         self._sandbox = sandbox
         self._tools = tools
         self._timeout_ms = tools.config.code_timeout_ms
-        # Running programs, and ended ones with calls that still run.
         self._cells: set[Cell] = set()
 
     async def run(self, code: str, *, call_id: str) -> ToolSearchResult:
@@ -205,26 +203,28 @@ class Programs:
                 on_output=output.append,
                 owner=self._tools.executor.context.session_id,
             )
-            self._keep(cell)
+            self._cells.add(cell)
             self._record("cell.started", call_id, {"runId": cell.cell_id})
             outcome: Completed | Failed = _CANCELLED
             try:
-                outcome = await self._run_to_end(cell, clock, bridge, call_id=call_id)
+                outcome = await self._run_to_end(cell, clock, call_id=call_id)
             finally:
-                self._record_end(call_id, cell, outcome, output)
+                self._cells.discard(cell)
+                self._record_end(call_id, cell, outcome, output, aborted=bridge.unfinished)
         return ToolSearchResult(
             outcome=replace(outcome, output=tuple(output)),
+            unfinished_calls=tuple(bridge.unfinished),
             blocked_calls=tuple(access.blocked),
             unavailable_servers=access.unavailable_servers,
         )
 
     async def abort(self, reason: str) -> None:
-        """Abort all programs and the calls that they left behind."""
+        """Abort all programs and their calls."""
         for cell in list(self._cells):
             await cell.abort(reason)
 
     async def _run_to_end(
-        self, cell: Cell, clock: ProgramClock, bridge: CodeBridge, *, call_id: str
+        self, cell: Cell, clock: ProgramClock, *, call_id: str
     ) -> Completed | Failed:
         result: CellResult | None = None
         with clock.scope:
@@ -238,13 +238,17 @@ class Programs:
                 return Failed(error="the run was aborted", reason="aborted")
         if isinstance(result, Failed) and result.reason == "timeout":
             # The message of the sandbox names another setting.
-            return replace(self._timeout_failure([]), position=result.position)
-        if isinstance(result, Completed | Failed):
+            return replace(self._timeout_failure(), position=result.position)
+        if isinstance(result, Failed):
+            # The bridge has better names for the calls.
+            return replace(result, cancelled=())
+        if isinstance(result, Completed):
             return result
-        # Before the calls are cancelled.
-        failed = self._timeout_failure(bridge.unfinished)
         await cell.abort("the program exceeded its time limit")
-        return failed
+        if cell.has_returned:
+            # Only calls that the program did not await are left. Its value stands.
+            return Completed(value=cell.value)
+        return self._timeout_failure()
 
     def _may_go_on(self, waiting: Waiting) -> bool:
         """Whether only people delay the program, and its timers leave time."""
@@ -253,16 +257,11 @@ class Programs:
         is_with_people = 0 < asked == min(len(waiting.pending), _LIMITS.max_pending_tool_calls)
         return is_with_people and waiting.usage.worker_ms < self._timeout_ms
 
-    def _timeout_failure(self, calls: list[str]) -> Failed:
-        unfinished = f"; unfinished: {', '.join(calls[:_MAX_SHOWN_CALLS])}" if calls else ""
+    def _timeout_failure(self) -> Failed:
         return Failed(
-            error="the program exceeded its time limit "
-            f"(codeTimeoutMs is {self._timeout_ms}){unfinished}",
+            error=f"the program exceeded its time limit (codeTimeoutMs is {self._timeout_ms})",
             reason="timeout",
         )
-
-    def _keep(self, cell: Cell) -> None:
-        self._cells = {kept for kept in self._cells if not _is_over(kept)} | {cell}
 
     def _record_pause(self, call_id: str, waiting: Waiting) -> None:
         data: JsonObject = {"runId": waiting.cell_id}
@@ -272,7 +271,13 @@ class Programs:
         self._record("cell.resumed", call_id, data)
 
     def _record_end(
-        self, call_id: str, cell: Cell, outcome: Completed | Failed, output: list[Output]
+        self,
+        call_id: str,
+        cell: Cell,
+        outcome: Completed | Failed,
+        output: list[Output],
+        *,
+        aborted: list[str],
     ) -> None:
         for item in output:
             match item:
@@ -284,17 +289,14 @@ class Programs:
         ended: JsonObject = {"runId": cell.cell_id}
         match outcome:
             case Completed():
-                unfinished = outcome.usage.unfinished_requests
-                ended |= {"status": "completed", "unfinishedCalls": unfinished}
+                ended["status"] = "completed"
             case Failed(reason="aborted"):
                 ended |= {"status": "aborted", "reason": outcome.error}
             case Failed():
                 ended |= {"status": "failed", "reason": outcome.reason}
+        if aborted:
+            ended["abortedCalls"] = list(aborted)
         self._record("cell.ended", call_id, ended)
 
     def _record(self, kind: EventKind, call_id: str, data: JsonObject) -> None:
         self._tools.executor.recorder.record(kind, call_id=call_id, data=data)
-
-
-def _is_over(cell: Cell) -> bool:
-    return cell.state.value in ("completed", "failed", "aborted") and not cell.pending

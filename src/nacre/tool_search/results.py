@@ -27,6 +27,8 @@ class ToolSearchResult:
     outcome: Completed | Failed | DirectResult
     blocked_calls: tuple[BlockedCall, ...] = ()
     """Calls of a program that policy, a hook or a person denied, even if it caught the error."""
+    unfinished_calls: tuple[str, ...] = ()
+    """Calls of a program that were aborted at its end: ids of tools, or names of functions."""
     unavailable_servers: Mapping[str, str] = field(default_factory=dict[str, str])
     """MCP servers that could not be searched, and why."""
 
@@ -47,6 +49,7 @@ class ToolSearchResult:
     def to_json(self) -> JsonObject:
         """Empty members are left out."""
         problems: JsonObject = {
+            "unfinishedCalls": list(self.unfinished_calls),
             "blockedCalls": [call.to_json() for call in self.blocked_calls],
             "unavailableServers": dict(self.unavailable_servers),
         }
@@ -59,10 +62,7 @@ class ToolSearchResult:
         outcome = self.outcome
         if isinstance(outcome, DirectResult):
             return outcome.to_json()
-        # Calls that the program did not wait for, and that still run.
-        count = outcome.usage.unfinished_requests if isinstance(outcome, Completed) else 0
-        unfinished: JsonObject = {"unfinishedCalls": count} if count else {}
-        return {**outcome.outcome_json(), **unfinished, **outcome.output_json()}
+        return {**outcome.outcome_json(), **outcome.output_json()}
 
 
 @dataclass(kw_only=True, slots=True)

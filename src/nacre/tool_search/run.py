@@ -104,15 +104,17 @@ class ToolSearchRun:
         """The tools of a model request, in the format of a provider."""
         return self._surface.definitions(format, self._tools.config)
 
-    def verify_payload(self, sent: SentPayload, *, instructions: str = "") -> None:
+    def verify_payload(self, sent: SentPayload) -> None:
         """Count a model request. Raises ToolPayloadError unless it has exactly the tools of
         Tool Search."""
         verify_payload(sent, expected=self.visible_names)
-        self._count_request(self._tool_bytes, instructions)
+        self._count_request(sent.tool_bytes, sent.payload_bytes - sent.tool_bytes)
 
     def note_request(self, definitions: Sequence[JsonObject], *, prompt: str = "") -> None:
         """Count a request to the provider, with its tool definitions and its prompt."""
-        self._count_request(len(encode_json(list(definitions))), prompt)
+        self._count_request(
+            len(encode_json(list(definitions))), len(prompt.encode(errors="replace"))
+        )
 
     def telemetry(self) -> ToolSearchTelemetry:
         """Counts of the requests, searches and calls so far."""
@@ -134,10 +136,10 @@ class ToolSearchRun:
             called_tools=dict(counters.called),
         )
 
-    def _count_request(self, tool_bytes: int, prompt: str) -> None:
+    def _count_request(self, tool_bytes: int, prompt_bytes: int) -> None:
         self._sent.requests += 1
         self._sent.tool_bytes += tool_bytes
-        self._sent.prompt_bytes += len(prompt.encode(errors="replace"))
+        self._sent.prompt_bytes += prompt_bytes
 
     @cached_property
     def _tool_bytes(self) -> int:
@@ -195,7 +197,7 @@ class ToolSearchRun:
             tool_id=f"tool_search:{name}",
             tool_name=name,
             kind="tool_search",
-            input_kind="javascript" if name == CODE_NAME else None,
+            input_kind=lambda _given: "javascript" if name == CODE_NAME else None,
         )
 
         async def perform(permitted: JsonObject) -> tuple[ToolSearchResult, JsonValue]:

@@ -64,7 +64,8 @@ class CallSubject:
     owner: str = CORE_OWNER
     needs_approval: str = ""
     kind: ToolKind = "tool"
-    input_kind: str | None = None
+    input_kind: Callable[[JsonObject], str | None] = lambda _given: None
+    """The kind of an input, such as the language of a program. Hooks may change the input."""
 
 
 class _Identity(TypedDict):
@@ -74,6 +75,7 @@ class _Identity(TypedDict):
     tool_name: str
     tool_kind: ToolKind
     tool_input_kind: str | None
+    input: JsonObject
     call_id: str
     parent_id: str
     context: RunContext
@@ -185,7 +187,7 @@ class ToolExecutor:
             try:
                 if refusal is not None:
                     raise ToolDeniedError(refusal, code="denied_by_policy", tool_id=subject.tool_id)
-                wanted = _object_in(given, subject)
+                checked = wanted = _object_in(given, subject)
                 checked = await self._authorize(subject, wanted, site, check)
                 if checked is not wanted and checked != wanted:
                     # A hook or a person changed it; the trajectory contains the actual input.
@@ -238,7 +240,7 @@ class ToolExecutor:
         _refuse_if_aborted(subject, site)
         if not self._hooks.has_hooks("before_tool_call") and not subject.needs_approval:
             return check(given)
-        event = BeforeToolCall(input=given, **self._identity(subject, site))
+        event = BeforeToolCall(**self._identity(subject, site, given))
         decision = await self._hooks.before_tool_call(event)
         if decision.block is not None:
             raise ToolDeniedError(decision.block, code="blocked_by_hook", tool_id=subject.tool_id)
@@ -297,11 +299,10 @@ class ToolExecutor:
                 result = copy_json(result)
                 result = await self._hooks.after_tool_call(
                     AfterToolCall(
-                        input=checked,
                         outcome="completed",
                         result=result,
                         duration_ms=duration_ms,
-                        **self._identity(subject, site),
+                        **self._identity(subject, site, checked),
                     )
                 )
             return result
@@ -324,12 +325,11 @@ class ToolExecutor:
         if self._hooks.has_hooks("after_tool_call"):
             await self._hooks.after_tool_call(
                 AfterToolCall(
-                    input=checked,
                     outcome="failed",
                     error=error.message,
                     error_code=error.code,
                     duration_ms=duration_ms,
-                    **self._identity(subject, site),
+                    **self._identity(subject, site, checked),
                 )
             )
 
@@ -342,12 +342,13 @@ class ToolExecutor:
         }
         self._record("call.ended", site, data)
 
-    def _identity(self, subject: CallSubject, site: CallSite) -> _Identity:
+    def _identity(self, subject: CallSubject, site: CallSite, given: JsonObject) -> _Identity:
         return {
             "tool_id": subject.tool_id,
             "tool_name": subject.tool_name,
             "tool_kind": subject.kind,
-            "tool_input_kind": subject.input_kind,
+            "tool_input_kind": subject.input_kind(given),
+            "input": given,
             "call_id": site.call_id,
             "parent_id": site.parent_id,
             "context": self.context,

@@ -48,7 +48,7 @@ class ToolSurface(Protocol):
         """The tools of every model request of the run."""
         ...
 
-    def verify_payload(self, sent: SentPayload, *, instructions: str = "") -> None:
+    def verify_payload(self, sent: SentPayload) -> None:
         """Count a model request, just before it is sent. Raises ToolPayloadError unless it has
         exactly the tools of `specs`."""
         ...

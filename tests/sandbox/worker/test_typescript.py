@@ -82,7 +82,8 @@ class Sandbox:
         vm.close()
         failure = failure or burst.failure
         position = _position(failure.stack, transformed.mappings) if failure else None
-        value = None if burst.value is None else burst.value.decode()
+        fields, tail = burst.report()
+        value = tail.decode() if fields["valueBytes"] else None
         return Cell(value=value, failure=failure, position=position)
 
 

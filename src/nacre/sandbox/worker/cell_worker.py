@@ -80,7 +80,8 @@ class Burst:
         self._max_output = fields["maxOutputBytes"]
         # Unanswered requests and yields, including those from before a suspension.
         self._open: set[int] = set(fields.get("open", ()))
-        self.value: bytes | None = None
+        self._has_returned = False
+        self.is_waiting = False
         self.failure: BurstFailure | None = None
         self.renew(fields)
 
@@ -94,6 +95,9 @@ class Burst:
         self._request_bytes_left = _MAX_REQUEST_BYTES
         self._yields: list[tuple[int, str]] = []
         self._timer_ms: float | None = None
+        # Reported once, by the burst in which the program returned.
+        self._value: bytes = b""
+        self._has_returned = self._has_returned or fields.get("hasReturned", False)
         self.stop: BurstFailure | None = None
 
     def busy_ms(self) -> float:
@@ -104,27 +108,29 @@ class Burst:
         """Return the fields and tail of the frame that ends the burst."""
         # The tail is the value and the payloads of the requests. Their lengths are in the fields,
         # so that a program cannot forge a request inside a payload.
-        value = self.value or b""
         fields: dict[str, object] = {
             "requests": [[number, method, len(data)] for number, method, data in self._requests],
-            "valueBytes": len(value),
+            "valueBytes": len(self._value),
             "yields": self._yields,
             "timerMs": self._timer_ms,
             "busyMs": self.busy_ms(),
         }
-        return fields, b"".join((value, *(data for _, _, data in self._requests)))
+        return fields, b"".join((self._value, *(data for _, _, data in self._requests)))
 
     def settle(self, vm: Vm) -> None:
-        """Determine whether the program waits, ended or failed. This may run guest code."""
-        if self.failure is None and self.value is None:
+        """Determine whether the program waits, ended or failed. This may run guest code.
+
+        A program that has returned still waits for its requests, yields and timers.
+        """
+        if self.failure is None:
             self._timer_ms = vm.ms_until_next_timer()
-        is_waiting = self.value is None and (self._open or self._timer_ms is not None)
-        if self.failure is None and not is_waiting:
+        self.is_waiting = bool(self._open) or self._timer_ms is not None
+        if self.failure is None and not self.is_waiting:
             # The program has ended, or nothing can settle the promise it awaits.
             described = vm.unhandled_failure()
             if described is not None:
                 self.failure = failure_from(described, reason="unhandled_rejection")
-            elif self.value is None:
+            elif not self._has_returned:
                 self.failure = BurstFailure("never_settles", _NEVER_SETTLES)
         self._detect_out_of_memory(vm)
 
@@ -162,7 +168,8 @@ class Burst:
 
     def on_completed(self, value: bytes) -> None:
         self._spend(len(value), "value")
-        self.value = value
+        self._value = value
+        self._has_returned = True
 
     def on_failed(self, failure: bytes) -> None:
         self.failure = failure_from(failure, reason="guest_error")
@@ -397,7 +404,7 @@ class CellWorker:
             self._fail(burst, failure)
             return
         fields, tail = burst.report()
-        if burst.value is None:
+        if burst.is_waiting:
             self._send(encode_frame(Event.PARKED, fields, tail))
         else:
             self._drop()

@@ -5,7 +5,6 @@ import pytest
 
 from nacre import CodeMode, Completed, McpConnections
 from nacre.config.mcp_entry import McpServerConfig
-from nacre.mcp_client.handshake import ServerFacts
 from nacre.mcp_client.tools import ToolPatterns, ToolPermissions, build_operations
 from nacre.tools.tool_names import assign_guest_names
 from tests.mcp_client.peers import raw
@@ -75,12 +74,11 @@ def test_what_is_denied_is_denied_by_any_name_though_it_is_allowed() -> None:
     ],
 )
 def test_operations_are_permitted_as_tools_are(config: McpServerConfig, names: list[str]) -> None:
-    facts = ServerFacts(protocol_version="1", is_modern=False, capabilities={"prompts": {}})
 
     async def never(*given: object, **more: object) -> dict[str, object]:
         raise AssertionError
 
-    found = build_operations(facts, config, never)  # pyright: ignore[reportArgumentType]
+    found = build_operations({"prompts": {}}, config, never)  # pyright: ignore[reportArgumentType]
     assert [tool.name for tool in found] == names
 
 

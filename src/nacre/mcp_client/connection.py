@@ -149,9 +149,9 @@ class Connection:
 
     async def start(self) -> ServerFacts:
         """Start the server if it is not running. Raises ToolServerError."""
-        connection_task = await self._ensure_task()
-        assert connection_task.facts is not None
-        return connection_task.facts
+        await self._ensure_task()
+        assert self.facts is not None
+        return self.facts
 
     async def request(
         self,
@@ -171,6 +171,10 @@ class Connection:
     def clean(self, text: str) -> str:
         """Return a text of the server without secrets, for display."""
         return self._secrets.clean(text)
+
+    def has_secret(self, text: str) -> bool:
+        """Whether the text contains a secret value of the configuration."""
+        return self._secrets.without_values(text) != text
 
     async def aclose(self) -> None:
         """Close the connection permanently. Open calls fail."""

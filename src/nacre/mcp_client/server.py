@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 import anyio.to_thread
@@ -14,6 +14,7 @@ import anyio.to_thread
 from nacre.errors import ToolServerError
 from nacre.json_types import NotJsonError, encode_json
 from nacre.mcp_client.connection import Connection
+from nacre.mcp_client.listings import ListingCache, RawListing, list_raw_tools
 from nacre.mcp_client.tools import (
     OPERATION_NAMES,
     ToolListing,
@@ -25,18 +26,16 @@ from nacre.mcp_client.upstream import METHOD_NOT_FOUND, RpcError
 from nacre.tools import OPERATION_MARK, Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
     from types import TracebackType
     from typing import Self
 
     from anyio.abc import TaskGroup
 
     from nacre.config import McpServerConfig
-    from nacre.json_types import JsonObject, JsonValue
     from nacre.mcp_client.handshake import ServerFacts
     from nacre.mcp_client.upstream import UpstreamRequests
-
-    Request: TypeAlias = Callable[[str, JsonObject], Awaitable[JsonObject]]
 
 logger = logging.getLogger(__name__)
 
@@ -66,55 +65,12 @@ class ServerStatus:
     """The last lines of its standard error, and of output that was not a message."""
 
 
-MAX_TOOLS: Final = 10_000
-_MAX_PAGES: Final = 1_000
-_MAX_CURSOR_CHARACTERS: Final = 64 * 1024
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RawListing:
-    """The tools as the server sent them, and notes about the list as a whole."""
-
-    tools: Sequence[JsonValue]
-    notes: tuple[str, ...] = ()
-
-
-async def list_raw_tools(request: Request) -> RawListing:
-    """Read all pages of `tools/list`, up to a limit. Raises the errors of `request`."""
-    found: list[JsonValue] = []
-    cursors: set[str] = set()
-    params: JsonObject = {}
-    for _ in range(_MAX_PAGES):
-        page = await request("tools/list", params)
-        tools = page.get("tools")
-        if not isinstance(tools, list):
-            return RawListing(tools=found, notes=("a page of its list has no tools",))
-        found.extend(tools)
-        cursor = page.get("nextCursor")
-        if cursor is None or cursor == "":
-            return _truncate_listing(found)
-        if not isinstance(cursor, str) or len(cursor) > _MAX_CURSOR_CHARACTERS:
-            return RawListing(tools=found, notes=("its list has an invalid cursor",))
-        if cursor in cursors:
-            return RawListing(tools=found, notes=("its list repeats a cursor",))
-        if len(found) >= MAX_TOOLS:
-            return _truncate_listing(found, has_more=True)
-        cursors.add(cursor)
-        params = {"cursor": cursor}
-    return RawListing(tools=found, notes=(f"its list has more than {_MAX_PAGES:,} pages",))
-
-
-def _truncate_listing(found: list[JsonValue], *, has_more: bool = False) -> RawListing:
-    if len(found) <= MAX_TOOLS and not has_more:
-        return RawListing(tools=found)
-    note = f"it lists more than {MAX_TOOLS:,} tools; the rest is left out"
-    return RawListing(tools=found[:MAX_TOOLS], notes=(note,))
-
-
 _MAX_NOTES: Final = 5
 # Beyond this limit, the least recently used sessions without a running server are removed. Callers
 # that still have their servers can continue to use them.
 _MAX_SESSIONS: Final = 256
+# A longer cached list is built in a thread. Building one tool takes about 20 us.
+_MAX_TOOLS_ON_EVENT_LOOP: Final = 500
 
 
 @dataclass(kw_only=True, slots=True)
@@ -123,6 +79,36 @@ class _ListingTask:
 
     ended: anyio.Event = field(default_factory=anyio.Event)
     problem: str = ""
+
+
+class _SharedListings:
+    """The last known listings of all servers, for new sessions and for the next process."""
+
+    def __init__(self, cache: ListingCache) -> None:
+        self._cache = cache
+        self._known: dict[str, RawListing] = {}
+        self._stored_digests: dict[str, bytes] = {}
+
+    async def load(self, configs: Sequence[McpServerConfig]) -> None:
+        if configs:
+            self._known = await anyio.to_thread.run_sync(self._cache.load_all, configs)
+
+    def find(self, config: McpServerConfig) -> RawListing | None:
+        return self._known.get(config.name)
+
+    async def add(
+        self,
+        config: McpServerConfig,
+        raw: RawListing,
+        digest: bytes,
+        *,
+        has_secret: Callable[[str], bool],
+    ) -> None:
+        self._known[config.name] = raw
+        if self._stored_digests.get(config.name) != digest:
+            self._stored_digests[config.name] = digest
+            store = partial(self._cache.store, config, raw, has_secret=has_secret)
+            await anyio.to_thread.run_sync(store)
 
 
 class McpServer:
@@ -135,6 +121,7 @@ class McpServer:
         session_id: str,
         tasks: TaskGroup,
         upstream: UpstreamRequests | None,
+        listings: _SharedListings,
     ) -> None:
         self._config = config
         self._session_id = session_id
@@ -147,6 +134,13 @@ class McpServer:
         self._listing: ToolListing | None = None
         self._digest = b""
         self._listing_task: _ListingTask | None = None
+        self._listings = listings
+        self._raw: RawListing | None = None
+        cached = listings.find(config)
+        if cached is not None and len(cached.tools) <= _MAX_TOOLS_ON_EVENT_LOOP:
+            self._use(cached, *self._build_listing(cached))
+        elif cached is not None:
+            tasks.start_soon(self._use_large_cached, cached)
 
     @property
     def name(self) -> str:
@@ -158,12 +152,17 @@ class McpServer:
 
     @property
     def description(self) -> str:
-        facts = self._connection.facts
-        return facts.description if facts is not None else ""
+        return self._raw.description if self._raw is not None else ""
 
     @property
     def known_tools(self) -> Sequence[Tool] | None:
+        """The tools as last listed, by this process or an earlier one; None before that."""
         return self._listing.tools if self._listing is not None else None
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        """Notes on tools that cannot be called, for example because of their names."""
+        return self._listing.left_out if self._listing is not None else ()
 
     async def tools(self) -> Sequence[Tool]:
         """Return the tools. They are listed again if they may have changed.
@@ -188,7 +187,7 @@ class McpServer:
             problem=self._notes() if is_working else connection.problem,
             tool_count=self._tool_count(),
             listed_bytes=self._listing.listed_bytes if self._listing is not None else 0,
-            version=connection.facts.version if connection.facts is not None else "",
+            version=self._raw.version if self._raw is not None else "",
             restarts=max(0, connection.start_count - 1),
             pid=connection.pid,
             session_id=self._session_id,
@@ -217,11 +216,12 @@ class McpServer:
             facts = await self._connection.start()
             version = self._version()
             with anyio.move_on_after(self._config.startup_seconds) as scope:
-                await self._take(await self._raw_listing(facts), facts)
+                await self._take(await self._raw_listing(facts))
             if scope.cancelled_caught:
                 listing_task.problem = self._problem("did not list its tools in time")
                 return
             self._listed_at, listing_task.problem = version, ""
+            await self._share_listing()
         except ToolServerError as error:
             listing_task.problem = error.message
         except RpcError as error:
@@ -235,32 +235,50 @@ class McpServer:
             listing_task.ended.set()
 
     async def _raw_listing(self, facts: ServerFacts) -> RawListing:
-        if not facts.has("tools") and facts.capabilities:
-            return RawListing(tools=())
-        try:
-            return await list_raw_tools(self._connection.request)
-        except RpcError as error:
-            if error.code != METHOD_NOT_FOUND:
-                raise
-            return RawListing(tools=())
+        raw = RawListing(tools=())
+        if facts.has("tools") or not facts.capabilities:
+            try:
+                raw = await list_raw_tools(self._connection.request)
+            except RpcError as error:
+                if error.code != METHOD_NOT_FOUND:
+                    raise
+        return replace(
+            raw,
+            capabilities=facts.capabilities,
+            description=facts.description,
+            version=facts.version,
+        )
 
-    async def _take(self, raw: RawListing, facts: ServerFacts) -> None:
+    async def _take(self, raw: RawListing) -> None:
         """Build tools from a listing, unless it has not changed."""
-        digest, listing = await anyio.to_thread.run_sync(self._build_listing, raw, facts)
+        digest, listing = await anyio.to_thread.run_sync(self._build_listing, raw)
+        self._use(raw, digest, listing)
+
+    async def _share_listing(self) -> None:
+        if self._raw is not None:
+            has_secret = self._connection.has_secret
+            await self._listings.add(self._config, self._raw, self._digest, has_secret=has_secret)
+
+    async def _use_large_cached(self, cached: RawListing) -> None:
+        digest, listing = await anyio.to_thread.run_sync(self._build_listing, cached)
+        if self._listing is None:
+            self._use(cached, digest, listing)
+
+    def _use(self, raw: RawListing, digest: bytes, listing: ToolListing | None) -> None:
+        self._raw = raw
         if listing is not None:
             self._listing, self._digest = listing, digest
 
-    def _build_listing(
-        self, raw: RawListing, facts: ServerFacts
-    ) -> tuple[bytes, ToolListing | None]:
+    def _build_listing(self, raw: RawListing) -> tuple[bytes, ToolListing | None]:
         # Runs in a thread, because thousands of tools would block the event loop.
-        digest = _compute_digest(raw, facts)
+        digest = raw.compute_digest()
         if digest and digest == self._digest:
             return digest, None
         send = self._connection.request
         listing = build_tools(raw.tools, self._config, send)
-        operations = build_operations(facts, self._config, send)
-        return digest, ToolListing(
+        operations = build_operations(raw.capabilities, self._config, send)
+        return digest, replace(
+            listing,
             tools=(*listing.tools, *operations),
             notes=(*self._pattern_notes(raw), *raw.notes, *listing.notes),
             listed_bytes=_measure_listing(raw),
@@ -299,15 +317,6 @@ def _measure_listing(raw: RawListing) -> int:
     return total
 
 
-def _compute_digest(raw: RawListing, facts: ServerFacts) -> bytes:
-    """Return a digest to compare listings, or empty bytes if it cannot be computed."""
-    try:
-        compared = encode_json([raw.tools, raw.notes, facts.capabilities])
-    except NotJsonError:
-        return b""
-    return hashlib.sha256(compared).digest()
-
-
 class McpConnections:
     """All MCP servers of a configuration. Exiting the `async with` block stops them.
 
@@ -315,9 +324,15 @@ class McpConnections:
     """
 
     def __init__(
-        self, configs: Sequence[McpServerConfig], *, upstream: UpstreamRequests | None = None
+        self,
+        configs: Sequence[McpServerConfig],
+        *,
+        upstream: UpstreamRequests | None = None,
+        cache_directory: Path | None = None,
     ) -> None:
+        """`cache_directory` stores the tool lists; by default, it is Nacre's cache directory."""
         self._configs = tuple(configs)
+        self._listings = _SharedListings(ListingCache(cache_directory))
         self._upstream = upstream
         self._sessions: dict[str, list[McpServer]] = {}
         self._ending: list[McpServer] = []
@@ -327,6 +342,7 @@ class McpConnections:
     async def __aenter__(self) -> Self:
         if self._tasks is not None:
             raise RuntimeError("McpConnections can be opened only once; create another one")
+        await self._listings.load([config for config in self._configs if not config.is_disabled])
         tasks = anyio.create_task_group()
         await tasks.__aenter__()
         self._tasks = tasks
@@ -396,7 +412,13 @@ class McpConnections:
 
     def _new_servers(self, session_id: str, tasks: TaskGroup) -> list[McpServer]:
         return [
-            McpServer(config, session_id=session_id, tasks=tasks, upstream=self._upstream)
+            McpServer(
+                config,
+                session_id=session_id,
+                tasks=tasks,
+                upstream=self._upstream,
+                listings=self._listings,
+            )
             for config in self._configs
             if not config.is_disabled
         ]

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from nacre.config import McpServerConfig
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.mcp_client.handshake import ServerFacts
 
 
 # A server must not fill the record of a run with progress updates.
@@ -188,6 +187,8 @@ class ToolListing:
 
     tools: tuple[Tool, ...]
     notes: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """Which tools cannot be called, and why."""
     listed_bytes: int = 0
     """The size of the server's list as compact JSON."""
 
@@ -199,7 +200,11 @@ def build_tools(
     builder = _ToolBuilder(config, send)
     for item in raw:
         builder.add(item)
-    return ToolListing(tools=tuple(builder.tools.values()), notes=tuple(builder.notes))
+    return ToolListing(
+        tools=tuple(builder.tools.values()),
+        notes=tuple(builder.notes),
+        left_out=tuple(builder.left_out),
+    )
 
 
 class _ToolBuilder:
@@ -212,6 +217,7 @@ class _ToolBuilder:
         self._left_bytes = _MAX_ALL_SCHEMAS_BYTES
         self.tools: dict[str, Tool] = {}
         self.notes: list[str] = []
+        self.left_out: list[str] = []
 
     def add(self, item: JsonValue) -> None:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
@@ -228,6 +234,7 @@ class _ToolBuilder:
                 problem = str(error)
         if problem:
             self._note(name, f"left out: {problem}")
+            self.left_out.append(self.notes[-1])
 
     def _problem_with(self, name: str) -> str:
         if name.startswith(OPERATION_MARK):
@@ -375,13 +382,14 @@ OPERATION_NAMES: Final = tuple(f"{OPERATION_MARK}{operation.name}" for operation
 
 
 def build_operations(
-    facts: ServerFacts, config: McpServerConfig, send: SendRequest
+    capabilities: JsonObject, config: McpServerConfig, send: SendRequest
 ) -> Iterator[Tool]:
     """Yield tools for the resources and prompts that the server has and that are permitted."""
     permissions = ToolPermissions(config)
     for operation in _OPERATIONS:
         name = f"{OPERATION_MARK}{operation.name}"
-        if not facts.has(operation.capability) or not permissions.permits(name):
+        is_offered = isinstance(capabilities.get(operation.capability), dict)
+        if not is_offered or not permissions.permits(name):
             continue
         yield Tool(
             name=name,

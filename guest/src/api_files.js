@@ -2,7 +2,7 @@
  * `API`: virtual declaration files for programs.
  *
  * The part "api" has the known texts by path. "apiComplete" names the folders that have no other files; an empty name
- * means all folders. For other folders, a request is sent to the host.
+ * means all folders. For other folders and for unknown paths, a request is sent to the host.
  */
 import { define } from "./globals.js";
 import { enumerableKeys, Error, freeze, indexOfText, parseJson, Promise, quoteJson, sliceText, toWellFormed } from "./intrinsics.js";
@@ -31,8 +31,8 @@ export function createApiFiles(shared, request) {
     if (!isPlain(path)) return refuse(notPlain("API.read", path), read);
     const text = files.text(path);
     if (text !== undefined) return resolved(text);
-    if (!files.areComplete(path)) return request("api.read", { __proto__: null, path }, read);
-    return refuse(new Error("API.read: there is no " + shown(path) + "; API.list() names all paths"), read);
+    // Also for a path that does not exist: the host knows which path is similar.
+    return request("api.read", { __proto__: null, path }, read);
   };
 
   const API = freeze({ __proto__: null, list: named(list, "list"), read: named(read, "read") });

@@ -2,8 +2,8 @@
  * `MCP`: the MCP servers of the run. Each is an object whose functions send requests.
  *
  * A server is described as `{"tools": ["createIssue", ...]}`, or as `{"tools": null}` if the host has not listed its
- * tools yet. In that case every valid name is a function, and the host checks it at the call. The host resolves every
- * call again, so a program gains nothing by changing these objects.
+ * tools yet. Every valid name is a function. The host resolves each call: it may know a tool that was listed since, and
+ * its error for an unknown tool names similar ones. A program gains nothing by changing these objects.
  */
 import { noteMissing } from "./failures.js";
 import { define } from "./globals.js";
@@ -76,14 +76,16 @@ function createServer(name, description, request) {
   const functions = { __proto__: null };
   const tools = hasOwn(description, "tools") && isArray(description.tools) ? tableOf(description.tools) : undefined;
 
+  const isKnown = (tool) => tool in helpers || (tools === undefined ? mayBeTool(tool) : tool in tools);
+
   function toolFunction(tool) {
-    const isThere = tools === undefined ? mayBeTool(tool) : tool in tools;
-    if (isThere) functions[tool] = createCall(name, title, [tool], request);
+    if (isKnown(tool) || mayBeTool(tool)) functions[tool] = createCall(name, title, [tool], request);
     return functions[tool];
   }
 
   const server = readOnly(title, {
     member: (tool) => helpers[tool] ?? functions[tool] ?? toolFunction(tool),
+    isKnown,
     keys: () => withHelpers(tools === undefined ? [] : enumerableKeys(tools), helpers),
     isHidden: (tool) => tool in helpers,
     missed: (tool) => noteMissing(title, tool, () => nearestHint(title, tool, enumerableKeys(tools)) + "see " + title + ".$api()"),
@@ -149,7 +151,7 @@ function withHelpers(names, helpers) {
   return found;
 }
 
-/** Whether a server whose tools are unknown may have a tool of this name. Names of ordinary object members are excluded. */
+/** Whether a tool may have this name in programs. Names of ordinary object members are excluded. */
 function mayBeTool(name) {
   // Half a surrogate pair would reach the host as another name.
   if (name in objectMemberNames || toWellFormed(name) !== name) return false;

@@ -4,9 +4,10 @@ import { Proxy, TypeError } from "./intrinsics.js";
 /**
  * Create an object without a prototype; `title` is its name in error messages. `member(name)` returns a member or
  * undefined, always the same one. `keys()` returns all names; `Object.keys` omits those with `isHidden(name)`.
- * `missed(name)` is called when a program reads a name that does not exist.
+ * `missed(name)` is called when a program reads a name that does not exist. A member for which `isKnown(name)` is
+ * false can be read, but `in` and `Object.hasOwn` do not find it.
  */
-export function readOnly(title, { member, keys, isHidden, missed }) {
+export function readOnly(title, { member, keys, isHidden, missed, isKnown = () => true }) {
   const find = (name) => (typeof name !== "string" || isImplicit(name) ? undefined : member(name));
   const refuseChange = () => {
     throw new TypeError(title + " is read-only");
@@ -15,14 +16,15 @@ export function readOnly(title, { member, keys, isHidden, missed }) {
     __proto__: null,
     get(_target, name) {
       const found = find(name);
-      if (found === undefined && typeof name === "string" && !isImplicit(name)) missed(name);
+      const isMissing = found === undefined || !isKnown(name);
+      if (isMissing && typeof name === "string" && !isImplicit(name)) missed(name);
       return found;
     },
-    has: (_target, name) => find(name) !== undefined,
+    has: (_target, name) => find(name) !== undefined && isKnown(name),
     ownKeys: keys,
     getOwnPropertyDescriptor(_target, name) {
       const value = find(name);
-      if (value === undefined) return undefined;
+      if (value === undefined || !isKnown(name)) return undefined;
       return { __proto__: null, value, writable: false, enumerable: !isHidden(name), configurable: true };
     },
     set: refuseChange,

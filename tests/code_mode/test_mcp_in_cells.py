@@ -16,6 +16,7 @@ from nacre import (
     Runtime,
     Tool,
     ToolCall,
+    tool,
 )
 from nacre.errors import CatalogError
 from nacre.tools.definition import ListedServer
@@ -354,7 +355,34 @@ async def test_a_server_that_hangs_delays_only_the_programs_that_use_it(runtime:
     assert value_of(late[0])["structuredContent"] == {"n": 1}
 
 
-async def test_a_program_that_waits_for_a_server_is_suspended_and_resumed() -> None:
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        ("(await MCP.slow.a({n: 1})).structuredContent", {"n": 1}),
+        ("(await API.read('mcp/slow.d.ts')).includes('function a(')", True),
+        ("(await MCP.$search('a')).length", 1),
+    ],
+)
+async def test_the_first_listing_of_a_server_takes_no_time_of_the_program(
+    use: str, expected: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nacre.tools.servers._FIRST_WAIT_SECONDS", 30)
+    slow = LazyServer("slow", "a", is_held=True)
+
+    @tool
+    async def release() -> None:
+        slow.let_go()
+
+    # The timer fires when the time of the program would be over.
+    code = f"setTimeout(() => tools.release(), 1_200); return {use}"
+    async with Runtime({"timeoutMs": 1_000}, workers=1) as runtime:
+        assert await outcome(runtime, code, slow, tools=[release]) == expected
+
+
+async def test_a_program_that_waits_for_a_server_again_is_suspended_and_resumed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nacre.tools.servers._MAX_PAUSE_SECONDS", 0.1)
     hanging = LazyServer("hanging", "a", is_held=True)
     async with Runtime({"timeoutMs": 100}, workers=1) as runtime:
         run = runtime.run(mcp=[hanging])
@@ -363,7 +391,26 @@ async def test_a_program_that_waits_for_a_server_is_suspended_and_resumed() -> N
         assert [call.tool_id for call in waiting.pending] == ["MCP.hanging.a"]
         hanging.let_go()
         found = value_of(await run.wait(waiting.cell_id))
-    assert (found["structuredContent"], hanging.starts) == ({"n": 1}, 1)
+    assert found["structuredContent"] == {"n": 1}
+
+
+async def test_known_tools_are_counted_before_the_first_program(runtime: Runtime) -> None:
+    run = runtime.run(mcp=[listed("github", "a", "b", "$resources.read"), LazyServer("lazy", "c")])
+    telemetry = run.telemetry()
+    assert (telemetry.sources["mcp"], telemetry.catalog_size) == (2, 2)
+    result = await run.exec("return MCP.lazy.c({})")
+    assert (result.telemetry.sources["mcp"], result.telemetry.catalog_size) == (3, 3)
+
+
+async def test_a_known_list_is_used_at_once_and_refreshed_in_the_background(
+    runtime: Runtime,
+) -> None:
+    server = LazyServer("docs", "new", is_held=True)
+    server.known_tools = [mcp_tool("old", "docs")]
+    run = runtime.run(mcp=[server])
+    code = "return [Object.keys(MCP.docs), (await API.read('mcp/docs.d.ts')).includes('old')]"
+    assert value_of(await run.exec(code)) == [["old"], True]
+    await server.asked()
 
 
 async def test_a_suspended_call_is_resumed_by_wait(runtime: Runtime) -> None:
@@ -461,11 +508,7 @@ async def test_a_denied_tool_is_nowhere_to_be_found_and_not_called(
     assert found["names"] == ["readRepo"]
     assert found["hits"] in ([], ["MCP.github.readRepo"])
     assert found["header"]["code"] == "unknown_tool"
-    # A function of a listed server is not even there.
-    assert (found["called"]["name"], found["called"].get("value")) == (
-        "TypeError" if is_listed else "UnknownToolError",
-        None,
-    )
+    assert (found["called"]["name"], found["called"].get("value")) == ("UnknownToolError", None)
     for text in (found["declaration"], found["file"], found["index"]):
         assert "deleteRepo" not in text
 
@@ -486,10 +529,10 @@ async def test_a_denied_resource_is_not_read() -> None:
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [
-        ({"allow": ["echo"]}, "unknown_tool"),
+        ({"allow": ["echo"]}, "hidden"),
         ({"allow": ["echo", "bundle-mcp"]}, "called"),
         ({"allow": ["echo"], "alsoAllow": ["bundle-mcp"]}, "called"),
-        ({"sandbox": {"tools": {"allow": ["echo"]}}}, "unknown_tool"),
+        ({"sandbox": {"tools": {"allow": ["echo"]}}}, "hidden"),
         ({"sandbox": {"tools": {"allow": ["echo"], "alsoAllow": ["bundle-mcp"]}}}, "called"),
     ],
 )
@@ -499,23 +542,44 @@ async def test_all_servers_together_are_named_bundle_mcp(
     async with Runtime({"tools": {"codeMode": True, **rules}}, workers=1) as runtime:
         found = await outcome(
             runtime,
-            f"return MCP.lazy.a({{}}){CAUGHT}",
+            "return 'lazy' in MCP ? MCP.lazy.a({}).then(() => 'called') : 'hidden'",
             LazyServer("lazy", "a"),
             tools=[echo_tool()],
             context=RunContext(is_sandboxed=True),
         )
-    assert found.get("code", "called") == expected
+    assert found == expected
 
 
-async def test_a_server_that_is_denied_whole_is_neither_named_nor_started() -> None:
+@pytest.mark.parametrize(
+    ("rules", "is_listed"),
+    [
+        ({"deny": ["bundle-mcp"]}, False),
+        ({"allow": ["echo"]}, False),
+        ({"allow": ["group:openclaw"]}, False),
+        ({"allow": ["openclaw:*:*", "mcp:github:*"]}, False),
+        ({"allow": ["echo", "other_name"]}, True),
+        ({"deny": ["a"]}, True),
+    ],
+)
+async def test_a_server_without_a_permitted_tool_is_neither_named_nor_started(
+    rules: dict[str, Any], is_listed: bool
+) -> None:
     server = LazyServer("lazy", "a")
-    config = {"tools": {"codeMode": True, "deny": ["bundle-mcp"]}}
-    async with Runtime(config, workers=1) as runtime:
+    if is_listed:
+        server.known_tools = [mcp_tool("a", "lazy")]
+    async with Runtime({"tools": {"codeMode": True, **rules}}, workers=1) as runtime:
         run = runtime.run(tools=[echo_tool()], mcp=[server])
         assert "lazy" not in str(run.definitions())
-        found = value_of(await run.exec("return [Object.keys(MCP), await MCP.$search('a')]"))
-    assert found == [[], []]
-    assert server.known_tools is None
+        code = "return [Object.keys(MCP), await MCP.$search('a'), await API.list('mcp')]"
+        assert value_of(await run.exec(code)) == [[], [], []]
+    assert server.starts == 0
+
+
+async def test_an_allow_list_that_leaves_no_tool_does_not_activate_code_mode() -> None:
+    rules = {"allow": ["something_else"]}
+    async with Runtime({"tools": {"codeMode": True, **rules}}, workers=1) as runtime:
+        run = runtime.run(tools=[echo_tool()], mcp=[listed("github", "a")])
+        assert (run.is_code_mode, run.visible_names) == (False, ())
 
 
 # The one call path.

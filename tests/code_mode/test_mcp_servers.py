@@ -6,7 +6,6 @@ import anyio
 import pytest
 
 from nacre import Runtime
-from nacre.code_mode import mcp_servers
 from nacre.code_mode.mcp_servers import McpRequests, McpServers, with_defaults
 from nacre.errors import UnknownToolError
 from nacre.json_types import JsonObject, JsonValue
@@ -150,7 +149,7 @@ async def test_a_search_that_is_none_is_refused(runtime: Runtime, arguments: str
 async def test_search_names_the_servers_that_it_could_not_look_into(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_servers, "_LISTING_SECONDS", 0.01)
+    monkeypatch.setattr("nacre.tools.servers._FIRST_WAIT_SECONDS", 0.1)
     hanging = LazyServer("hanging", "create_issue", is_held=True)
     run = runtime.run(mcp=[BrokenServer(), hanging, GITHUB])
     with anyio.fail_after(10):
@@ -163,15 +162,31 @@ async def test_search_names_the_servers_that_it_could_not_look_into(
     }
     assert late == {
         "server": "hanging",
-        "problem": "the MCP server hanging has not answered yet; try again",
+        "problem": "the MCP server hanging is still starting; try again later",
     }
     hanging.let_go()
-    monkeypatch.setattr(mcp_servers, "_LISTING_SECONDS", 5)
+    await hanging.tools()
     found = value_of(await run.exec("return MCP.$search('create issue')"))
     assert {hit.get("path") for hit in found} >= {
         "MCP.github.createIssue",
         "MCP.hanging.createIssue",
     }
+
+
+async def test_a_slow_server_costs_searches_no_time_of_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The first search waits longer than the program may run.
+    monkeypatch.setattr("nacre.tools.servers._FIRST_WAIT_SECONDS", 1.2)
+    slow = LazyServer("slow", "create_issue", is_held=True)
+    code = (
+        "const search = async () => (await MCP.$search('create issue', {limit: 1}))"
+        ".map(hit => hit.path ?? hit.server);"
+        "return [await search(), await search(), await search()]"
+    )
+    async with Runtime({"timeoutMs": 1_000}, workers=1) as runtime:
+        found = await outcome(runtime, code, slow, GITHUB)
+    assert found == [["MCP.github.createIssue", "slow"]] * 3
 
 
 async def test_a_run_without_servers_finds_nothing(runtime: Runtime) -> None:

@@ -82,18 +82,18 @@ async def test_a_broken_server_is_named_and_spoils_nothing() -> None:
     assert [entry.id for entry in listing.catalog.entries] == ["mcp:github:search"]
     assert problems == {
         "broken": "the MCP server broken does not start: no such file",
-        "odd": "it could not be asked for its tools: what is this",
+        "odd": "the MCP server odd could not be asked for its tools: what is this",
     }
 
 
 async def test_a_slow_server_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nacre.tool_search.catalog._LISTING_SECONDS", 0.01)
+    monkeypatch.setattr("nacre.tools.servers._FIRST_WAIT_SECONDS", 0.01)
     slow = LazyServer("slow", "wait_long", is_held=True)
     catalog = LiveCatalog([echo_tool()], servers=[slow], policy=OPEN)
     with anyio.fail_after(5):
         listing, problems = await catalog.started_listing()
     assert [entry.id for entry in listing.catalog.entries] == ["openclaw:core:echo"]
-    assert problems == {"slow": "it has not answered yet; try again"}
+    assert problems == {"slow": "the MCP server slow is still starting; try again later"}
 
 
 async def test_a_server_that_lists_a_tool_twice_is_left_out_and_named() -> None:

@@ -301,14 +301,27 @@ def test_mistakes_in_a_config_are_named_by_path(config: dict[str, object], messa
         ({"deny": ["mcp:github:delete_*", "create_issue"]}, True),
         ({"deny": ["docs"]}, True),
         ({"allow": []}, False),
-        ({"allow": ["read"]}, True),
+        ({"allow": ["read_file"]}, True),
+        ({"allow": ["read"]}, False),
+        ({"allow": ["Read", "git*"]}, True),
+        ({"allow": ["read", "github"]}, True),
+        ({"allow": ["read", "*"]}, True),
+        ({"allow": ["group:mcp"]}, True),
+        ({"allow": ["group:*"]}, True),
+        ({"allow": ["bundle-mcp"]}, True),
+        ({"allow": ["group:fs", "core"]}, False),
+        ({"allow": ["openclaw:*", "client:*:*", "mcp:docs:*"]}, False),
+        ({"allow": ["mcp:*"]}, True),
+        ({"allow": ["*:read_file"]}, True),
+        ({"allow": ["mcp:github:create_issue"]}, True),
+        ({"allow": ["mcp:git*:create_issue"]}, True),
     ],
 )
 def test_a_server_is_ruled_out_when_no_tool_of_it_could_be_permitted(
     rules: dict[str, object], is_possible: bool
 ) -> None:
     policy = ToolPolicy([("tools", rules_of(rules))])
-    assert policy.may_permit_server("github") is is_possible
+    assert policy.may_permit_server("github", other_names=["read"]) is is_possible
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ test("nothing comes from a prototype", () => {
   assert.deepEqual(
     value(`
       Object.prototype.polluted = () => 1;
-      const names = ["constructor", "__proto__", "prototype", "toString", "valueOf", "hasOwnProperty", "toJSON", "then", "polluted", "", "0"];
+      const names = ["constructor", "__proto__", "toString", "valueOf", "hasOwnProperty", "toJSON", "then", "", "0"];
       return [MCP, MCP.github, API, MCP.github.resources].map((object) =>
         [Object.getPrototypeOf(object), names.filter((name) => object[name] !== undefined || name in object)])`),
     [[null, []], [null, []], [null, []], [null, []]],
@@ -207,7 +207,7 @@ test("what MCP and servers offer themselves, and what JavaScript reads, no serve
 
 test("odd names are looked up as they are and found nowhere", () => {
   assert.deepEqual(
-    value(String.raw`return ["\ud800", "\0", "x".repeat(1e6), "a\nb", "mcp", "tools", "🦪"].filter((name) => MCP[name] !== undefined || MCP.github[name] !== undefined)`),
+    value(String.raw`return ["\ud800", "\0", "x".repeat(1e6), "a\nb", "mcp", "tools", "🦪"].filter((name) => MCP[name] !== undefined || name in MCP.github)`),
     [],
   );
 });
@@ -246,9 +246,8 @@ test("a program may have globals of its own by these names", () => {
 for (const [what, source, message] of [
   ["a server", "await MCP.gitlab.list({})", "cannot read property 'list' of undefined (MCP.gitlab does not exist; servers: github, docs, later)"],
   ["a server as a function", "await MCP.gitlab({})", "not a function (MCP.gitlab does not exist; servers: github, docs, later)"],
-  ["a tool", "await MCP.github.close({})", "not a function (MCP.github.close does not exist; see MCP.github.$api())"],
-  ["a tool with a near name", "await MCP.github.lits({})", "not a function (MCP.github.lits does not exist; nearest: MCP.github.list; see MCP.github.$api())"],
-  ["a tool's member", "await MCP.github.issues.list({})", "cannot read property 'list' of undefined (MCP.github.issues does not exist; see MCP.github.$api())"],
+  ["a tool's member", "await MCP.github.issues.list({})", "not a function (MCP.github.issues does not exist; see MCP.github.$api())"],
+  ["a member of a tool with a near name", "await MCP.github.lits.all({})", "not a function (MCP.github.lits does not exist; nearest: MCP.github.list; see MCP.github.$api())"],
   ["a server under tools", "await tools.github.list({})", "cannot read property 'list' of undefined (tools.github does not exist; find tools with tools.search(query))"],
   ["the last of several", "tools.a; MCP.b; MCP.github.c; await MCP.d()", "not a function (MCP.d does not exist; servers: github, docs, later)"],
 ]) {
@@ -258,6 +257,13 @@ for (const [what, source, message] of [
     assert.match(failure.stack, /cell\.js:2:/);
   });
 }
+
+test("a call of an unknown tool is rejected by the host, so that a program that catches the error has its hint", () => {
+  const cell = start("return [await MCP.github.close({}).catch((error) => error.message), 'close' in MCP.github, Object.keys(MCP.github).length > 0]", shared);
+  assert.deepEqual(cell.requests.map(({ method, input }) => [method, input.path]), [["mcp.call", ["close"]]]);
+  cell.deliver([1, false, { message: "nearest: MCP.github.closeIssue" }]);
+  assert.deepEqual(cell.value, ["nearest: MCP.github.closeIssue", false, true]);
+});
 
 test("at most twenty servers are named, and none when there is none", () => {
   const many = (count) => withServers(Object.fromEntries(Array.from({ length: count }, (_, index) => [`s${index}`, { tools: null }])));

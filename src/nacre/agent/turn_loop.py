@@ -31,6 +31,7 @@ from nacre.tools import (
     format_error,
     format_result,
     parse_call,
+    permitted_servers,
     policy_for,
     verify_payload,
 )
@@ -305,7 +306,7 @@ async def open_surface(turn: TurnContext, runtime: Runtime) -> ToolSurface:
     )
     if turn.request.tools_disabled:
         return DirectSurface((), executor)
-    servers = [server for server in turn.servers if policy.may_permit_server(server.name)]
+    servers = permitted_servers(turn.servers, policy, turn.tools)
     if settings.code_mode.enabled:
         # Namespaces read their own part of the document.
         config = RunConfig(document=turn.service.config.document, tools=settings)

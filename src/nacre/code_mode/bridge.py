@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -24,6 +24,7 @@ from nacre.tools import (
     CallSite,
     Catalog,
     DeclaredServer,
+    NearestNames,
     RunIndex,
     Tool,
     assign_guest_names,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from nacre.sandbox import HostRequest
     from nacre.sandbox.results import PendingRequest
     from nacre.telemetry import Span
-    from nacre.tools import CatalogEntry, ToolExecutor
+    from nacre.tools import CatalogEntry, PauseClock, ToolExecutor
 
     Listings = Mapping[str, McpListing | None]
 
@@ -120,7 +121,7 @@ class CellBridge:
                 case "mcp.call":
                     return await self._call_mcp(payload, request)
                 case _:
-                    return await self._look_up(request.method, payload)
+                    return await self._look_up(request, payload)
         except ToolError as error:
             raise _to_host_error(error) from error
 
@@ -145,20 +146,21 @@ class CellBridge:
             case method:
                 return method
 
-    async def _look_up(self, method: str, payload: JsonObject) -> JsonValue:
+    async def _look_up(self, request: HostRequest, payload: JsonObject) -> JsonValue:
         """Answer a request of `MCP` or `API` that calls no tool."""
-        match method:
+        pause_clock = request.pause_clock
+        match request.method:
             case "mcp.search":
                 query, limit = self._query_in(payload)
                 await anyio.lowlevel.checkpoint()
-                return await self.tools.mcp.search(query, limit)
+                return await self.tools.mcp.search(query, limit, pause_clock)
             case "mcp.api":
                 self._counters.describes += 1
-                return await self.tools.mcp.header(payload)
+                return await self.tools.mcp.header(payload, pause_clock)
             case "api.list":
                 return list(await self.tools.files.listing(str(payload.get("prefix") or "")))
             case _:
-                return await self.tools.files.read(str(payload.get("path")))
+                return await self.tools.files.read(str(payload.get("path")), pause_clock)
 
     async def _search(self, payload: JsonObject) -> JsonValue:
         query, limit = self._query_in(payload)
@@ -213,7 +215,7 @@ class CellBridge:
         return await self._execute(entry.tool, resolved.input, request)
 
     async def _call_mcp(self, payload: JsonObject, request: HostRequest) -> JsonValue:
-        tool, given = await self.tools.mcp.tool_to_call(payload)
+        tool, given = await self.tools.mcp.tool_to_call(payload, request.pause_clock)
         self._tool_ids[_format_path(payload)] = tool.id
         return await self._execute(tool, given, request)
 
@@ -330,20 +332,33 @@ class ApiFiles:
             sizes[f"{_TOOLS_FOLDER}{name}{_ENDING}"] = None
         return [_file(path, size) for path, size in sizes.items() if _is_below(path, prefix)]
 
-    async def read(self, path: str) -> str:
+    async def read(self, path: str, pause_clock: PauseClock = nullcontext) -> str:
         """Return the text of a file, and start its server if needed. Raises ToolError."""
         if path == INDEX_PATH and self._servers.names:
             return known_files(await self._servers.listings())[path]
         server = _name_in(path, _MCP_FOLDER)
         if server in self._servers.names:
-            return (await self._servers.listing(server)).declarations
+            return (await self._servers.listing(server, pause_clock)).declarations
         owner = self._owners().get(_name_in(path, _TOOLS_FOLDER))
         if owner is not None:
             return await anyio.to_thread.run_sync(self._tools_file, owner)
+        near = self._nearest_path(path)
+        hint = f"did you mean {near!r}? " if near else ""
         raise UnknownToolError(
-            f"there is no file {path[:_MAX_SHOWN]!r}; API.list() shows those there are",
+            f"API.read: there is no {path[:_MAX_SHOWN]!r}; {hint}API.list() names all paths",
             tool_id="api",
+            nearest=[near] if near else [],
         )
+
+    def _nearest_path(self, path: str) -> str:
+        """The file with the most similar name in the same folder; empty if there is none."""
+        folders = {_MCP_FOLDER: self._servers.names, _TOOLS_FOLDER: tuple(self._owners())}
+        for folder, names in folders.items():
+            if path.startswith(folder):
+                wanted = path[len(folder) :][:_MAX_SHOWN].removesuffix(_ENDING)
+                for name in NearestNames(names).nearest(wanted, 1):
+                    return f"{folder}{name}{_ENDING}"
+        return ""
 
     def _owners(self) -> dict[str, str]:
         """The owners of ordinary tools, by the names of their files."""

@@ -439,6 +439,7 @@ class RunCells:
         tools = self._tools
         namespaces = await tools.namespaces.open()
         self._refuse_after_abort()
+        await tools.mcp.servers.refresh_named(program.code)
         listings = await tools.mcp.servers.listings()
         self._refuse_after_abort()
         bridge = CellBridge(

@@ -7,12 +7,12 @@ programs that use it.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
-import anyio
 import anyio.to_thread
 
 from nacre.errors import CatalogError, ToolError, ToolServerError, UnknownToolError
@@ -23,24 +23,26 @@ from nacre.tools import (
     DeclaredTool,
     NearestNames,
     RunIndex,
+    ServerStarts,
     Tool,
     ToolPolicy,
     ToolServer,
     assign_guest_names,
     build_catalog,
+    describe_missing_start,
     function_declaration,
     mcp_file_path,
     mcp_server_file,
+    refresh_server,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from nacre.json_types import JsonObject, JsonValue
+    from nacre.tools import PauseClock
 
     Path = tuple[str, ...]
-
-logger = logging.getLogger(__name__)
 
 
 _RESOURCES: Final = "resources"
@@ -50,10 +52,9 @@ _TAKEN_SERVER_NAMES: Final = ("index",)
 _OPERATION_STARTS: Final = tuple(f"{OPERATION_MARK}{group}." for group in (_RESOURCES, _PROMPTS))
 # Above this number, names and declarations are made in a thread.
 _MAX_ON_EVENT_LOOP: Final = 20
-# How long a search waits for servers that are still starting.
-_LISTING_SECONDS: Final = 5.0
 _MAX_SHOWN: Final = 80
 _MAX_SUGGESTIONS: Final = 3
+_MAX_LEFT_OUT: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -67,6 +68,8 @@ class McpListing:
     operations: Mapping[Path, Tool]
     """Operations besides tools, such as ("resources", "read")."""
     declarations: str
+    left_out: tuple[str, ...]
+    """Notes on tools that cannot be called."""
     near_names: NearestNames
     """Cached, since building it takes longer than a search."""
     size_bytes: int
@@ -92,7 +95,9 @@ def server_guest_names(server_names: Sequence[str]) -> dict[str, str]:
     return assign_guest_names(server_names, taken=_TAKEN_SERVER_NAMES)
 
 
-def list_server(guest_name: str, description: str, tools: Sequence[Tool]) -> McpListing:
+def list_server(
+    guest_name: str, description: str, tools: Sequence[Tool], *, left_out: Sequence[str] = ()
+) -> McpListing:
     """Takes about half a millisecond per tool; may be called in a thread."""
     named = _by_guest_name(tool for tool in tools if not _is_operation(tool))
     operations = {
@@ -106,6 +111,7 @@ def list_server(guest_name: str, description: str, tools: Sequence[Tool]) -> Mcp
         [declared_tool(name, tool) for name, tool in named.items()],
         has_resources=_RESOURCES in offered,
         has_prompts=_PROMPTS in offered,
+        left_out=left_out[:_MAX_LEFT_OUT],
     )
     return McpListing(
         guest_name=guest_name,
@@ -113,6 +119,7 @@ def list_server(guest_name: str, description: str, tools: Sequence[Tool]) -> Mcp
         tools=named,
         operations=operations,
         declarations=declarations,
+        left_out=tuple(left_out[:_MAX_LEFT_OUT]),
         near_names=NearestNames(named),
         size_bytes=len(encode_json([list(named), declarations])),
     )
@@ -146,63 +153,65 @@ class McpServers:
         _refuse_equal_names(servers)
         names = server_guest_names([server.name for server in servers])
         self._servers = {names[server.name]: server for server in servers}
+        self._starts = ServerStarts(servers)
+        self._permitted: dict[str, tuple[Sequence[Tool], list[Tool]]] = {}
         self._listings: dict[str, tuple[Sequence[Tool], McpListing]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the servers in programs."""
-        return tuple(self._servers)
+        """The names of the servers in programs. A server without a permitted tool has none."""
+        return tuple(name for name in self._servers if not self._is_hidden(name))
 
     @property
     def tool_count(self) -> int:
-        """The number of tools that are listed so far."""
-        return sum(len(listing.tools) for _, listing in self._listings.values())
+        """The number of permitted tools that are known so far."""
+        permitted = [tool for name in self._servers for tool in self._permitted_tools(name) or ()]
+        return sum(not _is_operation(tool) for tool in permitted)
 
     async def listings(self) -> dict[str, McpListing | None]:
         """Every server with its listing, if it has one; starts none."""
-        return {name: await self._current_listing(name) for name in self._servers}
+        return {name: await self._current_listing(name) for name in self.names}
 
-    async def start_all(self) -> dict[str, McpListing | ToolServerError]:
-        """Start every server; returns its listing, or its error after a few seconds."""
-        found: dict[str, McpListing | ToolServerError] = {}
-
-        async def start(name: str) -> None:
-            try:
-                with anyio.move_on_after(_LISTING_SECONDS):
-                    found[name] = await self.listing(name)
-            except ToolServerError as error:
-                found[name] = error
-
-        async with anyio.create_task_group() as tasks:
-            for name in self._servers:
-                tasks.start_soon(start, name)
+    async def start_all(
+        self, pause_clock: PauseClock = nullcontext
+    ) -> dict[str, McpListing | ToolServerError]:
+        """Start every server for a search; returns its listing, or why it has none yet."""
+        problems = await self._starts.start_all(pause_clock)
+        listings = await self.listings()
         return {
-            name: found.get(name) or _still_starting(server.name)
-            for name, server in self._servers.items()
+            name: listing or _unavailable(self._servers[name], problems)
+            for name, listing in listings.items()
         }
 
-    async def listing(self, name: str) -> McpListing:
-        """Start a server and return its listing. Raises ToolError."""
-        server = self._servers.get(name)
-        if server is None:
-            shown = name[:_MAX_SHOWN]
-            raise UnknownToolError(
-                f"there is no MCP server {shown!r}; there are: {', '.join(self.names) or 'none'}",
-                tool_id=f"mcp:{shown}:*",
-            )
-        await _start(server)
-        listed = await self._current_listing(name)
-        if listed is None:
-            raise _still_starting(server.name)
-        return listed
+    async def refresh_named(self, code: str) -> None:
+        """Refresh the cached listings of servers that a program names, in the background."""
+        if "MCP" in code or "API" in code:
+            for name, server in self._servers.items():
+                if name in code and server.known_tools is not None:
+                    await refresh_server(server)
 
-    async def tool(self, name: str, path: tuple[str, ...]) -> Tool:
-        """Return the tool `MCP.<name>.<path>`. Raises ToolError."""
-        listing = await self.listing(name)
+    async def listing(self, name: str, pause_clock: PauseClock = nullcontext) -> McpListing:
+        """The listing of a server, which is started if it has none. Raises ToolError."""
+        server = self._server_named(name)
+        if server.known_tools is None:
+            await self._starts.start(server, pause_clock)
+        else:
+            await refresh_server(server)
+        return await self._require_listing(name)
+
+    async def tool(
+        self, name: str, path: tuple[str, ...], pause_clock: PauseClock = nullcontext
+    ) -> Tool:
+        """Return the tool `MCP.<name>.<path>` as its server lists it now. Raises ToolError."""
+        await self._starts.start(self._server_named(name), pause_clock)
+        return self.find_tool(await self._require_listing(name), path)
+
+    def find_tool(self, listing: McpListing, path: tuple[str, ...]) -> Tool:
+        """Return the tool at a path of a listing. Raises UnknownToolError."""
         tool = listing.find(path)
         if tool is not None:
             return tool
-        wanted = ".".join(path)[:_MAX_SHOWN]
+        name, wanted = listing.guest_name, ".".join(path)[:_MAX_SHOWN]
         near = listing.near_names.nearest(wanted, _MAX_SUGGESTIONS)
         hint = f"; nearest: {', '.join(f'MCP.{name}.{found}' for found in near)}" if near else ""
         raise UnknownToolError(
@@ -211,37 +220,58 @@ class McpServers:
             nearest=near,
         )
 
-    async def _current_listing(self, name: str) -> McpListing | None:
-        server = self._servers[name]
-        known = server.known_tools
+    def _server_named(self, name: str) -> ToolServer:
+        if name in self.names:
+            return self._servers[name]
+        shown = name[:_MAX_SHOWN]
+        raise UnknownToolError(
+            f"there is no MCP server {shown!r}; there are: {', '.join(self.names) or 'none'}",
+            tool_id=f"mcp:{shown}:*",
+        )
+
+    def _permitted_tools(self, name: str) -> list[Tool] | None:
+        """The known tools that policy permits; None if no tools are known yet."""
+        known = self._servers[name].known_tools
         if known is None:
             return None
-        kept = self._listings.get(name)
-        if kept is not None and kept[0] is known:
-            return kept[1]
-        permitted = [tool for tool in known if self._policy.permits(tool)]
+        stored = self._permitted.get(name)
+        if stored is None or stored[0] is not known:
+            permitted = [tool for tool in known if self._policy.permits(tool)]
+            self._permitted[name] = stored = (known, permitted)
+        return stored[1]
+
+    def _is_hidden(self, name: str) -> bool:
+        return self._permitted_tools(name) == [] and bool(self._servers[name].known_tools)
+
+    async def _require_listing(self, name: str) -> McpListing:
+        listing = await self._current_listing(name)
+        if listing is None:
+            server = self._servers[name]
+            raise ToolServerError(describe_missing_start(server), server=server.name)
+        return listing
+
+    async def _current_listing(self, name: str) -> McpListing | None:
+        server, permitted = self._servers[name], self._permitted_tools(name)
+        known = server.known_tools
+        if known is None or permitted is None:
+            return None
+        stored = self._listings.get(name)
+        if stored is not None and stored[0] is known:
+            return stored[1]
+        # Servers of other packages need not tell which tools they leave out.
+        left_out: Sequence[str] = getattr(server, "left_out", ())
+        build = partial(list_server, name, server.description, permitted, left_out=left_out)
         if len(permitted) <= _MAX_ON_EVENT_LOOP:
-            listing = list_server(name, server.description, permitted)
+            listing = build()
         else:
-            listing = await anyio.to_thread.run_sync(
-                list_server, name, server.description, permitted
-            )
+            listing = await anyio.to_thread.run_sync(build)
         self._listings[name] = (known, listing)
         return listing
 
 
-async def _start(server: ToolServer) -> None:
-    try:
-        await server.tools()
-    except ToolError:
-        raise
-    except Exception as error:
-        # One faulty server must not break a search in the others.
-        logger.exception("the MCP server %s could not be asked for its tools", server.name)
-        raise ToolServerError(
-            f"the MCP server {server.name} could not be asked for its tools: {error}",
-            server=server.name,
-        ) from error
+def _unavailable(server: ToolServer, problems: Mapping[str, str]) -> ToolServerError:
+    problem = problems.get(server.name) or describe_missing_start(server)
+    return ToolServerError(problem, server=server.name)
 
 
 def _refuse_equal_names(servers: Sequence[ToolServer]) -> None:
@@ -251,12 +281,6 @@ def _refuse_equal_names(servers: Sequence[ToolServer]) -> None:
         raise CatalogError(f"two MCP servers are named {twice[0]!r}; rename one, or leave one out")
 
 
-def _still_starting(server_name: str) -> ToolServerError:
-    return ToolServerError(
-        f"the MCP server {server_name} has not answered yet; try again", server=server_name
-    )
-
-
 class McpRequests:
     """Answers the `MCP` requests of one run. Every field of a payload may be anything."""
 
@@ -264,32 +288,38 @@ class McpRequests:
         self.servers = servers
         self._index: tuple[tuple[McpListing, ...], RunIndex] | None = None
 
-    async def tool_to_call(self, payload: JsonObject) -> tuple[Tool, JsonValue]:
+    async def tool_to_call(
+        self, payload: JsonObject, pause_clock: PauseClock = nullcontext
+    ) -> tuple[Tool, JsonValue]:
         """The tool of a call, and its input with the defaults of the schema. Raises ToolError."""
-        tool = await self.servers.tool(
-            _require_text(payload, "server"), _require_path(payload.get("path"))
-        )
+        server, path = _require_text(payload, "server"), _require_path(payload.get("path"))
+        tool = await self.servers.tool(server, path, pause_clock)
         return tool, with_defaults(tool.parameters, payload.get("input"))
 
-    async def header(self, payload: JsonObject) -> JsonObject:
+    async def header(
+        self, payload: JsonObject, pause_clock: PauseClock = nullcontext
+    ) -> JsonObject:
         """`MCP.$api()`, `MCP.<server>.$api()` and `MCP.<server>.$api(tool, {schema})`."""
         if payload.get("server") is None:
             return await self._all_servers()
-        listing = await self.servers.listing(_require_text(payload, "server"))
+        listing = await self.servers.listing(_require_text(payload, "server"), pause_clock)
         if payload.get("tool") is None:
             return {
                 "server": listing.guest_name,
                 "file": listing.file_path,
                 "tools": list(listing.tools),
+                **({"leftOut": list(listing.left_out)} if listing.left_out else {}),
                 "declaration": listing.declarations,
             }
         name = _require_text(payload, "tool")
-        tool = await self.servers.tool(listing.guest_name, (_guest_name(listing, name),))
+        tool = self.servers.find_tool(listing, (_guest_name(listing, name),))
         return _tool_header(listing, name, tool, has_schema=payload.get("schema") is True)
 
-    async def search(self, query: str, limit: int) -> list[JsonValue]:
+    async def search(
+        self, query: str, limit: int, pause_clock: PauseClock = nullcontext
+    ) -> list[JsonValue]:
         """Search the tools, best first; then list servers that could not be searched, and why."""
-        started = await self.servers.start_all()
+        started = await self.servers.start_all(pause_clock)
         listings = tuple(each for each in started.values() if isinstance(each, McpListing))
         best = await self._index_of(listings).search(query, limit)
         names = {

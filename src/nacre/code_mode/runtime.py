@@ -44,6 +44,7 @@ from nacre.tools import (
     Tool,
     ToolExecutor,
     effective_tools,
+    permitted_servers,
     policy_for,
     servers_of,
     tool,
@@ -251,7 +252,7 @@ class Runtime:
             raise RuntimeUnavailableError("the runtime is not open; use it in `async with`")
         settings, policy = config.tools_for(executor.context).code_mode, executor.policy
         allowed = effective_tools(tools, policy)
-        servers = [server for server in servers if policy.may_permit_server(server.name)]
+        servers = permitted_servers(servers, policy, tools)
         surface = visible_tools(
             allowed, config=settings, has_servers=bool(servers), tools_disabled=tools_disabled
         )

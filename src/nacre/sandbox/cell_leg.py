@@ -340,6 +340,7 @@ class CellBursts:
                     cell_id=self._context.cell_id,
                     abort=self._requests.abort_signal,
                     asking_person=partial(self._requests.asking_person, request.id),
+                    pause_clock=self._requests.pause_clock,
                 )
             )
         self._context.usage.requests += len(requests)
@@ -460,11 +461,13 @@ class CellLeg:
         """Wait until `wake` is called, at most as long as the budget allows."""
         started = time.monotonic()
         is_for_person = not self._bursts.has_timer and self._requests.waits_only_for_people
+        is_paused = self._requests.is_clock_paused
         left = self._budget.seconds_for_wait(is_for_person=is_for_person)
         self._wake = anyio.Event()
-        with anyio.move_on_after(min(left, until_timer)):
+        with anyio.move_on_after(until_timer if is_paused else min(left, until_timer)):
             await self._wake.wait()
-        self._budget.charge_wait(time.monotonic() - started, is_for_person=is_for_person)
+        if not is_paused:
+            self._budget.charge_wait(time.monotonic() - started, is_for_person=is_for_person)
 
     # Suspending.
 

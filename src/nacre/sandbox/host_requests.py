@@ -45,6 +45,9 @@ class HostRequest:
     """Aborted just before the handler is cancelled, when the cell fails or is aborted."""
     asking_person: Callable[[], AbstractContextManager[None]] = nullcontext
     """Enter it while the handler waits for a person. This time does not count for the program."""
+    pause_clock: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Enter it for a wait that the program is not to blame for. The program is not suspended, and
+    no time counts. The handler has to limit the wait."""
 
 
 HostRequestHandler = Callable[[HostRequest], Awaitable[JsonValue]]
@@ -77,6 +80,7 @@ class HostRequests:
         # The space left for answers that are delivered together in the next burst.
         self._max_bytes = self._bytes_left = max_bytes
         self._waiting_for_person: set[int] = set()
+        self._pause_count = 0
         self._is_cancelled = False
         self._abort = AbortController()
         self.cancelled: tuple[PendingRequest, ...] = ()
@@ -113,6 +117,11 @@ class HostRequests:
         return bool(self._unanswered or self._answers)
 
     @property
+    def is_clock_paused(self) -> bool:
+        """Whether a handler waits for something that does not count as time of the program."""
+        return self._pause_count > 0
+
+    @property
     def waits_only_for_people(self) -> bool:
         """Whether all running requests wait for a person."""
         running = len(self._unanswered) - len(self._queue)
@@ -145,6 +154,17 @@ class HostRequests:
             yield
         finally:
             self._waiting_for_person.discard(request_id)
+            self._wake()
+
+    @contextmanager
+    def pause_clock(self) -> Generator[None]:
+        """Stop the clock of the program inside this block."""
+        self._pause_count += 1
+        self._wake()
+        try:
+            yield
+        finally:
+            self._pause_count -= 1
             self._wake()
 
     def wake_idle_server(self) -> None:

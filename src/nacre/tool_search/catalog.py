@@ -6,14 +6,13 @@ rules apply to both.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
@@ -27,6 +26,7 @@ from nacre.tools import (
     InvalidCall,
     NearestNames,
     RunIndex,
+    ServerStarts,
     Tool,
     ToolPolicy,
     ToolServer,
@@ -39,13 +39,9 @@ if TYPE_CHECKING:
 
     from nacre.config import ToolSearchConfig
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.tools import CallSite, CatalogCounters, ToolExecutor
+    from nacre.tools import CallSite, CatalogCounters, PauseClock, ToolExecutor
 
 
-logger = logging.getLogger(__name__)
-
-# How long a search waits for servers that are still starting.
-_LISTING_SECONDS: Final = 5.0
 _ID_STARTS: Final = tuple(f"{source}:" for source in SOURCES)
 _MAX_NEAREST: Final = 3
 # Measuring or comparing one tool takes about 10 us.
@@ -138,6 +134,7 @@ class LiveCatalog:
         self._own = tuple(effective_tools(tools, policy))
         self._own_denied = {tool.id: tool for tool in tools if not policy.permits(tool)}
         self._servers = {server.name: server for server in servers}
+        self._starts = ServerStarts(servers)
         self._policy = policy
         _refuse_equal_names(self._own, servers)
         self._unusable: dict[str, str] = {}
@@ -156,29 +153,31 @@ class LiveCatalog:
             self._made_of = lists
         return self._listing
 
-    async def started_listing(self) -> tuple[Listing, dict[str, str]]:
-        """The tools after every server has started or timed out; and the errors by server."""
-        problems: dict[str, str] = {}
+    @property
+    def unusable(self) -> dict[str, str]:
+        """Why the listed tools of a server are not in the catalog, by server."""
+        self.listing()
+        return self._unusable
 
-        async def start(server: ToolServer) -> None:
-            with anyio.move_on_after(_LISTING_SECONDS) as scope:
-                await _start(server, problems)
-            if scope.cancelled_caught:
-                problems[server.name] = "it has not answered yet; try again"
+    async def started_listing(
+        self, pause_clock: PauseClock = nullcontext
+    ) -> tuple[Listing, dict[str, str]]:
+        """The tools that are known for a search, which starts all servers; and why the tools of
+        some servers are missing."""
+        problems = await self._starts.start_all(pause_clock)
+        return self.listing(), {**self.unusable, **problems}
 
-        async with anyio.create_task_group() as tasks:
-            for server in self._servers.values():
-                if server.known_tools is None:
-                    tasks.start_soon(start, server)
-        return self.listing(), {**self._unusable, **problems}
-
-    async def listing_for(self, tool_id: str) -> tuple[Listing, str]:
-        """The tools after the server of this tool has started, and its error."""
-        problems: dict[str, str] = {}
+    async def listing_for(
+        self, tool_id: str, pause_clock: PauseClock = nullcontext
+    ) -> tuple[Listing, str]:
+        """The tools after the server of this tool has listed its own, and its error."""
         server = self._server_of(tool_id)
         if server is not None and server.known_tools is None:
-            await _start(server, problems)
-        return self.listing(), "" if server is None else problems.get(server.name, "")
+            try:
+                await self._starts.start(server, pause_clock)
+            except ToolError as error:
+                return self.listing(), error.message
+        return self.listing(), ""
 
     def find_denied(self, tool_id: str) -> Tool | None:
         """A tool that policy denies. It cannot be found or described, but a call of it gets the
@@ -222,16 +221,6 @@ def _problem_with(server_name: str, tools: Sequence[Tool]) -> str:
     return ""
 
 
-async def _start(server: ToolServer, problems: dict[str, str]) -> None:
-    try:
-        await server.tools()
-    except ToolError as error:
-        problems[server.name] = error.message
-    except Exception as error:
-        logger.exception("the MCP server %s could not be asked for its tools", server.name)
-        problems[server.name] = f"it could not be asked for its tools: {error}"
-
-
 def _refuse_equal_names(tools: Sequence[Tool], servers: Sequence[ToolServer]) -> None:
     counts = Counter(server.name for server in servers)
     counts.update({tool.owner for tool in tools if tool.source == "mcp"})
@@ -272,7 +261,9 @@ class CatalogAccess:
         """The servers that could not be searched, and why."""
         self.blocked: list[BlockedCall] = []
 
-    async def search(self, query: JsonValue, limit: JsonValue = None) -> list[JsonValue]:
+    async def search(
+        self, query: JsonValue, limit: JsonValue = None, *, pause_clock: PauseClock = nullcontext
+    ) -> list[JsonValue]:
         """Return compact entries of the tools that match, best first."""
         if not isinstance(query, str):
             raise InvalidCall("a search needs a query as text")
@@ -280,22 +271,31 @@ class CatalogAccess:
         self._tools.counters.searches += 1
         # Many searches at once must not block the event loop.
         await anyio.lowlevel.checkpoint()
-        listing, problems = await self._tools.catalog.started_listing()
+        listing, problems = await self._tools.catalog.started_listing(pause_clock)
         self._note_problems(problems)
         return [_compact(entry) for entry in await listing.index.search(query, most)]
 
-    async def describe(self, tool_id: JsonValue) -> JsonObject:
+    async def describe(
+        self, tool_id: JsonValue, *, pause_clock: PauseClock = nullcontext
+    ) -> JsonObject:
         """Return everything about one tool, with its input schema."""
         self._tools.counters.describes += 1
-        entry = await self._entry_of(tool_id)
+        entry = await self._entry_of(tool_id, pause_clock)
         described: JsonObject = {**entry.to_json(), "parameters": entry.tool.parameters}
         if entry.tool.output_schema is not None:
             described["outputSchema"] = entry.tool.output_schema
         return described
 
-    async def call(self, tool_id: JsonValue, args: JsonValue, *, site: CallSite) -> JsonValue:
+    async def call(
+        self,
+        tool_id: JsonValue,
+        args: JsonValue,
+        *,
+        site: CallSite,
+        pause_clock: PauseClock = nullcontext,
+    ) -> JsonValue:
         """Call a tool and return its value."""
-        tool = await self._tool_to_call(tool_id)
+        tool = await self._tool_to_call(tool_id, pause_clock)
         try:
             return await self._tools.executor.call(tool, args, site=site)
         except ToolDeniedError as error:
@@ -305,9 +305,9 @@ class CatalogAccess:
                 )
             raise
 
-    async def _tool_to_call(self, tool_id: JsonValue) -> Tool:
+    async def _tool_to_call(self, tool_id: JsonValue, pause_clock: PauseClock) -> Tool:
         try:
-            entry = await self._entry_of(tool_id)
+            entry = await self._entry_of(tool_id, pause_clock)
         except UnknownToolError:
             denied = self._tools.catalog.find_denied(str(tool_id))
             if denied is None:
@@ -331,10 +331,10 @@ class CatalogAccess:
         for server, problem in problems.items():
             self.unavailable_servers[server] = problem[:_MAX_PROBLEM]
 
-    async def _entry_of(self, tool_id: JsonValue) -> CatalogEntry:
+    async def _entry_of(self, tool_id: JsonValue, pause_clock: PauseClock) -> CatalogEntry:
         if not isinstance(tool_id, str):
             raise InvalidCall("a tool is named by its id, as text")
-        listing, problem = await self._tools.catalog.listing_for(tool_id)
+        listing, problem = await self._tools.catalog.listing_for(tool_id, pause_clock)
         entry = listing.resolve(tool_id)
         if entry is not None:
             return entry

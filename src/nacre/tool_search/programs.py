@@ -45,7 +45,7 @@ class ProgramClock:
         self.scope = anyio.CancelScope()
         self._seconds_left = seconds
         self._is_started = False
-        self._people_asked = 0
+        self._pause_count = 0
 
     def start(self) -> None:
         """Start the clock; only the first call has an effect."""
@@ -54,18 +54,18 @@ class ProgramClock:
             self.scope.deadline = anyio.current_time() + self._seconds_left
 
     @contextmanager
-    def asking_person(self, asking: Callable[[], AbstractContextManager[None]]) -> Generator[None]:
-        """Stop the clock while a person is asked; `asking` stops that of the sandbox."""
-        if not self._people_asked:
+    def pause(self, pause_sandbox: Callable[[], AbstractContextManager[None]]) -> Generator[None]:
+        """Stop the clock, and that of the sandbox with `pause_sandbox`."""
+        if not self._pause_count:
             self._seconds_left = self.scope.deadline - anyio.current_time()
             self.scope.deadline = math.inf
-        self._people_asked += 1
+        self._pause_count += 1
         try:
-            with asking():
+            with pause_sandbox():
                 yield
         finally:
-            self._people_asked -= 1
-            if not self._people_asked:
+            self._pause_count -= 1
+            if not self._pause_count:
                 self.scope.deadline = anyio.current_time() + self._seconds_left
 
 
@@ -128,19 +128,23 @@ class CodeBridge:
     async def _answer(
         self, function: str, args: list[JsonValue], request: HostRequest
     ) -> JsonValue:
+        # The start of a server does not count as time of the program.
+        pause_clock = partial(self._clock.pause, request.pause_clock)
         match function:
             case "search":
-                return await self._access.search(args[0], _read_limit(args[1]))
+                limit = _read_limit(args[1])
+                return await self._access.search(args[0], limit, pause_clock=pause_clock)
             case "describe":
-                return await self._access.describe(args[0])
+                return await self._access.describe(args[0], pause_clock=pause_clock)
             case "call":
-                return await self._access.call(args[0], args[1], site=self._site(request))
+                site = self._site(request)
+                return await self._access.call(args[0], args[1], site=site, pause_clock=pause_clock)
             case _:
                 raise InvalidCall("openclaw.tools has search, describe and call")
 
     def _site(self, request: HostRequest) -> CallSite:
         # The clock treats a client like a person.
-        asking = partial(self._clock.asking_person, request.asking_person)
+        asking = partial(self._clock.pause, request.asking_person)
         return CallSite(
             call_id=f"{self._call_id}.{request.id}",
             parent_id=self._call_id,

@@ -41,6 +41,7 @@ from nacre.tools import (
     ToolExecutor,
     ToolServer,
     effective_tools,
+    permitted_servers,
     policy_for,
 )
 from nacre.trajectory import TrajectoryRecorder
@@ -94,6 +95,7 @@ async def start_run(
     """
     policy = executor.policy
     allowed = [] if tools_disabled else effective_tools(tools, policy)
+    servers = permitted_servers(servers, policy, tools)
     is_active = is_tool_search_active(
         config, is_code_mode=False, tools=allowed, has_servers=bool(servers)
     )

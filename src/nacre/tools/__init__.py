@@ -52,6 +52,13 @@ from nacre.tools.function_tool import tool
 from nacre.tools.input_checks import InputValidators
 from nacre.tools.policy import ToolPolicy, effective_tools, policy_for
 from nacre.tools.schema_references import as_dict, as_list, target_of
+from nacre.tools.servers import (
+    PauseClock,
+    ServerStarts,
+    describe_missing_start,
+    permitted_servers,
+    refresh_server,
+)
 from nacre.tools.surface import (
     CallResult,
     CallWaits,
@@ -122,8 +129,10 @@ __all__ = [
     "ListedServer",
     "MessageSink",
     "NearestNames",
+    "PauseClock",
     "RunIndex",
     "ScorePart",
+    "ServerStarts",
     "SurfaceKind",
     "Tool",
     "ToolCall",
@@ -137,6 +146,7 @@ __all__ = [
     "assign_guest_names",
     "assign_tool_names",
     "build_catalog",
+    "describe_missing_start",
     "effective_tools",
     "format_definition",
     "format_error",
@@ -153,8 +163,10 @@ __all__ = [
     "mcp_server_file",
     "parse_call",
     "part_text",
+    "permitted_servers",
     "policy_for",
     "possible_guest_names",
+    "refresh_server",
     "servers_of",
     "split_direct_tools",
     "target_of",

@@ -216,7 +216,10 @@ class ToolServer(Protocol):
         ...
 
     async def tools(self) -> Sequence[Tool]:
-        """Connect and list the tools if necessary; raises ToolServerError."""
+        """Connect and list the tools if necessary; raises ToolServerError.
+
+        A caller that is cancelled must not stop the listing: searches wait only for a short time.
+        """
         ...
 
 

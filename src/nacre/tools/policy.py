@@ -9,7 +9,7 @@ from nacre.config import CORE_GROUPS, fold_tool_name
 from nacre.tools.definition import CORE_OWNER, SOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from nacre.config import ToolRules, ToolsConfig
     from nacre.run_context import RunContext
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # The name for the tools of all MCP servers in a configuration.
 _MCP_PLUGIN: Final = "bundle-mcp"
+_MCP_GROUPS: Final = ("group:mcp", _MCP_PLUGIN)
 
 # A tool name that only the pattern `*` matches.
 _NO_NAME: Final = "\0"
@@ -47,10 +48,14 @@ class ToolPolicy:
                 return f"{tool.name} is not permitted: {refusal}"
         return None
 
-    def may_permit_server(self, owner: str) -> bool:
-        """Whether the policy may permit a tool of this MCP server."""
-        names = _names("mcp", fold_tool_name(owner), _NO_NAME)
-        return not any(layer.rules_out(names) for layer in self._layers)
+    def may_permit_server(self, owner: str, *, other_names: Collection[str] = ()) -> bool:
+        """Whether the policy may permit a tool of this MCP server, whose tools are unknown.
+
+        A name in `allow` is that of the tool in `other_names`, if there is one.
+        """
+        folded = fold_tool_name(owner)
+        others = frozenset(map(fold_tool_name, other_names))
+        return not any(layer.rules_out_server(folded, others) for layer in self._layers)
 
 
 def effective_tools(tools: Iterable[Tool], policy: ToolPolicy) -> list[Tool]:
@@ -82,11 +87,11 @@ class _Layer:
             return f"`{self._path}.allow` does not name it"
         return None
 
-    def rules_out(self, names: _Names) -> bool:
-        """Whether the rules exclude the tool whatever its own name is."""
-        return self._deny.find_match(names) is not None or (
-            self._allow is not None and self._allow.is_empty
-        )
+    def rules_out_server(self, owner: str, other_names: Collection[str]) -> bool:
+        """Whether the rules exclude all tools of an MCP server, whatever their names are."""
+        if self._deny.find_match(_names("mcp", owner, _NO_NAME)) is not None:
+            return True
+        return self._allow is not None and not self._allow.may_match_server(owner, other_names)
 
 
 class _Patterns:
@@ -102,9 +107,13 @@ class _Patterns:
             else:
                 self._exact[kind, folded] = pattern
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._exact and not self._globs
+    def may_match_server(self, owner: str, other_names: Collection[str]) -> bool:
+        """Whether a pattern may match a tool of this MCP server."""
+        globs: list[tuple[_PatternKind, str]] = [(kind, text) for kind, text, _ in self._globs]
+        return any(
+            folded == "*" or _may_match_server(kind, folded, owner, other_names)
+            for kind, folded in (*self._exact, *globs)
+        )
 
     def find_match(self, names: _Names) -> str | None:
         """The pattern that matches one of the names."""
@@ -117,6 +126,22 @@ class _Patterns:
             if folded == "*" or any(matches(folded, text) for text in names[kind]):
                 return pattern
         return None
+
+
+def _may_match_server(
+    kind: _PatternKind, pattern: str, owner: str, other_names: Collection[str]
+) -> bool:
+    match kind:
+        case "any" | "name or owner":
+            return pattern not in other_names or _matches(pattern, owner)
+        case "group":
+            return any(_matches(pattern, group) for group in _MCP_GROUPS)
+        case "id":
+            source, of, *names = pattern.split(":", 2)
+            # A pattern of two parts, such as `mcp:*` or `*:read_file`, is for any owner.
+            return _matches(source, "mcp") and (not names or _matches(of, owner))
+        case "core":
+            return False
 
 
 def _kind_of(pattern: str) -> _PatternKind:
@@ -140,7 +165,7 @@ def _names_of(tool: Tool) -> _Names:
 def _names(source: ToolSource, owner: str, name: str) -> _Names:
     tool_id = f"{source}:{owner}:{name}"
     is_core = source == "openclaw" and owner == CORE_OWNER
-    groups = [f"group:{source}", *([_MCP_PLUGIN] if source == "mcp" else [])]
+    groups = list(_MCP_GROUPS) if source == "mcp" else [f"group:{source}"]
     if is_core:
         groups += [group for group, members in CORE_GROUPS.items() if name in members]
     # Clients choose the owner of their tools; all other owners come from the configuration.

@@ -180,15 +180,21 @@ def mcp_server_file(
     *,
     has_resources: bool = False,
     has_prompts: bool = False,
+    left_out: Sequence[str] = (),
 ) -> str:
-    """The declarations of one server, such as `MCP.github.createIssue(input)`."""
+    """The declarations of one server, such as `MCP.github.createIssue(input)`.
+
+    `left_out` are notes on tools that cannot be called.
+    """
     members = [_API]
     if has_resources:
         members.append(_RESOURCES)
     if has_prompts:
         members.append(_PROMPTS)
     members.extend(_declare_all(tools, "mcp"))
-    return f"{_MCP_TYPES}\n{scope_text(['MCP', server_name], members)}"
+    notes = [one_line(note, max_characters=_MAX_SUMMARY_CHARACTERS) for note in left_out]
+    declared = f"{_MCP_TYPES}\n{scope_text(['MCP', server_name], members)}"
+    return f"{declared}\n{comment_lines(notes)}\n" if notes else declared
 
 
 def mcp_index_file(servers: Sequence[DeclaredServer]) -> str:

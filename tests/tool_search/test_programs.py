@@ -543,9 +543,9 @@ async def test_it_stands_still_while_anybody_is_asked(time: Time) -> None:
     clock = ProgramClock(10)
     clock.start()
     time.now += 4
-    with clock.asking_person(nullcontext):
+    with clock.pause(nullcontext):
         time.now += 1_000
-        with clock.asking_person(nullcontext):
+        with clock.pause(nullcontext):
             time.now += 1_000
         assert clock.scope.deadline == math.inf
     assert clock.scope.deadline == time.now + 6
@@ -554,7 +554,7 @@ async def test_it_stands_still_while_anybody_is_asked(time: Time) -> None:
 async def test_it_goes_on_when_asking_fails(time: Time) -> None:
     clock = ProgramClock(10)
     clock.start()
-    with pytest.raises(KeyError), clock.asking_person(nullcontext):
+    with pytest.raises(KeyError), clock.pause(nullcontext):
         time.now += 50
         raise KeyError
     assert clock.scope.deadline == time.now + 10

@@ -337,7 +337,7 @@ async def _list_server_tools(servers: Sequence[ToolServer], turn: TurnContext) -
             known = server.known_tools
             found[server.name] = await server.tools() if known is None else known
         except ToolServerError as error:
-            logger.warning("the tools of %s are not shown: %s", server.name, error)
+            logger.info("the tools of %s are not shown: %s", server.name, error)
             turn.run.events.add(
                 "server.unavailable", {"server": server.name, "problem": error.message}
             )

@@ -124,6 +124,7 @@ class _Notes(logging.Handler):
 CHANNEL: Final = "terminal"
 _DEMO_MODEL: Final = "demo/demo"
 _ID_PREFIX: Final = "session_"
+_SERVER_SECTIONS: Final = ("mcp.servers.", "mcpServers.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,8 +151,11 @@ def resolve_model(
     model = target.model or agent.model
     if missing_secrets:
         _require_key(config, model)
+    has_catalog = agent.tools.code_mode.enabled or agent.tools.tool_search.enabled
     for problem in missing_secrets:
-        warn(str(problem))
+        # Without a catalog, each turn lists all servers and says which of them cannot be used.
+        if has_catalog or not problem.path.startswith(_SERVER_SECTIONS):
+            warn(str(problem))
     return model
 
 

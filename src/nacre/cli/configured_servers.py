@@ -20,6 +20,7 @@ from nacre.cli.output import (
 )
 from nacre.cli.runner import run_abortable
 from nacre.config import (
+    McpServerConfig,
     find_config_file,
     mcp_servers_from,
     object_at,
@@ -36,7 +37,7 @@ from nacre.tools import OPERATION_MARK
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from nacre.config import ConfigFile, McpServerConfig
+    from nacre.config import ConfigFile
     from nacre.json_types import JsonObject
     from nacre.mcp_client import McpServer
     from nacre.run_context import AbortSignal
@@ -114,16 +115,16 @@ def _object_at(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConfiguredServer:
-    """A server's entry, either read or with the problem that makes it unusable."""
+    """A server's entry. With a problem, `server` has only its name, and a use gets the problem."""
 
     name: str
     file: Path
-    server: McpServerConfig | None
+    server: McpServerConfig
     problem: str = ""
 
     @property
     def is_disabled(self) -> bool:
-        return self.server is not None and self.server.is_disabled
+        return self.server.is_disabled
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,13 +144,13 @@ class ConfiguredServers:
 
     @property
     def configs(self) -> list[McpServerConfig]:
-        """The servers with a valid entry."""
-        return [server.server for server in self.servers if server.server is not None]
+        """The configurations of all servers."""
+        return [server.server for server in self.servers]
 
     @property
     def broken(self) -> list[ConfiguredServer]:
-        """The servers with an invalid entry."""
-        return [server for server in self.servers if server.server is None]
+        """The servers with an invalid entry, or with a missing secret."""
+        return [server for server in self.servers if server.problem]
 
     def code_mode_document(self) -> Mapping[str, object]:
         """The configuration with code mode enabled, as `nacre mcp` needs it.
@@ -229,7 +230,8 @@ def _read_entry(
             {name: entry}, path=path, environment=os.environ, warnings=notes
         )
     except ConfigError as error:
-        return ConfiguredServer(name=name, file=file, server=None, problem=str(error))
+        stopgap = McpServerConfig(name=name, transport="stdio", missing=str(error))
+        return ConfiguredServer(name=name, file=file, server=stopgap, problem=str(error))
     return ConfiguredServer(name=name, file=file, server=server)
 
 
@@ -273,7 +275,7 @@ def survey_servers(
 
     if not configured.servers:
         warn(NO_SERVERS)
-    started = [config for config in configured.configs if not config.is_disabled]
+    started = [it.server for it in configured.servers if not it.problem and not it.is_disabled]
     if started and has_progress:
         say(f"starting {count_text(len(started), 'server')}")
 

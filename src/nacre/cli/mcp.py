@@ -124,16 +124,24 @@ def config_command(
     The snippet names the configuration that this command found, or the files of --servers, because
     clients start servers in other directories.
     """
-    from nacre.cli.mcp_entries import client_folders, parse_client, serve_arguments
+    from nacre.cli.mcp_entries import (
+        client_folders,
+        needed_variables,
+        parse_client,
+        serve_arguments,
+    )
     from nacre.mcp_client.client_files import client_snippet, nacre_command
 
     client = parse_client(client_name)
     command = nacre_command("mcp", *serve_arguments(config, servers or ()))
-    snippet = client_snippet(client, client_folders(), command=command)
+    variables = needed_variables(config, servers or ())
+    snippet = client_snippet(client, client_folders(), command=command, variables=variables)
     printer = Printer()
     printer.write(snippet.text)
     files = " or ".join(map(str, snippet.files))
     say(f"paste it into {files}, add it to the servers there or replace them, and restart {client}")
+    if variables:
+        say(f"your servers need {', '.join(variables)}; the client has to pass them on, see `env`")
     return printer.problem or ExitStatus.COMPLETED
 
 
@@ -198,9 +206,10 @@ def list_command(
 
 def _server_row(found: ConfiguredServer) -> tuple[str, ...]:
     note = found.problem or ("disabled" if found.is_disabled else "")
-    if found.server is None:
+    if found.problem:
         return found.name, "", "", str(found.file), note
-    return found.name, found.server.transport, found.server.place, str(found.file), note
+    place = found.server.package or found.server.place
+    return found.name, found.server.transport, place, str(found.file), note
 
 
 def _server_json(found: ConfiguredServer) -> JsonObject:
@@ -211,10 +220,11 @@ def _server_json(found: ConfiguredServer) -> JsonObject:
         "disabled": found.is_disabled,
         "problem": found.problem,
     }
-    if server is not None:
+    if not found.problem:
         shown |= {
             "transport": server.transport,
             "place": server.place,
+            "package": server.package,
             "env": [*sorted(server.env)],
             "headers": [*sorted(server.headers)],
         }

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 _SECRET_SECTIONS: Final = ("env", "headers")
 # Not a plain word, which may be a folder's name by coincidence.
 _PATH = re.compile(r".*[/\\].*|[^-].*\.\w+", re.DOTALL)
+_VARIABLE = re.compile(r"(?<!\$)\$\{(?:env:)?([A-Za-z_]\w*)\}", re.ASCII)
+_FOLDER_REFERENCES: Final = (
+    "userHome",
+    "workspaceFolder",
+    "workspaceFolderBasename",
+    "pathSeparator",
+)
 _NAMES: Final = {
     "--env": re.compile(r"[^\s\0]+"),
     # A value such as `Authorization: Bearer abc=` has the secret before its first `=`.
@@ -195,6 +202,22 @@ def serve_arguments(config: str | None, files: Sequence[str]) -> list[str]:
     path = read_server_entries(config).file.path
     # Without `--config`, a file that is created later is found as well.
     return ["--config", str(path.resolve()), *arguments] if path.exists() else arguments
+
+
+def needed_variables(config: str | None, files: Sequence[str]) -> list[str]:
+    """The environment variables that entries of servers name without a default."""
+    sources = [servers_of_file(Path(file), project=Path.cwd()).servers for file in files] or [
+        read_server_entries(config).entries
+    ]
+    used = [entry for entries in sources for entry in entries.values() if not _is_disabled(entry)]
+    names = _VARIABLE.findall(json.dumps(used, default=str))
+    return sorted({name for name in names if name not in _FOLDER_REFERENCES})
+
+
+def _is_disabled(entry: object) -> bool:
+    if not is_object(entry):
+        return True
+    return entry.get("disabled") is True or entry.get("enabled") is False
 
 
 def _found_clients_text() -> str:

@@ -165,7 +165,7 @@ def list_command(
         printer.write(f"{count_text(len(entries), 'tool')}\n")
     if not entries and source in (None, "mcp") and not configured.servers.servers:
         warn(NO_SERVERS)
-    return end_status(printer, catalog)
+    return end_status(printer, catalog, is_json=is_json)
 
 
 def _server_names(
@@ -233,7 +233,7 @@ def search_command(
     if not found:
         count = catalog.listing.catalog.size
         warn(f"no match among {count:,} tools; list them with `nacre tools list`")
-    return end_status(printer, catalog)
+    return end_status(printer, catalog, is_json=is_json)
 
 
 def register(app: typer.Typer) -> None:

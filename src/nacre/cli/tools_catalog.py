@@ -294,8 +294,9 @@ class OpenCatalog:
     notes: dict[str, str]
     """Problems with single tools, by server."""
 
-    def warn_of_problems(self) -> None:
-        for name, problem in self.problems.items():
+    def warn_of_problems(self, *, are_shown: bool = False) -> None:
+        """Warn of problems, unless they are shown, and of notes."""
+        for name, problem in () if are_shown else self.problems.items():
             warn(f"the tools of {name} are missing: {problem}")
         for name, note in self.notes.items():
             warn(f"{name}: {note}")
@@ -304,7 +305,7 @@ class OpenCatalog:
 def read_catalog(
     configured: ConfiguredTools, server_names: Sequence[str], *, timeout_seconds: float
 ) -> OpenCatalog | ExitStatus:
-    """Open the catalog with these servers, and stop them again.
+    """Open the catalog with these servers. Only those without a cached list are started.
 
     Returns the exit status if a signal stops it. Raises UsageError.
     """
@@ -312,7 +313,11 @@ def read_catalog(
     async def read(abort: AbortSignal) -> OpenCatalog | None:
         try:
             async with open_catalog(
-                configured, server_names, timeout_seconds=timeout_seconds, abort=abort
+                configured,
+                server_names,
+                timeout_seconds=timeout_seconds,
+                abort=abort,
+                may_use_cache=True,
             ) as catalog:
                 return catalog
         except ToolAbortedError:
@@ -331,8 +336,11 @@ async def open_catalog(
     *,
     timeout_seconds: float,
     abort: AbortSignal,
+    may_use_cache: bool = False,
 ) -> AsyncGenerator[OpenCatalog]:
     """Open the catalog with these servers, which run during the block.
+
+    With `may_use_cache`, a server whose tools are in the cache is not started.
 
     Raises UsageError, and ToolAbortedError if it is aborted before the catalog is complete.
     """
@@ -349,7 +357,10 @@ async def open_catalog(
         ready: list[McpServer] = []
         with abort.cancelling():
             ready = await _ready_servers(
-                connections.servers(), problems, timeout_seconds=timeout_seconds
+                connections.servers(),
+                problems,
+                timeout_seconds=timeout_seconds,
+                may_use_cache=may_use_cache,
             )
         if abort.is_aborted:
             raise ToolAbortedError(abort.reason, tool_id="")
@@ -359,7 +370,7 @@ async def open_catalog(
             live = LiveCatalog(tools, servers=ready, policy=configured.policy)
         except CatalogError as error:
             raise UsageError(f"these tools cannot be used together: {error}") from None
-        listing, unusable = await live.started_listing()
+        listing, unusable = live.listing(), live.unusable
         yield OpenCatalog(
             configured=configured,
             listing=listing,
@@ -380,11 +391,17 @@ def _join_tools(own: Sequence[Tool], of_agent: Sequence[Tool]) -> list[Tool]:
 
 
 async def _ready_servers(
-    servers: Sequence[McpServer], problems: dict[str, str], *, timeout_seconds: float
+    servers: Sequence[McpServer],
+    problems: dict[str, str],
+    *,
+    timeout_seconds: float,
+    may_use_cache: bool,
 ) -> list[McpServer]:
     """The servers that answered. Adds the problems of the others to `problems`."""
-    ready: dict[str, McpServer] = {}
-    with show_waiting([server.name for server in servers]) as answered:
+    cached = [server for server in servers if may_use_cache and server.known_tools is not None]
+    ready = {server.name: server for server in cached}
+    started = [server for server in servers if server.name not in ready]
+    with show_waiting([server.name for server in started]) as answered:
 
         async def ask(server: McpServer) -> None:
             survey = await survey_server(server, timeout_seconds)
@@ -395,7 +412,7 @@ async def _ready_servers(
             answered(server.name)
 
         async with anyio.create_task_group() as tasks:
-            for server in servers:
+            for server in started:
                 tasks.start_soon(ask, server)
     return [server for server in servers if server.name in ready]
 
@@ -438,8 +455,8 @@ def find_tool(catalog: OpenCatalog, id_or_name: str) -> CatalogEntry:
 def _warn_of_starting(names: Sequence[str], id_or_name: str) -> None:
     shown = shorten(id_or_name, max_characters=_MAX_SHOWN)
     whom = count_text(len(names), "MCP server")
-    hint = "a full id such as mcp:server:tool starts only one server"
-    warn(f"starting {whom} to find {shown!r}; {hint}")
+    hint = "a full id such as mcp:server:tool needs only one of them"
+    warn(f"looking for {shown!r} in the tools of {whom}; {hint}")
 
 
 def _unknown_tool_error(catalog: OpenCatalog, id_or_name: str) -> ToolError:

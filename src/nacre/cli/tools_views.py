@@ -53,9 +53,9 @@ def write_tools_json(
     printer.write_json(document, is_indented=printer.is_terminal)
 
 
-def end_status(printer: Printer, catalog: OpenCatalog) -> ExitStatus:
-    """Warn of missing tools, and return the exit status."""
-    catalog.warn_of_problems()
+def end_status(printer: Printer, catalog: OpenCatalog, *, is_json: bool) -> ExitStatus:
+    """Warn of missing tools, unless the JSON names them, and return the exit status."""
+    catalog.warn_of_problems(are_shown=is_json)
     return printer.problem or (ExitStatus.FAILED if catalog.problems else ExitStatus.COMPLETED)
 
 

@@ -29,6 +29,14 @@ DEFAULT_MAX_RESULT_BYTES: Final = 4 * 1024 * 1024
 _ORIGIN = re.compile(r"(https?://)(?:[^/?#]*@)?([^/?#@]*)")
 
 
+# What starts a package that its arguments name, with the words and options before its name.
+_PACKAGE_RUNNERS: Final = re.compile(
+    r"npx|bunx|pnpx|npm|pnpm|yarn|bun|uvx?|pipx|python[\d.]*", re.IGNORECASE
+)
+_RUNNER_WORDS: Final = ("exec", "dlx", "x", "tool", "run", "-y", "--yes", "--from", "-p", "-m")
+_PACKAGE: Final = re.compile(r"@?[A-Za-z0-9][\w.-]*(/[\w.-]+)?(\[[\w,-]+\])?([@=~^]+[\w.*-]+)?")
+
+
 def _no_texts() -> Mapping[str, str]:
     return {}
 
@@ -74,6 +82,16 @@ class McpServerConfig:
         # Of a disabled server the URL may be anything.
         origin = _ORIGIN.match(self.url)
         return f"{origin[1]}{origin[2]}" if origin else ""
+
+    @property
+    def package(self) -> str:
+        """The package or module that the command starts, if it only starts another program."""
+        if not _PACKAGE_RUNNERS.fullmatch(_program_name(self.command)):
+            return ""
+        # After any other option, the next word may be its value, and a secret.
+        word = next((word for word in self.args if word not in _RUNNER_WORDS), "")
+        is_public = bool(_PACKAGE.fullmatch(word)) and word not in self.looked_up
+        return word if is_public else ""
 
     def __repr__(self) -> str:
         return (

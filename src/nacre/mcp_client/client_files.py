@@ -284,11 +284,19 @@ class ClientSnippet:
 
 
 def client_snippet(
-    client: Client, folders: ClientFolders, *, command: Sequence[str], name: str = "nacre"
+    client: Client,
+    folders: ClientFolders,
+    *,
+    command: Sequence[str],
+    name: str = "nacre",
+    variables: Sequence[str] = (),
 ) -> ClientSnippet:
-    """Return the entry that makes a client start `command` as its server `name`."""
+    """Return the entry that makes a client start `command` as its server `name`.
+
+    Clients start servers with few environment variables. The client has to pass on `variables`.
+    """
     return ClientSnippet(
-        text=_snippet_text(client, name, command),
+        text=_snippet_text(client, name, command, variables),
         language="toml" if client == "codex" else "json",
         # Only older versions of VS Code have servers in `settings.json`.
         files=tuple(file for file in client_files(client, folders) if file.name != "settings.json"),
@@ -302,9 +310,13 @@ def nacre_command(*arguments: str) -> list[str]:
     return [*start, *arguments]
 
 
-def _snippet_text(client: Client, name: str, command: Sequence[str]) -> str:
+def _snippet_text(
+    client: Client, name: str, command: Sequence[str], variables: Sequence[str]
+) -> str:
     program, *arguments = command
-    entry = {"command": program, "args": arguments}
+    entry: dict[str, object] = {"command": program, "args": arguments}
+    if variables:
+        entry["env"] = {variable: _variable_text(client, variable) for variable in variables}
     match client:
         case "claude" | "cursor":
             return _json({"mcpServers": {name: entry}})
@@ -315,9 +327,22 @@ def _snippet_text(client: Client, name: str, command: Sequence[str]) -> str:
         case "codex":
             key = name if _BARE_KEY.fullmatch(name) else _toml_text(name)
             listed = ", ".join(map(_toml_text, arguments))
-            return f"[mcp_servers.{key}]\ncommand = {_toml_text(program)}\nargs = [{listed}]\n"
+            text = f"[mcp_servers.{key}]\ncommand = {_toml_text(program)}\nargs = [{listed}]\n"
+            passed = ", ".join(map(_toml_text, variables))
+            return f"{text}env_vars = [{passed}]\n" if variables else text
         case _:
             assert_never(client)
+
+
+def _variable_text(client: Client, variable: str) -> str:
+    """The value of a variable, as a reference where the client supports one."""
+    match client:
+        case "claude-code":
+            return f"${{{variable}}}"
+        case "cursor" | "vscode":
+            return f"${{env:{variable}}}"
+        case _:
+            return f"<the value of {variable}>"
 
 
 def _json(value: object) -> str:

@@ -1,5 +1,7 @@
 """The processes of stdio servers: their last output, and how they are stopped."""
 
+import sys
+
 import anyio
 import pytest
 
@@ -9,6 +11,7 @@ from nacre.mcp_client.process import OutputTail, kill_all_groups
 from tests.mcp_client.conftest import Opening
 from tests.mcp_client.peers import (
     PATIENCE_SECONDS,
+    ROOT,
     call,
     ended,
     is_alive,
@@ -71,6 +74,33 @@ async def test_a_server_that_never_spoke_is_not_given_time_to_finish(
         pytest.raises(ToolServerError, match="did not start within"),
     ):
         await server.tools()
+
+
+KILLED = """
+import anyio
+from nacre.mcp_client import McpConnections
+from tests.mcp_client.peers import call, raw, text_of
+
+async def main():
+    async with McpConnections([raw("stubborn")]) as connections:
+        (server,) = connections.servers()
+        child = text_of(await call(server, "family"))
+        print(child, server.status().pid, flush=True)
+        await anyio.sleep_forever()
+
+anyio.run(main)
+"""
+
+
+async def test_a_stubborn_server_and_its_children_do_not_survive_a_killed_client() -> None:
+    async with await anyio.open_process(
+        [sys.executable, "-c", KILLED], stderr=None, cwd=ROOT
+    ) as client:
+        assert client.stdout is not None
+        with anyio.fail_after(PATIENCE_SECONDS):
+            child, server = (await client.stdout.receive()).split()
+        client.kill()
+    await ended(int(child), int(server))
 
 
 async def test_all_servers_and_their_children_can_be_killed_at_once(opening: Opening) -> None:

@@ -6,11 +6,16 @@ from pathlib import Path
 import pytest
 
 from nacre.errors import ToolServerError
+from nacre.json_types import JsonValue
+from nacre.mcp_client import stdio_transport
+from nacre.mcp_client.process import OutputTail
 from tests.mcp_client.conftest import Opening
 from tests.mcp_client.peers import (
     call,
+    call_tool,
     raw,
     text_of,
+    tool_of,
 )
 
 
@@ -49,6 +54,37 @@ async def test_a_flood_on_standard_error_blocks_nothing_and_leaves_its_end(
     assert output[-2:] == ("the secret is [redacted]", "about to go")
     assert len(output) == 20
     assert sum(map(len, output)) < 10_000
+
+
+async def test_a_flood_of_progress_is_dropped_unread(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Slow enough that a busy machine reads no more.
+    monkeypatch.setattr(stdio_transport, "_NOTIFICATIONS_PER_SECOND", 1)
+    parsed: list[object] = []
+    check_message = stdio_transport._check_message  # pyright: ignore[reportPrivateUsage]
+
+    def count(value: JsonValue, line: bytes, tail: OutputTail) -> object:
+        parsed.append(None)
+        return check_message(value, line, tail)
+
+    monkeypatch.setattr(stdio_transport, "_check_message", count)
+    server = await opening.one(raw())
+    updates: list[JsonValue] = []
+    result = await call_tool(await tool_of(server, "progress"), {"steps": 200_000}, updates)
+    assert text_of(result) == "done"
+    assert 0 < len(updates) <= 200
+    assert len(parsed) < 3_000
+    assert any("too many notifications" in line for line in server.status().last_output)
+
+
+async def test_a_flood_of_requests_whose_responses_nobody_reads_is_dropped(
+    opening: Opening,
+) -> None:
+    server = await opening.one(raw())
+    assert text_of(await call(server, "requests", count=20_000)) == "done"
+    assert text_of(await call(server, "echo", a=1)) == '{"a": 1}'
+    assert any("too many requests" in line for line in server.status().last_output)
 
 
 async def test_what_a_server_prints_between_messages_is_kept_apart(opening: Opening) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import subprocess
 import sys
+import threading
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.to_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
 
     from nacre.config import McpServerConfig
 
+
+logger = logging.getLogger(__name__)
 
 _MAX_LINES: Final = 20
 _MAX_LINE_CHARACTERS: Final = 400
@@ -102,6 +108,79 @@ def _signal(group: int, number: int) -> bool:
     return False
 
 
+# Reads the process groups of servers, and kills those that are left when its input ends.
+_GUARD_SCRIPT: Final = """\
+live=" "
+while read -r sign group; do
+  case $sign in
+    +) live="$live$group " ;;
+    -) live="${live%% $group *} ${live#* $group }" ;;
+  esac
+done
+for group in $live; do kill -s KILL -- "-$group"; done
+"""
+
+
+class _Guard:
+    """A small process that kills the servers and their children if this process is killed.
+
+    It runs while there are servers. A death signal of Linux would reach neither the children of a
+    server, such as those of `npx`, nor a server whose program changes its user. Methods block.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._groups: set[int] = set()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def add(self, group: int) -> None:
+        with self._lock:
+            self._groups.add(group)
+            if not self._send(f"+ {group}\n"):
+                self._start()
+
+    def remove(self, group: int) -> None:
+        with self._lock:
+            self._groups.discard(group)
+            self._send(f"- {group}\n")
+            if not self._groups:
+                self._stop()
+
+    def _start(self) -> None:
+        self._stop()
+        try:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _GUARD_SCRIPT],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            # Servers that exit at the end of their input do not need it.
+            logger.info("MCP servers may survive a kill of this process: %s", error)
+            return
+        self._send("".join(f"+ {group}\n" for group in self._groups))
+
+    def _send(self, text: str) -> bool:
+        if self._process is None or self._process.stdin is None:
+            return False
+        try:
+            os.write(self._process.stdin.fileno(), text.encode())
+        except OSError:
+            return False
+        return True
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+            process.wait()
+
+
+_guard: Final = _Guard()
+
+
 class ServerProcess:
     """The process of one stdio server."""
 
@@ -120,6 +199,9 @@ class ServerProcess:
             start_new_session=True,
         )
         _live_groups.add(process.pid)
+        if sys.platform != "win32":
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(_guard.add, process.pid)
         return cls(process)
 
     @property
@@ -167,6 +249,7 @@ class ServerProcess:
             await self._has_exited(within_seconds=_KILL_SECONDS)
         _live_groups.discard(self._process.pid)
         self._close_pipes()
+        await anyio.to_thread.run_sync(_guard.remove, self._process.pid)
 
     async def _has_exited(self, *, within_seconds: float) -> bool:
         # `wait` of asyncio returns only when the pipes are closed, but a child may keep them open.

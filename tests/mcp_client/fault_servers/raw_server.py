@@ -125,6 +125,12 @@ class Plain:
             send({"method": "notifications/progress", "params": {**params, "message": f"s{step}"}})
         answer(request, text("done"))
 
+    def tool_requests(self, request: Json, given: Json) -> None:
+        """Send many requests without reading the responses, then answer."""
+        for number in range(given["count"]):
+            send({"id": f"flood{number}", "method": "ping"})
+        answer(request, text("done"))
+
     def tool_exit(self, request: Json, given: Json) -> None:
         sys.stderr.write("about to go\n")
         sys.stderr.flush()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from nacre.config import McpServerConfig
+    from nacre.json_types import JsonObject
     from nacre.mcp_client.handshake import ServerFacts
     from nacre.mcp_client.upstream import UpstreamRequests
 
@@ -274,15 +275,26 @@ class McpServer:
         digest = raw.compute_digest()
         if digest and digest == self._digest:
             return digest, None
-        send = self._connection.request
-        listing = build_tools(raw.tools, self._config, send)
-        operations = build_operations(raw.capabilities, self._config, send)
+        listing = build_tools(raw.tools, self._config, self._send)
+        operations = build_operations(raw.capabilities, self._config, self._send)
         return digest, replace(
             listing,
             tools=(*listing.tools, *operations),
             notes=(*self._pattern_notes(raw), *raw.notes, *listing.notes),
             listed_bytes=_measure_listing(raw),
         )
+
+    async def _send(
+        self,
+        method: str,
+        params: JsonObject,
+        *,
+        on_progress: Callable[[JsonObject], None] | None = None,
+    ) -> JsonObject:
+        # The first call of a tool that is known from the cache refreshes the list.
+        if self._listed_at is None and self._listing_task is None:
+            self._start_listing()
+        return await self._connection.request(method, params, on_progress=on_progress)
 
     def _pattern_notes(self, raw: RawListing) -> Iterator[str]:
         names = [

@@ -5,10 +5,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
+import anyio
+import anyio.to_thread
 import pytest
 
+from nacre import CodeMode, Completed, McpConnections
 from nacre.cli.app import add_mcp_default
+from nacre.cli.configured_servers import configured_servers
 from tests.cli.command_names import command_names
 from tests.cli.surroundings import Surroundings
 
@@ -241,6 +246,49 @@ def test_list_shows_places_and_no_secrets(surroundings: Surroundings) -> None:
     servers = json.loads(document)["servers"]
     assert servers[0]["env"] == ["TOKEN"]
     assert [server["disabled"] for server in servers] == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "place"),
+    [
+        ("npx", ["-y", "@acme/files@1.2", "/home"], "@acme/files@1.2"),
+        ("uvx", ["mcp-server-git", "--repository", "."], "mcp-server-git"),
+        ("uv", ["tool", "run", "mcp[cli]"], "mcp[cli]"),
+        ("/usr/bin/python3", ["-m", "mcp_server_time"], "mcp_server_time"),
+        ("npx", ["--token", "s3cr3t", "files"], "npx"),
+        ("npx", [], "npx"),
+        ("npx", ["https://u:s3cr3t@x.example/files.tgz"], "npx"),
+        ("my-server", ["s3cr3t"], "my-server"),
+    ],
+)
+def test_list_shows_the_package_that_a_command_starts(
+    surroundings: Surroundings, command: str, args: list[str], place: str
+) -> None:
+    surroundings.configure({"one": {"command": command, "args": args}})
+
+    _, out, _ = surroundings.run("list")
+
+    assert out.splitlines()[1].split()[2] == place
+
+
+async def test_a_program_that_uses_a_server_without_its_secret_gets_the_reason(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "nacre.json"
+    entry = {"command": "bad", "env": {"A": "${NOT_SET_HERE}"}}
+    text = json.dumps({"mcp": {"servers": {"secretive": entry}}})
+    await anyio.Path(file).write_text(text)
+    configured = await anyio.to_thread.run_sync(configured_servers, str(file), ())
+    code = "return [Object.keys(MCP), await MCP.secretive.read({}).catch((error) => error.message)]"
+    async with (
+        McpConnections(configured.configs) as connections,
+        CodeMode(mcp=connections.servers(), workers=1) as code_mode,
+    ):
+        result = await code_mode.exec(code)
+    assert isinstance(result, Completed)
+    names, message = cast("list[Any]", result.value)
+    assert names == ["secretive"]
+    assert "`mcp.servers.secretive.env.A` uses the environment variable NOT_SET_HERE" in message
 
 
 def test_list_of_nothing_says_what_to_do(surroundings: Surroundings) -> None:

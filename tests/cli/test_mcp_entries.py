@@ -131,6 +131,34 @@ def test_config_prints_toml_for_codex(surroundings: Surroundings) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("client", "expected"),
+    [
+        ("claude-code", {"env": {"A_TOKEN": "${A_TOKEN}", "B": "${B}"}}),
+        ("cursor", {"env": {"A_TOKEN": "${env:A_TOKEN}", "B": "${env:B}"}}),
+        ("claude", {"env": {"A_TOKEN": "<the value of A_TOKEN>", "B": "<the value of B>"}}),
+        ("codex", {"env_vars": ["A_TOKEN", "B"]}),
+    ],
+)
+def test_config_names_the_variables_that_the_client_has_to_pass_on(
+    surroundings: Surroundings, client: str, expected: dict[str, object]
+) -> None:
+    surroundings.configure(
+        {
+            "one": {"command": "one", "env": {"T": "${A_TOKEN}", "D": "${D:-x} ${userHome}"}},
+            "two": {"url": "https://x.example", "headers": {"A": "Bearer ${env:B} $${PLAIN}"}},
+            "off": {"command": "off", "env": {"T": "${UNUSED}"}, "disabled": True},
+        }
+    )
+
+    _, out, err = surroundings.run("config", "--client", client)
+
+    document = tomllib.loads(out) if client == "codex" else json.loads(out)
+    [servers] = document.values()
+    assert expected.items() <= servers["nacre"].items()
+    assert "your servers need A_TOKEN, B; the client has to pass them on" in err
+
+
 def test_config_needs_a_client_that_it_knows(surroundings: Surroundings) -> None:
     assert surroundings.run("config")[0] == 2
     assert surroundings.run("config", "--client", "emacs")[0] == 2

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+from pathlib import Path
 
 import pytest
 
@@ -122,8 +124,8 @@ def test_a_bare_name_says_that_all_servers_are_started_for_it(surroundings: Surr
 
     assert status == 0
     assert err == (
-        "nacre: starting 2 MCP servers to find 'b'; "
-        "a full id such as mcp:server:tool starts only one server\n"
+        "nacre: looking for 'b' in the tools of 2 MCP servers; "
+        "a full id such as mcp:server:tool needs only one of them\n"
     )
 
 
@@ -248,7 +250,22 @@ def test_servers_that_were_not_searched_are_told(surroundings: Surroundings) -> 
 
     document = json.loads(out)
     assert (status, len(document["results"]), list(document["problems"])) == (1, 1, ["exits"])
-    assert "nacre: the tools of exits are missing: " in err
+    assert "exits" not in err
+
+
+def test_a_server_whose_tools_are_cached_is_not_started_for_a_search(
+    surroundings: Surroundings, tmp_path: Path
+) -> None:
+    starts = tmp_path / "starts"
+    entry = small_server("read_file")
+    counted = f"echo >> {starts}; exec " + shlex.join([entry["command"], *entry["args"]])
+    server = {"command": "sh", "args": ["-c", counted]}
+    surroundings.configure({"one": server}, tools=WITHOUT_CORE)
+
+    for _ in range(3):
+        status, out, _ = surroundings.nacre("tools", "search", "read", "--json")
+        assert (status, json.loads(out)["results"][0]["id"]) == (0, "mcp:one:read_file")
+    assert len(starts.read_text()) == 1
 
 
 def test_a_query_is_needed(surroundings: Surroundings) -> None:

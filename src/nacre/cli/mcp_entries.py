@@ -206,12 +206,18 @@ def serve_arguments(config: str | None, files: Sequence[str]) -> list[str]:
 
 def needed_variables(config: str | None, files: Sequence[str]) -> list[str]:
     """The environment variables that entries of servers name without a default."""
-    sources = [servers_of_file(Path(file), project=Path.cwd()).servers for file in files] or [
-        read_server_entries(config).entries
-    ]
+    sources = [_read_servers(file) for file in files] or [read_server_entries(config).entries]
     used = [entry for entries in sources for entry in entries.values() if not _is_disabled(entry)]
     names = _VARIABLE.findall(json.dumps(used, default=str))
     return sorted({name for name in names if name not in _FOLDER_REFERENCES})
+
+
+def _read_servers(file: str) -> Mapping[str, object]:
+    try:
+        return servers_of_file(Path(file), project=Path.cwd()).servers
+    except ConfigError:
+        # Reported when the servers are used.
+        return {}
 
 
 def _is_disabled(entry: object) -> bool:

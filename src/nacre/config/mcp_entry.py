@@ -90,7 +90,8 @@ class McpServerConfig:
             return ""
         # After any other option, the next word may be its value, and a secret.
         word = next((word for word in self.args if word not in _RUNNER_WORDS), "")
-        is_public = bool(_PACKAGE.fullmatch(word)) and word not in self.looked_up
+        secrets = (*self.looked_up, *self.env.values())
+        is_public = bool(_PACKAGE.fullmatch(word)) and word not in secrets
         return word if is_public else ""
 
     def __repr__(self) -> str:

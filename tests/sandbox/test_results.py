@@ -199,3 +199,21 @@ def test_numbers_out_of_range_are_clamped_in_python_as_in_the_config(name: str) 
 def test_a_limit_of_the_wrong_type_is_refused_by_name(value: object) -> None:
     with pytest.raises(ConfigError, match=r"`timeout_ms` is .*from 100 to 60000"):
         Limits(timeout_ms=value)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(("count", "method", "listed"), [(33, "call", 32), (10, "m" * 3000, 2)])
+def test_a_result_lists_some_calls_and_gives_the_total(
+    count: int, method: str, listed: int
+) -> None:
+    calls = tuple(PendingRequest(id=number, method=method) for number in range(count))
+    waiting = Waiting(cell_id=CellId("run_1"), reason="pending_tools", pending=calls).to_json()
+    failed = Failed(error="no", reason="guest_error", cancelled=calls).to_json()
+    for wire, key in ((waiting, "pendingToolCalls"), (failed, "abortedToolCalls")):
+        assert wire[key] == [call.to_json() for call in calls[:listed]]
+        assert wire[f"{key}Total"] == count
+
+
+def test_a_result_that_lists_all_calls_has_no_total() -> None:
+    calls = (PendingRequest(id=1, method="call"),)
+    wire = Waiting(cell_id=CellId("run_1"), reason="pending_tools", pending=calls).to_json()
+    assert "pendingToolCallsTotal" not in wire

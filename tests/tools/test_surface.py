@@ -1,14 +1,16 @@
 """The rules that all tool surfaces share: calls, results and names."""
 
+import json
 import re
 
 import pytest
 
 from nacre.errors import ToolPayloadError
-from nacre.json_types import JsonValue
+from nacre.json_types import JsonObject, JsonValue, encode_json
 from nacre.messages import SentPayload
 from nacre.run_context import AbortController
 from nacre.tools.surface import (
+    MAX_RESULT_BYTES,
     CallResult,
     InvalidCall,
     assign_tool_names,
@@ -88,6 +90,30 @@ def test_of_many_tools_only_some_are_named() -> None:
 )
 def test_text_stays_text_and_everything_else_is_json(value: JsonValue, text: str) -> None:
     assert format_result(value) == CallResult(content=text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"status": "completed", "value": '"' * MAX_RESULT_BYTES, "output": [{"text": "kept"}]},
+        {"status": "completed", "value": "ä" * MAX_RESULT_BYTES, "output": ["\x00"] * 100_000},
+        {f"{number}": "x" * 10 for number in range(50_000)},
+        ["x" * 100] * 10_000,
+        {"x" * MAX_RESULT_BYTES: 1},
+    ],
+)
+def test_a_large_result_is_cut_and_stays_json(value: JsonValue) -> None:
+    content = format_result(value).content
+    assert len(content.encode()) <= MAX_RESULT_BYTES
+    cut = json.loads(content)
+    assert f"{len(encode_json(value))} bytes" in cut["cut"]
+
+
+def test_a_cut_result_keeps_its_small_members() -> None:
+    value: JsonObject = {"status": "completed", "value": "x" * MAX_RESULT_BYTES, "output": [1]}
+    cut = json.loads(format_result(value).content)
+    assert (cut["status"], cut["output"], cut["value"][:3]) == ("completed", [1], '"xx')
+    assert len(cut["value"]) > MAX_RESULT_BYTES // 3
 
 
 def test_half_a_surrogate_pair_does_not_break_the_request() -> None:

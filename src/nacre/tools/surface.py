@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 SurfaceKind = Literal["direct", "tool_search", "code_mode"]
 
 MAX_RESULT_BYTES: Final = 256 * 1024
+# A value with more members is cut as a whole.
+_MAX_CUT_MEMBERS: Final = 32
 _MAX_LISTED_TOOLS: Final = 40
 _MAX_LISTED_DIFFERENCES: Final = 10
 _MAX_SHOWN_NAME: Final = 120
@@ -175,7 +177,38 @@ def _truncate(text: str) -> str:
 
 
 def _format_value(value: JsonValue) -> str:
-    return value if isinstance(value, str) else encode_json(value).decode()
+    if isinstance(value, str):
+        return value
+    encoded = encode_json(value)
+    if len(encoded) > MAX_RESULT_BYTES:
+        encoded = encode_json(_cut_members(value, len(encoded)))
+    return encoded.decode()
+
+
+def _can_keep_names(value: JsonObject) -> bool:
+    return len(value) <= _MAX_CUT_MEMBERS and all(len(name) <= _MAX_SHOWN_NAME for name in value)
+
+
+def _cut_members(value: JsonValue, size: int) -> JsonObject:
+    """Replace large members of a value by the start of their JSON, so that it is JSON and fits."""
+    members = value if isinstance(value, dict) and _can_keep_names(value) else {"value": value}
+    cut: JsonObject = {
+        "cut": f"the whole result has {size} bytes; large members are only the start of their "
+        "JSON, as text; ask for less at a time"
+    }
+    left = MAX_RESULT_BYTES - len(encode_json(cut))
+    # The smallest first: what they do not use is left for the others.
+    by_size = sorted((len(encode_json({name: each})), name) for name, each in members.items())
+    for count, (bytes_needed, name) in zip(range(len(by_size), 0, -1), by_size, strict=True):
+        share = left // count
+        if bytes_needed <= share:
+            cut[name] = members[name]
+        else:
+            # As text in JSON, each quote and each backslash takes two bytes.
+            room = (share - len(encode_json({name: ""}))) // 2
+            cut[name] = encode_json(members[name])[: max(room, 0)].decode(errors="ignore")
+        left -= min(bytes_needed, share)
+    return {name: cut[name] for name in (*members, "cut")}
 
 
 def _format_mcp_parts(result: JsonObject, parts: list[JsonValue]) -> CallResult:

@@ -14,12 +14,16 @@ export const { defineProperty: tryDefineProperty, getPrototypeOf } = Reflect;
 export const {
   Array: { isArray },
   ArrayBuffer: { isView },
-  Date: { now: currentTimeMs },
   Error: { captureStackTrace, isError },
   JSON: { parse: parseJson, stringify: quoteJson },
   Object: { defineProperty, freeze, hasOwn, keys: enumerableKeys, preventExtensions },
 } = globalThis;
 export const { Error, Number, Promise, Proxy, RangeError, String, TypeError } = globalThis;
+
+const { round } = Math;
+const now = performance.now.bind(performance);
+/** Return whole milliseconds. Unlike the clock of `Date`, this one never goes back. */
+export const monotonicTimeMs = () => round(now());
 
 const typedArrayPrototype = getPrototypeOf(Uint8Array.prototype);
 const getter = (prototype, name) => uncurryThis(Object.getOwnPropertyDescriptor(prototype, name).get);

@@ -1,10 +1,11 @@
 /**
  * Timers. The guest stores them; the host calls it when one is due.
  *
- * Due times are wall-clock milliseconds, so that a timer still fires after a snapshot is restored.
+ * Due times are milliseconds of the host's monotonic clock, which all workers share: a timer still fires after a snapshot
+ * is restored, and a changed wall clock does not delay it.
  */
 import { define } from "./globals.js";
-import { currentTimeMs, Number, RangeError, reflectApply, TypeError } from "./intrinsics.js";
+import { monotonicTimeMs, Number, RangeError, reflectApply, TypeError } from "./intrinsics.js";
 import { argumentsFrom } from "./members.js";
 
 const MAX_TIMERS = 10_000;
@@ -48,7 +49,7 @@ export function installTimers(global, announce) {
   define(global, "clearInterval", (id) => remove(id));
 
   function queue(timer, delay) {
-    timer.due = currentTimeMs() + delay;
+    timer.due = monotonicTimeMs() + delay;
     // From the end, because most new timers are due after the existing ones.
     let previous = line.last;
     while (previous !== undefined && previous.due > timer.due) previous = previous.previous;
@@ -73,13 +74,13 @@ export function installTimers(global, announce) {
     untilNextTimer() {
       const next = line.first;
       if (next === undefined) return -1;
-      const left = next.due - currentTimeMs();
+      const left = next.due - monotonicTimeMs();
       return left > 0 ? left : 0;
     },
     /** Run the earliest due timer. Only one per call, because the host runs promise jobs in between. */
     fireTimer() {
       const next = line.first;
-      if (next === undefined || next.due > currentTimeMs()) return false;
+      if (next === undefined || next.due > monotonicTimeMs()) return false;
       if (next.repeatEveryMs === undefined) remove(next.id);
       else {
         unqueue(next);

@@ -379,27 +379,48 @@ async def test_a_protection_that_is_not_required_may_be_missing(without_filter: 
 
 
 @pytest.fixture
-def limit_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Limit the addresses of workers and of the compiler, as `ulimit -v` does."""
+def run_at_start(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Run Python code at the start of workers and of the compiler."""
 
-    def limit(size: int) -> None:
-        boot = f"import resource\nresource.setrlimit(resource.RLIMIT_AS, ({size}, {size}))\n"
+    def run(code: str) -> None:
         command = worker_process.python_command
 
-        def limited(function: str, settings: dict[str, Any]) -> list[str]:
-            return [
-                boot + it if it.startswith("import sys") else it
-                for it in command(function, settings)
-            ]
+        def changed(function: str, settings: dict[str, Any]) -> list[str]:
+            words = command(function, settings)
+            boot = words.index("-c") + 1
+            return [*words[:boot], f"{code}\n{words[boot]}", *words[boot + 1 :]]
 
         for module in (worker_process, pool):
-            monkeypatch.setattr(module, "python_command", limited)
+            monkeypatch.setattr(module, "python_command", changed)
 
-    return limit
+    return run
+
+
+# As `ulimit -v` does.
+LIMIT_MEMORY = "import resource; resource.setrlimit(resource.RLIMIT_AS, ({0} << 20, {0} << 20))"
+
+
+async def test_a_clock_that_is_set_back_does_not_stop_timers(
+    run_at_start: Callable[[str], None],
+) -> None:
+    run_at_start(
+        "import itertools, time\n"
+        "real, hours = time.time_ns, itertools.count()\n"
+        "time.time_ns = lambda: real() - next(hours) * 3600 * 10**9"
+    )
+    code = """
+        const before = Date.now();
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        return Date.now() < before;
+    """
+    async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        result = await sandbox.cell(code).run()
+    assert isinstance(result, Completed), result
+    assert result.value is True
 
 
 async def test_a_worker_without_memory_is_reported_and_its_module_is_kept(
-    limit_memory: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+    run_at_start: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rebuilt: list[object] = []
 
@@ -407,16 +428,16 @@ async def test_a_worker_without_memory_is_reported_and_its_module_is_kept(
         rebuilt.append(launcher)
 
     monkeypatch.setattr(pool.Launcher, "rebuild", rebuild)
-    limit_memory(1 << 30)
+    run_at_start(LIMIT_MEMORY.format(1024))
     async with Sandbox(SandboxOptions(workers=1)) as sandbox:
         problem = (await sandbox.check()).problem
     assert ("ulimit -v" in problem, "NACRE_CACHE_DIR" in problem, rebuilt) == (True, False, [])
 
 
 async def test_a_compiler_without_memory_is_not_reported_as_a_full_disk(
-    limit_memory: Callable[[int], None], tmp_path: Path
+    run_at_start: Callable[[str], None], tmp_path: Path
 ) -> None:
-    limit_memory(120 << 20)
+    run_at_start(LIMIT_MEMORY.format(120))
     async with Sandbox(SandboxOptions(workers=1, cache_directory=tmp_path)) as sandbox:
         problem = (await sandbox.check()).problem
     assert ("ulimit -v" in problem, "NACRE_CACHE_DIR" in problem) == (True, False)

@@ -230,7 +230,7 @@ class CellBursts:
         return self._timer_due is not None
 
     def seconds_until_timer(self) -> float:
-        return float("inf") if self._timer_due is None else self._timer_due - time.time()
+        return float("inf") if self._timer_due is None else self._timer_due - time.monotonic()
 
     def next_timer_ms(self) -> int | None:
         """Return the time until the next timer, or None without timers."""
@@ -347,7 +347,9 @@ class CellBursts:
 
     def _record_waits(self, burst: BurstEvent) -> None:
         self.yields = burst.yields
-        self._timer_due = None if burst.timer_ms is None else time.time() + burst.timer_ms / 1000
+        self._timer_due = (
+            None if burst.timer_ms is None else time.monotonic() + burst.timer_ms / 1000
+        )
         if not self.yields and self._timer_due is None and not self._requests.is_open:
             raise WorkerProtocolError("a worker parked a program that waits for nothing")
 

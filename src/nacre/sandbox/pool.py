@@ -396,6 +396,9 @@ class Launcher:
         self._resources = ExitStack()
         self._settings: dict[str, Any] | None = None
         self._seccomp_bpf = b""
+        # Programs see a monotonic clock that starts at the time of day, and the same one in every
+        # worker, because a timer can move to another worker in a snapshot.
+        self._monotonic_offset_ns = time.time_ns() - time.monotonic_ns()
         self._module_fd = -1
 
     @cached_property
@@ -464,6 +467,7 @@ class Launcher:
             "image": {**asdict(self.image), "path": str(self.image.path)},
             "module": module.fd,
             "maxGuestBytes": LIMITS["memory_limit_bytes"].most,
+            "monotonicOffsetNs": self._monotonic_offset_ns,
             "seccompProblem": problem,
         }
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _WASI = "wasi_snapshot_preview1"
 _WASI_BAD_DESCRIPTOR = 8
+_WASI_MONOTONIC = 1
 # The guest's `crypto` requests no more at a time.
 _MAX_RANDOM_BYTES = 65536
 _MAX_SHOWN_NAME_BYTES = 100
@@ -59,7 +60,8 @@ class GuestListener(Protocol):
 class HostCalls:
     """The imports of all VMs in this process. A call goes to the running VM."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, *, monotonic_offset_ns: int = 0) -> None:
+        self._monotonic_offset_ns = monotonic_offset_ns
         self.vm: Vm | None = None
         self.imports = Imports(runtime)
         self._by_name: dict[bytes, Callable[[Vm, list[int]], int]] = {
@@ -121,8 +123,12 @@ class HostCalls:
         vm.throw(f"{MODULES_DISABLED}: import({json.dumps(shown.decode(errors='replace'))})")
         return 0
 
-    def _clock(self, _clock_id: int, _precision: int, at: int) -> int:
-        self._running().instance.write(at, time.time_ns().to_bytes(8, "little"))
+    def _clock(self, clock_id: int, _precision: int, at: int) -> int:
+        if clock_id == _WASI_MONOTONIC:
+            now = time.monotonic_ns() + self._monotonic_offset_ns
+        else:
+            now = time.time_ns()
+        self._running().instance.write(at, now.to_bytes(8, "little"))
         return 0
 
     def _random_get(self, at: int, size: int) -> int:

@@ -96,7 +96,8 @@ def _load(settings: dict[str, Any], connection: WorkerConnection) -> _Worker:
     module = runtime.load(f"{prefix}/{settings['module']}")
     if image.kind == "typescript":
         return TransformWorker(connection, TypeScriptTransformer(runtime, module))
-    return CellWorker(connection, VmFactory(runtime, HostCalls(runtime), image, module))
+    calls = HostCalls(runtime, monotonic_offset_ns=settings["monotonicOffsetNs"])
+    return CellWorker(connection, VmFactory(runtime, calls, image, module))
 
 
 def _stack_can_grow() -> bool:

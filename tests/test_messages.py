@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from nacre.messages import (
     FINISH_REASONS,
     AssistantMessage,
     ImagePart,
+    InvalidImage,
     Message,
     MessageFormatError,
     SystemMessage,
@@ -23,6 +25,7 @@ from nacre.messages import (
     ToolMessage,
     Usage,
     UserMessage,
+    check_image,
     message_from_json,
     message_to_json,
     user_message,
@@ -57,12 +60,59 @@ MESSAGES: list[Message] = [
     ),
     *(AssistantMessage(parts=(), finish_reason=reason) for reason in FINISH_REASONS),
     ToolMessage(call_id="c", name="exec", content="\0 and \x1b", is_error=True),
+    ToolMessage(
+        call_id="c",
+        name="exec",
+        content="{}",
+        images=(ImagePart(url="data:image/png;base64,AAAA"), ImagePart(url="data:,")),
+    ),
 ]
 
 
 @pytest.mark.parametrize("message", MESSAGES)
 def test_a_message_comes_back_as_it_was(message: Message) -> None:
     assert message_from_json(decode_json(encode_json(message_to_json(message)))) == message
+
+
+def base64_of(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+@pytest.mark.parametrize(
+    ("media_type", "content"),
+    [
+        ("image/png", b"\x89PNG\r\n\x1a\nrest"),
+        ("image/jpeg", b"\xff\xd8\xff\xe0"),
+        ("image/gif", b"GIF89a"),
+        ("image/webp", b"RIFF\0\0\0\0WEBP"),
+    ],
+)
+def test_an_image_of_a_known_type_is_a_data_url(media_type: str, content: bytes) -> None:
+    data = base64_of(content)
+    assert check_image(media_type, data) == ImagePart(url=f"data:{media_type};base64,{data}")
+
+
+@pytest.mark.parametrize(
+    ("media_type", "data", "problem"),
+    [
+        ("image/svg+xml", base64_of(b"<svg/>"), "its type is 'image/svg+xml'; known: image/png"),
+        ("text/html\n" * 100, "", "its type is 'text/html"),
+        ("image/png", base64_of(b"GIF89a"), "its data is not image/png"),
+        ("image/webp", base64_of(b"RIFF\0\0\0\0WAVE"), "its data is not image/webp"),
+        ("image/png", "", "its data is not image/png"),
+        ("image/png", "iVBORw0KGgo", "its data is not base64"),
+        ("image/png", "iVBO Rw0K", "its data is not base64"),
+        ("image/png", "ü", "its data is not base64"),
+        ("image/gif", base64_of(b"GIF89a".ljust(5_000_001)), "it has 5000001 bytes; the limit is"),
+    ],
+)
+def test_an_image_that_providers_refuse_is_refused(
+    media_type: str, data: str, problem: str
+) -> None:
+    with pytest.raises(InvalidImage) as caught:
+        check_image(media_type, data)
+    assert str(caught.value).startswith(problem)
+    assert len(str(caught.value)) < 200
 
 
 def test_the_form_on_disk_is_what_older_versions_wrote() -> None:

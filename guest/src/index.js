@@ -19,7 +19,7 @@ import { installWebApis } from "./web/index.js";
 
 export function install(global, host) {
   installWebApis(global, { randomBytes: host.random });
-  installOutput(global, host.output);
+  const toModelJson = installOutput(global, host.output);
   const { untilNextTimer, fireTimer } = installTimers(global, host.timers);
   const { request, yieldControl, deliver } = createRequests(host.request, host.pause);
   const catalog = createCatalog(host.shared, request);
@@ -36,7 +36,7 @@ export function install(global, host) {
     async start(main) {
       let json;
       try {
-        json = toJson(await main());
+        json = toModelJson(await main());
       } catch (error) {
         host.failed(describeFailure(error));
         return;

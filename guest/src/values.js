@@ -53,26 +53,39 @@ export function showAs(object, text) {
   weakMapSet(markers, object, text);
 }
 
-/** Return the JSON text of `value`. A value that JSON lacks is replaced as documented. */
-export function toJson(value) {
-  return encode(value, null, 0) ?? "null";
+// Takes the images of the value that is being encoded; null if they stay in it.
+let takeImage = null;
+
+/**
+ * Return the JSON text of `value`. A value that JSON lacks is replaced as documented. If there is a function
+ * `take(mimeType, data)`, it gets each image part of an MCP result, and a marker stays in its place.
+ */
+export function toJson(value, take = null) {
+  // A method of the value may call this function again.
+  const before = takeImage;
+  takeImage = take;
+  try {
+    return encode(value, null, 0) ?? "null";
+  } finally {
+    takeImage = before;
+  }
 }
 
 /** Return a readable text: a string as it is, any other value with the same mapping. */
-export function toText(value) {
+export function toText(value, take = null) {
   if (typeof value === "string") return toWellFormed(value);
   if (value === undefined) return "undefined";
   if (typeof value === "number") return String(value);
   if (isErrorValue(value)) return errorText(value);
-  const json = toJson(value);
+  const json = toJson(value, take);
   // A marker such as [Function f], a date or a URL is already text, without quotes.
   return json[0] === '"' ? parseJson(json) : json;
 }
 
 /** Return a readable text, or a note if the value throws an error. */
-export function toTextOrNote(value) {
+export function toTextOrNote(value, take = null) {
   try {
-    return toText(value);
+    return toText(value, take);
   } catch {
     return "a value that cannot be shown";
   }
@@ -169,6 +182,10 @@ function encodeArray(array, path, depth) {
 }
 
 function encodeProperties(object, path, depth) {
+  if (takeImage !== null && object.type === "image") {
+    const { mimeType, data } = object;
+    if (typeof mimeType === "string" && typeof data === "string") return imageMarker(mimeType, data);
+  }
   const names = enumerableKeys(object);
   if (names.length === 0) return emptyObject(object);
   let json = "";
@@ -177,6 +194,14 @@ function encodeProperties(object, path, depth) {
     if (item !== undefined) json += (json ? "," : "") + quoteJson(toWellFormed(names[index])) + ":" + item;
   }
   return "{" + json + "}";
+}
+
+function imageMarker(mimeType, data) {
+  takeImage(toWellFormed(mimeType), data);
+  let size = data.length;
+  while (size > 0 && data[size - 1] === "=") size--;
+  const bytes = (size * 3 - ((size * 3) % 4)) / 4;
+  return '{"type":"image","mimeType":' + quoteJson(toWellFormed(mimeType)) + ',"bytes":' + bytes + "}";
 }
 
 /** Encode an object without properties: iterators and other opaque objects by their tag. */

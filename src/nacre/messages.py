@@ -5,6 +5,7 @@ Messages are stored as JSON with a version.
 
 from __future__ import annotations
 
+import binascii
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never, get_args
 
@@ -28,9 +29,47 @@ class TextPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImagePart:
-    """An image from the user: a `data:` or `https:` URL."""
+    """An image: a `data:` URL, or from a user also an `https:` URL."""
 
-    url: str
+    url: str = field(repr=False)
+
+
+# Providers refuse larger images, and a request with one of them fails.
+MAX_IMAGE_BYTES: Final = 5_000_000
+MAX_IMAGES: Final = 20
+"""How many images one result of a tool or program may have."""
+_WEBP: Final = (b"RIFF",)
+_IMAGE_STARTS: Final = {
+    "image/png": (b"\x89PNG\r\n\x1a\n",),
+    "image/jpeg": (b"\xff\xd8\xff",),
+    "image/gif": (b"GIF87a", b"GIF89a"),
+    "image/webp": _WEBP,
+}
+
+
+class InvalidImage(ValueError):
+    """An image that no model gets. The message says why."""
+
+
+def check_image(media_type: str, data: str) -> ImagePart:
+    """Return the image of a tool or program with this base64 text. Raises InvalidImage.
+
+    Tools and programs are not trusted, and a provider refuses the whole request for one image that
+    it cannot read.
+    """
+    starts = _IMAGE_STARTS.get(media_type)
+    if starts is None:
+        shown = media_type[:_MAX_SHOWN_CHARACTERS]
+        raise InvalidImage(f"its type is {shown!r}; known: {', '.join(_IMAGE_STARTS)}")
+    try:
+        content = binascii.a2b_base64(data.encode(), strict_mode=True)
+    except ValueError:
+        raise InvalidImage("its data is not base64") from None
+    if len(content) > MAX_IMAGE_BYTES:
+        raise InvalidImage(f"it has {len(content)} bytes; the limit is {MAX_IMAGE_BYTES}")
+    if not content.startswith(starts) or (starts == _WEBP and content[8:12] != b"WEBP"):
+        raise InvalidImage(f"its data is not {media_type}")
+    return ImagePart(url=f"data:{media_type};base64,{data}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,6 +168,8 @@ class ToolMessage:
     content: str
     """The text for the model; JSON values are encoded."""
     is_error: bool = False
+    images: tuple[ImagePart, ...] = ()
+    """Images that belong to the result; the text has a marker for each."""
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
@@ -187,9 +228,21 @@ def message_from_json(value: JsonValue) -> Message:
             "content": str(content),
             "isError": bool(is_error),
         }:
-            return ToolMessage(call_id=call_id, name=name, content=content, is_error=is_error)
+            return ToolMessage(
+                call_id=call_id,
+                name=name,
+                content=content,
+                is_error=is_error,
+                images=_images_from(value),
+            )
         case _:
             raise MessageFormatError("is not a message")
+
+
+def _images_from(message: JsonObject) -> tuple[ImagePart, ...]:
+    parts = message.get("images", [])
+    images = tuple(map(_user_part_from, parts)) if isinstance(parts, list) else ()
+    return tuple(image for image in images if isinstance(image, ImagePart))
 
 
 def _usage_from(value: JsonValue) -> Usage:
@@ -228,6 +281,7 @@ def _content_of(message: Message) -> JsonObject:
                 "name": message.name,
                 "content": message.content,
                 "isError": message.is_error,
+                **({"images": list(map(_part_to_json, message.images))} if message.images else {}),
             }
         case _:
             assert_never(message)

@@ -9,7 +9,7 @@ from nacre.agent import AgentRun
 from nacre.errors import RuntimeUnavailableError
 from nacre.hooks import BeforeToolCall, Block
 from nacre.json_types import JsonObject
-from nacre.messages import ToolMessage
+from nacre.messages import ImagePart, ToolMessage
 from nacre.sandbox.pool import Launcher
 from tests.agent.agent_setup import CODE_MODE, TOOL_SEARCH, event_of, events_of, kinds
 from tests.agent.conftest import OpenAgent
@@ -58,6 +58,25 @@ async def test_the_model_gets_no_telemetry_and_the_trajectory_has_it(
         result = events_of(run, "call.ended")[0].data["result"]
         assert isinstance(result, dict)
         assert "telemetry" in result
+
+
+async def test_images_reach_the_model_in_their_turn_and_stay_in_the_session(
+    open_service: OpenAgent,
+) -> None:
+    image = ImagePart(url="data:image/gif;base64,R0lGODlh")
+    async with open_service(tools=[echo_tool()], document=CODE_MODE) as setup:
+        setup.model.will(call("exec", code(f"image('{image.url}')")), say("a map"), say("ok"))
+        run = await setup.turn()
+        (shown,) = [it for it in setup.model.requests[1].messages if isinstance(it, ToolMessage)]
+        assert shown.images == (image,)
+        assert "R0lGODlh" not in shown.content
+        await setup.turn("and now?", session_id=run.session_id)
+        (later,) = [it for it in setup.model.requests[2].messages if isinstance(it, ToolMessage)]
+        assert (later.images, later.content) == ((), shown.content)
+        stored = [it for it in await setup.kept(run.session_id) if isinstance(it, ToolMessage)]
+        assert [it.images for it in stored] == [(image,)]
+        events = [each.event for each in await setup.store.events(run_id=run.id)]
+        assert "R0lGODlh" not in str([it for it in events if it["kind"] == "cell.output"])
 
 
 async def test_nested_calls_are_in_the_trajectory_and_not_among_the_messages(

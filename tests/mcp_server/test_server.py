@@ -7,12 +7,13 @@ import anyio
 import jsonschema_rs
 import pytest
 from mcp import MCPError
-from mcp_types import INVALID_PARAMS, ImageContent
+from mcp_types import INVALID_PARAMS, ImageContent, TextContent
 
 from nacre import Completed, DirectResult, Failed, Runtime, Tool, ToolCall
 from nacre.mcp_server import CodeModeMcpServer
 from nacre.mcp_server.server import code_mode_result, direct_result
 from nacre.mcp_server.sessions import share_servers
+from nacre.sandbox import ImageOutput
 from nacre.tools.definition import ListedServer
 from tests.code_mode.tools import HeldTool, echo_tool
 from tests.mcp_server.clients import Era, connect, content_of, exec_in, text_of, wait_in
@@ -199,6 +200,16 @@ def test_telemetry_is_in_the_metadata_and_not_in_the_text() -> None:
     assert text_of(result) == '{"status":"completed","value":1}'
     assert result.structured_content == {"status": "completed", "value": 1}
     assert result.meta == {"nacre/telemetry": completed.telemetry_json()}
+
+
+def test_images_of_a_program_are_content_of_their_own() -> None:
+    image = ImageOutput(media_type="image/gif", data="R0lGODlh")
+    result = code_mode_result(Completed(value=1, output=(image,)))
+    text, shown = result.content
+    assert isinstance(text, TextContent)
+    assert "R0lGODlh" not in text.text
+    assert isinstance(shown, ImageContent)
+    assert (shown.mime_type, shown.data) == ("image/gif", "R0lGODlh")
 
 
 def test_a_failed_program_is_an_error_with_its_reason() -> None:

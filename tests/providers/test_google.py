@@ -11,7 +11,16 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from nacre.config.models import ModelsConfig, ProviderConfig
 from nacre.errors import ProviderError, ToolPayloadError
 from nacre.json_types import JsonObject, JsonValue, decode_json, encode_json
-from nacre.messages import SentPayload, ThinkingPart, ToolMessage, Usage, user_message
+from nacre.messages import (
+    AssistantMessage,
+    ImagePart,
+    SentPayload,
+    ThinkingPart,
+    ToolCallPart,
+    ToolMessage,
+    Usage,
+    user_message,
+)
 from nacre.providers.base import (
     Answered,
     ModelEvent,
@@ -95,6 +104,23 @@ def chunk(*parts: JsonValue, finish: str = "", usage: JsonObject | None = None) 
     if usage:
         whole["usageMetadata"] = usage
     return whole
+
+
+async def test_the_images_of_a_result_reach_the_model_as_images() -> None:
+    called = AssistantMessage(
+        parts=(ToolCallPart(call_id="a", name="weather", arguments="{}"),), model="google/any"
+    )
+    image = ImagePart(url="data:image/png;base64,iVBORw0KGgo=")
+    result = ToolMessage(call_id="a", name="weather", content="sun", images=(image,))
+    server = GoogleServer([(200, [chunk({"text": "Sunny."}, finish="STOP")])])
+    async with google(server) as providers:
+        history = [user_message("hi"), called, result]
+        await events_of(providers, ModelRequest(instructions="", messages=history, tools=[WEATHER]))
+
+    sent = encode_json(server.bodies[0]).decode()
+    assert '"functionResponse":{"parts":[{"inline_data":{"mime_type":"image/png"' in sent
+    assert '"data":"iVBORw0KGgo="' in sent
+    assert '"response":{"return_value":"sun"}' in sent
 
 
 async def test_an_answer_with_thoughts_words_and_a_call_is_understood_and_sent_back() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from nacre.config.models import ModelConfig, ProviderApi
 from nacre.errors import ProviderError
-from nacre.json_types import JsonObject, JsonValue
+from nacre.json_types import JsonObject, JsonValue, encode_json
 from nacre.messages import (
     AssistantMessage,
     ImagePart,
@@ -165,6 +165,62 @@ async def test_results_and_errors_of_calls_are_sent_back(api: ProviderApi) -> No
     assert "Be brief." in request.instructions
     assert "Earlier, rain was discussed." in request.instructions
     assert request.prompt == "go on"
+
+
+GIF = ImagePart(url="data:image/gif;base64,R0lGODlh")
+CALLED = AssistantMessage(
+    parts=(
+        ToolCallPart(call_id="a", name="weather", arguments="{}"),
+        ToolCallPart(call_id="b", name="weather", arguments="{}"),
+    ),
+    model="test/scripted",
+)
+WITH_IMAGE = [
+    user_message("hi"),
+    CALLED,
+    ToolMessage(call_id="a", name="weather", content='{"map":1}', images=(GIF, GIF)),
+    ToolMessage(call_id="b", name="weather", content="none"),
+]
+
+
+@every_api
+async def test_the_images_of_a_result_reach_the_model_as_images(api: ProviderApi) -> None:
+    async with scripted(api, [Say("ok")]) as test:
+        await test.ask(WITH_IMAGE, tools=[WEATHER])
+
+    body = test.server.requests[0].body
+    match api:
+        case "anthropic-messages":
+            result, _ = objects(objects(body["messages"])[-1]["content"])
+            text, image, _ = objects(result["content"])
+            assert image["source"] == {
+                "type": "base64", "media_type": "image/gif", "data": "R0lGODlh"
+            }  # fmt: skip
+        case "openai-responses":
+            result = objects(body["input"])[-2]
+            text, image, _ = objects(result["output"])
+            assert (image["type"], image["image_url"]) == ("input_image", GIF.url)
+        case _:
+            # Results of this API are text, and have to follow each other.
+            first, second, images = objects(body["messages"])[-3:]
+            assert (first["content"], second["content"]) == ('{"map":1}', "none")
+            text, image, _ = objects(images["content"])
+            assert image["image_url"] == {"url": GIF.url}
+            assert text["text"] == "Images in the result of weather (a):"
+            return
+    assert text["text"] == '{"map":1}'
+
+
+@every_api
+async def test_a_model_that_takes_only_text_is_told_of_the_images(api: ProviderApi) -> None:
+    models = {"scripted": ModelConfig(id="scripted", name="Scripted", takes_images=False)}
+    async with scripted(api, [Say("ok")], models=models) as test:
+        await test.ask(WITH_IMAGE, tools=[WEATHER])
+
+    request = test.server.requests[0]
+    assert "R0lGODlh" not in encode_json(request.body).decode()
+    note = "[2 images left out: this model takes only text]"
+    assert request.tool_results == (f'{{"map":1}}\n{note}', "none")
 
 
 async def test_anthropic_is_told_which_result_is_an_error() -> None:

@@ -8,6 +8,7 @@ from nacre.sandbox import (
     CellState,
     Completed,
     Failed,
+    ImageOutput,
     JsonOutput,
     Limits,
     Sandbox,
@@ -40,6 +41,49 @@ async def test_output_is_kept_in_the_order_of_the_calls(sandbox: Sandbox) -> Non
         TextOutput(text='c {"d":"2"}'),
         TextOutput(text="e"),
     )
+
+
+async def test_images_are_output_with_a_marker_for_the_model(sandbox: Sandbox) -> None:
+    code = """
+        image("data:image/gif;base64," + btoa("GIF89a one"));
+        await yield_control();
+        return {content: [{type: "image", mimeType: "image/gif", data: btoa("GIF89a two!")}]};
+    """
+    cell = sandbox.cell(code, limits=Limits(max_output_bytes=1024))
+    first, second = await cell.run(), await cell.resume()
+    one = ImageOutput(media_type="image/gif", data="R0lGODlhIG9uZQ==")
+    two = ImageOutput(media_type="image/gif", data="R0lGODlhIHR3byE=")
+    assert (first.images, second.images) == ((one,), (two,))
+    assert one.url == "data:image/gif;base64,R0lGODlhIG9uZQ=="
+    marker = {"type": "image", "mimeType": "image/gif", "bytes": 10}
+    assert first.for_model()["output"] == [marker]
+    assert second.for_model()["value"] == {"content": [{**marker, "bytes": 11}]}
+    assert "R0lGOD" not in repr(second)
+
+
+async def test_images_do_not_count_as_output(sandbox: Sandbox) -> None:
+    code = "image({mimeType: 'image/gif', data: btoa('GIF89a'.padEnd(300000))}); return 1"
+    result = await sandbox.cell(code, limits=Limits(max_output_bytes=1024)).run()
+    assert isinstance(result, Completed)
+    assert [image.size_bytes for image in result.images] == [300_000]
+
+
+@pytest.mark.parametrize(
+    ("image", "note"),
+    [
+        ("{mimeType: 'image/svg+xml', data: ''}", "its type is 'image/svg+xml'; known: "),
+        ("{mimeType: 'image/png', data: 'R0lG'}", "its data is not image/png"),
+        ("'data:image/png;base64,?'", "its data is not base64"),
+        ("{mimeType: 'image/gif\\nx', data: 'R0lG'}", "its data is not base64"),
+    ],
+)
+async def test_an_image_that_no_model_takes_becomes_a_note(
+    sandbox: Sandbox, image: str, note: str
+) -> None:
+    result = await sandbox.cell(f"image({image})").run()
+    (output,) = result.output
+    assert isinstance(output, TextOutput)
+    assert output.text.startswith(f"[image left out: {note}")
 
 
 async def test_output_is_told_as_it_comes_while_the_program_still_runs(sandbox: Sandbox) -> None:

@@ -183,6 +183,15 @@ async def test_a_value_that_was_not_asked_for_does_not_reach_the_next_cell(
     assert result.get("value", "first") == "first"
 
 
+async def test_images_cannot_fill_the_supervisors_memory(
+    monkeypatch: pytest.MonkeyPatch, one_worker: SandboxOptions
+) -> None:
+    flood = encode_frame(Event.OUTPUT, {"kind": "image"}, bytes(1 << 20)) * 9
+    result, _ = await run_in_forged_worker(monkeypatch, one_worker, [flood])
+    assert isinstance(result, dict)
+    assert verdict(result) == ("failed", "runtime_unavailable", "worker_lost")
+
+
 async def test_output_that_says_nothing_cannot_fill_the_supervisors_memory(
     monkeypatch: pytest.MonkeyPatch, one_worker: SandboxOptions
 ) -> None:

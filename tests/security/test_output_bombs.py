@@ -1,5 +1,7 @@
 """Programs that drown the host in output: stopped at the limit, with what fitted before."""
 
+from typing import cast
+
 import pytest
 
 from nacre.sandbox import Limits, Sandbox
@@ -48,6 +50,37 @@ async def test_a_million_small_outputs_end_the_cell_and_those_that_fitted_are_ke
     # An item counts for more than its text, so that empty ones end as well.
     assert 0 < len(output) <= LIMIT / 16
     assert output == [output[0]] * len(output)
+
+
+IMAGES = {
+    "one": "image({mimeType: 'image/gif', data: 'x'.repeat(9e6)})",
+    "many": "for (;;) image({mimeType: 'image/gif', data: 'x'.repeat(1e5)})",
+    "in_the_value": "const data = 'x'.repeat(5e6), image = {type: 'image', mimeType: 'a', data};"
+    "return [image, {...image}]",
+    "of_a_type": "image({mimeType: 'x'.repeat(9e6), data: ''})",
+}
+
+
+@pytest.mark.parametrize("code", IMAGES.values(), ids=IMAGES.keys())
+async def test_too_many_bytes_of_images_end_the_cell(sandbox: Sandbox, code: str) -> None:
+    limits = Limits(timeout_ms=20_000, memory_limit_bytes=128 << 20, max_output_bytes=1 << 20)
+    result = await attack(sandbox, code, limits=limits)
+    assert verdict(result) == ("failed", "output_limit_exceeded", "output_limit_exceeded")
+    assert "bytes are left for images" in str(result["error"])
+
+
+async def test_empty_images_end_the_cell_at_its_output_limit(sandbox: Sandbox) -> None:
+    code = "for (;;) image({mimeType: 'x'.repeat(1000), data: ''})"
+    result = await attack(sandbox, code, limits=LIMITS)
+    assert verdict(result) == ("failed", "output_limit_exceeded", "output_limit_exceeded")
+    assert sum(len(str(item)) for item in cast("list[object]", result["output"])) <= LIMIT
+
+
+async def test_a_program_shows_at_most_twenty_images(sandbox: Sandbox) -> None:
+    code = "for (let i = 0; i < 22; i++) image({mimeType: 'image/gif', data: btoa('GIF89a')})"
+    result = await attack(sandbox, code)
+    kinds = [item["type"] for item in cast("list[dict[str, str]]", result["output"])]
+    assert kinds == ["image"] * 20 + ["text"] * 2
 
 
 async def test_a_huge_value_ends_the_cell_and_says_how_large_it_is(sandbox: Sandbox) -> None:

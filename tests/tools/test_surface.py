@@ -7,7 +7,7 @@ import pytest
 
 from nacre.errors import ToolPayloadError
 from nacre.json_types import JsonObject, JsonValue, encode_json
-from nacre.messages import SentPayload
+from nacre.messages import ImagePart, SentPayload
 from nacre.run_context import AbortController
 from nacre.tools.surface import (
     MAX_RESULT_BYTES,
@@ -128,10 +128,23 @@ def test_an_mcp_result_is_its_parts() -> None:
         ],
         "isError": True,
     }
+    left_out = "[image image/png, 3 bytes, left out: its data is not image/png]"
     assert format_result(value, is_mcp=True) == CallResult(
-        content="one\n[image image/png, 3 bytes]", is_error=True
+        content=f"one\n{left_out}", is_error=True
     )
     assert format_result(value).content.startswith('{"content"')
+
+
+def test_the_images_of_an_mcp_result_are_images_and_not_text() -> None:
+    value: JsonValue = {
+        "content": [{"type": "image", "data": "R0lGODlh", "mimeType": "image/gif"}] * 21
+    }
+    result = format_result(value, is_mcp=True)
+    assert result.images == (ImagePart(url="data:image/gif;base64,R0lGODlh"),) * 20
+    *markers, last = result.content.splitlines()
+    assert markers == ["[image image/gif, 6 bytes]"] * 20
+    assert last == "[image image/gif, 6 bytes, left out: a result may have 20 images]"
+    assert "R0lGODlh" not in format_result(value).content
 
 
 def test_an_mcp_result_without_parts_is_its_structure() -> None:

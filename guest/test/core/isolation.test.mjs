@@ -365,7 +365,7 @@ test("the guest adds exactly its documented names to the engine's globals", asyn
   const engineNames = valueOf("return names", { image: bareImage });
   const added = valueOf("return Reflect.ownKeys(globalThis).map(String)").filter((name) => !engineNames.includes(name));
   assert.deepEqual(added.toSorted(), [
-    "TextDecoder", "TextEncoder", "URL", "URLSearchParams", "clearInterval", "clearTimeout", "console", "crypto", "json", "require",
+    "TextDecoder", "TextEncoder", "URL", "URLSearchParams", "clearInterval", "clearTimeout", "console", "crypto", "image", "json", "require",
     "setInterval", "setTimeout", "structuredClone", "text", "yield_control",
   ]);
 });

@@ -1,8 +1,8 @@
-/** `text`, `json` and `console`: what a cell says besides its value. */
+/** `text`, `json`, `image` and `console`: what a cell says besides its value. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { startCell, valueOf } from "./cell.mjs";
+import { failureOf, startCell, valueOf } from "./cell.mjs";
 
 const saidBy = (source) => startCell(source).said;
 
@@ -20,6 +20,40 @@ test("output reaches the host in the order of the calls, each with its kind", ()
 test("output functions return undefined", () => {
   const program = "return [text(1), json(1), console.log(1), console.time(), console.assert(true)].map((value) => value === undefined)";
   assert.deepEqual(valueOf(program), [true, true, true, true, true]);
+});
+
+const PNG = { type: "image", mimeType: "image/png", data: "iVBORw0KGgo=" };
+const MARKER = { type: "image", mimeType: "image/png", bytes: 8 };
+const contents = (cell, wanted) => cell.outputs.filter(({ kind }) => kind === wanted).map(({ content }) => content);
+const images = (cell) => contents(cell, "image");
+
+test("an image is passed on as its media type and its base64 text", () => {
+  const cell = startCell(`image("data:image/png;base64,${PNG.data}"); image(${JSON.stringify(PNG)}); return image({ mimeType: "a", data: "" }) === undefined`);
+  assert.deepEqual(images(cell), [`image/png\n${PNG.data}`, `image/png\n${PNG.data}`, "a\n"]);
+  assert.equal(cell.value, true);
+});
+
+test("anything else is no image", () => {
+  for (const value of ["", "5", "null", "'x'", "'data:image/png,x'", "{}", "{ data: 'x' }", "{ data: 1, mimeType: 'image/png' }", "[]"]) {
+    assert.match(failureOf(`image(${value})`).message, /^TypeError: image takes a data: URL/, value);
+  }
+});
+
+test("images in what the model reads become images, with a marker in their place", () => {
+  const result = { content: [PNG, { type: "text", text: "x" }], more: { deep: [PNG] } };
+  const shown = { content: [MARKER, { type: "text", text: "x" }], more: { deep: [MARKER] } };
+  const cell = startCell(`const result = ${JSON.stringify(result)}; json(result); text(result); console.log("%s", result); return result`);
+  assert.deepEqual(cell.value, shown);
+  assert.equal(images(cell).length, 8);
+  const texts = [...contents(cell, "json"), ...contents(cell, "text")];
+  assert.deepEqual(texts.map((text) => JSON.parse(text)), [shown, shown, shown]);
+});
+
+test("images in the input of a request stay in it", () => {
+  const program = `send(${JSON.stringify(PNG)}); send({ toJSON() { json({ ...${JSON.stringify(PNG)} }); return ${JSON.stringify(PNG)} } }); return { toJSON() { send(${JSON.stringify(PNG)}); return ${JSON.stringify(PNG)} } }`;
+  const cell = startCell(program, { functions: ["send"] });
+  assert.deepEqual(cell.requests.map(({ input }) => input), [PNG, PNG, PNG]);
+  assert.deepEqual(cell.value, MARKER);
 });
 
 test("output before an error is not lost", () => {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, assert_never, cast
 
 import anyio
@@ -80,10 +80,15 @@ class Transcript:
 
     @property
     def history(self) -> list[Message]:
-        """The messages before this turn."""
-        if self._given is not None:
-            return list(self._given)
-        return [stored.message for stored in self._stored]
+        """The messages before this turn, without the images of tools and programs.
+
+        Their markers stay. Images would be paid for in every turn, and one that a provider cannot
+        read would end every later turn of the session, not only its own.
+        """
+        messages = self._given
+        if messages is None:
+            messages = [stored.message for stored in self._stored]
+        return list(map(_without_images, messages))
 
     @property
     def stored(self) -> Sequence[StoredMessage]:
@@ -342,6 +347,10 @@ class FailedTurnWrites:
             logger.warning("the store answers again: the turn %s is noted as failed", run_id)
 
 
+def _without_images(message: Message) -> Message:
+    return replace(message, images=()) if isinstance(message, ToolMessage) else message
+
+
 def repair_history(messages: Iterable[Message], *, missing: str = NO_RESULT) -> list[Message]:
     """Make messages valid for providers: each call has exactly one result, right after it, and no
     answer is empty."""
@@ -394,18 +403,26 @@ def message_size(message: Message) -> int:
         case UserMessage() | AssistantMessage():
             return sum(map(_part_size, message.parts))
         case ToolMessage():
-            return _count_bytes(message.content)
+            return _count_bytes(message.content) + sum(map(_part_size, message.images))
         case _:
             assert_never(message)
 
 
 def _estimate_message_tokens(message: Message) -> int:
-    size, image_tokens = message_size(message), 0
-    if isinstance(message, UserMessage):
-        images = [part for part in message.parts if isinstance(part, ImagePart)]
-        size -= sum(map(_part_size, images))
-        image_tokens = len(images) * _TOKENS_PER_IMAGE
+    images = _images_of(message)
+    size = message_size(message) - sum(map(_part_size, images))
+    image_tokens = len(images) * _TOKENS_PER_IMAGE
     return size // _BYTES_PER_TOKEN + image_tokens + _TOKENS_PER_MESSAGE
+
+
+def _images_of(message: Message) -> Sequence[ImagePart]:
+    match message:
+        case UserMessage():
+            return [part for part in message.parts if isinstance(part, ImagePart)]
+        case ToolMessage():
+            return message.images
+        case _:
+            return ()
 
 
 def _part_size(part: TextPart | ImagePart | ThinkingPart | ToolCallPart) -> int:

@@ -242,7 +242,11 @@ class ToolCalls:
             result = await self._trace_call(call)
             content = await self._apply_persist_hooks(call, result)
         results[call.call_id] = ToolMessage(
-            call_id=call.call_id, name=call.name, content=content, is_error=result.is_error
+            call_id=call.call_id,
+            name=call.name,
+            content=content,
+            is_error=result.is_error,
+            images=result.images,
         )
         self._turn.waits.end(call.call_id)
 

@@ -12,7 +12,7 @@ from nacre.cli.output import ExitStatus, Printer, UsageError, escape_controls, s
 from nacre.code_mode.results import CodeModeResult, Completed, Failed, Waiting
 from nacre.code_mode.runtime import Runtime
 from nacre.errors import CatalogError
-from nacre.sandbox.results import JsonOutput, Output, TextOutput, Usage
+from nacre.sandbox.results import ImageOutput, JsonOutput, Output, TextOutput, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -136,6 +136,8 @@ class TextReport:
                 self.printer.write(f"{output.text}\n")
             case JsonOutput():
                 self.printer.write_json(output.value, is_indented=True)
+            case ImageOutput():
+                self.printer.write(f"[image {output.media_type}, {output.size_bytes} bytes]\n")
             case _:
                 assert_never(output)
 

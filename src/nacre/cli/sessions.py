@@ -296,7 +296,9 @@ def _message_lines(message: Message, calls: _CallsById) -> Iterator[str]:
         case ToolMessage():
             size = size_text(len(message.content.encode(errors="replace")))
             text = shorten(message.content, max_characters=_MAX_RESULT_CHARACTERS)
-            yield _speaker_text("failed" if message.is_error else "result", f"{text} ({size})")
+            images = f", {count_text(len(message.images), 'image')}" if message.images else ""
+            shown = f"{text} ({size}{images})"
+            yield _speaker_text("failed" if message.is_error else "result", shown)
         case AssistantMessage():
             for part in message.parts:
                 yield from _part_lines(part, calls)

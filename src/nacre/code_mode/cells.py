@@ -255,6 +255,8 @@ class CodeModeCell:
                     self._record("cell.output", {"text": item.text})
                 case cell_results.JsonOutput():
                     self._record("cell.output", {"result": item.value})
+                case cell_results.ImageOutput():
+                    self._record("cell.output", {"result": item.to_json()})
         match result:
             case cell_results.Waiting():
                 self._record_suspension(result)

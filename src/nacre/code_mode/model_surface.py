@@ -235,8 +235,8 @@ _MCP: Final = (
 )
 _REST: Final = (
     "Do the whole task in one program: loops, filters, Promise.all for calls in parallel.\n"
-    "text(value), json(value), console.log add output. On status waiting, call wait with the runId;"
-    " await yield_control(reason) waits on purpose.\n"
+    "text(value), json(value), image(part), console.log add output. On status waiting, call wait"
+    " with the runId; await yield_control(reason) waits on purpose.\n"
     "No imports, files or network but through tools. Nothing is kept between programs."
 )
 

@@ -13,6 +13,7 @@ from nacre.code_mode.language_detection import add_language_hint
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME, parse_exec_input, parse_wait_input
 from nacre.code_mode.results import CodeModeResult, Failed, Waiting
 from nacre.errors import CatalogError, NamespaceError, ToolError
+from nacre.messages import ImagePart
 from nacre.tools import (
     CallResult,
     CallSubject,
@@ -128,7 +129,11 @@ class CodeModeRun:
             return (
                 format_error(result.error) if result.is_error else format_result(result.json_value)
             )
-        return format_result(result.for_model(), is_error=isinstance(result, Failed))
+        return format_result(
+            result.for_model(),
+            is_error=isinstance(result, Failed),
+            images=tuple(ImagePart(url=image.url) for image in result.images),
+        )
 
     async def call(
         self, name: str, arguments: object = None, *, call_id: str = ""

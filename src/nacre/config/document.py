@@ -83,6 +83,10 @@ class ModelSection(Section):
         default=None,
         description="Maximum output of the model, in tokens; null for the provider's default.",
     )
+    input: list[Literal["text", "image"]] = Field(
+        default=["text", "image"],
+        description="What the model takes. Without `image`, images of tools are left out.",
+    )
 
 
 class ProviderSection(Section):

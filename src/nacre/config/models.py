@@ -50,6 +50,7 @@ class ModelConfig:
     name: str
     context_tokens: int = DEFAULT_CONTEXT_TOKENS
     max_output_tokens: int | None = None
+    takes_images: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,6 +147,7 @@ def _resolve_models(
                 name=model.name or model.id,
                 context_tokens=model.context_window,
                 max_output_tokens=model.max_tokens,
+                takes_images="image" in model.input,
             )
         elif not resolver.is_replaced(place) and not resolver.has_problem_at(f"{place}.id"):
             problem = "is missing; write the id by which the provider knows the model"

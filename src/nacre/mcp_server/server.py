@@ -67,7 +67,13 @@ def code_mode_result(
     """Convert a result. `awaited` is added to a waiting result: see `approvals_to_json`."""
     text = encode_json({**result.for_model(), **(awaited or {})})
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text.decode())],
+        content=[
+            types.TextContent(type="text", text=text.decode()),
+            *(
+                types.ImageContent(type="image", mime_type=image.media_type, data=image.data)
+                for image in result.images
+            ),
+        ],
         # Decoded from the text, because a value that is not strict JSON ends the connection.
         structured_content=decode_json(text),
         is_error=isinstance(result, Failed),

@@ -59,6 +59,10 @@ class ConversionRules:
     """Whether the wire format can mark a tool result as an error."""
     accepts_thinking: bool
     """Whether thinking parts can be sent back; if not, they are left out."""
+    takes_images: bool = True
+    """Whether the model takes images; if not, those of tool results are left out."""
+    takes_images_in_results: bool = True
+    """Whether a tool result can have images; if not, they follow as a message of the user."""
 
     @property
     def provider(self) -> str:
@@ -75,19 +79,23 @@ class MessageConversion:
         """Convert messages; consecutive messages that are not the model's become one request."""
         converted: list[theirs.ModelMessage] = []
         request_parts: list[theirs.ModelRequestPart] = []
+        # After all results of one answer, which have to follow each other.
+        image_parts: list[theirs.ModelRequestPart] = []
         for message in messages:
             if isinstance(message, AssistantMessage):
                 if request_parts:
-                    converted.append(theirs.ModelRequest(parts=request_parts))
-                    request_parts = []
+                    converted.append(theirs.ModelRequest(parts=[*request_parts, *image_parts]))
+                    request_parts, image_parts = [], []
                 response = self._to_response(message)
                 # Empty if it contained only the thinking parts of another provider.
                 if response.parts:
                     converted.append(response)
             else:
                 request_parts.append(self._to_request_part(message))
+                if isinstance(message, ToolMessage):
+                    image_parts.extend(self._images_after(message))
         if request_parts:
-            converted.append(theirs.ModelRequest(parts=request_parts))
+            converted.append(theirs.ModelRequest(parts=[*request_parts, *image_parts]))
         return converted
 
     def from_theirs(self, response: theirs.ModelResponse) -> AssistantMessage:
@@ -118,10 +126,28 @@ class MessageConversion:
                 is_marked = message.is_error and self._rules.marks_errors
                 return theirs.ToolReturnPart(
                     tool_name=message.name,
-                    content=_replace_surrogates(message.content),
+                    content=self._tool_content(message),
                     tool_call_id=message.call_id,
                     outcome="failed" if is_marked else "success",
                 )
+
+    def _tool_content(self, message: ToolMessage) -> str | list[theirs.UserContent]:
+        text = _replace_surrogates(message.content)
+        if not message.images:
+            return text
+        if not self._rules.takes_images:
+            return f"{text}\n[{len(message.images)} images left out: this model takes only text]"
+        if not self._rules.takes_images_in_results:
+            return text
+        return [text, *map(_image, message.images)]
+
+    def _images_after(self, message: ToolMessage) -> list[theirs.ModelRequestPart]:
+        """The images of a result, if they cannot be a part of it."""
+        rules = self._rules
+        if not message.images or not rules.takes_images or rules.takes_images_in_results:
+            return []
+        heading = f"Images in the result of {message.name} ({message.call_id}):"
+        return [theirs.UserPromptPart(content=[heading, *map(_image, message.images)])]
 
     def _to_response(self, message: AssistantMessage) -> theirs.ModelResponse:
         # Details and thinking parts are valid only for the provider that created them.

@@ -69,6 +69,7 @@ class PydanticAiBackend:
             api=self._config.api,
             model_id=model_id,
             max_output_tokens=known.max_output_tokens if known else None,
+            takes_images=known.takes_images if known else True,
             errors=errors,
         )
 
@@ -86,6 +87,7 @@ class PydanticAiModel:
         api: ProviderApi,
         model_id: str,
         max_output_tokens: int | None,
+        takes_images: bool,
         errors: ProviderErrors,
     ) -> None:
         self._model = model
@@ -101,6 +103,8 @@ class PydanticAiModel:
                 marks_errors=api in ("anthropic-messages", "google-generative-ai"),
                 accepts_thinking=api != "openai-responses"
                 or profile.get("openai_supports_encrypted_reasoning_content") is True,
+                takes_images=takes_images,
+                takes_images_in_results=api != "openai-completions",
             )
         )
 

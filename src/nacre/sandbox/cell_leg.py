@@ -20,6 +20,7 @@ from anyio.abc import TaskGroup
 
 from nacre.errors import SandboxError, WorkerProtocolError
 from nacre.ids import CellId, new_cell_id
+from nacre.messages import MAX_IMAGES, InvalidImage, check_image
 from nacre.sandbox.cell_vm import (
     BudgetExceeded,
     CellVm,
@@ -41,6 +42,7 @@ from nacre.sandbox.results import (
     CellResult,
     Completed,
     Failed,
+    ImageOutput,
     JsonOutput,
     Output,
     TextOutput,
@@ -49,6 +51,8 @@ from nacre.sandbox.results import (
 )
 from nacre.sandbox.worker_process import run_in_thread
 from nacre.sandbox.worker_protocol import (
+    IMAGE_ITEM_BYTES,
+    MAX_CELL_IMAGE_BYTES,
     OUTPUT_ITEM_BYTES,
     BurstEvent,
     Command,
@@ -120,6 +124,8 @@ class CellOutput:
         self, *, max_bytes: int, usage: Usage, on_output: Callable[[Output], None] | None
     ) -> None:
         self.bytes_left = max_bytes
+        self.image_bytes_left = MAX_CELL_IMAGE_BYTES
+        self._image_count = 0
         self._usage = usage
         self._on_output = on_output
         self._items: list[Output] = []
@@ -127,18 +133,34 @@ class CellOutput:
     def add(self, frame: Frame) -> None:
         """Add an item of output that a worker sent."""
         kind, content = read_output(frame)
+        is_image = kind == "image"
         # The worker counts too, but it may be compromised.
-        self.bytes_left -= len(content) + OUTPUT_ITEM_BYTES
-        if self.bytes_left < 0:
+        self.image_bytes_left -= len(content) if is_image else 0
+        self.bytes_left -= IMAGE_ITEM_BYTES if is_image else len(content) + OUTPUT_ITEM_BYTES
+        if self.bytes_left < 0 or self.image_bytes_left < 0:
             raise WorkerProtocolError("a worker sent more output than the cell's limit")
-        item = (
-            JsonOutput(value=decode_value(content))
-            if kind == "json"
-            else TextOutput(text=content.decode(errors="replace"))
-        )
+        match kind:
+            case "image":
+                item = self._read_image(content.decode(errors="replace"))
+            case "json":
+                item = JsonOutput(value=decode_value(content))
+            case _:
+                item = TextOutput(text=content.decode(errors="replace"))
         self._items.append(item)
-        self._usage.output_bytes += len(content)
+        self._usage.output_bytes += IMAGE_ITEM_BYTES if is_image else len(content)
         self._notify(item)
+
+    def _read_image(self, content: str) -> ImageOutput | TextOutput:
+        """Read an image; one that no model can take becomes a note."""
+        media_type, _, data = content.partition("\n")
+        try:
+            if self._image_count >= MAX_IMAGES:
+                raise InvalidImage(f"a program may show {MAX_IMAGES} images")
+            check_image(media_type, data)
+        except InvalidImage as problem:
+            return TextOutput(text=f"[image left out: {problem}]")
+        self._image_count += 1
+        return ImageOutput(media_type=media_type, data=data)
 
     def take(self) -> tuple[Output, ...]:
         """Return and remove the items added since the last call."""
@@ -278,6 +300,7 @@ class CellBursts:
             "memoryLimitBytes": self._limits.memory_limit_bytes,
             "outputBytesLeft": self._context.output.bytes_left,
             "maxOutputBytes": self._limits.max_output_bytes,
+            "imageBytesLeft": self._context.output.image_bytes_left,
             **self._burst_fields(budget),
         }
 

@@ -163,7 +163,28 @@ class JsonOutput:
         return {"type": "json", "value": self.value}
 
 
-Output: TypeAlias = TextOutput | JsonOutput
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageOutput:
+    """An image that the program wrote with `image`, or returned as a part of an MCP result."""
+
+    media_type: str
+    data: str = field(repr=False)
+    """Base64."""
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data.rstrip("=")) * 3 // 4
+
+    @property
+    def url(self) -> str:
+        return f"data:{self.media_type};base64,{self.data}"
+
+    def to_json(self) -> JsonObject:
+        """A marker: the image itself is not text."""
+        return {"type": "image", "mimeType": self.media_type, "bytes": self.size_bytes}
+
+
+Output: TypeAlias = TextOutput | JsonOutput | ImageOutput
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -244,6 +265,11 @@ class _Result(ABC):
 
     def output_json(self) -> JsonObject:
         return {"output": [item.to_json() for item in self.output]} if self.output else {}
+
+    @property
+    def images(self) -> tuple[ImageOutput, ...]:
+        """The images of the output. The JSON has only a marker for each."""
+        return tuple(item for item in self.output if isinstance(item, ImageOutput))
 
     def telemetry_json(self) -> JsonObject:
         return self.usage.to_json()

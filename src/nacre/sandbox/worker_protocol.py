@@ -31,6 +31,11 @@ HEADER_BYTES: Final = _HEADER.size
 # Added to the size of each item of output, so that many empty items also reach the limit.
 OUTPUT_ITEM_BYTES: Final = 16
 
+# The images of a cell do not count as output. They are base64, so this is six megabytes of images.
+MAX_CELL_IMAGE_BYTES: Final = 8 << 20
+# The marker of an image, or the note that it was left out, counts as output.
+IMAGE_ITEM_BYTES: Final = 192
+
 _CHUNK_BYTES: Final = 1 << 18
 
 _MAX_ID: Final = 2**53
@@ -291,7 +296,7 @@ def read_size(frame: Frame) -> int:
 def read_output(frame: Frame) -> tuple[str, bytes]:
     """Read the kind and content of an item of output."""
     kind = frame.fields.get("kind")
-    if kind not in ("text", "json"):
+    if kind not in ("text", "json", "image"):
         raise WorkerProtocolError("a worker sent output of an unknown kind")
     return kind, frame.tail
 

@@ -22,7 +22,7 @@ import anyio
 from nacre.errors import CellStateError, HostRequestError, ToolError
 from nacre.json_types import encode_json
 from nacre.sandbox import Limits, SharedData
-from nacre.sandbox.results import Completed, Failed, JsonOutput, TextOutput, Waiting
+from nacre.sandbox.results import Completed, Failed, ImageOutput, JsonOutput, TextOutput, Waiting
 from nacre.telemetry import span
 from nacre.tool_search.catalog import CatalogAccess, RunTools
 from nacre.tool_search.results import ToolSearchResult
@@ -289,6 +289,9 @@ class Programs:
                     self._record("cell.output", call_id, {"runId": cell.cell_id, "text": item.text})
                 case JsonOutput():
                     data: JsonObject = {"runId": cell.cell_id, "result": item.value}
+                    self._record("cell.output", call_id, data)
+                case ImageOutput():
+                    data: JsonObject = {"runId": cell.cell_id, "result": item.to_json()}
                     self._record("cell.output", call_id, data)
         ended: JsonObject = {"runId": cell.cell_id}
         match outcome:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nacre.json_types import JsonObject
+    from nacre.sandbox.results import ImageOutput
     from nacre.tool_search.catalog import BlockedCall
     from nacre.tool_search.model_surface import SurfaceMode
 
@@ -45,6 +46,11 @@ class ToolSearchResult:
     def error(self) -> str:
         """The message of the error; empty if the call has completed."""
         return "" if isinstance(self.outcome, Completed) else self.outcome.error
+
+    @property
+    def images(self) -> tuple[ImageOutput, ...]:
+        """The images of a program. The JSON has only a marker for each."""
+        return () if isinstance(self.outcome, DirectResult) else self.outcome.images
 
     def to_json(self) -> JsonObject:
         """Empty members are left out."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nacre.errors import ToolError
 from nacre.json_types import encode_json
+from nacre.messages import ImagePart
 from nacre.tool_search.catalog import CatalogAccess, RunTools
 from nacre.tool_search.model_surface import (
     CODE_NAME,
@@ -28,6 +29,7 @@ from nacre.tools import (
     make_call_site,
     make_tool_specs,
     parse_call,
+    take_images,
     verify_payload,
 )
 
@@ -162,7 +164,13 @@ class ToolSearchRun:
         result = await self._dispatch(call.name, given, call.call_id)
         if isinstance(result.outcome, DirectResult) and result.code == "invalid_input":
             return format_error(result.error)
-        return format_result(result.to_json(), is_error=result.is_error)
+        images = tuple(ImagePart(url=image.url) for image in result.images)
+        wire = result.to_json()
+        if "value" in wire:
+            # The result of an MCP tool.
+            wire["value"], found = take_images(wire["value"])
+            images += found
+        return format_result(wire, is_error=result.is_error, images=images)
 
     async def call(
         self, name: str, arguments: object = None, *, call_id: str = ""

@@ -76,7 +76,7 @@ from nacre.tools.surface import (
     verify_payload,
 )
 from nacre.tools.tool_names import NearestNames, assign_guest_names, possible_guest_names
-from nacre.tools.tool_result import ToolResult, part_text
+from nacre.tools.tool_result import ToolResult, part_text, take_images
 
 if TYPE_CHECKING:
     from nacre.tools.core.core_tools import CoreTools, MessageSink
@@ -169,6 +169,7 @@ __all__ = [
     "refresh_server",
     "servers_of",
     "split_direct_tools",
+    "take_images",
     "target_of",
     "tool",
     "tools_file",

@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 
 from nacre.errors import CatalogError, NacreError, ToolPayloadError
@@ -14,14 +14,14 @@ from nacre.json_types import NotJsonError, decode_json, describe_json_type, enco
 from nacre.messages import ToolSpec
 from nacre.tools.catalog import is_control_tool
 from nacre.tools.executor import CallSite
-from nacre.tools.tool_result import part_text
+from nacre.tools.tool_result import part_text, take_images
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
 
     from nacre.errors import ToolError
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.messages import SentPayload, ToolCallPart
+    from nacre.messages import ImagePart, SentPayload, ToolCallPart
     from nacre.run_context import AbortSignal
     from nacre.tools.definition import Tool
 
@@ -148,19 +148,32 @@ def make_call_site(call_id: str, abort: AbortSignal) -> CallSite:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallResult:
-    """The text that the model reads as the result of its call."""
+    """The result of a call as the model reads it: text, and images if it takes any."""
 
     content: str
     is_error: bool = False
+    images: tuple[ImagePart, ...] = ()
+    """The text has a marker for each."""
 
 
-def format_result(value: JsonValue, *, is_mcp: bool = False, is_error: bool = False) -> CallResult:
-    """Text stays text, and other values become JSON. An MCP result becomes its content parts."""
+def format_result(
+    value: JsonValue,
+    *,
+    is_mcp: bool = False,
+    is_error: bool = False,
+    images: tuple[ImagePart, ...] = (),
+) -> CallResult:
+    """Text stays text, and other values become JSON. An MCP result becomes its content parts.
+
+    The images of MCP results become images of the result.
+    """
+    value, found = take_images(value)
+    images = (*images, *found)
     if is_mcp and isinstance(value, dict):
         parts = value.get("content")
         if isinstance(parts, list):
-            return _format_mcp_parts(value, parts)
-    return CallResult(content=_truncate(_format_value(value)), is_error=is_error)
+            return replace(_format_mcp_parts(value, parts), images=images)
+    return CallResult(content=_truncate(_format_value(value)), is_error=is_error, images=images)
 
 
 def format_error(message: str) -> CallResult:

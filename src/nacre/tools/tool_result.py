@@ -15,11 +15,13 @@ from uuid import UUID
 
 from nacre.errors import ToolFailedError
 from nacre.json_types import MAX_JSON_DEPTH, NotJsonError, encode_json, type_name
+from nacre.messages import MAX_IMAGES, InvalidImage, check_image
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nacre.json_types import JsonObject, JsonValue
+    from nacre.messages import ImagePart
     from nacre.tools.definition import Tool
 
 
@@ -270,6 +272,39 @@ def _find_message(structured: JsonValue) -> str:
     return structured if isinstance(structured, str) else encode_json(structured).decode()
 
 
+def take_images(result: JsonValue) -> tuple[JsonValue, tuple[ImagePart, ...]]:
+    """Replace the images of an MCP result by markers, and return them. Other values stay as is.
+
+    The marker of an image that no model can take says why.
+    """
+    content = result.get("content") if isinstance(result, dict) else None
+    if not isinstance(result, dict) or not isinstance(content, list):
+        return result, ()
+    images: list[ImagePart] = []
+    parts = [_take_image(part, images) for part in content]
+    return {**result, "content": parts}, tuple(images)
+
+
+def _take_image(part: JsonValue, images: list[ImagePart]) -> JsonValue:
+    match part:
+        case {"type": "image", "data": str(data), "mimeType": str(media_type)}:
+            pass
+        case _:
+            return part
+    marker: JsonObject = {
+        "type": "image",
+        "mimeType": media_type[:_MAX_KEY_CHARACTERS],
+        "bytes": _decoded_bytes(data),
+    }
+    try:
+        if len(images) >= MAX_IMAGES:
+            raise InvalidImage(f"a result may have {MAX_IMAGES} images")
+        images.append(check_image(media_type, data))
+    except InvalidImage as problem:
+        marker["omitted"] = str(problem)
+    return marker
+
+
 def part_text(part: JsonObject) -> str:
     """The text of a content part; other parts are described in brackets."""
     match part:
@@ -279,6 +314,10 @@ def part_text(part: JsonObject) -> str:
             return text
         case {"type": "resource", "resource": {"uri": str(uri)} as resource}:
             return _describe_part("resource", uri, resource.get("mimeType"), resource.get("blob"))
+        case {"type": "image", "mimeType": str(media_type), "bytes": int(size)}:
+            omitted = part.get("omitted")
+            reason = f", left out: {omitted}" if isinstance(omitted, str) else ""
+            return f"[image {media_type}, {size} bytes{reason}]"
         case {"type": str(kind)}:
             return _describe_part(kind, part.get("uri"), part.get("mimeType"), part.get("data"))
         case _:

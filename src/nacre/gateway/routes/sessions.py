@@ -98,6 +98,7 @@ class ToolMessageInfo(_StoredMessageInfo):
     name: str
     content: str
     is_error: bool = False
+    images: tuple[ImageInfo, ...] = ()
 
 
 MessageInfo = Annotated[
@@ -145,6 +146,7 @@ def message_info(
                 name=message.name,
                 content=message.content,
                 is_error=message.is_error,
+                images=tuple(ImageInfo(url=image.url) for image in message.images),
             )
         case _:
             assert_never(message)

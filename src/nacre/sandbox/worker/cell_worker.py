@@ -17,6 +17,8 @@ from nacre.sandbox.worker.host_calls import MODULES_DISABLED
 from nacre.sandbox.worker.vm import GuestError, OutOfMemory, SharedParts, Vm, VmFactory
 from nacre.sandbox.worker.wasm_runtime import StopGuest, WasmError, WasmTrap
 from nacre.sandbox.worker_protocol import (
+    IMAGE_ITEM_BYTES,
+    MAX_CELL_IMAGE_BYTES,
     OUTPUT_ITEM_BYTES,
     Command,
     Event,
@@ -77,6 +79,7 @@ class Burst:
         self._send = send
         self._is_cancelled_by_host = is_cancelled
         self._output_left = fields["outputBytesLeft"]
+        self._image_left = fields["imageBytesLeft"]
         self._max_output = fields["maxOutputBytes"]
         # Unanswered requests and yields, including those from before a suspension.
         self._open: set[int] = set(fields.get("open", ()))
@@ -142,7 +145,11 @@ class Burst:
     # GuestListener.
 
     def output(self, kind: str, content: bytes) -> None:
-        self._spend(len(content) + OUTPUT_ITEM_BYTES, "output")
+        if kind == "image":
+            self._spend(IMAGE_ITEM_BYTES, "marker of an image")
+            self._spend_image(len(content))
+        else:
+            self._spend(len(content) + OUTPUT_ITEM_BYTES, "output")
         self._send(encode_frame(Event.OUTPUT, {"kind": kind}, content))
 
     def request(self, request_id: int, method: str, payload: bytes) -> None:
@@ -195,6 +202,15 @@ class Burst:
                 f"{self._max_output} bytes are left (maxOutputBytes); return or print less",
             )
         self._output_left -= size
+
+    def _spend_image(self, size: int) -> None:
+        if size > self._image_left:
+            self._stop(
+                "output_limit_exceeded",
+                f"the image of {size} bytes in base64 does not fit: {self._image_left} of "
+                f"{MAX_CELL_IMAGE_BYTES} bytes are left for images; show fewer or smaller ones",
+            )
+        self._image_left -= size
 
     def _stop(self, reason: str, message: str) -> NoReturn:
         self.stop = BurstFailure(reason, message)

@@ -29,7 +29,8 @@ class GuestListener(Protocol):
     """Receives the events of a guest. Each method may raise `StopGuest` to stop the guest."""
 
     def output(self, kind: str, content: bytes) -> None:
-        """One item of output; `kind` is text or json, `content` UTF-8 text or JSON."""
+        """One item of output. `kind` is text, json or image; `content` is UTF-8 text, JSON, or the
+        media type and the base64 of an image in two lines."""
         ...
 
     def request(self, request_id: int, method: str, payload: bytes) -> None:

@@ -5,7 +5,7 @@ import pytest
 from nacre.cli.app import COMMANDS, Command
 from tests.cli.surroundings import Surroundings
 
-GROUPS = ("mcp", "config", "tools", "plugins", "sessions", "trajectory")
+GROUPS = ("mcp", "config", "tools", "plugins", "sessions", "approvals", "trajectory")
 
 
 @pytest.mark.parametrize("group", ["", *GROUPS])
@@ -22,3 +22,10 @@ def test_the_line_about_a_command_begins_its_own_help(
 ) -> None:
     _, out, _ = surroundings.nacre(command.name, "--help")
     assert out.split("\n\n")[1].strip() == command.help
+
+
+def test_version_and_help_are_commands_too(surroundings: Surroundings) -> None:
+    assert surroundings.nacre("version") == surroundings.nacre("--version")
+    assert surroundings.nacre("help") == surroundings.nacre("--help")
+    assert surroundings.nacre("help", "mcp", "add") == surroundings.nacre("mcp", "add", "--help")
+    assert surroundings.nacre("help", "nothing")[0] == 2

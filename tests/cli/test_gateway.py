@@ -5,13 +5,15 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from nacre.cli.gateway import commands_to_try, welcome_json, welcome_text
 from nacre.config.system import system_config_from
 from nacre.gateway.server import Served
-from tests.cli.nacre_process import PATIENCE_SECONDS
+from tests.cli.nacre_process import PATIENCE_SECONDS, pipe_of, start_nacre
+from tests.cli.surroundings import Surroundings
 
 # As where these are not installed: importing them fails, and nothing finds them.
 WITHOUT = """
@@ -106,3 +108,21 @@ def test_all_interfaces_are_not_passed_over(tmp_path: Path) -> None:
     everywhere = served(tmp_path, gateway={"host": "0.0.0.0"})
     assert "all other addresses of this machine (0.0.0.0)" in welcome_text(everywhere, "")
     assert "all other addresses" not in welcome_text(served(tmp_path), "")
+
+
+def test_logs_are_lines_of_json_on_request(here: Surroundings) -> None:
+    options = ("--port", "0", "--json", "--access-log", "--log-format", "json")
+    with start_nacre("gateway", *options) as process:
+        facts = json.loads(pipe_of(process.stdout).readline())
+        with urlopen(f"{facts['url']}/healthz"):
+            line = json.loads(pipe_of(process.stderr).readline())
+    assert line.keys() == {"time", "level", "logger", "message"}
+    assert (line["level"], "/healthz" in line["message"]) == ("info", True)
+
+
+def test_an_unknown_log_level_is_bad_usage(here: Surroundings) -> None:
+    status, _, err = here.nacre("gateway", "--log-level", "loud")
+    assert (status, err) == (
+        2,
+        "nacre: --log-level is 'loud'; allowed: debug, info, warning, error\n",
+    )

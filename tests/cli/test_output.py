@@ -9,7 +9,14 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from nacre.cli.output import ExitStatus, Printer, duration_text, size_text, time_text
+from nacre.cli.output import (
+    ExitStatus,
+    Printer,
+    duration_text,
+    size_text,
+    time_text,
+    write_table,
+)
 from nacre.stop_signals import stop_signals
 
 
@@ -112,3 +119,17 @@ def test_sizes(size: float, text: str) -> None:
 
 def test_a_time_that_no_calendar_has_is_no_trouble() -> None:
     assert time_text(1e30) == f"{1e30:.0f} s after 1970"
+
+
+def test_a_narrow_terminal_does_not_break_ids(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    printer = Printer()
+    printer.is_terminal = True
+    session = "session_3d8177eedfe5966a250689cc"
+    write_table(printer, ("#", "session", "title"), [("1", session, "one two " * 8)], right=("#",))
+    lines = capsys.readouterr().out.splitlines()
+    assert session in lines[1]
+    # The other columns are wrapped.
+    assert len(lines) > 3

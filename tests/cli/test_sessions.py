@@ -1,6 +1,7 @@
 """`nacre sessions`: what people and programs are told about sessions."""
 
 import json
+import time
 
 import pytest
 
@@ -145,3 +146,45 @@ def test_a_denied_call_is_shown_with_its_question(here: Surroundings) -> None:
     _, out, _ = here.nacre("sessions", "show", "work")
     assert "├ approval requested: it changes files of the workspace" in out
     assert "└ denied" in out
+
+
+# delete and prune
+
+
+def keys_in(here: Surroundings) -> list[str]:
+    _, out, _ = here.nacre("sessions", "list", "--json")
+    return [it["key"] for it in json.loads(out)["sessions"]]
+
+
+def test_deleted_sessions_are_gone_with_their_events(here: Surroundings) -> None:
+    for key in ("alpha", "beta"):
+        here.nacre("run", "-q", "--session", key, "hello")
+    _, out, _ = here.nacre("sessions", "show", "alpha", "--json")
+    run_id = json.loads(out)["turns"][0]["runId"]
+    assert here.nacre("trajectory", "show", run_id)[0] == 0
+
+    status, out, err = here.nacre("sessions", "delete", "alpha")
+
+    assert (status, out.startswith("session_"), err) == (0, True, "1 session deleted\n")
+    assert keys_in(here) == ["beta"]
+    assert here.nacre("trajectory", "show", run_id)[0] == 2
+    status, _, err = here.nacre("sessions", "delete", "beta", "alpha")
+    assert (status, "nothing was deleted" in err, keys_in(here)) == (2, True, ["beta"])
+
+
+def test_unused_sessions_are_pruned_after_the_configured_time(
+    here: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.nacre("run", "-q", "--session", "alpha", "hello")
+    status, _, err = here.nacre("sessions", "prune")
+    assert (status, "give --older-than DAYS" in err) == (2, True)
+    here.nacre("config", "set", "storage.retentionDays", "30")
+    assert here.nacre("sessions", "prune") == (0, "", "0 sessions deleted\n")
+
+    now = time.time()
+    monkeypatch.setattr("nacre.cli.sessions.time.time", lambda: now + 31 * 86_400)
+
+    status, out, err = here.nacre("sessions", "prune", "--dry-run")
+    assert (status, len(out.splitlines()), err) == (0, 1, "1 session would be deleted\n")
+    assert here.nacre("sessions", "prune", "--older-than", "32")[1] == ""
+    assert (here.nacre("sessions", "prune")[1], keys_in(here)) == (out, [])

@@ -31,17 +31,22 @@ COMMANDS: Final = (
     Command("config", "config", "Read, change and check the configuration."),
     Command("tools", "tools", "Find, describe and call the configured tools."),
     Command("plugins", "plugins", "List, inspect and validate plugins."),
-    Command("sessions", "sessions", "List and show stored sessions."),
+    Command("sessions", "sessions", "List, show and delete stored sessions."),
+    Command("approvals", "approvals", "List and answer the approvals of a gateway."),
     Command("trajectory", "trajectory", "Show and export the events of runs."),
+    # `replace_aliases` handles these two.
+    Command("version", "", "Print the version."),
+    Command("help", "", "Show the help of a command: `nacre help mcp add`."),
 )
 
 
 def run_command(arguments: list[str]) -> int:
     """Run the command that the arguments name; show the help if they name none."""
+    arguments = replace_aliases(arguments)
     command = get_command(_create_app(arguments))
     try:
         status: object = command.main(
-            add_mcp_default(arguments) or ["--help"], prog_name="nacre", standalone_mode=False
+            add_mcp_default(arguments), prog_name="nacre", standalone_mode=False
         )
     except UsageError as problem:
         return _report_bad_usage(str(problem))
@@ -65,7 +70,7 @@ def _create_app(arguments: list[str]) -> typer.Typer:
     named = next((word for word in arguments if not word.startswith("-")), "")
     module = next((it.module for it in COMMANDS if it.name == named), "")
     for command in COMMANDS:
-        if command.module != module:
+        if not module or command.module != module:
             app.command(command.name, help=command.help)(_do_nothing)
     if module:
         register_group(app, module)
@@ -96,6 +101,19 @@ def _global_options(
     ] = False,
 ) -> None:
     """Agents that write programs: code mode, MCP servers, and a gateway."""
+
+
+def replace_aliases(arguments: list[str]) -> list[str]:
+    """Replace `version` and `help [COMMAND...]` by the options that do the same."""
+    match arguments:
+        case [] | ["help"]:
+            return ["--help"]
+        case ["version"]:
+            return ["--version"]
+        case ["help", *command] if not set(command) & set(_HELP_OPTIONS):
+            return [*command, "--help"]
+        case _:
+            return arguments
 
 
 def add_mcp_default(arguments: list[str]) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shlex
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -18,6 +20,8 @@ from nacre.errors import ConfigError, NacreError
 from nacre.gateway import ACCESS_LOG
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nacre.config import ConfigFile
     from nacre.gateway.server import Served
     from nacre.json_types import JsonObject
@@ -46,6 +50,12 @@ def gateway_command(
     is_logging_requests: Annotated[
         bool, typer.Option("--access-log", help="Log every request.")
     ] = False,
+    log_level: Annotated[
+        str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
+    ] = "info",
+    log_format: Annotated[
+        str, typer.Option("--log-format", metavar="FORMAT", help="text, or json for JSON lines.")
+    ] = "text",
 ) -> int:
     """Serve the agents over HTTP.
 
@@ -53,13 +63,7 @@ def gateway_command(
     answers, and code mode is enabled. Ctrl-C or SIGTERM stops the gateway after the running turns
     have ended; a second one stops it at once.
     """
-    logging.basicConfig(
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING
-    )
-    logging.getLogger("nacre").setLevel(logging.INFO)
-    logging.getLogger(ACCESS_LOG).setLevel(logging.INFO if is_logging_requests else logging.WARNING)
-    # It warns whenever a client closes a stream.
-    logging.getLogger("asyncio").setLevel(logging.ERROR)
+    _set_up_logging(log_level, log_format, is_logging_requests=is_logging_requests)
     file, system_config = read_agent_config(config)
     _require_packages()
     from nacre.gateway.server import GatewayOptions, serve_gateway
@@ -77,6 +81,50 @@ def gateway_command(
         warn(str(error))
         return ExitStatus.FAILED
     return ExitStatus.COMPLETED
+
+
+def _set_up_logging(level: str, log_format: str, *, is_logging_requests: bool) -> None:
+    """Log to standard error. Raises UsageError."""
+    for option, value, allowed in (
+        ("--log-level", level, _LOG_LEVELS),
+        ("--log-format", log_format, _LOG_FORMATS),
+    ):
+        if value not in allowed:
+            raise UsageError(f"{option} is {value!r}; allowed: {', '.join(allowed)}")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_LOG_FORMATS[log_format])
+    logging.basicConfig(handlers=[handler], level=max(_LOG_LEVELS[level], logging.WARNING))
+    logging.getLogger("nacre").setLevel(_LOG_LEVELS[level])
+    logging.getLogger(ACCESS_LOG).setLevel(logging.INFO if is_logging_requests else logging.WARNING)
+    # It warns whenever a client closes a stream.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
+
+
+class _JsonFormatter(logging.Formatter):
+    """Formats a record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+_LOG_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+_LOG_FORMATS: Final[Mapping[str, logging.Formatter]] = {
+    "text": logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"),
+    "json": _JsonFormatter(),
+}
 
 
 def _require_packages() -> None:

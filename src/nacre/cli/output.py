@@ -263,6 +263,7 @@ MAX_CELL_CHARACTERS: Final = 300
 
 # Wider than any row, so that lines are not wrapped for programs that read them.
 _WIDTH_WITHOUT_TERMINAL: Final = 10_000
+_MIN_COLUMN_WIDTH: Final = 12
 
 
 def write_table(
@@ -285,14 +286,26 @@ def write_table(
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in headings:
+    # An id that is wrapped cannot be copied. The table may then be wider than the terminal.
+    id_column = next(index for index, heading in enumerate(headings) if heading not in right)
+    id_width = max(len(shorten(row[id_column], max_characters=max_characters)) for row in rows)
+    for index, heading in enumerate(headings):
         align: Align = "right" if heading in right else "left"
-        table.add_column(heading, justify=align, overflow="fold", no_wrap=align == "right")
+        table.add_column(
+            heading,
+            justify=align,
+            overflow="fold",
+            no_wrap=align == "right" or index == id_column,
+            min_width=id_width if index == id_column else None,
+        )
     for row in rows:
         # As text, not as markup: it comes from servers.
         table.add_row(*(Text(shorten(cell, max_characters=max_characters)) for cell in row))
     page = io.StringIO()
-    width = None if printer.is_terminal else _WIDTH_WITHOUT_TERMINAL
+    width = _WIDTH_WITHOUT_TERMINAL
+    if printer.is_terminal:
+        least = id_width + _MIN_COLUMN_WIDTH * (len(headings) - 1)
+        width = max(Console(file=page).width, least)
     Console(file=page, color_system=None, width=width).print(table)
     printer.write("".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines()))
 

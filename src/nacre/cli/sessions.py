@@ -1,7 +1,8 @@
-"""Commands `nacre sessions`: list the stored sessions and show one."""
+"""Commands `nacre sessions`: list, show and delete stored sessions."""
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
@@ -13,6 +14,7 @@ from nacre.cli.options import ConfigOption, JsonOption
 from nacre.cli.output import (
     ExitStatus,
     Printer,
+    UsageError,
     count_text,
     duration_text,
     say,
@@ -37,8 +39,9 @@ from nacre.messages import (
 from nacre.trajectory import project
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
+    from nacre.config import SystemConfig
     from nacre.json_types import JsonObject
     from nacre.messages import AssistantPart, Message, ToolCallPart
     from nacre.storage import SessionRecord, Store, TurnRecord
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_LIMIT = 20
+_PAGE: Final = 500
+_SECONDS_PER_DAY: Final = 86_400
 
 
 def list_command(
@@ -154,10 +159,123 @@ def show_command(
     return printer.problem or ExitStatus.COMPLETED
 
 
+def delete_command(
+    named: Annotated[
+        list[str], typer.Argument(metavar="ID|KEY...", help="The sessions.", show_default=False)
+    ],
+    config: ConfigOption = None,
+) -> int:
+    """Delete sessions with their messages, events and approvals.
+
+    Exit status: 0, or 1 if a session was not deleted because a turn of it runs.
+    """
+    from nacre.cli.system_config import read_system_config
+
+    _, system = read_system_config(config)
+
+    from nacre.cli.stored_records import find_session, session_names, unknown_name_problem
+
+    async def find(store: Store) -> list[SessionRecord]:
+        found: list[SessionRecord] = []
+        for name in named:
+            session = await find_session(store, name, agent_ids=system.agents.ids)
+            if session is None:
+                where = "nothing was deleted; list them with `nacre sessions list`"
+                names = await session_names(store)
+                raise unknown_name_problem("session", name, names, where=where)
+            found.append(session)
+        return found
+
+    return _delete_sessions(system, find)
+
+
+def prune_command(
+    days: Annotated[
+        int | None,
+        typer.Option(
+            "--older-than",
+            metavar="DAYS",
+            min=1,
+            max=36_500,
+            help="Delete sessions that were last used this many days ago, or longer. "
+            "[default: storage.retentionDays]",
+            show_default=False,
+        ),
+    ] = None,
+    is_dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list the sessions that would be deleted.")
+    ] = False,
+    config: ConfigOption = None,
+) -> int:
+    """Delete the sessions that were not used for a long time.
+
+    Exit status: 0, or 1 if a session was not deleted because a turn of it runs.
+    """
+    from nacre.cli.system_config import read_system_config
+
+    _, system = read_system_config(config)
+    kept_days = days if days is not None else system.storage.retention_days
+    if kept_days is None:
+        raise UsageError(
+            "there is no limit; give --older-than DAYS, or set one with "
+            "`nacre config set storage.retentionDays 90`"
+        )
+    cutoff = time.time() - kept_days * _SECONDS_PER_DAY
+
+    async def find(store: Store) -> list[SessionRecord]:
+        found: list[SessionRecord] = []
+        while page := await store.sessions(
+            limit=_PAGE, unused_since=cutoff, before=found[-1].cursor if found else None
+        ):
+            found += page
+        return found
+
+    return _delete_sessions(system, find, is_dry_run=is_dry_run)
+
+
+def _delete_sessions(
+    system: SystemConfig,
+    find: Callable[[Store], Awaitable[list[SessionRecord]]],
+    *,
+    is_dry_run: bool = False,
+) -> int:
+    """Delete the sessions that `find` returns, and print their ids."""
+    from nacre.cli.stored_records import read_stored
+    from nacre.errors import SessionError, StorageError
+
+    printer, kept = Printer(), list[str]()
+
+    async def work(store: Store) -> int:
+        # Turns of killed processes do not run any more.
+        await store.interrupt_open_turns()
+        found = await find(store)
+        for session in found:
+            try:
+                if not is_dry_run:
+                    await store.delete_session(session.id)
+                printer.write(f"{session.id}\n")
+            except SessionError as error:
+                kept.append(str(error))
+        return len(found)
+
+    try:
+        count = read_stored(system, work)
+    except StorageError as error:
+        warn(str(error))
+        return ExitStatus.FAILED
+    for problem in kept:
+        warn(problem)
+    how = "would be deleted" if is_dry_run else "deleted"
+    say(f"{count_text(count - len(kept), 'session')} {how}")
+    return printer.problem or (ExitStatus.FAILED if kept else ExitStatus.COMPLETED)
+
+
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="List and show stored sessions.", no_args_is_help=True)
+    group = typer.Typer(help="List, show and delete stored sessions.", no_args_is_help=True)
     group.command("list")(list_command)
     group.command("show")(show_command)
+    group.command("delete")(delete_command)
+    group.command("prune")(prune_command)
     app.add_typer(group, name="sessions")
 
 

@@ -693,6 +693,10 @@ class StorageSection(Section):
             "sqlite:///<path> and postgresql://<user>@<host>/<database>", **{HIDDEN: True}
         ),
     )
+    retention_days: Annotated[int, Field(ge=1, le=36_500), WHOLE] | None = Field(
+        default=None,
+        description="How many days `nacre sessions prune` keeps unused sessions; null for ever.",
+    )
 
 
 class IsolationSection(Section):

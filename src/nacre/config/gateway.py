@@ -168,6 +168,8 @@ class StorageConfig:
 
     url: str = field(repr=False)
     """`sqlite:///<absolute path>` or `postgresql://…`, which may hold a password."""
+    retention_days: int | None = None
+    """How long `nacre sessions prune` keeps unused sessions; None for ever."""
 
 
 def default_storage_url(environment: Mapping[str, str]) -> str:
@@ -176,17 +178,20 @@ def default_storage_url(environment: Mapping[str, str]) -> str:
 
 def resolve_storage(section: StorageSection, resolver: Resolver) -> StorageConfig:
     """Resolve `storage`; problems are noted, without the URL."""
-    default = StorageConfig(url=default_storage_url(resolver.environment))
-    given = resolver.expand(section.url, "storage.url")
+    url = _resolve_storage_url(section.url, resolver)
+    return StorageConfig(url=url, retention_days=section.retention_days)
+
+
+def _resolve_storage_url(text: str, resolver: Resolver) -> str:
+    default = default_storage_url(resolver.environment)
+    given = resolver.expand(text, "storage.url")
     if not given:
         return default
     if sqlite := _SQLITE.fullmatch(given):
         name = sqlite[1]
-        return StorageConfig(
-            url=f"sqlite:///{name if name == ':memory:' else resolver.absolute(name)}"
-        )
+        return f"sqlite:///{name if name == ':memory:' else resolver.absolute(name)}"
     if postgres := _POSTGRES.fullmatch(given):
-        return StorageConfig(url=f"postgresql{postgres[1]}")
+        return f"postgresql{postgres[1]}"
     resolver.note(
         ConfigError(
             "storage.url",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import delete, func, select, tuple_
 
 from nacre.errors import SessionError
 from nacre.storage import rows
@@ -122,6 +122,28 @@ class Store:
 
         return await self._database.write_through(work)
 
+    async def delete_session(self, session_id: str) -> bool:
+        """Delete a session and all that belongs to it; False if there is none.
+
+        Raises SessionError while one of its turns runs.
+        """
+        its_runs = select(turns.c.run_id).where(turns.c.session_id == session_id)
+        is_running = its_runs.where(turns.c.status == "running").limit(1)
+
+        def work(connection: Connection) -> bool:
+            if connection.execute(is_running).first() is not None:
+                raise SessionError(
+                    f"a turn of the session {session_id} is running; abort it, or wait for its end",
+                    code="busy",
+                )
+            # Messages and turns are deleted with the session.
+            for table in (events, approvals):
+                connection.execute(delete(table).where(table.c.run_id.in_(its_runs)))
+            deleted = connection.execute(delete(sessions).where(sessions.c.id == session_id))
+            return deleted.rowcount > 0
+
+        return await self._database.write(work)
+
     async def sessions(
         self,
         *,
@@ -129,6 +151,7 @@ class Store:
         key: str | None = None,
         limit: int = 50,
         before: str | None = None,
+        unused_since: float | None = None,
     ) -> list[SessionRecord]:
         """List sessions, last used first; `before` is the `cursor` of the last one listed."""
         if not is_storable(agent_id or "") or not is_storable(key or ""):
@@ -141,6 +164,8 @@ class Store:
         if before is not None:
             cursor = rows.parse_cursor(before)
             query = query.where(tuple_(sessions.c.updated, sessions.c.id) < cursor)
+        if unused_since is not None:
+            query = query.where(sessions.c.updated < unused_since)
 
         def work(connection: Connection) -> list[SessionRecord]:
             found = connection.execute(query.limit(limit)).mappings()

@@ -205,6 +205,9 @@ def test_a_number_of_tokens_is_no_token() -> None:
 
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+AWS_SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCY" + "a1B2c3D4e5"
+AZURE_KEY = "a1B2c3D4+/" * 7 + "abcdef" + "+ASt" + "Q9w8E7=="
+DISCORD_ID = "MTk4NjIyNDgzNDcxOTI1MjQ4"
 
 
 @pytest.fixture
@@ -246,6 +249,27 @@ def alarm() -> Iterator[None]:
         ("const secret = 'hunter2';", "const secret = '[redacted]';"),
         ("PGPASSWORD=hunter2 psql", "PGPASSWORD=[redacted] psql"),
         ("login --password hunter2 now", "login --password [redacted] now"),
+        ("mysql user=ann password=hunter2 db", "mysql user=ann password=[redacted] db"),
+        ("DbPassword=hunter2;Server=a", "DbPassword=[redacted];Server=a"),
+        ("client_secret=hunter2,scope=x", "client_secret=[redacted],scope=x"),
+        ("pwd=hunter2 api_key=abcdef", "pwd=[redacted] api_key=[redacted]"),
+        (f"aws_secret_access_key = {AWS_SECRET}", "aws_secret_access_key = [redacted]"),
+        (f"secretAccessKey: {AWS_SECRET}", "secretAccessKey: [redacted]"),
+        (f"AKIAABCDEFGHIJKLMNOP, {AWS_SECRET} x", "[redacted],  x"),
+        (f"AccountName=a;AccountKey={AZURE_KEY};Suffix=b",
+         "AccountName=a;AccountKey=[redacted];Suffix=b"),
+        (f"key1 {AZURE_KEY}", "key1 [redacted]"),
+        (f"https://api.telegram.org/bot123456789:AA{'Hx-5'*8}z/getMe",
+         "https://api.telegram.org/bot[redacted]/getMe"),
+        (f"SG.{LETTERS[:22]}.{LETTERS}abcdefg", "[redacted]"),
+        (f"{DISCORD_ID}.GAbc12.{LETTERS}_-", f"{DISCORD_ID}.[redacted]"),
+        (f"Authorization: Bot {DISCORD_ID}.GAbc12.{LETTERS}", "Authorization: Bot [redacted]"),
+        (f"https://discord.com/api/webhooks/123456789012345678/{LETTERS}{LETTERS}",
+         "https://discord.com/api/webhooks/123456789012345678/[redacted]"),
+        (f"vault hvs.{LETTERS} x", "vault [redacted] x"),
+        (f"dop_v1_{'0a'*32}", "[redacted]"),
+        (f"pypi-AgEIcHlwaS5vcmc{LETTERS}", "[redacted]"),
+        ("AGE-SECRET-KEY-1" + "QPZRY9X8GF" * 6, "[redacted]"),
         ("https://a.example/x?access_token=hunter2&b=1",
          "https://a.example/x?access_token=[redacted]&b=1"),
     ],
@@ -271,6 +295,20 @@ def test_a_private_key_is_replaced_up_to_its_end_or_the_end_of_the_text() -> Non
         "eyJhbGciOiJIUzI1NiJ9",
         "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----",
         "İstanbul \ud800 password: ünïcode",
+        "login(user=user, password=password, secret=args.secret)",
+        "connect(password=os.environ['DB_PASSWORD'], api_key=get_key(1))",
+        "if password==other: pass",
+        "client(password=None, token=next_token, key=lambda row: row)",
+        "url?password=%s&x=1 password={password} password=<yours> password=*** password=...",
+        "max_token=100 page_token=abc sort_key=name primary_key=id",
+        "sha1 da39a3ee5e6b4b0d3255bfef95601890afd80709 in AKIA and ASIA",
+        "sha512-" + "a1B2c3D4+/" * 8 + "abcdef==",
+        "at 12345678:AA, and 10:30:AAAA",
+        "pypi-server-for-the-whole-company-and-all-its-teams-in-one-place",
+        "com.example.project.NetworkConfigurationFactory.create.connection",
+        "SG.1 and hvs.2 and dop_v1_x",
+        "age-secret-key-files are read by age",
+        "see https://github.com/a/b/webhooks/12 and do_v1_migration",
     ],
 )
 def test_plain_text_stays(text: str) -> None:
@@ -290,6 +328,10 @@ def test_every_pattern_needs_one_of_its_markers() -> None:
         f"glpat-{LETTERS}", f"xoxp-{LETTERS}", "ASIAABCDEFGHIJKLMNOP", f"AIza{LETTERS}",
         f"hf_{LETTERS}", f"eyJ{LETTERS}.{LETTERS}", "Authorization=abcdef", "BEARER 0123456789",
         "Cookie: a=b", "ws://a:b@c", "passwd='x'", "?sig=abcdef", "&signature=abc",
+        "passphrase=abc", "pwd=abc", "client_secret=abc", "bot_token=abc", "shared_key=abc",
+        f"secret-access-key: {LETTERS}", f"{'a' * 76}+ABaabcdef",
+        f"{'a' * 75}+ACDbabcdef",
+        f"12345678:AA{LETTERS[:33]}", f"hvb.{LETTERS}", f"hvr.{LETTERS}", f"doo_v1_{'0a'*16}",
     ]  # fmt: skip
     assert [text for text in examples if remove_secrets(text) == text] == []
 
@@ -299,7 +341,11 @@ def test_every_pattern_needs_one_of_its_markers() -> None:
     [
         "eyJ", "eyJ-", "sk-", "ghp_", "xoxb-", "AKIA", "bearer ", "authorization:", "cookie:",
         "://a:", "://", "-----BEGIN PRIVATE KEY-----", "-----END ", "password=", "password='",
-        "&token", "?", "&a", "token ", " " * 8 + "token",
+        "&token", "?", "&a", "token ", " " * 8 + "token", "pwd=a.", "password=a", "secret=key_",
+        "secret-access-key=", "AKIAABCDEFGHIJKLMNOP ", "a", "a+ASt", "1", "1:AA", "SG.a", "SG.",
+        ".",
+        "Maaaaaaaaaaaaaaaaaaaaaaa.aaaaaa.", "/webhooks/1", "hvs.", "dop_v1_", "pypi-Ag",
+        "AGE-SECRET-KEY-",
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("alarm")

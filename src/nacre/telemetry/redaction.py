@@ -70,7 +70,7 @@ def _is_name_of_secret_key(name: str) -> bool:
 REDACTED: Final = "[redacted]"
 
 # No pattern matches a shorter text.
-_MIN_SECRET_CHARACTERS: Final = 10
+_MIN_SECRET_CHARACTERS: Final = 7
 
 
 class _SecretPattern(NamedTuple):
@@ -100,14 +100,40 @@ _SECRETS: Final = (
     ),
     _make_pattern("glpat-", pattern=r"glpat-[\w-]{16,}"),
     _make_pattern("xox", pattern=r"xox[abeprs]-[\w-]{8,}"),
-    _make_pattern("akia", "asia", pattern=r"(?:AKIA|ASIA)[A-Z0-9]{16}"),
+    # The secret of a key id has no form of its own, so only the place tells it from other text.
+    _make_pattern(
+        "akia", "asia",
+        pattern=r"(?:AKIA|ASIA)[A-Z0-9]{16}(?:([^A-Za-z0-9/+]{1,20})[A-Za-z0-9/+]{40}(?![\w/+=]))?",
+        replacement=rf"{REDACTED}\1",
+    ),
+    _make_pattern(
+        "secret",
+        pattern=r"(?i)(secret[_-]?access[_-]?key\s{0,4}[:=]\s{0,4})[a-z0-9/+]{16,}",
+        replacement=rf"\1{REDACTED}",
+    ),
+    # The last characters of a key name the service: storage, Batch or Cosmos DB.
+    _make_pattern(
+        "+ast", "+aba", "+acdb",
+        pattern=r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{70,80}\+A(?:St|Ba|CDb)[A-Za-z0-9+/]{4,8}={0,2}",
+    ),
+    _make_pattern(":aa", pattern=r"(?<!\d)\d{8,10}:AA[\w-]{32,34}(?![\w-])"),
+    _make_pattern("sg.", pattern=r"(?<![\w.-])SG\.[\w-]{16,32}\.[\w-]{32,64}"),
+    _make_pattern(
+        "/webhooks/",
+        pattern=r"(/webhooks/\d{16,20}/)[\w-]{40,}",
+        replacement=rf"\1{REDACTED}",
+    ),
+    _make_pattern("hvb.", "hvr.", "hvs.", pattern=r"(?<![\w.-])hv[brs]\.[\w-]{20,}"),
+    _make_pattern("_v1_", pattern=r"do[opr]_v1_[a-f0-9]{32,}"),
+    _make_pattern("pypi-ag", pattern=r"pypi-Ag[\w-]{40,}"),
+    _make_pattern("age-secret-key-", pattern=r"AGE-SECRET-KEY-[A-Z0-9-]{20,}"),
     _make_pattern("aiza", pattern=r"AIza[\w-]{30,}"),
     _make_pattern("npm_", "hf_", pattern=r"(?:npm|hf)_[A-Za-z0-9]{30,}"),
     _make_pattern("eyj", pattern=r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{4,}+(?:\.[\w-]*)?"),
     _make_pattern(
         "authorization",
         pattern=r"(?i)(authorization\\?[\"']?\s{0,4}[:=]\s{0,4}\\?[\"']?"
-        r"(?:(?:basic|bearer|digest|token)\s{1,4})?)[^\s\"',;\\]{4,}",
+        r"(?:(?:basic|bearer|bot|digest|token)\s{1,4})?)[^\s\"',;\\]{4,}",
         replacement=rf"\1{REDACTED}",
     ),
     _make_pattern(
@@ -141,7 +167,25 @@ _SECRETS: Final = (
         r"(?!\$|\[redacted\])[^\s\"';&#]{3,}",
         replacement=rf"\1{REDACTED}",
     ),
+    # `password=...` in any case. The right side of an assignment in code is no secret: a call, a
+    # variable with such a name, or a placeholder.
+    _make_pattern(
+        "pass", "pwd=", "secret=", "key=", "token=",
+        pattern=r"(?i)((?:passw(?:or)?d|passphrase|pwd|secret|(?:access|api|auth|bot)[_-]?token"
+        r"|(?:access|account|api|private|shared)[_-]?key)=)"
+        r"(?![$%*.=]|(?:none|null|true|false|undefined|await|input)\b|[\w.]{1,60}[(\[]"
+        r"|(?:\w{1,40}\.){0,3}(?:\w{1,20}_)?(?:passw(?:or)?d|passphrase|pwd|secret|token|key)\b)"
+        r"[^\s\"'`;&#,()<>{}\[\]]{3,}",
+        replacement=rf"\1{REDACTED}",
+    ),
 )  # fmt: skip
+
+# The token of a Discord bot has no marker; the search for its first dot is as fast. The part before
+# that dot is the public id of the bot.
+_BOT_TOKEN: Final = re.compile(
+    r"\.(?:(?<=[MNO][\w-]{23}\.)|(?<=[MNO][\w-]{25}\.))[\w-]{6}\.[\w-]{27,40}", re.ASCII
+)
+_MIN_BOT_TOKEN_CHARACTERS: Final = 59
 
 _MARKERS: Final = tuple(dict.fromkeys(marker for secret in _SECRETS for marker in secret.markers))
 
@@ -150,6 +194,8 @@ def remove_secrets(text: str) -> str:
     """The text with every recognized secret replaced by `[redacted]`."""
     if len(text) < _MIN_SECRET_CHARACTERS:
         return text
+    if len(text) >= _MIN_BOT_TOKEN_CHARACTERS:
+        text = _BOT_TOKEN.sub(f".{REDACTED}", text)
     lowered = text.lower()
     # A plain loop is the fastest way to accept a text without secrets.
     for marker in _MARKERS:

@@ -68,6 +68,19 @@ def test_the_package_does_not_import_sqlalchemy() -> None:
     assert run_python(code).stdout == "False\n"
 
 
+def test_sqlite_does_not_import_what_only_postgresql_needs() -> None:
+    code = (
+        "import sys, anyio; from nacre.storage import open_store\n"
+        "async def main():\n"
+        "    async with open_store('sqlite:///:memory:') as store:\n"
+        "        await store.add_session(id='s', agent_id='main')\n"
+        "anyio.run(main)\n"
+        "slow = ('asyncpg', 'sqlalchemy.orm', 'sqlalchemy.dialects.postgresql')\n"
+        "print([name for name in slow if name in sys.modules])"
+    )
+    assert run_python(code).stdout == "[]\n"
+
+
 @pytest.mark.parametrize(
     ("missing", "url", "advice"),
     [

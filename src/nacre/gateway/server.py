@@ -269,13 +269,16 @@ class _Gateway:
 
 
 async def _prepare(system: System) -> None:
-    """Load the default model's SDK, which takes a second, before the first turn needs it."""
+    """Load the SDKs of the agents' models, which takes seconds, before a turn needs them."""
     agents = system.config.agents
-    try:
-        await system.providers.prepare(agents.agent(agents.default_id).model)
-    except NacreError as error:
-        # Reported again when a turn uses the model.
-        logger.info("the default model is not ready: %s", error)
+    # The default agent first.
+    models = [agent.model for agent in (agents.agent(agents.default_id), *agents.by_id.values())]
+    for model in dict.fromkeys(models):
+        try:
+            await system.providers.prepare(model)
+        except NacreError as error:
+            # Reported again when a turn uses the model.
+            logger.info("the model %s is not ready: %s", model, error)
     # `nacre` disables garbage collection during imports. Imported modules are never garbage, and
     # scanning them would block the event loop for 100 ms now and then.
     gc.freeze()

@@ -7,19 +7,19 @@ import time
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar, assert_never
 from urllib.parse import quote, quote_plus
 
 import anyio
 import anyio.to_thread
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from nacre.errors import StorageError
-from nacre.storage.postgres import ServerOwnership, ServerTransactions, lock_schema, server_engine
 from nacre.storage.schema import migrate
 from nacre.storage.sqlite import (
     SoleOwnership,
@@ -37,8 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
     from contextlib import AbstractAsyncContextManager
 
+    from sqlalchemy.dialects import postgresql
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.schema import Table
+
+    from nacre.storage.postgres import ServerTransactions
 
 
 _SQLITE_SCHEMES: Final = ("sqlite", "sqlite+aiosqlite")
@@ -336,8 +339,11 @@ class Database:
 
     def insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
         """An INSERT statement that supports ON CONFLICT."""
-        is_server = isinstance(self._location, ServerLocation)
-        return postgresql.insert(table) if is_server else sqlite.insert(table)
+        if not isinstance(self._location, ServerLocation):
+            return sqlite.insert(table)
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table)
 
     async def check_writable(self, *, min_free_bytes: int) -> None:
         """Raise StorageError if an SQLite file is missing, locked, or its disk almost full."""
@@ -459,6 +465,15 @@ async def _open_file(location: FileLocation, lock_seconds: float) -> AsyncGenera
 
 @asynccontextmanager
 async def _open_server(location: ServerLocation) -> AsyncGenerator[Database]:
+    # Only for a server, and not on the event loop: SQLite needs half of these modules.
+    await anyio.to_thread.run_sync(import_module, "nacre.storage.postgres")
+    from nacre.storage.postgres import (
+        ServerOwnership,
+        ServerTransactions,
+        lock_schema,
+        server_engine,
+    )
+
     def prepare(connection: Connection) -> None:
         lock_schema(connection)
         migrate(connection, location.label)

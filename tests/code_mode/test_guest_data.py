@@ -243,6 +243,39 @@ async def test_a_path_has_to_be_text(runtime: Runtime, given: str) -> None:
     assert (read["name"], listing["name"]) == ("TypeError", "TypeError")
 
 
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("mcp/docs-server.d.ts", "mcp/docsServer.d.ts"),
+        ("mcp/docs_server", "mcp/docsServer.d.ts"),
+        ("mcp/docServer.d.ts", "mcp/docsServer.d.ts"),
+        ("tools/issue-tracker.d.ts", "tools/issueTracker.d.ts"),
+    ],
+)
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_the_error_of_an_unknown_path_names_the_file_that_is_meant(
+    runtime: Runtime, path: str, meant: str, is_listed: bool
+) -> None:
+    server = listed("docs-server", "a") if is_listed else LazyServer("docs-server", "a")
+    found = await outcome(
+        runtime,
+        f"return API.read({path!r}).catch(e => e.message)",
+        server,
+        tools=[echo_tool("find", owner="issue-tracker")],
+    )
+    assert f"did you mean {meant!r}? API.list() names all paths" in found
+
+
+async def test_tools_that_cannot_be_called_are_named_in_the_listing(runtime: Runtime) -> None:
+    server = listed("docs", "a")
+    note = "tool 'two words': left out: its name has a space */"
+    setattr(server, "left_out", [note])  # noqa: B010
+    code = "return [await API.read('mcp/docs.d.ts'), await MCP.docs.$api()]"
+    file, header = await outcome(runtime, code, server)
+    assert "/** tool 'two words': left out: its name has a space *\\/ */" in file
+    assert (header["leftOut"], header["tools"]) == ([note], ["a"])
+
+
 async def test_a_huge_path_is_refused_in_few_words(runtime: Runtime) -> None:
     code = "return API.read('mcp/' + 'x'.repeat(200000)).catch(e => e.message.length)"
     assert await outcome(runtime, code, LazyServer("later", "a")) < 600

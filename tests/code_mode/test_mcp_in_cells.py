@@ -242,6 +242,23 @@ async def test_a_program_that_guesses_a_name_learns_the_nearest_ones(runtime: Ru
     assert "nearest: MCP.later.createIssue;" in found["message"]
 
 
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_a_caught_error_of_an_unknown_tool_has_its_hint(
+    runtime: Runtime, is_listed: bool
+) -> None:
+    names = ("create_issue", "list_all")
+    server = listed("github", *names) if is_listed else LazyServer("github", *names)
+    code = (
+        f"return [await MCP.github.createIsue({{}}){CAUGHT}, 'createIsue' in MCP.github,"
+        " Object.keys(MCP.github)]"
+    )
+    error, is_there, functions = await outcome(runtime, code, server)
+    assert (error["name"], error["code"]) == ("UnknownToolError", "unknown_tool")
+    assert "nearest: MCP.github.createIssue; MCP.github.$api() shows what does" in error["message"]
+    if is_listed:
+        assert (is_there, functions) == (False, ["createIssue", "listAll"])
+
+
 async def test_a_huge_name_is_refused_in_few_words(runtime: Runtime) -> None:
     code = "return MCP.later['x'.repeat(200000)]({}).catch(e => e.message.length + e.toolId.length)"
     assert await outcome(runtime, code, LazyServer("later", "a")) < 600

@@ -81,6 +81,7 @@ async def test_one_broken_tool_does_not_spoil_the_list(opening: Opening) -> None
     )
     assert server.status().problem.endswith("; and 5 more")
     assert text_of(await call(server, "no_schema", a=1)) == '{"a": 1}'
+    assert any("'with space': left out" in note for note in server.left_out)
 
 
 async def test_allow_and_deny_choose_tools_by_their_own_names(opening: Opening) -> None:

@@ -230,6 +230,25 @@ async def test_a_program_that_only_sets_timers_is_ended(sandbox: Sandbox) -> Non
     assert failed.code == "timeout"
 
 
+async def test_a_slow_server_costs_searches_no_time_of_the_program(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first search waits longer than the program may run.
+    monkeypatch.setattr("nacre.tools.servers._FIRST_WAIT_SECONDS", 1.3)
+    slow = LazyServer("slow", "echo_later", is_held=True)
+    run = await run_with(sandbox, tools=[echo_tool()], servers=[slow], config=SHORT)
+    code = (
+        "const search = async () => (await openclaw.tools.search('echo')).map((tool) => tool.id);"
+        "return [await search(), await search(), await search()]"
+    )
+    with anyio.fail_after(30):
+        result = await program(run, code)
+    assert value_of(result) == [["openclaw:core:echo"]] * 3
+    assert result.unavailable_servers == {
+        "slow": "the MCP server slow is still starting; try again later"
+    }
+
+
 async def test_a_program_that_waits_for_a_person_is_waited_for(sandbox: Sandbox) -> None:
     queue = ApprovalQueue()
     run = await run_with(sandbox, tools=[echo_tool()], hooks=HOOKS, approvals=queue)

@@ -9,7 +9,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from nacre.json_types import encode_json
+from nacre.json_types import JsonObject, JsonValue, encode_json
 from nacre.mcp_client import McpConnections
 from nacre.mcp_client.listings import ListingCache, RawListing
 from tests.mcp_client.peers import raw
@@ -56,6 +56,20 @@ async def test_a_large_cached_list_is_known_too(tmp_path: Path) -> None:
             while server.known_tools is None:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         assert server.status().tool_count == 600
+
+
+async def test_a_cached_list_is_checked_like_one_that_a_server_sends(tmp_path: Path) -> None:
+    odd: list[JsonValue] = [None, 5, {"name": {}}, {"name": "a b"}, {"name": "$resources.read"}]
+    schema: JsonObject = {"type": ["object"], "properties": 5}
+    listing = replace(LISTING, tools=[*odd, {"name": "ask", "inputSchema": schema}])
+    await anyio.to_thread.run_sync(store, tmp_path, listing)
+    async with McpConnections([CONFIG], cache_directory=tmp_path) as connections:
+        (server,) = connections.servers()
+        assert server.known_tools is not None
+        ask, *operations = server.known_tools
+        assert (ask.name, ask.parameters) == ("ask", {"type": "object"})
+        assert [tool.name for tool in operations] == ["$prompts.list", "$prompts.get"]
+        assert "tool 'a b': left out" in server.status().problem
 
 
 async def test_rules_of_the_server_apply_to_a_cached_list(tmp_path: Path) -> None:

@@ -139,9 +139,9 @@ class McpServer:
         self._raw: RawListing | None = None
         cached = listings.find(config)
         if cached is not None and len(cached.tools) <= _MAX_TOOLS_ON_EVENT_LOOP:
-            self._use(cached, *self._build_listing(cached))
+            self._use_cached(cached)
         elif cached is not None:
-            tasks.start_soon(self._use_large_cached, cached)
+            tasks.start_soon(anyio.to_thread.run_sync, self._use_cached, cached)
 
     @property
     def name(self) -> str:
@@ -260,8 +260,14 @@ class McpServer:
             has_secret = self._connection.has_secret
             await self._listings.add(self._config, self._raw, self._digest, has_secret=has_secret)
 
-    async def _use_large_cached(self, cached: RawListing) -> None:
-        digest, listing = await anyio.to_thread.run_sync(self._build_listing, cached)
+    def _use_cached(self, cached: RawListing) -> None:
+        try:
+            digest, listing = self._build_listing(cached)
+        except Exception:
+            # As for a list that a server sends: a bad one must not affect other servers.
+            logger.exception("the cached list of the MCP server %s cannot be used", self.name)
+            return
+        # The server may have sent a newer list meanwhile.
         if self._listing is None:
             self._use(cached, digest, listing)
 

@@ -182,6 +182,8 @@ class LimitedProtocol(H11Protocol):
 _MAX_CONNECTIONS: Final = 2_000
 # The database, workers, MCP servers and providers need files, too.
 _FILES_PER_CONNECTION: Final = 2
+# asyncio accepts so many connections at once, before it can close others.
+_MAX_BACKLOG: Final = 100
 # For responses that are still being written when all runs have ended.
 _SHUTDOWN_SECONDS: Final = 2
 
@@ -204,6 +206,7 @@ async def http_server(
 ) -> AsyncGenerator[HttpServer]:
     """Serve the application during the block. Open responses get a short time to finish at the
     end."""
+    max_connections = _max_connections()
     config = uvicorn.Config(
         app,
         http=LimitedProtocol,
@@ -214,7 +217,8 @@ async def http_server(
         server_header=False,
         # Forwarded client addresses are not trusted.
         proxy_headers=False,
-        limit_concurrency=_max_connections(),
+        limit_concurrency=max_connections,
+        backlog=max(1, min(_MAX_BACKLOG, max_connections // 4)),
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     server = uvicorn.Server(config)

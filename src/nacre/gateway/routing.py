@@ -155,7 +155,7 @@ class ErrorResponse(ResponseModel):
 _DESCRIPTIONS: Final = {
     400: "The request is invalid.",
     401: "The token is missing or wrong.",
-    403: "The origin of the web page is not allowed.",
+    403: "The origin of the web page is not allowed, or the token lacks a scope.",
     404: "There is no such resource.",
     408: "The body was not complete in time.",
     409: "The run or approval has already ended.",

@@ -1,5 +1,6 @@
 """The `nacre` application: its commands, each imported when it is used."""
 
+import os
 from importlib import import_module
 from typing import Annotated, Final, NamedTuple
 
@@ -10,6 +11,11 @@ import nacre
 from nacre.cli.output import ExitStatus, Printer, UsageError, warn
 
 _HELP_OPTIONS: Final = ("-h", "--help")
+_SHELLS: Final = ("bash", "zsh", "fish")
+# The name that typer expects.
+_COMPLETION_VARIABLE: Final = "_NACRE_COMPLETE"
+# Imported by name: typer uses it for options of its own, `--install-completion` and another one.
+_TYPER_COMPLETION: Final = "typer.completion"
 
 
 class Command(NamedTuple):
@@ -34,6 +40,7 @@ COMMANDS: Final = (
     Command("sessions", "sessions", "List, show and delete stored sessions."),
     Command("approvals", "approvals", "List and answer the approvals of a gateway."),
     Command("trajectory", "trajectory", "Show and export the events of runs."),
+    Command("completion", "", "Print a script that completes commands in your shell."),
     # `replace_aliases` handles these two.
     Command("version", "", "Print the version."),
     Command("help", "", "Show the help of a command: `nacre help mcp add`."),
@@ -43,7 +50,7 @@ COMMANDS: Final = (
 def run_command(arguments: list[str]) -> int:
     """Run the command that the arguments name; show the help if they name none."""
     arguments = replace_aliases(arguments)
-    command = get_command(_create_app(arguments))
+    command = get_command(_create_app(_words_to_complete() or arguments))
     try:
         status: object = command.main(
             add_mcp_default(arguments), prog_name="nacre", standalone_mode=False
@@ -71,7 +78,8 @@ def _create_app(arguments: list[str]) -> typer.Typer:
     module = next((it.module for it in COMMANDS if it.name == named), "")
     for command in COMMANDS:
         if not module or command.module != module:
-            app.command(command.name, help=command.help)(_do_nothing)
+            function = print_completion if command.name == "completion" else _do_nothing
+            app.command(command.name, help=command.help)(function)
     if module:
         register_group(app, module)
     return app
@@ -84,6 +92,30 @@ def register_group(app: typer.Typer, module: str) -> None:
 
 def _do_nothing() -> None:
     """Stands in for a command that the arguments do not name."""
+
+
+def _words_to_complete() -> list[str]:
+    """The words that a shell has typed so far; empty unless it wants a completion."""
+    if _COMPLETION_VARIABLE not in os.environ:
+        return []
+    import_module(_TYPER_COMPLETION).completion_init()
+    words = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+    return words.split()[1:]
+
+
+def print_completion(
+    shell: Annotated[
+        str, typer.Argument(metavar="SHELL", help=", ".join(_SHELLS), show_default=False)
+    ],
+) -> int:
+    if shell not in _SHELLS:
+        raise UsageError(f"SHELL is {shell!r}; allowed: {', '.join(_SHELLS)}")
+    printer = Printer()
+    script = import_module(_TYPER_COMPLETION).get_completion_script(
+        prog_name="nacre", complete_var=_COMPLETION_VARIABLE, shell=shell
+    )
+    printer.write(f"{script}\n")
+    return printer.problem or ExitStatus.COMPLETED
 
 
 def _print_version(is_given: bool) -> None:

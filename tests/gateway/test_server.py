@@ -1,11 +1,13 @@
 """The gateway as a process: address, token, reload and shutdown."""
 
 import json
+import os
 import shutil
 import signal
 import socket
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -13,12 +15,20 @@ import anyio.to_thread
 import httpx2
 import pytest
 
-from nacre.config import GatewayConfig, check_auth
+from nacre.config import ConfigFile, GatewayConfig, SystemConfig, check_auth
+from nacre.config.system import system_config_from
 from nacre.errors import ConfigError
-from nacre.gateway.server import gateway_url, load_token, token_file
+from nacre.gateway.server import (
+    GatewayOptions,
+    gateway_url,
+    load_token,
+    serve_gateway,
+    token_file,
+)
 from nacre.http_server import listen_on
 from nacre.testing import Call, Say, ScriptedProvider, Stall
 from tests.gateway.processes import config_file, gateway_process, served
+from tests.gateway.worlds import TOKEN
 
 IMPATIENT = {"gateway": {"shutdownSeconds": 0}}
 
@@ -180,6 +190,28 @@ async def test_another_address_counts_from_the_next_start_on(tmp_path: Path) -> 
             await config_file(tmp_path, model)
             line = await gateway.logged("configuration", "gateway.host")
             assert "gateway.host is back at the value in use" in line
+
+
+def test_a_signal_during_the_start_ends_it_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    @asynccontextmanager
+    async def open_half(config: SystemConfig) -> AsyncGenerator[None]:
+        del config
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await anyio.sleep_forever()
+        except BaseException:
+            raise OSError("half open") from None
+        yield
+
+    monkeypatch.setattr("nacre.gateway.server.open_system", open_half)
+    document = {"gateway": {"port": 0, "auth": {"token": TOKEN}}}
+    config = system_config_from(document, environment={}, folder=tmp_path)
+    file = ConfigFile(path=tmp_path / "nacre.json5", origin="user")
+    options = GatewayOptions(config=config, file=file, environment={})
+    serve_gateway(options, lambda served: pytest.fail(f"{served.url} is served"))
+    assert "stopped by a signal: half open" in caplog.text
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:

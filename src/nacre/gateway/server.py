@@ -160,6 +160,10 @@ class _Gateway:
                         await self._open_and_serve()
                 except Exception as error:
                     failure = _single(error)
+                    if self._opening.cancel_called:
+                        # Parts that were half open; nobody needs a traceback of them.
+                        logger.warning("the start was stopped by a signal: %s", failure)
+                        failure = None
                 tasks.cancel_scope.cancel()
         if failure is not None:
             raise failure

@@ -24,6 +24,7 @@ from nacre.sandbox import (
     pool,
     worker_process,
 )
+from nacre.sandbox.cell_leg import LegBudget
 from nacre.sandbox.hardening import FilterNotCompiledError
 from nacre.sandbox.image import load_image
 from tests.contract.requirements import requirement
@@ -378,6 +379,37 @@ async def test_a_protection_that_is_not_required_may_be_missing(without_filter: 
     assert missing == {"seccomp": "libseccomp is not installed"}
 
 
+def test_environments_with_the_same_library_share_a_compiled_module(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("first", "second", "changed", "longer")]
+    content = os.urandom(300_000)
+    changed = bytearray(content)
+    changed[640] ^= 1
+    for path, data in zip(paths, (content, content, changed, content + b"x"), strict=True):
+        path.write_bytes(data)
+    os.utime(paths[1], (1, 1))
+    launcher = pool.Launcher("cell", tmp_path)
+    first, second, *others = (launcher._module_key(path) for path in paths)  # pyright: ignore[reportPrivateUsage]
+    launcher.close()
+    assert first == second
+    assert len({first, *others}) == 3
+
+
+async def test_the_time_of_the_transform_counts_against_the_time_limit(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    charge, charged = LegBudget.charge, list[str]()
+
+    async def record(budget: LegBudget, work: Any) -> Any:
+        charged.append(work.__name__)
+        return await charge(budget, work)
+
+    monkeypatch.setattr(LegBudget, "charge", record)
+    sandbox.warm_typescript()
+    result = await sandbox.cell("return 1 as number", language="typescript").run()
+    assert isinstance(result, Completed)
+    assert charged == ["_send_transform", "finish"]
+
+
 @pytest.fixture
 def run_at_start(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Run Python code at the start of workers and of the compiler."""
@@ -435,12 +467,14 @@ async def test_a_worker_without_memory_is_reported_and_its_module_is_kept(
 
 
 async def test_a_compiler_without_memory_is_not_reported_as_a_full_disk(
-    run_at_start: Callable[[str], None], tmp_path: Path
+    run_at_start: Callable[[str], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", logger="nacre.sandbox")
     run_at_start(LIMIT_MEMORY.format(120))
     async with Sandbox(SandboxOptions(workers=1, cache_directory=tmp_path)) as sandbox:
         problem = (await sandbox.check()).problem
     assert ("ulimit -v" in problem, "NACRE_CACHE_DIR" in problem) == (True, False)
+    assert "compiling the cell image of the sandbox" in caplog.text
 
 
 async def test_a_result_has_no_path_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,6 +235,9 @@ def exec_command(
     from nacre.cli.tool_modules import load_tools
 
     logging.getLogger("nacre").addHandler(_WARNINGS)
+    if is_stderr_terminal():
+        # Its progress, such as a compilation that takes some seconds.
+        logging.getLogger("nacre.sandbox").setLevel(logging.INFO)
     is_status_shown = is_verbose or is_stderr_terminal()
     report = JsonReport() if is_json else TextReport(program, is_status_shown=is_status_shown)
 
@@ -261,10 +264,10 @@ def _ignore(_note: str) -> None:
 
 
 class _WarningHandler(logging.Handler):
-    """Shows warnings of the sandbox. Its errors are in the result of the cell."""
+    """Shows warnings and progress of the sandbox. Its errors are in the result of the cell."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno == logging.WARNING:
+        if record.levelno in (logging.INFO, logging.WARNING):
             warn(record.getMessage())
 
 

@@ -273,8 +273,11 @@ class _Gateway:
 
 
 async def _prepare(system: System) -> None:
-    """Load the SDKs of the agents' models, which takes seconds, before a turn needs them."""
+    """Load the SDKs of the agents' models and the TypeScript compiler before a turn needs them."""
     agents = system.config.agents
+    modes = [agent.tools.code_mode for agent in agents.by_id.values()]
+    if any(mode.enabled and "typescript" in mode.languages for mode in modes):
+        system.runtime.sandbox.warm_typescript()
     # The default agent first.
     models = [agent.model for agent in (agents.agent(agents.default_id), *agents.by_id.values())]
     for model in dict.fromkeys(models):

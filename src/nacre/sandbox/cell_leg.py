@@ -261,7 +261,7 @@ class CellBursts:
     async def start(self, budget: LegBudget) -> Frame:
         """Run the first burst of the program."""
         source = self._context.source
-        code = await source.javascript()
+        code = await source.javascript(budget.charge)
         fields = {
             **self._cell_fields(budget),
             "functions": self._context.program.functions,

@@ -1,9 +1,9 @@
 """A program, its transform to JavaScript, and its failures at positions in the original source."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 
@@ -22,6 +22,8 @@ from nacre.sandbox.results import MAX_ERROR_CHARACTERS, Failed, Limits, Output, 
 from nacre.sandbox.source_map import PositionMap
 from nacre.sandbox.worker_process import SharedData, WorkerProcess
 from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame, read_reason
+
+_Result = TypeVar("_Result")
 
 _MAX_FRAMES: Final = 6
 # A transform cannot make a program larger than this. A compromised worker could send more.
@@ -113,20 +115,30 @@ def _shorten(text: str) -> str:
     return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]} [...]"
 
 
+class Charge(Protocol):
+    """Awaits something and subtracts its time from the budget of the program."""
+
+    def __call__(self, work: Awaitable[_Result], /) -> Awaitable[_Result]: ...
+
+
 class TypeScriptTransforms:
     """Transforms TypeScript to JavaScript, in workers of their own."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
 
+    def warm(self) -> None:
+        """Start a worker, and compile its image if necessary, without waiting for it."""
+        self._pool.warm()
+
     async def transform(
-        self, code: bytes, *, limits: Limits, owner: str
+        self, code: bytes, *, limits: Limits, owner: str, charge: Charge
     ) -> tuple[bytes, MapPosition | None] | Failed:
         """Return JavaScript and a function that maps positions back, or the failure."""
         worker = await self._pool.acquire(owner)
         is_reusable = False
         try:
-            frame = await self._send_transform(worker, code, limits)
+            frame = await charge(self._send_transform(worker, code, limits))
             is_reusable = frame is not None
         finally:
             if is_reusable:
@@ -195,7 +207,7 @@ class ProgramSource:
     def file_name(self) -> str:
         return "cell.ts" if self._program.language == "typescript" else "cell.js"
 
-    async def javascript(self) -> bytes:
+    async def javascript(self, charge: Charge) -> bytes:
         """Return the program as JavaScript. Raises NotJavaScript if it cannot be transformed."""
         language = self._program.language
         if language not in LANGUAGES:
@@ -207,11 +219,11 @@ class ProgramSource:
             )
         code = self._program.code.encode(errors="replace")
         self._map_position = ByteColumns(code).position
-        return await self._transform(code) if language == "typescript" else code
+        return await self._transform(code, charge) if language == "typescript" else code
 
-    async def _transform(self, code: bytes) -> bytes:
+    async def _transform(self, code: bytes, charge: Charge) -> bytes:
         transformed = await self._typescript.transform(
-            code, limits=self._program.limits, owner=self._program.owner
+            code, limits=self._program.limits, owner=self._program.owner, charge=charge
         )
         if isinstance(transformed, Failed):
             raise NotJavaScript(transformed)

@@ -151,6 +151,10 @@ class Sandbox:
         )
         return Cell(program, services)
 
+    def warm_typescript(self) -> None:
+        """Start the worker for TypeScript, which the first TypeScript cell would start."""
+        self._require_services().typescript.warm()
+
     async def ensure_available(self) -> None:
         """Wait until a worker runs. Raises RuntimeUnavailableError if none can start."""
         pool = self._require_services().runtime.pool

@@ -60,8 +60,8 @@ def gateway_command(
     """Serve the agents over HTTP.
 
     Offers a JSON API under /api and the OpenAI API under /v1. Without a configuration, a demo model
-    answers, and code mode is enabled. Ctrl-C or SIGTERM stops the gateway after the running turns
-    have ended; a second one stops it at once.
+    answers, and code mode is enabled. Ctrl-C, SIGTERM or SIGHUP stops the gateway after
+    the running turns have ended; a second Ctrl-C or SIGTERM stops it at once.
     """
     _set_up_logging(log_level, log_format, is_logging_requests=is_logging_requests)
     file, system_config = read_agent_config(config)

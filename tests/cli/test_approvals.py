@@ -72,3 +72,22 @@ def test_an_invalid_answer_is_bad_usage(
 ) -> None:
     status, _, err = here.nacre("approvals", "answer", "approval_1", *arguments)
     assert (status, problem in err) == (2, True)
+
+
+def test_the_configured_token_does_not_go_to_another_machine(
+    here: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = "0123456789abcdef"
+    here.nacre("config", "set", "gateway.auth.token", token)
+    sent: list[str | None] = []
+
+    def refuse(request: Request, *, timeout: float) -> None:
+        sent.append(request.get_header("Authorization"))
+        raise OSError("not in this test")
+
+    monkeypatch.setattr("nacre.cli.approvals.urlopen", refuse)
+    here.nacre("approvals", "list")
+    here.nacre("approvals", "list", "--url", "http://gateway.example")
+    monkeypatch.setenv("NACRE_GATEWAY_TOKEN", "fedcba9876543210")
+    here.nacre("approvals", "list", "--url", "http://gateway.example")
+    assert sent == [f"Bearer {token}", None, "Bearer fedcba9876543210"]

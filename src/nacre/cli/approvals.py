@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
 import typer
@@ -23,6 +23,7 @@ from nacre.cli.output import (
     warn,
     write_table,
 )
+from nacre.config import TOKEN_VARIABLE, is_loopback
 
 if TYPE_CHECKING:
     from nacre.config import SystemConfig
@@ -139,7 +140,13 @@ def _request(
 
     _, system = read_system_config(config)
     base = (url or _gateway_url(system)).rstrip("/")
-    request = Request(f"{base}/api/approvals{path}", headers=_headers(system))
+    headers = {"Content-Type": "application/json"}
+    if token := _find_token(system, base):
+        headers["Authorization"] = f"Bearer {token}"
+    try:
+        request = Request(f"{base}/api/approvals{path}", headers=headers)
+    except ValueError as error:
+        raise UsageError(f"--url is {base!r}: {error}") from None
     if body is not None:
         request.data = json.dumps(body).encode()
     try:
@@ -167,17 +174,21 @@ def _gateway_url(system: SystemConfig) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{system.gateway.port}"
 
 
-def _headers(system: SystemConfig) -> dict[str, str]:
-    headers = {"Content-Type": "application/json"}
-    if system.gateway.auth_mode == "none":
-        return headers
+def _find_token(system: SystemConfig, url: str) -> str:
+    """The token for the gateway at this URL; empty if it needs none, or none is known."""
+    if given := os.environ.get(TOKEN_VARIABLE, "").strip():
+        return given
+    gateway = system.gateway
+    # The configured token must not go to another machine.
+    if gateway.auth_mode == "none" or not is_loopback(urlsplit(url).hostname or ""):
+        return ""
+    if gateway.token:
+        return gateway.token
     from nacre.gateway.server import token_file
     from nacre.private_files import read_private
 
     # Without a configured token, the gateway generates one and stores it.
-    generated = read_private(token_file(os.environ)) or b""
-    token = system.gateway.token or generated.decode("ascii", "replace").strip()
-    return {**headers, "Authorization": f"Bearer {token}"}
+    return (read_private(token_file(os.environ)) or b"").decode("ascii", "replace").strip()
 
 
 def register(app: typer.Typer) -> None:

@@ -15,7 +15,8 @@ from nacre.code_mode.cells import MAX_SUSPENDED_CELLS
 from nacre.config.code_mode import FIELDS, LIMITS
 from nacre.errors import ToolErrorCode
 from nacre.hooks import HOOK_EVENTS
-from nacre.sandbox.results import CODE_OF_REASON, MAX_ANSWER_BYTES, MAX_REQUEST_BACKLOG, Reason
+from nacre.large_json import MAX_VALUE_BYTES
+from nacre.sandbox.results import CODE_OF_REASON, MAX_REQUEST_BACKLOG, Reason
 from nacre.telemetry.spans import SpanName
 from nacre.trajectory import EVENT_KINDS
 
@@ -81,7 +82,7 @@ def test_every_public_name_is_documented(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [MAX_REQUEST_BACKLOG, MAX_ANSWER_BYTES, MAX_SUSPENDED_CELLS], ids=str
+    "number", [MAX_REQUEST_BACKLOG, MAX_VALUE_BYTES, MAX_SUSPENDED_CELLS], ids=str
 )
 def test_fixed_limits_are_documented(number: int) -> None:
     assert re.search(rf"(?<![\d,]){number:,}(?![\d,])", page("docs/limits.md"))

@@ -12,7 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.json_types import MAX_JSON_DEPTH, JsonValue, NotJsonError, decode_json, encode_json
+from nacre.json_types import (
+    MAX_JSON_DEPTH,
+    MAX_PARTS,
+    JsonValue,
+    NotJsonError,
+    PartCounter,
+    TooLargeError,
+    decode_json,
+    encode_json,
+    has_too_many_parts,
+)
 
 
 class Colour(StrEnum):
@@ -278,3 +288,94 @@ def test_a_text_full_of_brackets_is_one_value_and_is_not_walked() -> None:
     text = "[{" * 5000
     assert decode_json(encode_json(Counted(text))) == text
     assert walks == 0
+
+
+# More bytes than `json` decodes, so that the faster decoder is tried first.
+PADDING = b" " * 70_000
+
+
+@given(json_values(whole_text) | json_values(torn_text))
+def test_the_decoder_of_large_texts_returns_the_same_values(value: JsonValue) -> None:
+    for text in (encode_json(value), json.dumps(value).encode()):
+        decoded = decode_json(text + PADDING)
+        assert repr(decoded) == repr(decode_json(text))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"123456789012345678901234567890",
+        b"18446744073709551616",
+        b"-0",
+        b"-0.0",
+        b"1E5",
+        b"1.7976931348623157e308",
+        b"5e-324",
+        b'{"a": 1, "a": 2}',
+        rb'["\ud83d\ude00", "\ud83d", "a\ude00"]',
+        b"null",
+    ],
+)
+def test_the_decoder_of_large_texts_agrees_about_unusual_values(data: bytes) -> None:
+    assert repr(decode_json(data + PADDING)) == repr(decode_json(data))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"NaN",
+        b"[-Infinity]",
+        b"[1e999]",
+        b"9" * 5_000,
+        b"[1,]",
+        b"01",
+        b'"\xff"',
+        b'"\xed\xa0\x80"',
+        b'"a\x01"',
+        b"\xef\xbb\xbf1",
+        b"[1] 2",
+        b"[" * 257 + b"]" * 257,
+        b"[" * 5_000 + b"]" * 5_000,
+    ],
+)
+def test_the_decoder_of_large_texts_refuses_the_same(data: bytes) -> None:
+    with pytest.raises(NotJsonError) as of_small:
+        decode_json(data)
+    with pytest.raises(NotJsonError) as of_large:
+        decode_json(data + PADDING)
+    assert str(of_large.value) == str(of_small.value)
+
+
+MESSAGE = rb'{"a[,": [1, {"b": "\",[{\\", "c": [{}, "\\\\\"{"]}]}'
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])
+def test_parts_are_counted_outside_of_texts_wherever_chunks_are_cut(size: int) -> None:
+    counter = PartCounter()
+    for start in range(0, len(MESSAGE), size):
+        counter.feed(MESSAGE[start : start + size])
+    assert counter.count == 8
+
+
+def test_a_quote_in_another_line_hides_no_parts() -> None:
+    counter = PartCounter()
+    for chunk in (b': comment "\n', b"data: [[", b'"\r', b"[,"):
+        counter.feed(chunk)
+    assert counter.count == 4
+
+
+@pytest.mark.parametrize("part", [b"[", b"{", b",", b'"",'])
+def test_a_text_may_have_so_many_parts_and_no_more(part: bytes) -> None:
+    assert not has_too_many_parts(part * MAX_PARTS)
+    assert has_too_many_parts(part * (MAX_PARTS + 1))
+
+
+def test_brackets_in_a_text_are_no_parts() -> None:
+    assert not has_too_many_parts(b'["' + b"[{," * MAX_PARTS + b'"]')
+
+
+def test_a_text_with_too_many_parts_is_refused_before_it_is_decoded() -> None:
+    # It is not JSON, which the decoder would say.
+    with pytest.raises(TooLargeError, match=r"^\$ has more than 3 parts$"):
+        decode_json(b"[,,,,", max_parts=3)
+    assert decode_json(b"[1,2]", max_parts=2) == [1, 2]

@@ -137,6 +137,7 @@ ToolErrorCode = Literal[
     "approval_expired",
     "tool_failed",
     "invalid_tool_result",
+    "result_too_large",
     "server_unavailable",
     "aborted",
 ]

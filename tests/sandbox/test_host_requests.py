@@ -1,12 +1,14 @@
 """Requests of programs to the host: order, errors, limits and cancellation."""
 
 import asyncio
+from typing import cast
 
 import anyio
 import pytest
 
 from nacre.errors import HostRequestError
-from nacre.json_types import JsonValue
+from nacre.json_types import MAX_PARTS, JsonValue
+from nacre.large_json import MAX_VALUES
 from nacre.sandbox import (
     Completed,
     Failed,
@@ -204,3 +206,48 @@ async def test_a_cancellation_that_is_not_ours_rejects_the_call_and_harms_nobody
     assert isinstance(result, Completed)
     assert result.value == "it was cancelled"
     assert await value_of(sandbox, "return 'sound'") == "sound"
+
+
+async def test_an_answer_with_too_many_values_rejects_the_call(sandbox: Sandbox) -> None:
+    async def answer(request: HostRequest) -> JsonValue:
+        return cast("JsonValue", [0] * (MAX_VALUES + 1))
+
+    code = "try { await call() } catch (error) { return [error.name, error.code, error.message] }"
+    result = await sandbox.cell(code, functions=("call",), handler=answer).run()
+    assert isinstance(result, Completed)
+    name, code, message = cast("list[str]", result.value)
+    assert (name, code) == ("RangeError", "result_too_large")
+    assert f"the answer of call has more than {MAX_VALUES} values" in message
+
+
+async def test_a_call_with_too_many_values_is_rejected_and_the_others_are_made(
+    sandbox: Sandbox, held: HeldHandler
+) -> None:
+    held.answer(2, "small")
+    code = f"""
+    const large = call(Array.from({{ length: {MAX_PARTS + 2} }}, () => 0));
+    const small = call("small");
+    return [await large.catch((error) => [error.name, error.code, error.message]), await small];
+    """
+    result = await sandbox.cell(code, functions=("call",), handler=held).run()
+    assert isinstance(result, Completed)
+    assert result.value == [
+        [
+            "RangeError",
+            "input_too_large",
+            "the data of this call has more than 200,000 parts; pass less data at a time",
+        ],
+        "small",
+    ]
+    assert [request.payload for request in held.requests] == ["small"]
+
+
+@pytest.mark.parametrize("code", ["return ZEROS", "json(ZEROS)"])
+async def test_a_value_or_output_with_too_many_values_is_over_the_limit(
+    sandbox: Sandbox, code: str
+) -> None:
+    program = code.replace("ZEROS", f"Array.from({{ length: {MAX_PARTS + 2} }}, () => 0)")
+    result = await sandbox.cell(program, limits=Limits(max_output_bytes=1 << 20)).run()
+    assert isinstance(result, Failed)
+    assert result.reason == "output_limit_exceeded"
+    assert "has more than 200,000 parts" in result.error

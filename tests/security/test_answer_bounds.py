@@ -12,9 +12,10 @@ import pytest
 from nacre.errors import HostRequestError
 from nacre.ids import CellId
 from nacre.json_types import JsonValue, decode_json
+from nacre.large_json import MAX_VALUE_BYTES
 from nacre.sandbox import HostRequest, HostRequestHandler, Limits, Sandbox
 from nacre.sandbox.host_requests import HostRequests
-from nacre.sandbox.results import MAX_ANSWER_BYTES, MAX_ERROR_CHARACTERS
+from nacre.sandbox.results import MAX_ERROR_CHARACTERS
 from nacre.sandbox.worker_process import WorkerProcess
 from nacre.sandbox.worker_protocol import Command
 from tests.security.attacks import BOUND_SECONDS, completed, expect_neighbour_to_work, shown
@@ -134,7 +135,7 @@ async def test_a_program_is_never_sent_more_than_it_may_be_given(
         # That it has not the memory for them is its own affair.
         await cell.resume()
         assert len(sent) == 1
-        assert 8 << 20 < sent[0] < MAX_ANSWER_BYTES + (1 << 16)
+        assert 8 << 20 < sent[0] < MAX_VALUE_BYTES + (1 << 16)
         await expect_neighbour_to_work(sandbox)
 
 

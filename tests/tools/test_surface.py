@@ -12,8 +12,10 @@ from nacre.run_context import AbortController
 from nacre.tools.surface import (
     MAX_RESULT_BYTES,
     CallResult,
+    DirectResult,
     InvalidCall,
     assign_tool_names,
+    format_direct_result,
     format_result,
     make_call_site,
     parse_call,
@@ -201,3 +203,20 @@ def test_every_tool_has_a_name_of_its_own_that_providers_take() -> None:
 def test_a_name_that_another_tool_would_be_given_is_not_taken_twice() -> None:
     tools = [echo_tool("a__echo"), echo_tool("echo"), echo_tool("echo", owner="a")]
     assert list(assign_tool_names(tools)) == ["a__echo", "echo", "a__echo_2"]
+
+
+# Direct results.
+
+
+async def test_a_large_direct_result_is_formatted_as_a_small_one() -> None:
+    rows: list[JsonValue] = [{"id": at, "half": "\ud83d"} for at in range(20_000)]
+    large = await format_direct_result(DirectResult(value=rows))
+    assert large == format_result(rows)
+    assert large.content.startswith('{"value":"[{')
+    assert "the whole result has 508891 bytes" in large.content
+
+
+async def test_a_direct_result_that_is_not_json_is_named_by_its_type() -> None:
+    for value in (object(), [object()] * 10_000):
+        shown = await format_direct_result(DirectResult(value=value))
+        assert shown.content == f'{{"type":"{type(value).__name__}"}}'

@@ -1,7 +1,8 @@
 """From what a tool returns to the value that its caller gets."""
 
+import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -16,8 +17,9 @@ from pydantic import BaseModel, Field
 
 from nacre.errors import ToolFailedError
 from nacre.json_types import JsonValue
+from nacre.large_json import MAX_VALUE_BYTES, MAX_VALUES
 from nacre.tools.definition import Tool, ToolCall, ToolSource
-from nacre.tools.tool_result import ToolResult, value_of_result
+from nacre.tools.tool_result import ToolResult, convert_result, value_of_result
 
 
 async def nothing(given: dict[str, object], call: ToolCall) -> object:
@@ -335,3 +337,57 @@ def test_a_value_whose_own_code_raises_is_an_invalid_result(make: Callable[[], o
 def test_the_text_of_a_result_has_to_be_text(is_error: bool) -> None:
     result = ToolResult(text=cast("str", 5), is_error=is_error)
     assert failure_of(result).code == "invalid_tool_result"
+
+
+def doubled(times: int) -> list[object]:
+    """Small in memory, but with 2 to the power of `times` values as JSON."""
+    value: list[object] = [0]
+    for _ in range(times):
+        value = [value, value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("returned", "problem"),
+    [
+        ("x" * (MAX_VALUE_BYTES + 1), f"has more than {MAX_VALUE_BYTES} bytes"),
+        ([0] * (MAX_VALUES + 1), f"has more than {MAX_VALUES} values"),
+        (doubled(40), f"has more than {MAX_VALUES} values"),
+        (ToolResult(text="x" * (MAX_VALUE_BYTES + 1)), f"has more than {MAX_VALUE_BYTES} bytes"),
+    ],
+    ids=["text", "list", "shared lists", "result"],
+)
+def test_a_result_that_is_too_large_is_refused_before_it_is_converted(
+    returned: object, problem: str
+) -> None:
+    failure = failure_of(returned)
+    assert failure.code == "result_too_large"
+    assert failure.message == f"the result of probe {problem}; request less data at a time"
+
+
+async def test_a_large_result_is_converted_in_another_thread() -> None:
+    threads: list[int] = []
+
+    class Noting(Mapping[str, object]):
+        """Large, and notes the threads that read it."""
+
+        def __getitem__(self, key: str) -> object:
+            threads.append(threading.get_ident())
+            return key
+
+        def __iter__(self) -> Iterator[str]:
+            return map(str, range(10_000))
+
+        def __len__(self) -> int:
+            return 10_000
+
+    value = await convert_result(a_tool(), Noting())
+    assert isinstance(value, dict)
+    assert len(value) == 10_000
+    assert set(threads[-10_000:]) != {threading.get_ident()}
+
+
+async def test_a_small_result_whose_own_code_raises_is_an_invalid_result() -> None:
+    with pytest.raises(ToolFailedError) as caught:
+        await convert_result(a_tool(), Lazy(1))
+    assert caught.value.code == "invalid_tool_result"

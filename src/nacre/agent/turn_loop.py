@@ -28,8 +28,8 @@ from nacre.tools import (
     ToolExecutor,
     assign_tool_names,
     effective_tools,
+    format_direct_result,
     format_error,
-    format_result,
     parse_call,
     permitted_servers,
     policy_for,
@@ -387,7 +387,7 @@ class DirectSurface:
             value = await self._executor.call_directly(tool, given, site=site)
         except ToolError as error:
             return format_error(error.message)
-        return format_result(DirectResult(value=value).json_value, is_mcp=tool.source == "mcp")
+        return await format_direct_result(DirectResult(value=value), is_mcp=tool.source == "mcp")
 
     def is_held(self, call: ToolCallPart, *, open_ids: Set[str]) -> bool:
         return call.call_id in open_ids

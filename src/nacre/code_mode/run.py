@@ -19,6 +19,7 @@ from nacre.tools import (
     CallSubject,
     DirectResult,
     InvalidCall,
+    format_direct_result,
     format_error,
     format_result,
     make_call_site,
@@ -126,9 +127,7 @@ class CodeModeRun:
         else:
             result = await self._dispatch(call.name, given, call.call_id, waits)
         if isinstance(result, DirectResult):
-            return (
-                format_error(result.error) if result.is_error else format_result(result.json_value)
-            )
+            return await format_direct_result(result)
         return format_result(
             result.for_model(),
             is_error=isinstance(result, Failed),

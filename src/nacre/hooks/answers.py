@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from nacre.errors import HookError
 from nacre.hooks.events import AskApproval, Block, ChangeContent, ChangeInput, ChangeResult, Revise
-from nacre.json_types import NotJsonError, decode_json, encode_json
+from nacre.json_types import NotJsonError, copy_json, decode_json, encode_json
+from nacre.large_json import is_plain, is_small
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue
@@ -202,6 +203,8 @@ def _json_object(value: object, what: str) -> JsonObject:
 def _json(value: object, what: str) -> JsonValue:
     # A copy, because the hook may change its object after the call is approved.
     try:
+        if not is_small(value) and is_plain(value):
+            return cast("JsonValue", copy_json(value))
         return decode_json(encode_json(value))
     except NotJsonError as error:
         raise HookError(f"it returned {what}, which is not JSON: {error}") from error

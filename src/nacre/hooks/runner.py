@@ -22,7 +22,7 @@ from nacre.hooks.answers import (
     revision_from,
 )
 from nacre.hooks.events import HOOK_EVENTS, HookEvent
-from nacre.json_types import copy_json
+from nacre.large_json import copy_off_loop, is_small, run_in_json_thread
 from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
+_MakeEvent: TypeAlias = "Callable[[], Awaitable[object]]"
 
 # Separate threads, so that tools which occupy all shared threads cannot make hooks time out.
 _MAX_THREADS: Final = 16
@@ -276,20 +277,19 @@ class HookRunner:
     # Hooks around model calls, results, answers and the end of a turn.
 
     async def llm_input(self, event: LlmInput) -> None:
-        # A copy for each hook: changes by one hook must not reach the next.
-        await self._notify("llm_input", lambda: replace(event, messages=copy_json(event.messages)))
+        await self._notify("llm_input", partial(_llm_input_event, event))
 
     async def llm_output(self, event: LlmOutput) -> None:
-        await self._notify("llm_output", lambda: event)
+        await self._notify("llm_output", partial(_same_event, event))
 
     async def agent_end(self, event: AgentEnd) -> None:
-        await self._notify("agent_end", lambda: event)
+        await self._notify("agent_end", partial(_same_event, event))
 
     async def before_compaction(self, event: BeforeCompaction) -> None:
-        await self._notify("before_compaction", lambda: event)
+        await self._notify("before_compaction", partial(_same_event, event))
 
     async def after_compaction(self, event: AfterCompaction) -> None:
-        await self._notify("after_compaction", lambda: event)
+        await self._notify("after_compaction", partial(_same_event, event))
 
     async def tool_result_persist(self, event: ToolResultPersist) -> str:
         """The text to store.
@@ -299,7 +299,9 @@ class HookRunner:
         """
         for hook in self._hooks.for_event("tool_result_persist"):
             try:
-                change = await self._run_hook(hook, lambda event=event: event, changed_content_from)
+                change = await self._run_hook(
+                    hook, partial(_same_event, event), changed_content_from
+                )
             except FailedHookError as error:
                 return f"[the result is withheld: the hook {hook.name} failed: {error}]"
             if change is not None:
@@ -313,14 +315,14 @@ class HookRunner:
         """
         for hook in self._hooks.for_event("before_agent_finalize"):
             with suppress(FailedHookError):
-                revision = await self._run_hook(hook, lambda: event, revision_from)
+                revision = await self._run_hook(hook, partial(_same_event, event), revision_from)
                 if revision is not None:
                     return revision.reason
         return None
 
     # One hook.
 
-    async def _notify(self, name: HookEvent, make_event: Callable[[], object]) -> None:
+    async def _notify(self, name: HookEvent, make_event: _MakeEvent) -> None:
         for hook in self._hooks.for_event(name):
             with suppress(FailedHookError):
                 await self._run_hook(hook, make_event, lambda _ignored: None)
@@ -328,14 +330,19 @@ class HookRunner:
     async def _run_hook(
         self,
         hook: RegisteredHook,
-        make_event: Callable[[], object],
+        make_event: _MakeEvent,
         read: Callable[[object], _Answer],
     ) -> _Answer:
         """The answer of one hook; logs the traceback and raises FailedHookError if it fails."""
         task = asyncio.current_task()
         try:
             with anyio.move_on_after(self._timeout_seconds) as scope:
-                answer = read(await self._call_hook(hook, make_event()))
+                returned = await self._call_hook(hook, await make_event())
+                answer = (
+                    read(returned)
+                    if is_small(returned)
+                    else await run_in_json_thread(read, returned)
+                )
                 # A hook that ignores its cancellation is still too late.
                 if not scope.cancel_called:
                     return answer
@@ -368,9 +375,21 @@ def _make_block(
     )
 
 
-def _before_event(event: BeforeToolCall, given: JsonObject) -> BeforeToolCall:
-    return replace(event, input=copy_json(given))
+# Hooks may change their event, so each gets a copy.
 
 
-def _after_event(event: AfterToolCall, result: JsonValue) -> AfterToolCall:
-    return replace(event, input=copy_json(event.input), result=copy_json(result))
+async def _same_event(event: object) -> object:
+    return event
+
+
+async def _llm_input_event(event: LlmInput) -> LlmInput:
+    return replace(event, messages=await copy_off_loop(event.messages))
+
+
+async def _before_event(event: BeforeToolCall, given: JsonObject) -> BeforeToolCall:
+    return replace(event, input=await copy_off_loop(given))
+
+
+async def _after_event(event: AfterToolCall, result: JsonValue) -> AfterToolCall:
+    copy = await copy_off_loop(event.input)
+    return replace(event, input=copy, result=await copy_off_loop(result))

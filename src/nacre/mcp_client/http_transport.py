@@ -12,7 +12,8 @@ import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from nacre.mcp_client.transport import MAX_MESSAGE_BYTES, MAX_MESSAGE_PARTS, PartCounter, Transport
+from nacre.json_types import MAX_PARTS, PartCounter
+from nacre.mcp_client.transport import MAX_MESSAGE_BYTES, Transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS: Final = 30.0
 # Calls have their own timeouts, and a stream of notifications may be silent for long.
 _SILENCE_SECONDS: Final = 3600.0
-_TOO_MANY_PARTS: Final = f"the response has more than {MAX_MESSAGE_PARTS:,} parts, too many to read"
+_TOO_MANY_PARTS: Final = f"the response has more than {MAX_PARTS:,} parts, too many to read"
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n")
 
 
@@ -118,7 +119,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
             if left_bytes < 0:
                 raise httpx2.StreamError(f"the response has more than {MAX_MESSAGE_BYTES:,} bytes")
             parts.feed(chunk)
-            if parts.count > MAX_MESSAGE_PARTS:
+            if parts.count > MAX_PARTS:
                 raise httpx2.StreamError(_TOO_MANY_PARTS)
             yield chunk
 
@@ -137,7 +138,7 @@ class _BoundedEvents(_BoundedBody):
             if _EVENT_END.search(before + chunk):
                 parts = PartCounter()
             parts.feed(_EVENT_END.split(chunk)[-1])
-            if parts.count > MAX_MESSAGE_PARTS:
+            if parts.count > MAX_PARTS:
                 # The SDK passes on the message of this error only.
                 raise httpx2.SSEError(_TOO_MANY_PARTS)
             before = chunk[-3:]

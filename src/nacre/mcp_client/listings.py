@@ -20,8 +20,14 @@ from nacre.config import (
     default_cache_directory,
     private_cache_directory,
 )
-from nacre.json_types import JsonObject, JsonValue, NotJsonError, decode_json, encode_json
-from nacre.mcp_client.transport import has_too_many_parts
+from nacre.json_types import (
+    JsonObject,
+    JsonValue,
+    NotJsonError,
+    decode_json,
+    encode_json,
+    has_too_many_parts,
+)
 from nacre.private_files import write_private
 
 if TYPE_CHECKING:

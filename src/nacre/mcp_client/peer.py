@@ -18,7 +18,7 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, JSONRPCError
 
-from nacre.json_types import decode_json, encode_json
+from nacre.large_json import decode_off_loop, encode_off_loop
 from nacre.mcp_client.handshake import BEFORE_HANDSHAKE, Era, negotiate_era
 from nacre.mcp_client.http_transport import open_http, open_sse
 from nacre.mcp_client.oauth import build_login
@@ -215,7 +215,7 @@ class Peer:
             raise RpcError(refusal.code, refusal.message) from refusal
 
     async def _send(self, method: str, params: JsonObject, era: Era | None = None) -> JsonObject:
-        sent, options = _replace_surrogates(params), cast("CallOptions", {})
+        sent, options = await _replace_surrogates(params), cast("CallOptions", {})
         (era or self._era).stamp(method, sent, options)
         is_unsent = self.closed.is_set()
         try:
@@ -244,7 +244,7 @@ class Peer:
         params: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
         try:
-            return _replace_surrogates(await self._gate.answer(method, dict(params or {})))
+            return await _replace_surrogates(await self._gate.answer(method, dict(params or {})))
         except UpstreamRefusal as refusal:
             raise MCPError(refusal.code, refusal.message) from refusal
 
@@ -265,14 +265,14 @@ class Peer:
         return True
 
 
-def _replace_surrogates(params: JsonObject) -> JsonObject:
+async def _replace_surrogates(params: JsonObject) -> JsonObject:
     """Replace halves of surrogate pairs, which break a connection. Raises NotJsonError."""
     # Wrapped, because the levels of the message around it count for the depth limit.
-    encoded = encode_json([[[[params]]]])
+    encoded = await encode_off_loop([[[[params]]]])
     if _REPLACEMENT not in encoded:
         return dict(params)
     # Without the four brackets of the wrapping at each end.
-    return cast("JsonObject", decode_json(encoded[4:-4]))
+    return cast("JsonObject", await decode_off_loop(encoded[4:-4]))
 
 
 def _read_progress(params: Mapping[str, Any]) -> JsonObject:

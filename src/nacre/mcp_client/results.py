@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import anyio.to_thread
-
 from nacre.json_types import NotJsonError, encode_json
+from nacre.large_json import encode_large, is_small, run_in_json_thread
 from nacre.mcp_client.upstream import RpcError
 
 if TYPE_CHECKING:
@@ -22,16 +22,11 @@ _SMALL_BYTES: Final = 1024
 _MAX_SUMMARY_BYTES: Final = 8 * _SMALL_BYTES
 
 
-# A larger result is measured in a thread.
-_MAX_LOOP_BYTES: Final = 256 * 1024
-_MAX_LOOP_VALUES: Final = 5_000
-
-
 async def limit_result_size(result: JsonObject, *, max_bytes: int) -> JsonObject:
     """Call `shorten_result`, in a thread if the result is large."""
-    if _is_small(result):
+    if is_small(result):
         return shorten_result(result, max_bytes=max_bytes)
-    return await anyio.to_thread.run_sync(lambda: shorten_result(result, max_bytes=max_bytes))
+    return await run_in_json_thread(lambda: shorten_result(result, max_bytes=max_bytes))
 
 
 def shorten_result(result: JsonObject, *, max_bytes: int) -> JsonObject:
@@ -134,23 +129,6 @@ def _describe_size(
     return f"{subject} of {len(value):,} characters"
 
 
-def _is_small(result: JsonObject) -> bool:
-    """Whether the result is small. Stops as soon as it is known to be large."""
-    left_bytes, left_values = _MAX_LOOP_BYTES, _MAX_LOOP_VALUES
-    todo: list[JsonValue] = [result]
-    while todo:
-        value = todo.pop()
-        if isinstance(value, str):
-            left_bytes -= len(value)
-        elif isinstance(value, (dict, list)):
-            left_values -= len(value)
-            if left_values >= 0:
-                todo.extend(value.values() if isinstance(value, dict) else value)
-                left_bytes -= sum(map(len, value)) if isinstance(value, dict) else 0
-        if left_bytes < 0 or left_values < 0:
-            return False
-    return True
-
-
 def _size_bytes(value: JsonValue) -> int:
-    return len(encode_json(value))
+    # Without a limit: the message that contained it had one.
+    return len(encode_json(value) if is_small(value) else encode_large(value, max_bytes=math.inf))

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
-import anyio.to_thread
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import (
@@ -33,18 +32,13 @@ from nacre.json_lines import (
     Line,
     LineReader,
     LongLine,
-    encode_line,
     read_edges,
     response_id,
 )
-from nacre.json_types import JsonValue, NotJsonError, decode_json
+from nacre.json_types import JsonValue, NotJsonError
+from nacre.large_json import decode_off_loop, encode_off_loop
 from nacre.mcp_client.process import ServerProcess
-from nacre.mcp_client.transport import (
-    MAX_MESSAGE_BYTES,
-    MAX_MESSAGE_PARTS,
-    Transport,
-    has_too_many_parts,
-)
+from nacre.mcp_client.transport import MAX_MESSAGE_BYTES, Transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -62,8 +56,6 @@ if TYPE_CHECKING:
 _MAX_SKIPPED_BYTES: Final = 16 * MAX_MESSAGE_BYTES
 # A cancellation notice must not wait for a server that does not read.
 _OUTGOING_MESSAGES: Final = 64
-# A larger message is decoded in a thread.
-_MAX_LOOP_BYTES: Final = 256 * 1024
 _LAST_OUTPUT_SECONDS: Final = 0.5
 # Notifications beyond these numbers are dropped unread.
 _MAX_NOTIFICATIONS: Final = 1_000
@@ -204,7 +196,8 @@ async def _write_messages(process: ServerProcess, outgoing: _Outgoing, inflow: _
     async with outgoing:
         try:
             async for message in outgoing:
-                await process.input.send(encode_line(_wire_form(message.message)))
+                line = await encode_off_loop(_wire_form(message.message))
+                await process.input.send(line + b"\n")
                 inflow.note_sent(message.message)
         except _CLOSED_ERRORS:
             # The server does not read any more. The reader task detects that it has ended.
@@ -229,21 +222,12 @@ async def _parse_message(line: Line, tail: OutputTail) -> JSONRPCMessage | None:
         problem = f"its response has {line.size_bytes:,} bytes, which is too large to read"
         return _build_error(response_id(read_edges(line.start, line.end)), problem)
     try:
-        if len(line) <= _MAX_LOOP_BYTES:
-            value = decode_json(line)
-        else:
-            value = await anyio.to_thread.run_sync(_decode_large, line)
+        value = await decode_off_loop(line)
     except NotJsonError as error:
         tail.add_line(line, label="stdout")
         ends = read_edges(line[:EDGE_BYTES], line[-EDGE_BYTES:])
         return _build_error(response_id(ends), f"its response {error.problem}")
     return _check_message(value, line, tail)
-
-
-def _decode_large(line: bytes) -> JsonValue:
-    if has_too_many_parts(line):
-        raise NotJsonError("$", f"has more than {MAX_MESSAGE_PARTS:,} parts, too many to read")
-    return decode_json(line)
 
 
 def _check_message(value: JsonValue, line: bytes, tail: OutputTail) -> JSONRPCMessage | None:

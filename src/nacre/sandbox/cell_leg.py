@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -20,6 +20,8 @@ from anyio.abc import TaskGroup
 
 from nacre.errors import SandboxError, WorkerProtocolError
 from nacre.ids import CellId, new_cell_id
+from nacre.json_types import JsonValue, TooLargeError
+from nacre.large_json import MAX_LOOP_BYTES, MAX_VALUE_BYTES, run_in_json_thread
 from nacre.messages import MAX_IMAGES, InvalidImage, check_image
 from nacre.sandbox.cell_vm import (
     BudgetExceeded,
@@ -37,7 +39,6 @@ from nacre.sandbox.program import (
     failure_from_error,
 )
 from nacre.sandbox.results import (
-    MAX_ANSWER_BYTES,
     MAX_REQUEST_BACKLOG,
     CellResult,
     Completed,
@@ -49,7 +50,6 @@ from nacre.sandbox.results import (
     Usage,
     Waiting,
 )
-from nacre.sandbox.worker_process import run_in_thread
 from nacre.sandbox.worker_protocol import (
     IMAGE_ITEM_BYTES,
     MAX_CELL_IMAGE_BYTES,
@@ -66,13 +66,8 @@ from nacre.sandbox.worker_protocol import (
     read_reason,
 )
 
-if TYPE_CHECKING:
-    from nacre.json_types import JsonValue
-
 logger = logging.getLogger(__name__)
 
-# A larger message is decoded in a thread.
-_MAX_LOOP_BYTES: Final = 1 << 18
 # An automatic approver answers within this time. For a person, the leg ends with `waiting` instead.
 _MAX_FIRST_PERSON_WAIT_SECONDS: Final = 0.5
 
@@ -117,6 +112,12 @@ class LegBudget:
             self.seconds_left -= time.monotonic() - started
 
 
+async def _decode(content: bytes) -> JsonValue:
+    if len(content) <= MAX_LOOP_BYTES:
+        return decode_value(content)
+    return await run_in_json_thread(decode_value, content)
+
+
 class CellOutput:
     """The output of one cell."""
 
@@ -130,8 +131,8 @@ class CellOutput:
         self._on_output = on_output
         self._items: list[Output] = []
 
-    def add(self, frame: Frame) -> None:
-        """Add an item of output that a worker sent."""
+    async def add(self, frame: Frame) -> None:
+        """Add an item of output that a worker sent. Raises TooLargeError for too many parts."""
         kind, content = read_output(frame)
         is_image = kind == "image"
         # The worker counts too, but it may be compromised.
@@ -143,7 +144,7 @@ class CellOutput:
             case "image":
                 item = self._read_image(content.decode(errors="replace"))
             case "json":
-                item = JsonOutput(value=decode_value(content))
+                item = JsonOutput(value=await _decode(content))
             case _:
                 item = TextOutput(text=content.decode(errors="replace"))
         self._items.append(item)
@@ -213,7 +214,7 @@ def build_cell_context(
         program.handler,
         tasks=tasks,
         max_concurrent=limits.max_pending_tool_calls,
-        max_bytes=max(limits.memory_limit_bytes, MAX_ANSWER_BYTES),
+        max_bytes=max(limits.memory_limit_bytes, MAX_VALUE_BYTES),
         wake=wake,
     )
     return CellContext(
@@ -350,11 +351,14 @@ class CellBursts:
     async def _read(self, frame: Frame) -> BurstEvent:
         read = partial(self._events.burst, frame, max_requests=self._max_new_requests())
         # Decoding megabytes of JSON would block the event loop.
-        is_big = len(frame.tail) > _MAX_LOOP_BYTES
-        return await run_in_thread(read) if is_big else read()
+        is_large = len(frame.tail) > MAX_LOOP_BYTES
+        return await run_in_json_thread(read) if is_large else read()
 
     def _add_requests(self, requests: tuple[RequestEvent, ...]) -> None:
         for request in requests:
+            if request.refusal:
+                self._requests.refuse(request.id, request.refusal)
+                continue
             self._requests.add(
                 HostRequest(
                     id=request.id,
@@ -427,6 +431,10 @@ class CellLeg:
             result = failure_from_error(error)
         except NotJavaScript as refusal:
             result = refusal.failed
+        except TooLargeError as error:
+            message = f"the output or value of the program {error.problem}; return less data"
+            fields = {"message": message}
+            result = self._context.source.build_failure("output_limit_exceeded", fields)
         except Exception as error:
             # An untrusted program found a bug of the sandbox: it must not reach the caller.
             logger.exception("a cell failed because of a bug in the sandbox")

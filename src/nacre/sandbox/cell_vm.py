@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -144,7 +144,7 @@ class CellVm:
         *,
         owner: str,
         shared: SharedData | None = None,
-        on_output: Callable[[Frame], None],
+        on_output: Callable[[Frame], Awaitable[None]],
         on_worker_change: Callable[[], None],
     ) -> None:
         self._runtime = runtime
@@ -239,7 +239,7 @@ class CellVm:
                 if frame.kind != Event.OUTPUT:
                     worker.expect_silence()
                     return frame
-                self._on_output(frame)
+                await self._on_output(frame)
         raise BudgetExceeded
 
     # Waiting.

@@ -21,9 +21,10 @@ from anyio.abc import TaskGroup
 from nacre.errors import HostRequestError
 from nacre.foreign_calls import describe_error, passes_through
 from nacre.ids import CellId
-from nacre.json_types import JsonValue, NotJsonError, encode_json
+from nacre.json_types import JsonValue, NotJsonError, TooLargeError, encode_json
+from nacre.large_json import MAX_VALUE_BYTES, MAX_VALUES, encode_off_loop
 from nacre.run_context import AbortController, AbortSignal
-from nacre.sandbox.results import MAX_ANSWER_BYTES, MAX_ERROR_CHARACTERS, PendingRequest
+from nacre.sandbox.results import MAX_ERROR_CHARACTERS, PendingRequest
 
 logger = logging.getLogger(__name__)
 
@@ -177,6 +178,15 @@ class HostRequests:
         """Answer a request that needs no handler, such as a yield."""
         self._answers.append((request_id, b"[%d,true,%b]" % (request_id, encode_json(value))))
 
+    def refuse(self, request_id: int, problem: str) -> None:
+        """Reject a request whose payload cannot be passed to the handler."""
+        error = HostRequestError(
+            f"the data of this call {problem}; pass less data at a time",
+            name="RangeError",
+            code="input_too_large",
+        )
+        self._answers.append((request_id, _rejection(request_id, error)))
+
     def take_answers(self) -> tuple[list[int], bytes]:
         """Return and remove the answers: their ids, and `[[id, succeeded, value], ...]` as JSON."""
         answers, self._answers = self._answers, []
@@ -254,9 +264,7 @@ class HostRequests:
         try:
             if self._handler is None:
                 raise HostRequestError(f"no host function {request.method!r} is defined")
-            encoded = encode_json(await self._handler(request))
-            if len(encoded) > MAX_ANSWER_BYTES:
-                raise _too_large(request, len(encoded))
+            encoded = await _encode_answer(request, await self._handler(request))
             return b"[%d,true,%b]" % (request.id, encoded)
         except HostRequestError as error:
             return _rejection(request.id, error)
@@ -269,6 +277,16 @@ class HostRequests:
             # The program gets the message; the traceback goes to the log.
             logger.exception("the handler of the host request %s failed", request.method)
             return _rejection(request.id, HostRequestError(describe_error(error)))
+
+
+async def _encode_answer(request: HostRequest, answer: JsonValue) -> bytes:
+    try:
+        encoded = await encode_off_loop(answer)
+    except TooLargeError as error:
+        raise _too_large(request, error.problem) from error
+    if len(encoded) > MAX_VALUE_BYTES:
+        raise _too_large(request, f"has {len(encoded)} bytes")
+    return encoded
 
 
 def _is_cancelled_from_outside(error: BaseException) -> bool:
@@ -292,10 +310,10 @@ def _backlog_full(request: HostRequest, size: int) -> HostRequestError:
     )
 
 
-def _too_large(request: HostRequest, size: int) -> HostRequestError:
+def _too_large(request: HostRequest, problem: str) -> HostRequestError:
     return HostRequestError(
-        f"the answer of {request.method} has {size} bytes, the limit is {MAX_ANSWER_BYTES}; "
-        "request less data at a time",
+        f"the answer of {request.method} {problem}, the limit is {MAX_VALUE_BYTES} bytes in "
+        f"{MAX_VALUES} values; request less data at a time",
         name="RangeError",
         code="result_too_large",
     )

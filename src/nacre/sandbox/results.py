@@ -101,9 +101,6 @@ There is no `invalid_config`: an invalid configuration raises ConfigError before
 # runaway loop: the cell fails before any request of that burst is sent.
 MAX_REQUEST_BACKLOG: Final = 4096
 
-# The answer to one request, as JSON. A larger one rejects the program's promise.
-MAX_ANSWER_BYTES: Final = 16 << 20
-
 # Calls that a result lists. A program may have thousands.
 _MAX_LISTED_CALLS: Final = 32
 _MAX_LISTED_BYTES: Final = 8192

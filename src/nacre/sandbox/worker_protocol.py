@@ -17,7 +17,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from nacre.errors import WorkerProtocolError
-from nacre.json_types import JsonValue, NotJsonError, decode_json
+from nacre.json_types import MAX_PARTS, JsonValue, NotJsonError, TooLargeError, decode_json
 
 if TYPE_CHECKING:
     # Not imported by workers, which use this module too.
@@ -161,6 +161,8 @@ class RequestEvent(NamedTuple):
     id: int
     method: str
     payload: JsonValue
+    refusal: str = ""
+    """Why the payload is refused: it has too many parts."""
 
 
 class YieldEvent(NamedTuple):
@@ -231,7 +233,11 @@ class EventReader:
             raise WorkerProtocolError("a worker sent a malformed request")
         if method not in self._methods:
             raise WorkerProtocolError("a worker sent a request that the program cannot make")
-        return RequestEvent(id=request_id, method=method, payload=decode_value(payloads.take(size)))
+        text = payloads.take(size)
+        try:
+            return RequestEvent(id=request_id, method=method, payload=decode_value(text))
+        except TooLargeError as error:
+            return RequestEvent(id=request_id, method=method, payload=None, refusal=error.problem)
 
     def _yields(self, entries: Any) -> tuple[YieldEvent, ...]:
         try:
@@ -270,9 +276,11 @@ class _Payloads:
 
 
 def decode_value(data: bytes) -> JsonValue:
-    """Decode a value of the guest."""
+    """Decode a value of the guest. Raises TooLargeError if it has too many parts."""
     try:
-        return decode_json(data)
+        return decode_json(data, max_parts=MAX_PARTS)
+    except TooLargeError:
+        raise
     except NotJsonError as error:
         raise WorkerProtocolError(f"a worker sent invalid JSON: {error}") from error
 

@@ -24,12 +24,13 @@ from nacre.errors import (
 )
 from nacre.foreign_calls import describe_error, passes_through
 from nacre.hooks import AfterToolCall, BeforeToolCall, HookRunner, ToolKind
-from nacre.json_types import JsonObject, JsonValue, copy_json, describe_json_type
+from nacre.json_types import JsonObject, JsonValue, describe_json_type
+from nacre.large_json import copy_off_loop
 from nacre.run_context import AbortSignal, RunContext
 from nacre.telemetry import Span, format_log_line, span
 from nacre.tools.approvals import Approvals, Granted, Refused
 from nacre.tools.definition import CORE_OWNER, Tool, ToolCall
-from nacre.tools.tool_result import value_of_result
+from nacre.tools.tool_result import convert_result
 
 if TYPE_CHECKING:
     from nacre.tools.input_checks import InputValidators
@@ -111,7 +112,7 @@ class ToolExecutor:
         call = self._tool_call(site)
 
         async def perform(checked: JsonObject) -> tuple[None, JsonValue]:
-            return None, value_of_result(tool, await self._execute(tool, checked, call))
+            return None, await convert_result(tool, await self._execute(tool, checked, call))
 
         _, value = await self._call_tool(tool, given, site, perform)
         return value
@@ -129,7 +130,7 @@ class ToolExecutor:
                 returned = await self._execute(tool, checked, call)
                 if is_direct_only:
                     return returned, {"type": type(returned).__name__}
-                return None, value_of_result(tool, returned)
+                return None, await convert_result(tool, returned)
             raise ToolAbortedError(site.abort.reason, tool_id=tool.id)
 
         returned, value = await self._call_tool(tool, given, site, perform)
@@ -296,7 +297,7 @@ class ToolExecutor:
         try:
             if self._hooks.has_hooks("after_tool_call"):
                 # A copy, because the tool may still use the object that it returned.
-                result = copy_json(result)
+                result = await copy_off_loop(result)
                 result = await self._hooks.after_tool_call(
                     AfterToolCall(
                         outcome="completed",
@@ -363,7 +364,7 @@ async def _execute_tool(tool: Tool, checked: JsonObject, call: ToolCall) -> obje
     task = asyncio.current_task()
     try:
         # A copy, because hooks and the trajectory get the same input after the tool changed it.
-        returned: object = tool.execute(copy_json(checked), call)
+        returned: object = tool.execute(await copy_off_loop(checked), call)
         # A synchronous function is allowed too.
         return await returned if inspect.isawaitable(returned) else returned
     except ToolError:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 
 from nacre.errors import CatalogError, NacreError, ToolPayloadError
 from nacre.json_types import NotJsonError, decode_json, describe_json_type, encode_json
+from nacre.large_json import encode_large, is_plain, is_small, run_in_json_thread
 from nacre.messages import ToolSpec
 from nacre.tools.catalog import is_control_tool
 from nacre.tools.executor import CallSite
@@ -176,6 +177,17 @@ def format_result(
     return CallResult(content=_truncate(_format_value(value)), is_error=is_error, images=images)
 
 
+async def format_direct_result(result: DirectResult, *, is_mcp: bool = False) -> CallResult:
+    """Format the result of a direct call, in a thread if it is large."""
+    if result.is_error:
+        return format_error(result.error)
+
+    def work() -> CallResult:
+        return format_result(result.json_value, is_mcp=is_mcp)
+
+    return work() if is_small(result.value) else await run_in_json_thread(work)
+
+
 def format_error(message: str) -> CallResult:
     return CallResult(content=_truncate(message), is_error=True)
 
@@ -192,10 +204,14 @@ def _truncate(text: str) -> str:
 def _format_value(value: JsonValue) -> str:
     if isinstance(value, str):
         return value
-    encoded = encode_json(value)
+    encoded = _encode(value)
     if len(encoded) > MAX_RESULT_BYTES:
         encoded = encode_json(_cut_members(value, len(encoded)))
     return encoded.decode()
+
+
+def _encode(value: JsonValue) -> bytes:
+    return encode_json(value) if is_small(value) else encode_large(value)
 
 
 def _can_keep_names(value: JsonObject) -> bool:
@@ -211,7 +227,7 @@ def _cut_members(value: JsonValue, size: int) -> JsonObject:
     }
     left = MAX_RESULT_BYTES - len(encode_json(cut))
     # The smallest first: what they do not use is left for the others.
-    by_size = sorted((len(encode_json({name: each})), name) for name, each in members.items())
+    by_size = sorted((len(_encode({name: each})), name) for name, each in members.items())
     for count, (bytes_needed, name) in zip(range(len(by_size), 0, -1), by_size, strict=True):
         share = left // count
         if bytes_needed <= share:
@@ -219,7 +235,7 @@ def _cut_members(value: JsonValue, size: int) -> JsonObject:
         else:
             # As text in JSON, each quote and each backslash takes two bytes.
             room = (share - len(encode_json({name: ""}))) // 2
-            cut[name] = encode_json(members[name])[: max(room, 0)].decode(errors="ignore")
+            cut[name] = _encode(members[name])[: max(room, 0)].decode(errors="ignore")
         left -= min(bytes_needed, share)
     return {name: cut[name] for name in (*members, "cut")}
 
@@ -260,7 +276,8 @@ class DirectResult:
     def json_value(self) -> JsonValue:
         """The value; if it is not JSON, the name of its type."""
         try:
-            encode_json(self.value)
+            if is_small(self.value) or not is_plain(self.value):
+                encode_json(self.value)
         except NotJsonError:
             return {"type": type(self.value).__name__}
         return cast("JsonValue", self.value)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
 from nacre.errors import ToolFailedError
-from nacre.json_types import MAX_JSON_DEPTH, NotJsonError, encode_json, type_name
+from nacre.json_types import MAX_JSON_DEPTH, NotJsonError, TooLargeError, encode_json, type_name
+from nacre.large_json import SizeLimit, is_plain, is_small, run_in_json_thread
 from nacre.messages import MAX_IMAGES, InvalidImage, check_image
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from nacre.tools.definition import Tool
 
 
-_PLAIN_SCALARS: Final = frozenset((str, int, bool, type(None)))
 _MAX_KEY_CHARACTERS: Final = 60
 _BYTES = (bytes, bytearray, memoryview)
 _TEXT_TYPES = (UUID, PurePath, Decimal)
@@ -34,50 +34,26 @@ _NOT_SCALAR: Final = object()
 
 
 def json_from(value: object) -> JsonValue:
-    """Convert a value to JSON; raises NotJsonError with the path.
+    """Convert a value to JSON; raises NotJsonError with the path, or TooLargeError.
 
     A value that is already JSON is returned unchanged. NaN, the infinities and keys become text;
     bytes become a note with their length.
     """
-    if _is_plain(value):
+    if is_plain(value):
         return cast("JsonValue", value)
     return _Conversion().convert(value, "$")
 
 
-def _is_plain(value: object) -> bool:
-    """Whether all parts are plain JSON types; False if that is not obvious."""
-    level, seen = [value], set[int]()
-    for _ in range(MAX_JSON_DEPTH + 1):
-        below: list[object] = []
-        for part in level:
-            kind = type(part)
-            if kind in _PLAIN_SCALARS or (kind is float and math.isfinite(cast("float", part))):
-                continue
-            # An object that occurs twice may contain itself.
-            if kind not in (dict, list) or id(part) in seen:
-                return False
-            seen.add(id(part))
-            if isinstance(part, dict):
-                members = cast("dict[object, object]", part)
-                if not all(type(key) is str for key in members):
-                    return False
-                below.extend(members.values())
-            else:
-                below.extend(cast("list[object]", part))
-        if not below:
-            return True
-        level = below
-    return False
-
-
 class _Conversion:
-    """Converts one value; tracks the containers around the current part."""
+    """Converts one value; tracks its size and the containers around the current part."""
 
     def __init__(self) -> None:
         self._inside: set[int] = set()
+        self._size = SizeLimit()
 
     def convert(self, value: object, path: str) -> JsonValue:
         scalar = _scalar(value)
+        self._size.count(1, len(scalar) if isinstance(scalar, str) else 0)
         if scalar is not _NOT_SCALAR:
             return cast("JsonValue", scalar)
         if isinstance(value, Enum):
@@ -109,6 +85,7 @@ class _Conversion:
         converted: JsonObject = {}
         for key, member in members:
             name = _key_text(key, path)
+            self._size.count(0, len(name))
             if name in converted:
                 raise NotJsonError(
                     path, f"has two keys that are {name[:_MAX_KEY_CHARACTERS]!r} as text"
@@ -188,17 +165,35 @@ class ToolResult:
     is_error: bool = False
 
 
+async def convert_result(tool: Tool, returned: object) -> JsonValue:
+    """Call `value_of_result`, in a thread if the value is large."""
+    if _is_small(returned):
+        return value_of_result(tool, returned)
+    return await run_in_json_thread(value_of_result, tool, returned)
+
+
+def _is_small(returned: object) -> bool:
+    try:
+        return is_small(returned)
+    except Exception:
+        # The methods of the returned object may raise anything. The conversion reports it.
+        return True
+
+
 def value_of_result(tool: Tool, returned: object) -> JsonValue:
     """The JSON value of a tool's return value.
 
-    Raises ToolFailedError for an error result, and for a value that is not JSON
-    (`invalid_tool_result`). The result of an MCP tool is not unwrapped, because its callers expect
-    the format of the protocol.
+    Raises ToolFailedError for an error result, for a value that is not JSON
+    (`invalid_tool_result`), and for one that is too large (`result_too_large`). The result of an
+    MCP tool is not unwrapped, because its callers expect the format of the protocol.
     """
     try:
         return _value_of(tool, returned)
     except ToolFailedError:
         raise
+    except TooLargeError as error:
+        message = f"the result of {tool.name} {error.problem}; request less data at a time"
+        raise ToolFailedError(message, code="result_too_large", tool_id=tool.id) from error
     except NotJsonError as error:
         raise _invalid_result(tool, f"a value that is not JSON: {error}") from error
     except Exception as error:

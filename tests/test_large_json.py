@@ -1,0 +1,200 @@
+"""Large JSON values: measured first, converted in a thread, with the same results as small ones."""
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from nacre.json_types import JsonValue, NotJsonError, TooLargeError, decode_json, encode_json
+from nacre.large_json import (
+    MAX_LOOP_BYTES,
+    MAX_VALUE_BYTES,
+    MAX_VALUES,
+    copy_off_loop,
+    decode_off_loop,
+    encode_large,
+    encode_off_loop,
+    is_plain,
+    is_small,
+    run_in_json_thread,
+)
+
+ROWS = [{"id": at, "name": f"row {at}", "tags": ["é", None, True, 1.5]} for at in range(20_000)]
+
+
+class Level(IntEnum):
+    """A number that is not exactly `int`."""
+
+    HIGH = 3
+
+
+@dataclass(slots=True)
+class Report:
+    """A dataclass without a `__dict__`."""
+
+    rows: list[object]
+
+
+def doubled(times: int) -> list[object]:
+    """A value that is small in memory and has 2 to the power of `times` leaves."""
+    value: list[object] = [0]
+    for _ in range(times):
+        value = [value, value]
+    return value
+
+
+async def count_turns(work: Callable[[], Awaitable[object]]) -> int:
+    """How often another task runs meanwhile."""
+    turns = before = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(count)
+        await anyio.lowlevel.checkpoint()
+        before = turns
+        await work()
+        tasks.cancel_scope.cancel()
+    return turns - before
+
+
+@pytest.mark.parametrize("work", [encode_off_loop, copy_off_loop])
+async def test_other_tasks_run_while_a_large_value_is_converted(
+    work: Callable[[object], Awaitable[object]],
+) -> None:
+    assert await count_turns(lambda: work(ROWS)) > 0
+
+
+async def test_other_tasks_run_while_a_large_text_is_decoded() -> None:
+    text = encode_json(ROWS)
+    assert await count_turns(lambda: decode_off_loop(text)) > 0
+
+
+async def test_the_results_are_those_of_small_values() -> None:
+    text = encode_json(ROWS)
+    assert await encode_off_loop(ROWS) == text
+    assert await decode_off_loop(text) == ROWS
+    copy = await copy_off_loop(ROWS)
+    assert copy == ROWS
+    assert copy[0]["tags"] is not ROWS[0]["tags"]
+
+
+async def test_large_values_are_converted_one_at_a_time() -> None:
+    inside = most = 0
+    lock = threading.Lock()
+
+    def work() -> None:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        encode_large(ROWS)
+        with lock:
+            inside -= 1
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(8):
+            tasks.start_soon(run_in_json_thread, work)
+    assert most == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, "text", [1, {"a": 2.5}], {}, Report(rows=[1]), MappingProxyType({"a": 1}), {1, 2}],
+)
+def test_a_small_value_is_small(value: object) -> None:
+    assert is_small(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * (MAX_LOOP_BYTES + 1),
+        {"x" * (MAX_LOOP_BYTES + 1): 1},
+        list(range(10_000)),
+        dict.fromkeys(range(10_000)),
+        set(range(10_000)),
+        Report(rows=list(range(10_000))),
+        MappingProxyType(dict.fromkeys(range(10_000))),
+        doubled(20),
+    ],
+)
+def test_a_large_value_of_any_kind_is_recognized(value: object) -> None:
+    assert not is_small(value)
+
+
+def test_a_value_that_contains_itself_is_not_small() -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    assert not is_small(loop)
+    with pytest.raises(NotJsonError, match="is a part of itself"):
+        encode_large(loop)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        (1, 2),
+        [(1,)],
+        {1: 2},
+        {"a": math.nan},
+        [math.inf],
+        Level.HIGH,
+        OrderedDict(a=1),
+        {"a": {"b": {1}}},
+        doubled(2),
+    ],
+)
+def test_other_types_and_shared_parts_are_not_plain(value: object) -> None:
+    assert not is_plain(value)
+
+
+def test_plain_values_are_plain() -> None:
+    assert is_plain(ROWS)
+    values: list[JsonValue] = [1, "a", None, True, 0.5, {}, [], {"k": [{}]}]
+    assert is_plain(values)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [*ROWS, "half \ud83d of a pair"],
+        [*ROWS, 2**70, -(2**63) - 1],
+        [*ROWS, (1, 2), Level.HIGH],
+        [*ROWS, {1: "a", None: "b"}],
+    ],
+)
+def test_a_large_value_is_encoded_as_a_small_one(value: object) -> None:
+    assert decode_json(encode_large(value)) == decode_json(encode_json(value))
+
+
+def test_a_large_value_that_is_not_json_is_refused_with_its_path() -> None:
+    with pytest.raises(NotJsonError) as refusal:
+        encode_large([*ROWS, {"a": math.nan}])
+    assert str(refusal.value) == "$[20000].a is nan, which is not a JSON number"
+
+
+@pytest.mark.parametrize(
+    ("value", "limit"),
+    [
+        ("x" * (MAX_VALUE_BYTES + 1), f"{MAX_VALUE_BYTES} bytes"),
+        ({"x" * (MAX_VALUE_BYTES + 1): 1}, f"{MAX_VALUE_BYTES} bytes"),
+        ([0] * (MAX_VALUES + 1), f"{MAX_VALUES} values"),
+        ([[0] * 20_000 for _ in range(101)], f"{MAX_VALUES} values"),
+    ],
+    ids=["text", "key", "list", "lists"],
+)
+def test_a_value_over_a_limit_is_refused(value: object, limit: str) -> None:
+    with pytest.raises(TooLargeError, match=rf"^\$ has more than {limit}$"):
+        encode_large(value)

@@ -15,6 +15,7 @@ from nacre.errors import ConfigError
 from nacre.gateway.app import create_app
 from nacre.gateway.errors import ApiError
 from nacre.gateway.middleware import BodyLimit
+from nacre.gateway.routing import MAX_BODY_PARTS
 from nacre.testing import Say, Stall
 from tests.gateway.worlds import TOKEN, World, open_gateway
 
@@ -270,3 +271,15 @@ async def test_more_runs_than_configured_are_refused_until_one_has_ended(tmp_pat
         assert (await world.finished("now"))["result"]["text"] == "next"
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
     assert refused.json()["error"]["code"] == "too_many"
+
+
+async def test_a_body_with_too_many_values_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
+    keys = ",".join(f'"key{at}":0' for at in range(MAX_BODY_PARTS + 1))
+    async with open_gateway(tmp_path) as world:
+        for path in ("/api/runs", "/v1/chat/completions", "/v1/responses"):
+            answer = await world.client.post(
+                path, content=f"{{{keys}}}", headers={"content-type": "application/json"}
+            )
+            error = answer.json()["error"]
+            assert (answer.status_code, error["code"]) == (413, "body_too_large"), path
+            assert error["message"] == "the body has more than 50,000 parts; send less at a time"

@@ -16,7 +16,8 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from nacre.errors import ConfigError, StorageError
 from nacre.gateway.errors import ApiError
-from nacre.json_types import NotJsonError, decode_json
+from nacre.json_types import NotJsonError, TooLargeError
+from nacre.large_json import decode_off_loop
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -56,6 +57,10 @@ class Readiness:
         except StorageError as error:
             return str(error)
         return ""
+
+
+MAX_BODY_PARTS: Final = 50_000
+"""The values in a body. Each is validated on the event loop."""
 
 
 class GatewayState:
@@ -100,7 +105,9 @@ class JsonRoute(APIRoute):
 class _JsonRequest(Request):
     async def json(self) -> Any:
         try:
-            return decode_json(await self.body())
+            return await decode_off_loop(await self.body(), max_parts=MAX_BODY_PARTS)
+        except TooLargeError as error:
+            raise ApiError(413, f"the body {error.problem}; send less at a time") from None
         except NotJsonError as error:
             raise ApiError(400, f"the body {error.problem}", path="body") from None
 

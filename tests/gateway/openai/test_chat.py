@@ -5,6 +5,7 @@ from typing import Any
 import openai
 import pytest
 
+from nacre.gateway.openai.turn_input import MAX_MESSAGES
 from nacre.messages import Usage
 from nacre.testing import Call, End, Say, Think
 from tests.gateway.openai.conftest import OpenWorld, user
@@ -266,7 +267,7 @@ async def test_what_cannot_be_done_is_refused_by_name(open_openai: OpenWorld) ->
 NOT_JSON = [
     (b"{", "application/json"),
     (b'{"model": "nacre", "messages": NaN}', "application/json"),
-    (b"[" * 100_000, "application/json"),
+    (b"[" * 10_000, "application/json"),
     (b"[]", "application/json"),
     (b"", "application/json"),
     (b'{"model": "nacre"}', "text/plain"),
@@ -281,3 +282,16 @@ async def test_what_is_not_a_json_object_is_a_bad_request(open_openai: OpenWorld
             )
             assert answer.status_code == 400, (body[:40], kind)
             assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+async def test_a_request_may_have_so_many_messages_and_no_more(open_openai: OpenWorld) -> None:
+    many = [{"role": "user", "content": "a"}] * (MAX_MESSAGES + 1)
+    async with open_openai() as world:
+        client = world.world.client
+        chat = await client.post("/v1/chat/completions", json={"model": "nacre", "messages": many})
+        responses = await client.post("/v1/responses", json={"model": "nacre", "input": many})
+    for answer, member in ((chat, "messages"), (responses, "input")):
+        error = answer.json()["error"]
+        assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
+        assert error["param"] == member
+        assert error["message"] == f"`{member}` has 4097 items; at most 4096 are allowed"

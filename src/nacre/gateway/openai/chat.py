@@ -16,6 +16,7 @@ from nacre.gateway.openai.turn_input import (
     ConversationBuilder,
     TurnInput,
     WireModel,
+    check_message_count,
     check_tool_type,
     client_tool,
     format_value,
@@ -150,6 +151,7 @@ def chat_turn_input(
 
 
 def _check_supported(request: ChatCompletionRequest) -> None:
+    check_message_count("messages", len(request.messages))
     if request.n not in (None, 1):
         raise invalid("n", f"is {request.n}; only 1 is supported")
     if request.response_format is not None and request.response_format.type != "text":

@@ -19,6 +19,7 @@ from nacre.gateway.openai.turn_input import (
     ConversationBuilder,
     TurnInput,
     WireModel,
+    check_message_count,
     check_tool_type,
     client_tool,
     format_value,
@@ -142,6 +143,8 @@ def responses_turn_input(
 
 
 def _check_supported(request: ResponsesRequest, session_key: str) -> None:
+    if isinstance(request.input, list):
+        check_message_count("input", len(request.input))
     if request.background:
         raise invalid("background", "is not supported; use POST /api/runs")
     if request.conversation is not None:

@@ -39,6 +39,8 @@ OWN_NAME: Final = "nacre"
 _AGENT_PREFIXES: Final = ("nacre/", "agent:")
 _MAX_MODEL_CHARACTERS: Final = 100
 _MAX_LISTED: Final = 20
+MAX_MESSAGES: Final = 4_096
+"""The messages or items of one request."""
 
 
 def invalid(path: str, problem: str, *, code: str = "") -> ApiError:
@@ -221,6 +223,12 @@ def select_client_tools(tools: Sequence[ClientTool], choice: JsonValue) -> tuple
                 f'is {format_value(choice)}; allowed: "auto" and "none". The agent has its own '
                 "tools as well, and the model chooses",
             )
+
+
+def check_message_count(path: str, count: int) -> None:
+    """Raise ApiError if a request has too many messages or items."""
+    if count > MAX_MESSAGES:
+        raise invalid(path, f"has {count} items; at most {MAX_MESSAGES} are allowed")
 
 
 def check_tool_type(path: str, kind: str) -> None:

@@ -151,7 +151,7 @@ def test_a_value_that_contains_itself_is_not_small() -> None:
         {"a": math.nan},
         [math.inf],
         Level.HIGH,
-        OrderedDict(a=1),
+        OrderedDict[str, int](),
         {"a": {"b": {1}}},
         doubled(2),
     ],

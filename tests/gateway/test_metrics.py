@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nacre.gateway import ACCESS_LOG
 from nacre.gateway.metrics import Metrics
+from nacre.telemetry import LoopStall
 from nacre.testing import Call, Fail, Say, Stall
 from tests.gateway.worlds import CODE_MODE, World, open_gateway
 
@@ -162,3 +163,12 @@ async def test_a_run_that_somebody_aborts_has_not_failed(
         await world.client.post(f"/api/runs/{run_id}/abort")
         assert world.run(run_id).state == "aborted"
     assert failures(caplog) == []
+
+
+async def test_stalls_of_the_event_loop_are_counted(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path) as world:
+        metrics: Metrics = world.app.state.gateway.metrics
+        metrics.observe_stall(LoopStall(seconds=0.3, cpu_seconds=0.3, stack=""))
+        found = await measured(world)
+    assert found["nacre_loop_stall_seconds_count",] == 1
+    assert found["nacre_loop_stall_seconds_sum",] == 0.3

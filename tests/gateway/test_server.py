@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import stat
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,7 +22,10 @@ from nacre.errors import ConfigError
 from nacre.gateway.server import (
     GatewayOptions,
     gateway_url,
+    limit_free_memory,
     load_token,
+    resident_bytes,
+    return_free_memory,
     serve_gateway,
     token_file,
 )
@@ -278,3 +282,26 @@ def test_a_token_of_the_environment_is_blamed_by_its_variable() -> None:
 def test_without_a_token_only_this_machine_may_be_served() -> None:
     with pytest.raises(ConfigError, match=r"0\.0\.0\.0"):
         check_auth(GatewayConfig(auth_mode="none", host="0.0.0.0"), {})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the allocator of glibc")
+def test_free_memory_inside_the_heap_is_returned() -> None:
+    limit_free_memory()
+    # Blocks of the heap, with small ones between them that stay: nothing is free at its end.
+    blocks = [b"x" * (100_000 + at % 2) for at in range(1_000)]
+    kept = [b"y" * 1_000 for _ in range(1_000)]
+    between = [block for pair in zip(blocks, kept, strict=True) for block in pair]
+    blocks.clear()
+    full = resident_bytes()
+    del between[::2]
+    return_free_memory()
+    assert resident_bytes() < full - 50_000_000
+    assert len(kept) == 1_000
+
+
+def test_a_large_block_is_returned_as_soon_as_it_is_free() -> None:
+    limit_free_memory()
+    block = b"x" * 100_000_000
+    full = resident_bytes()
+    del block
+    assert resident_bytes() < full - 50_000_000 or not full

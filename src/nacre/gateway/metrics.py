@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nacre.agent import AgentRun, RunEvent, RunEventKind
     from nacre.bootstrap import System
     from nacre.json_types import JsonObject, JsonValue
+    from nacre.telemetry import LoopStall
 
 logger = logging.getLogger(__name__)
 
@@ -116,6 +117,7 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 _RUN_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _CALL_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120)
+_STALL_SECONDS: Final = (0.25, 0.5, 1, 2.5, 5, 10)
 # Clients can use any model of some providers, and each name would be kept forever.
 _MAX_MODELS: Final = 100
 _OTHER_MODELS: Final = "other"
@@ -166,11 +168,19 @@ class Metrics:
             _CALL_SECONDS,
             "route",
         )
+        self.loop_stall_seconds = self._histogram(
+            "nacre_loop_stall_seconds",
+            "Times in which the event loop ran no task, from 0.1 seconds on.",
+            _STALL_SECONDS,
+        )
         self._add_gauges(system)
         self.close = system.agents.watch_runs(self._watch)
 
     def render(self) -> bytes:
         return generate_latest(self._registry)
+
+    def observe_stall(self, stall: LoopStall) -> None:
+        self.loop_stall_seconds.observe(stall.seconds)
 
     def model_label(self, model: str) -> str:
         """The model's name, or `other` if there are too many or it has control characters."""

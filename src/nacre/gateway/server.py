@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
 import os
 import secrets
+import sys
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
@@ -20,12 +23,12 @@ from nacre.errors import ConfigError, NacreError
 from nacre.http_server import http_server, listen_on
 from nacre.private_files import read_private, write_private
 from nacre.stop_signals import forces_exit, stop_signals
+from nacre.telemetry import LoopWatchdog
 
 if TYPE_CHECKING:
     import signal
     import socket
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-    from pathlib import Path
 
     from nacre.bootstrap import System
     from nacre.config import ConfigFile, SystemConfig
@@ -113,6 +116,7 @@ def serve_gateway(options: GatewayOptions, on_ready: Callable[[Served], None]) -
     RuntimeUnavailableError.
     """
     config = options.apply_to(options.config)
+    limit_free_memory()
     with listen_on(config.gateway.host, config.gateway.port, setting="gateway.port") as listener:
         token = _resolve_token(options, config)
         anyio.run(lambda: _Gateway(options, config, listener, token, on_ready).run())
@@ -199,6 +203,8 @@ class _Gateway:
             tasks.start_soon(self._watcher(system, state).run)
             tasks.start_soon(self._follow_generated_token, state)
             tasks.start_soon(_prepare, system)
+            tasks.start_soon(LoopWatchdog(state.metrics.observe_stall).run)
+            tasks.start_soon(_return_memory_when_idle, system)
             self._is_serving = True
             self._on_ready(
                 Served(
@@ -290,6 +296,66 @@ async def _prepare(system: System) -> None:
     # scanning them would block the event loop for 100 ms now and then.
     gc.freeze()
     gc.enable()
+
+
+# The parameters of mallopt(3), and their values.
+_TRIM_THRESHOLD: Final = (-1, 1 << 20)
+_MMAP_THRESHOLD: Final = (-3, 1 << 18)
+_ARENA_MAX: Final = (-8, 2)
+_IDLE_CHECK_SECONDS: Final = 5.0
+_MIN_GROWTH_BYTES: Final = 32 << 20
+
+
+def limit_free_memory() -> None:
+    """Make the allocator return memory to the system; glibc would keep a gigabyte.
+
+    Large blocks, such as the bodies of requests, get pages of their own, which are returned when
+    they are freed. Without a fixed threshold, glibc puts them on the heap after the first few. Has
+    no effect with other allocators.
+    """
+    libc = _glibc()
+    if libc is not None:
+        for parameter, value in (_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX):
+            libc.mallopt(parameter, value)
+
+
+def return_free_memory() -> None:
+    """Return the free pages inside the heap to the system. Blocks for milliseconds."""
+    # An idle process allocates nothing, so it would not collect large values in cycles.
+    gc.collect()
+    libc = _glibc()
+    if libc is not None:
+        libc.malloc_trim(0)
+
+
+def resident_bytes() -> int:
+    """The memory of this process; 0 if the system does not say. Blocks."""
+    try:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _glibc() -> ctypes.CDLL | None:
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    return libc if hasattr(libc, "malloc_trim") else None
+
+
+async def _return_memory_when_idle(system: System) -> None:
+    """Return free memory while no run is active, if the process has grown since the last time."""
+    resident = 0
+    while True:
+        await anyio.sleep(_IDLE_CHECK_SECONDS)
+        if all(run.state != "running" for run in system.agents.runs()):
+            resident = await anyio.to_thread.run_sync(_return_growth, resident)
+
+
+def _return_growth(resident: int) -> int:
+    if resident_bytes() > resident + _MIN_GROWTH_BYTES:
+        return_free_memory()
+        return resident_bytes()
+    return resident
 
 
 def _exit_now(number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""Redaction, spans and debug logs."""
+"""Redaction, spans, debug logs and the watchdog of the event loop."""
 
 from nacre.telemetry.debug_flags import (
     DEBUG_LOGGER_NAME,
@@ -7,6 +7,7 @@ from nacre.telemetry.debug_flags import (
     debug_log,
     get_debug_flags,
 )
+from nacre.telemetry.loop_watchdog import STALL_SECONDS, LoopStall, LoopWatchdog
 from nacre.telemetry.redaction import (
     REDACTED,
     Redaction,
@@ -33,8 +34,11 @@ from nacre.telemetry.spans import (
 __all__ = [
     "DEBUG_LOGGER_NAME",
     "REDACTED",
+    "STALL_SECONDS",
     "AttributeValue",
     "DebugFlags",
+    "LoopStall",
+    "LoopWatchdog",
     "PayloadLog",
     "Redaction",
     "Span",

@@ -101,6 +101,11 @@ class Client:
                 if b"\ndata: " in event:
                     yield json.loads(event.partition(b"\ndata: ")[2])
 
+    async def status_of(self, path: str, body: bytes) -> int:
+        """The status of a request whose answer does not matter."""
+        await self._send("POST", path, body)
+        return (await self._head())[0]
+
     async def _asked(self, method: str, path: str, body: bytes) -> dict[str, Any]:
         await self._send(method, path, body)
         status, headers = await self._head()

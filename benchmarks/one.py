@@ -22,6 +22,7 @@ BENCHMARKS = (
     "engine",
     "typescript",
     "noisy_neighbour",
+    "loop_stalls",
     "catalogs",
     "tool_calls",
     "definitions",
@@ -40,6 +41,7 @@ BENCHMARKS = (
     "gateway_aborts",
     "gateway_kill",
     "gateway_load",
+    "gateway_memory",
     "soak",
 )
 

@@ -126,6 +126,24 @@ TARGETS: Final[dict[str, Target]] = {
     "neighbour_1": Target(label="same beside 1 endless loop, against quiet", unit="x", at_most=2),
     "neighbour_2": Target(label="same beside 2 endless loops, against quiet", unit="x", at_most=2),
     "neighbour_4": Target(label="same beside 4 endless loops, against quiet", unit="x", at_most=2),
+    # loop_stalls
+    "loop_stall_results": Target(
+        label="loop stopped by 16 results of 5.4 MB", unit="ms", at_most=100
+    ),
+    "loop_stall_large_results": Target(label="same, 16.6 MB", unit="ms", at_most=100),
+    "loop_stall_input": Target(
+        label="loop stopped by calls with large input", unit="ms", at_most=100
+    ),
+    "loop_stall_value": Target(label="loop stopped by a value of 2 MB", unit="ms", at_most=100),
+    "loop_stall_mcp": Target(
+        label="loop stopped by 200 MCP results of 8 MiB", unit="ms", at_most=100
+    ),
+    "loop_stall_keys": Target(
+        label="/healthz beside a body with 640,000 keys, longest", unit="ms", at_most=100
+    ),
+    "loop_stall_messages": Target(label="same, 180,000 messages", unit="ms", at_most=100),
+    "loop_stall_history": Target(label="same, 4,000 messages", unit="ms", at_most=100),
+    "loop_stall_prompt": Target(label="same, a prompt of 8 MB", unit="ms", at_most=100),
     # catalogs
     "catalog_ratio": Target(
         label="`return 1`, 10,000 tools against 10, CPU",
@@ -556,6 +574,12 @@ TARGETS: Final[dict[str, Target]] = {
     ),
     "gateway_load_rate": Target(label="same: turns", unit="/s"),
     "gateway_load_p95": Target(label="same: a turn, p95", unit="ms"),
+    # gateway_memory
+    "gateway_memory_growth": Target(
+        label="gateway: growth after 140 prompts of 8 MB and 20 answers of 20 MB",
+        unit="MB",
+        at_most=150,
+    ),
     # soak
     "soak_growth": Target(label="soak: growth of memory", unit="MB", at_least=-20, at_most=20),
     "soak_surprises": Target(label="soak: cells that ended otherwise", unit="", at_most=0),

@@ -49,6 +49,19 @@ async def test_a_result_costs_the_model_only_what_the_program_returned(runtime: 
     assert ended.data["result"] == result.to_json()
 
 
+async def test_a_call_that_fails_and_that_nobody_awaited_fails_the_program(
+    runtime: Runtime,
+) -> None:
+    run = runtime.run(tools=[echo_tool()])
+    failed = failure_of(await run.exec("const mine = 1;\ntools.call('nosuch'); return mine"))
+    assert failed.reason == "nested_tool_failed"
+    assert "no tool has the id 'nosuch'" in failed.error
+    assert failed.position is not None
+    assert failed.position.line == 2
+    caught = "tools.call('nosuch').catch((error) => text(error.message)); return 1"
+    assert value_of(await run.exec(caught)) == 1
+
+
 async def test_each_result_has_the_output_of_its_own_leg(runtime: Runtime) -> None:
     run = runtime.run(tools=[echo_tool()])
     first = waiting_of(await run.exec("text('one'); await yield_control(); json({two: 2})"))

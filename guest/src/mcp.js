@@ -88,7 +88,7 @@ function createServer(name, description, request) {
     isKnown,
     keys: () => withHelpers(tools === undefined ? [] : enumerableKeys(tools), helpers),
     isHidden: (tool) => tool in helpers,
-    missed: (tool) => noteMissing(title, tool, () => nearestHint(title, tool, enumerableKeys(tools)) + "see " + title + ".$api()"),
+    missed: (tool) => noteMissing(title, tool, () => nearestHint(title, tool, tools === undefined ? [] : enumerableKeys(tools)) + "see " + title + ".$api()"),
   });
   showAs(server, "[" + title + ": see " + title + ".$api()]");
   return server;

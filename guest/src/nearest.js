@@ -20,15 +20,20 @@ export function nearestHint(owner, wanted, names) {
 
 /** Return the names at the least distance, by their place. */
 function findNearest(wanted, names) {
-  const near = { __proto__: null };
   const plain = withoutSeparators(wanted);
   const limit = plain.length <= 4 ? 1 : plain.length <= 8 ? 2 : 3;
+  let near = { __proto__: null };
   let count = 0;
-  for (let distance = 0; distance <= limit && count === 0; distance++) {
-    for (let index = 0; index < names.length && index < MAX_NAMES; index++) {
-      const name = names[index];
-      if (name.length <= MAX_CHARACTERS && distanceOf(plain, withoutSeparators(name), limit) === distance) near[count++] = name;
+  let least = limit;
+  for (let index = 0; index < names.length && index < MAX_NAMES; index++) {
+    const name = names[index];
+    const distance = name.length > MAX_CHARACTERS ? limit + 1 : distanceOf(plain, withoutSeparators(name), limit);
+    if (distance < least) {
+      near = { __proto__: null };
+      count = 0;
+      least = distance;
     }
+    if (distance === least) near[count++] = name;
   }
   return near;
 }

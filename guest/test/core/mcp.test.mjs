@@ -247,6 +247,7 @@ for (const [what, source, message] of [
   ["a server", "await MCP.gitlab.list({})", "cannot read property 'list' of undefined (MCP.gitlab does not exist; servers: github, docs, later)"],
   ["a server as a function", "await MCP.gitlab({})", "not a function (MCP.gitlab does not exist; servers: github, docs, later)"],
   ["a tool's member", "await MCP.github.issues.list({})", "not a function (MCP.github.issues does not exist; see MCP.github.$api())"],
+  ["what no server can have", "await MCP.later.constructor({})", "not a function (MCP.later.constructor does not exist; see MCP.later.$api())"],
   ["a member of a tool with a near name", "await MCP.github.lits.all({})", "not a function (MCP.github.lits does not exist; nearest: MCP.github.list; see MCP.github.$api())"],
   ["a server under tools", "await tools.github.list({})", "cannot read property 'list' of undefined (tools.github does not exist; find tools with tools.search(query))"],
   ["the last of several", "tools.a; MCP.b; MCP.github.c; await MCP.d()", "not a function (MCP.d does not exist; servers: github, docs, later)"],

@@ -573,6 +573,7 @@ async def test_all_servers_together_are_named_bundle_mcp(
         ({"deny": ["bundle-mcp"]}, False),
         ({"allow": ["echo"]}, False),
         ({"allow": ["group:openclaw"]}, False),
+        ({"allow": ["notes"]}, False),
         ({"allow": ["openclaw:*:*", "mcp:github:*"]}, False),
         ({"allow": ["echo", "other_name"]}, True),
         ({"deny": ["a"]}, True),
@@ -585,11 +586,18 @@ async def test_a_server_without_a_permitted_tool_is_neither_named_nor_started(
     if is_listed:
         server.known_tools = [mcp_tool("a", "lazy")]
     async with Runtime({"tools": {"codeMode": True, **rules}}, workers=1) as runtime:
-        run = runtime.run(tools=[echo_tool()], mcp=[server])
+        run = runtime.run(tools=[echo_tool(), echo_tool("list", owner="notes")], mcp=[server])
         assert "lazy" not in str(run.definitions())
         code = "return [Object.keys(MCP), await MCP.$search('a'), await API.list('mcp')]"
         assert value_of(await run.exec(code)) == [[], [], []]
     assert server.starts == 0
+
+
+async def test_a_listed_tool_with_the_name_of_another_tool_is_permitted_with_it() -> None:
+    async with Runtime({"tools": {"codeMode": True, "allow": ["echo"]}}, workers=1) as runtime:
+        run = runtime.run(tools=[echo_tool()], mcp=[listed("github", "echo", "other")])
+        code = "return [Object.keys(MCP), Object.keys(MCP.github)]"
+        assert value_of(await run.exec(code)) == [["github"], ["echo"]]
 
 
 async def test_an_allow_list_that_leaves_no_tool_does_not_activate_code_mode() -> None:

@@ -39,15 +39,17 @@ def permitted_servers(
 ) -> list[ToolServer]:
     """The servers of which the policy permits a tool, or may permit one that is not known yet.
 
-    `tools` are the other tools of the run. A pattern that names one of them is not for a server.
+    `tools` are the other tools of the run. A pattern that names one of them or its owner is not for
+    a server whose tools are not known.
     """
-    names = {tool.name for tool in tools}
-    return [
-        server
-        for server in servers
-        if policy.may_permit_server(server.name, other_names=names)
-        and (not server.known_tools or any(map(policy.permits, server.known_tools)))
-    ]
+    names = {name for tool in tools for name in (tool.name, tool.owner)}
+
+    def is_permitted(server: ToolServer) -> bool:
+        if server.known_tools:
+            return any(map(policy.permits, server.known_tools))
+        return policy.may_permit_server(server.name, other_names=names)
+
+    return [server for server in servers if is_permitted(server)]
 
 
 def describe_missing_start(server: ToolServer) -> str:

@@ -1,12 +1,14 @@
 """Suspending and restoring the VM of a cell, and sealed snapshots."""
 
 import os
+import sys
 from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 import anyio
 import pytest
 
-from nacre.errors import SnapshotError
+from nacre.errors import SnapshotError, WorkerDiedError
 from nacre.sandbox import (
     CellState,
     Completed,
@@ -17,8 +19,12 @@ from nacre.sandbox import (
     cell_vm,
 )
 from nacre.sandbox.cell_vm import CellVm, Snapshot, seal, transfer_limit_seconds, unseal
+from nacre.sandbox.worker_protocol import Event, Frame
 from tests.contract.requirements import requirement
 from tests.sandbox.cell_results import failure_of
+
+if TYPE_CHECKING:
+    from nacre.sandbox.worker_process import WorkerProcess
 
 KEY = b"k" * 32
 SNAPSHOT = Snapshot(
@@ -226,3 +232,58 @@ async def test_suspending_again_and_again_does_not_grow_the_snapshot(sandbox: Sa
         result = await cell.resume()
     await cell.abort()
     assert max(sizes[50:]) <= max(sizes[:50]) + 256
+
+
+class SlowWorker:
+    """A worker that answers in a certain round, and uses this much CPU time in each."""
+
+    def __init__(self, *, answers_in: int, cpu_per_round: float) -> None:
+        self._answers_in = answers_in
+        self._cpu_per_round = cpu_per_round
+        self._rounds = 0
+
+    def cpu_seconds(self) -> float:
+        return self._rounds * self._cpu_per_round
+
+    async def send(self, data: bytes) -> None:
+        assert self._rounds == 0, "the command was sent twice"
+
+    async def event(self) -> Frame:
+        self._rounds += 1
+        if self._rounds < self._answers_in:
+            await anyio.sleep_forever()
+        return Frame(Event.SUSPENDED, {}, b"")
+
+
+def ten_milliseconds(_size_bytes: int) -> float:
+    return 0.01
+
+
+async def request_snapshot(sandbox: Sandbox, worker: SlowWorker) -> Frame:
+    vm = sandbox.cell("")._vm  # pyright: ignore[reportPrivateUsage]
+    return await vm._request_snapshot(cast("WorkerProcess", worker))  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_worker_of_a_slow_machine_gets_more_time_to_suspend(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cell_vm, "transfer_limit_seconds", ten_milliseconds)
+    worker = SlowWorker(answers_in=20, cpu_per_round=0.0004)
+    assert (await request_snapshot(sandbox, worker)).kind == Event.SUSPENDED
+
+
+@pytest.mark.parametrize("cpu_per_round", [0.0, 0.02])
+async def test_a_worker_that_sleeps_or_runs_for_too_long_is_given_up(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, cpu_per_round: float
+) -> None:
+    monkeypatch.setattr(cell_vm, "transfer_limit_seconds", ten_milliseconds)
+    worker = SlowWorker(answers_in=1000, cpu_per_round=cpu_per_round)
+    with pytest.raises(WorkerDiedError, match="did not suspend"):
+        await request_snapshot(sandbox, worker)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs the CPU time of another process")
+async def test_the_cpu_time_of_a_worker_is_known(sandbox: Sandbox) -> None:
+    await sandbox.ensure_available()
+    workers = sandbox._services.runtime.pool.workers  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+    assert all(worker.cpu_seconds() > 0 for worker in workers)

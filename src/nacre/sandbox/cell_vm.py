@@ -40,6 +40,8 @@ _BASE_LIMIT_SECONDS: Final = 5.0
 # Sending, suspending or restoring 1 MiB takes up to 11 ms of CPU time. The limit is ten times that,
 # for a busy machine.
 _LIMIT_SECONDS_PER_MIB: Final = 0.1
+# A worker that gets a smaller part of a core than this is not slow but stuck.
+_MIN_PROGRESS: Final = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -270,14 +272,7 @@ class CellVm:
         worker = self._require_worker()
         self.is_worker_needed = False
         self._runtime.pool.unpark(worker)
-        fields = {"maxBytes": self._limits.max_snapshot_bytes}
-        try:
-            # The worker may lie about the size of the VM, so the limit is for the largest VM.
-            with anyio.fail_after(transfer_limit_seconds(self._limits.memory_limit_bytes)):
-                await worker.send(encode_frame(Command.SUSPEND, fields))
-                frame = await worker.event()
-        except TimeoutError:
-            raise WorkerDiedError("the worker process did not suspend the cell") from None
+        frame = await self._request_snapshot(worker)
         worker.expect_silence()
         if frame.kind == Event.SNAPSHOT_TOO_LARGE:
             raise SnapshotTooLarge(read_size(frame))
@@ -287,6 +282,23 @@ class CellVm:
             self._snapshot_from(frame, open_requests), key=self._runtime.snapshot_key
         )
         self.release_worker()
+
+    async def _request_snapshot(self, worker: WorkerProcess) -> Frame:
+        """Wait for a snapshot until the worker is stuck: it has used its time, or does not run."""
+        # The worker may lie about the size of the VM, so the limit is for the largest VM.
+        limit = transfer_limit_seconds(self._limits.memory_limit_bytes)
+        used = started = worker.cpu_seconds()
+        command = encode_frame(Command.SUSPEND, {"maxBytes": self._limits.max_snapshot_bytes})
+        while True:
+            with anyio.move_on_after(limit):
+                if command:
+                    await worker.send(command)
+                    command = b""
+                return await worker.event()
+            before, used = used, worker.cpu_seconds()
+            # On a slow machine it makes progress without reaching the limit.
+            if command or used - started > limit or used - before < limit * _MIN_PROGRESS:
+                raise WorkerDiedError("the worker process did not suspend the cell")
 
     # Ending.
 

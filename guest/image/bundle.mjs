@@ -8,7 +8,7 @@ import { webBundling } from "../src/web/bundling.mjs";
 export const GUEST = {
   name: "nacre-guest.js",
   hostFunctions: ["completed", "failed", "output", "pause", "random", "request", "shared", "timers"],
-  entries: ["defineCatalog", "defineFunctions", "deliver", "describeFailure", "fireTimer", "start", "untilNextTimer"],
+  entries: ["defineCatalog", "defineFunctions", "deliver", "describeFailure", "fireTimer", "moduleError", "start", "untilNextTimer"],
 };
 
 /** Return a script whose completion value is the guest's `install`. */

@@ -2,6 +2,8 @@
 import {
   defineProperty,
   Error,
+  getPrototypeOf,
+  internalErrorPrototype,
   quoteJson,
   setStackHook,
   sliceText,
@@ -11,17 +13,22 @@ import {
 } from "./intrinsics.js";
 import { errorText, isErrorValue, textProperty, toTextOrNote } from "./values.js";
 
-/** The start of all error messages about module access, also of the host. `modules` is derived from it. */
-export const MODULES_DISABLED = "module access is disabled in cells";
-
 const MAX_HINTED_CHARACTERS = 100;
 
 const hostErrors = new WeakSet();
+const moduleErrors = new WeakSet();
 let missing = null;
 
 /** Record that this error comes from the host. A program cannot forge that. */
 export function noteHostError(error) {
   weakSetAdd(hostErrors, error);
+}
+
+/** Create the error of a program that tried to access a module. A program cannot forge that. */
+export function moduleError(tried) {
+  const error = new Error("module access is disabled in cells: " + tried);
+  weakSetAdd(moduleErrors, error);
+  return error;
 }
 
 /**
@@ -55,17 +62,20 @@ function frameText(frame) {
 
 /**
  * Return JSON text `{message, stack, memory, modules, host}` for any thrown value. The last three say whether the cell
- * ran out of memory, tried to access a module, or failed with an error that the host returned for a request.
+ * ran out of memory, tried to access a module, or failed with an error that the host returned for a request. `memory`
+ * is null if the host has to find out: with its memory full, the engine throws null.
  */
 export function describeFailure(thrown) {
+  if (thrown === null) return failureJson("thrown: null", "", null, false, false);
+  // The engine throws a value of no JavaScript type if it has no memory for an error. Programs cannot create one.
+  if (typeof thrown === "unknown") return failureJson("InternalError: out of memory", "", true, false, false);
   if (!isErrorValue(thrown)) return failureJson("thrown: " + toTextOrNote(thrown), "", false, false, false);
-  const name = textProperty(thrown, "name");
-  const message = textProperty(thrown, "message");
   return failureJson(
     errorText(thrown),
     textProperty(thrown, "stack"),
-    message === "out of memory" && name === "InternalError",
-    startsWith(message, MODULES_DISABLED),
+    // Only the engine creates such errors, when a program needs more memory than it may have: programs get no constructor.
+    getPrototypeOf(thrown) === internalErrorPrototype,
+    weakSetHas(moduleErrors, thrown),
     weakSetHas(hostErrors, thrown),
   );
 }

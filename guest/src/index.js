@@ -6,9 +6,9 @@
  */
 import { createApiFiles } from "./api_files.js";
 import { createCatalog } from "./catalog.js";
-import { describeFailure, MODULES_DISABLED } from "./failures.js";
+import { describeFailure, moduleError } from "./failures.js";
 import { define } from "./globals.js";
-import { Error, isArray, parseJson } from "./intrinsics.js";
+import { isArray, parseJson } from "./intrinsics.js";
 import { createMcp } from "./mcp.js";
 import { createNamespaces } from "./namespaces.js";
 import { installOutput } from "./output.js";
@@ -28,7 +28,7 @@ export function install(global, host) {
   const namespaces = createNamespaces(host.shared, request);
   define(global, "yield_control", yieldControl);
   define(global, "require", (name) => {
-    throw new Error(MODULES_DISABLED + ": require(" + toJson(name) + ")");
+    throw moduleError("require(" + toJson(name) + ")");
   });
 
   return {
@@ -72,6 +72,7 @@ export function install(global, host) {
     deliver,
     describeFailure,
     fireTimer,
+    moduleError,
     untilNextTimer,
   };
 }

@@ -58,6 +58,11 @@ export const weakSetHas = uncurryThis(WeakSet.prototype.has);
 /** Set the function that makes the stack of each new error; undefined for the engine's own. Programs cannot reach it. */
 export const setStackHook = uncurryThis(Object.getOwnPropertyDescriptor(Error, "prepareStackTrace").set);
 
+/** The prototype of errors that only the engine creates. It keeps no way to its constructor. */
+export const internalErrorPrototype = InternalError.prototype;
+delete internalErrorPrototype.constructor;
+delete globalThis.InternalError;
+
 /** The names of the members of `Object.prototype` and of classes, as a table. */
 export const objectMemberNames = { __proto__: null, prototype: true };
 for (const name of Object.getOwnPropertyNames(Object.prototype)) objectMemberNames[name] = true;

@@ -360,11 +360,7 @@ export class Cell {
   }
 
   #refuseModule() {
-    const error = this.#exports.qjs_new_error();
-    const key = this.#newBytes(Buffer.from("message"));
-    const message = this.#newString("module access is disabled in cells: a program cannot import anything");
-    this.#exports.qjs_set_prop_string(error, key, message);
-    this.#exports.qjs_throw(error);
+    this.#exports.qjs_throw(this.#callEntry("moduleError", this.#newString("a program cannot import anything")));
     return 0;
   }
 }

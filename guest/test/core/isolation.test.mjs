@@ -349,7 +349,7 @@ test("no name of an internal hook is anywhere in sight", () => {
     return [...names]`, { shared });
   assert.ok(names.includes("setTimeout") && names.includes("fromCharCode"), "the walk went somewhere");
   assert.deepEqual(names.filter((name) => /openclaw|nacre|core-js/i.test(name)), []);
-  const internal = ["completed", "failed", "deliver", "describeFailure", "defineFunctions", "fireTimer", "untilNextTimer", "hostRandomBytes", "defineCatalog"];
+  const internal = ["completed", "failed", "deliver", "describeFailure", "defineFunctions", "fireTimer", "untilNextTimer", "hostRandomBytes", "defineCatalog", "moduleError"];
   assert.deepEqual(names.filter((name) => internal.includes(name)), []);
 });
 

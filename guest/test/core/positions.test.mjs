@@ -135,7 +135,20 @@ test("module access fails with its own mark, however it is tried", () => {
     assert.equal(modules, true);
   }
   assert.equal(failureOf("throw new Error('other')").modules, false);
-  assert.equal(failureOf("throw new Error('module access')").modules, false);
+  assert.equal(failureOf("throw new Error('module access is disabled in cells: x')").modules, false);
+});
+
+test("a program cannot claim that it ran out of memory", () => {
+  assert.equal(failureOf("'x'.repeat(1e9)").memory, true);
+  for (const source of [
+    "throw Object.assign(new Error('out of memory'), { name: 'InternalError' })",
+    "throw 'null'",
+    "throw { name: 'InternalError', message: 'out of memory' }",
+  ]) {
+    assert.equal(failureOf(source).memory, false, source);
+  }
+  assert.match(failureOf("throw new InternalError('out of memory')").message, /^ReferenceError/);
+  assert.equal(failureOf("throw null").memory, null);
 });
 
 test("the word import in a string, a comment or a name is fine", () => {

@@ -14,7 +14,14 @@ from typing import Any, Final, NoReturn
 import zstandard
 
 from nacre.sandbox.worker.host_calls import MODULES_DISABLED
-from nacre.sandbox.worker.vm import GuestError, OutOfMemory, SharedParts, Vm, VmFactory
+from nacre.sandbox.worker.vm import (
+    CompileError,
+    GuestError,
+    OutOfMemory,
+    SharedParts,
+    Vm,
+    VmFactory,
+)
 from nacre.sandbox.worker.wasm_runtime import StopGuest, WasmError, WasmTrap
 from nacre.sandbox.worker_protocol import (
     IMAGE_ITEM_BYTES,
@@ -37,8 +44,6 @@ _MAX_REJECTIONS: Final = 10_000
 _MAX_FAILURE_CHARACTERS: Final = 1 << 14
 _MAX_REASON_CHARACTERS: Final = 1 << 10
 _OUT_OF_MEMORY: Final = "the program exceeded its memory limit"
-# How the guest describes an error that is null.
-_THROWN_NULL: Final = "thrown: null"
 _NEVER_SETTLES: Final = (
     "the program waits for a promise that can never settle: no request, timer or yield is "
     "pending; resolve it in the program or return without awaiting it"
@@ -52,10 +57,15 @@ _STACK_POSITION = re.compile(r"at (?:.* \()?(cell\.[jt]s):(\d{1,9}):(\d{1,9})\)?
 class BurstFailure:
     """The failure of a cell."""
 
-    def __init__(self, reason: str, message: str, *, stack: str = "") -> None:
+    def __init__(
+        self, reason: str, message: str, *, stack: str = "", may_lack_memory: bool = False
+    ) -> None:
         self.reason = reason
         self.message = message
         self.stack = stack
+        self.may_lack_memory = may_lack_memory
+        """Whether the engine behaves like this when its memory is full, too: it throws null, or
+        cannot settle a promise."""
 
     def fields(self) -> dict[str, object]:
         """Return the failure as fields of a frame."""
@@ -134,12 +144,8 @@ class Burst:
             if described is not None:
                 self.failure = failure_from(described, reason="unhandled_rejection")
             elif not self._has_returned:
-                self.failure = BurstFailure("never_settles", _NEVER_SETTLES)
-        self._detect_out_of_memory(vm)
-
-    def _detect_out_of_memory(self, vm: Vm) -> None:
-        is_null = self.failure is not None and self.failure.message == _THROWN_NULL
-        if is_null and vm.is_out_of_memory():
+                self.failure = BurstFailure("never_settles", _NEVER_SETTLES, may_lack_memory=True)
+        if self.failure is not None and self.failure.may_lack_memory and vm.is_memory_full():
             self.failure = BurstFailure("memory_limit_exceeded", _OUT_OF_MEMORY)
 
     # GuestListener.
@@ -223,9 +229,10 @@ def run_guest(
     """Run guest code and convert every error to a failure."""
     try:
         action()
+    except CompileError as error:
+        return _compile_failure(failure_from(error.failure, reason="guest_error"), source)
     except GuestError as error:
-        failure = failure_from(error.failure, reason="guest_error")
-        return _compile_failure(failure, source) if source else failure
+        return failure_from(error.failure, reason="guest_error")
     except (OutOfMemory, MemoryError):
         return BurstFailure("memory_limit_exceeded", _OUT_OF_MEMORY)
     except WasmTrap as trap:
@@ -246,7 +253,9 @@ def failure_from(described: bytes, *, reason: str) -> BurstFailure:
         reason = "module_access_denied"
     elif fields["host"]:
         reason = "nested_tool_failed"
-    return BurstFailure(reason, fields["message"], stack=fields["stack"])
+    return BurstFailure(
+        reason, fields["message"], stack=fields["stack"], may_lack_memory=fields["memory"] is None
+    )
 
 
 def _compile_failure(failure: BurstFailure, source: bytes) -> BurstFailure:

@@ -22,6 +22,7 @@ _WASI_MONOTONIC = 1
 # The guest's `crypto` requests no more at a time.
 _MAX_RANDOM_BYTES = 65536
 _MAX_SHOWN_NAME_BYTES = 100
+# The guest uses the same text (guest/src/failures.js).
 MODULES_DISABLED = "module access is disabled in cells"
 
 
@@ -121,7 +122,7 @@ class HostCalls:
         vm = self._running()
         room = vm.instance.current_memory_bytes() - name
         shown = vm.instance.read(name, min(room, _MAX_SHOWN_NAME_BYTES)).partition(b"\0")[0]
-        vm.throw(f"{MODULES_DISABLED}: import({json.dumps(shown.decode(errors='replace'))})")
+        vm.throw_module_error(f"import({json.dumps(shown.decode(errors='replace'))})")
         return 0
 
     def _clock(self, clock_id: int, _precision: int, at: int) -> int:

@@ -116,6 +116,7 @@ def _exclusive_or(first: bytes, second: bytes) -> bytes:
 # The tag of a JSValue is in its upper half; 6 is the exception tag of QuickJS's NaN boxing.
 _EXCEPTION_TAG: Final = (6).to_bytes(4, "little")
 _EVAL_OPTIONS_VERSION: Final = 1
+_COMPILE_ONLY: Final = 1 << 5
 # The scratch area of the image: the length of a text, the arguments of a call, a short text.
 _SCRATCH_ARGUMENTS: Final = 16
 _SCRATCH_TEXT: Final = 64
@@ -137,6 +138,10 @@ class GuestError(Exception):
     def __init__(self, failure: bytes) -> None:
         super().__init__(failure.decode(errors="replace"))
         self.failure = failure
+
+
+class CompileError(GuestError):
+    """The program cannot be compiled."""
 
 
 class VmFactory:
@@ -289,18 +294,13 @@ class Vm:
         self.may_have_timers = left >= 0
         return left if self.may_have_timers else None
 
-    def is_out_of_memory(self) -> bool:
-        """Whether the program seems to have reached its memory limit.
-
-        If not even an error object fits, the engine throws null. A program can throw null as well.
-        """
+    def is_memory_full(self) -> bool:
+        """Whether the program holds nearly all the memory that it may have."""
         self.instance.call("qjs_compute_memory_usage", self._scratch)
         usage = self.instance.read(self._scratch, 16)
         used, limit = int.from_bytes(usage[:8], "little"), int.from_bytes(usage[8:], "little")
-        image = self._factory.image
-        grown = self.instance.current_memory_bytes() - image.memory_bytes
-        allowed = limit - image.heap_bytes
-        return used - image.heap_bytes > allowed * 3 // 4 or grown > allowed // 4
+        heap_bytes = self._factory.image.heap_bytes
+        return used - heap_bytes > (limit - heap_bytes) * 7 // 8
 
     def unhandled_failure(self) -> bytes | None:
         """Return the description of the first unhandled rejection, if there is one."""
@@ -354,13 +354,10 @@ class Vm:
         self.instance.call("wasm_free", at)
         return handle
 
-    def throw(self, message: str) -> None:
-        """Throw an Error in the guest from inside a host call."""
-        error = self.instance.call("qjs_new_error")
-        key = self._new_c_string(b"message")
-        text = self.new_string(message.encode())
-        self.instance.call("qjs_set_prop_string", error, key, text)
-        self.instance.call("wasm_free", key)
+    def throw_module_error(self, tried: str) -> None:
+        """Throw the error of a refused import in the guest, from inside a host call."""
+        text = self.new_string(tried.encode())
+        error = self._call_entry("moduleError", text)
         self.instance.call("qjs_throw", error)
         self._free(error, text)
 
@@ -380,21 +377,29 @@ class Vm:
     def _compile(self, source: bytes, file_name: str) -> int:
         """Compile the program as an async function. Its first line is line 1 of `file_name`."""
         code = b"(async () => {\n\n" + source + b"\n})"
+        value = self._evaluate(code, file_name)
+        if not _is_exception_value(value):
+            slot = self._malloc(8)
+            self.instance.write(slot, value.to_bytes(8, "little"))
+            return slot
+        error = self._pending_exception()
+        # A program can close the function around it and throw a SyntaxError of its own.
+        if _is_exception_value(self._evaluate(code, file_name, flags=_COMPILE_ONLY)):
+            raise CompileError(self._pending_exception().failure)
+        raise error
+
+    def _evaluate(self, code: bytes, file_name: str, *, flags: int = 0) -> int:
         code_at = self._new_c_string(code)
         name_at = self._new_c_string(file_name.encode())
         options = self._malloc(16)
         # The two lines of the wrapper get the numbers -1 and 0; to the engine, 0 means "unset".
-        fields = (_EVAL_OPTIONS_VERSION, 0, name_at, 0xFFFFFFFF)
+        fields = (_EVAL_OPTIONS_VERSION, flags, name_at, 0xFFFFFFFF)
         self.instance.write(options, b"".join(field.to_bytes(4, "little") for field in fields))
         context = self.instance.call("qjs_get_context_ptr")
         value = self.instance.call_for_i64("JS_Eval2", context, code_at, len(code), options)
         for at in (code_at, name_at, options):
             self.instance.call("wasm_free", at)
-        if value.to_bytes(8, "little")[4:] == _EXCEPTION_TAG:
-            raise self._pending_exception()
-        slot = self._malloc(8)
-        self.instance.write(slot, value.to_bytes(8, "little"))
-        return slot
+        return value
 
     def _call_entry(self, entry: str, *arguments: int) -> int:
         """Call an entry point of the guest. The caller frees the arguments."""
@@ -448,6 +453,10 @@ class Vm:
     def _free(self, *handles: int) -> None:
         for handle in handles:
             self.instance.call("qjs_free_value", handle)
+
+
+def _is_exception_value(value: int) -> bool:
+    return value.to_bytes(8, "little")[4:] == _EXCEPTION_TAG
 
 
 def _random_seed() -> bytes:

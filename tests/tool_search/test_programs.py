@@ -443,7 +443,7 @@ async def test_a_program_that_goes_wrong_says_how(sandbox: Sandbox, code: str, r
         ({"code": " \n"}, "takes a JavaScript program as `code`"),
         ({"code": "```js\nreturn 1\n```"}, "the code is fenced as Markdown"),
         ("{", "the arguments are not JSON"),
-        ([], "the arguments are a list; they have to be an object"),
+        ([], "the arguments are an array; they have to be an object"),
     ],
 )
 async def test_what_is_no_program_is_refused(sandbox: Sandbox, given: Any, message: str) -> None:

@@ -138,9 +138,8 @@ def test_an_mcp_result_is_its_parts() -> None:
 
 
 def test_the_images_of_an_mcp_result_are_images_and_not_text() -> None:
-    value: JsonValue = {
-        "content": [{"type": "image", "data": "R0lGODlh", "mimeType": "image/gif"}] * 21
-    }
+    part: JsonObject = {"type": "image", "data": "R0lGODlh", "mimeType": "image/gif"}
+    value: JsonValue = {"content": [part for _ in range(21)]}
     result = format_result(value, is_mcp=True)
     assert result.images == (ImagePart(url="data:image/gif;base64,R0lGODlh"),) * 20
     *markers, last = result.content.splitlines()

@@ -12,8 +12,10 @@ from anyio import to_thread
 
 from nacre.agent import RunResult, TurnRequest
 from nacre.bootstrap import System, open_system
+from nacre.config.models import ProviderConfig
 from nacre.config.system import SystemConfig, system_config_from
 from nacre.errors import StorageError
+from nacre.providers import pydantic_ai_provider
 from nacre.run_context import RunContext
 from nacre.storage import SessionRecord
 from nacre.testing import Call, Say, ScriptedProvider
@@ -198,6 +200,28 @@ async def test_a_turn_that_is_asked_for_during_a_change_of_models_goes_to_the_ne
             monkeypatch.setattr(system.store, "add_session", add_and_change)
             result = await said(system, "hello")
     assert (result.text, result.model) == ("one", "other/two")
+
+
+async def test_the_models_of_all_agents_are_loaded_before_the_first_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened_providers: list[str] = []
+    backend = pydantic_ai_provider.PydanticAiBackend
+
+    def open_backend(config: ProviderConfig) -> object:
+        opened_providers.append(config.name)
+        return backend(config)
+
+    monkeypatch.setattr(pydantic_ai_provider, "PydanticAiBackend", open_backend)
+    local = {"api": "openai-completions", "baseUrl": "http://127.0.0.1:1/v1"}
+    agents = [{"id": name, "model": f"{name}/m"} for name in ("b", "a")]
+    document = {
+        "models": {"providers": dict.fromkeys(("a", "b", "unused"), local)},
+        "agents": {"defaults": {"workspace": str(tmp_path)}, "list": agents},
+    }
+    async with opened(tmp_path, **document) as system:
+        await system.prepare_models()
+    assert opened_providers == ["b", "a"]
 
 
 async def test_a_broken_plugin_keeps_nothing_else_from_working(tmp_path: Path) -> None:

@@ -254,6 +254,9 @@ class TrajectoryWriter:
         """Stop listening; returns the events that are not written."""
         self._unsubscribe()
         self._settled_count = self._taken_count
+        # A call that still waits does not run.
+        self._problem = "the turn has ended"
+        self._attempted.set()
         return self._take_batch()
 
     def _take_batch(self) -> list[JsonObject]:

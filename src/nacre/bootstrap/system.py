@@ -20,6 +20,7 @@ from nacre.agent import (
 )
 from nacre.code_mode import Runtime
 from nacre.config import changed_sections
+from nacre.errors import NacreError
 from nacre.hooks import HookRunner, Hooks
 from nacre.mcp_client import McpConnections
 from nacre.plugins import PluginHost
@@ -324,6 +325,17 @@ class System:
         agents = self.config.agents.by_id.values()
         used = [model for agent in agents for model in (agent.model, *agent.fallback_models)]
         return list(dict.fromkeys((*self.providers.list_models(), *used)))
+
+    async def prepare_models(self) -> None:
+        """Load the SDKs of the agents' models, which takes seconds, before a turn needs them."""
+        agents = self.config.agents
+        ordered = (agents.agent(agents.default_id), *agents.by_id.values())
+        for model in dict.fromkeys(agent.model for agent in ordered):
+            try:
+                await self.providers.prepare(model)
+            except NacreError as error:
+                # Reported again when a turn uses the model.
+                logger.info("the model %s is not ready: %s", model, error)
 
     async def apply(self, config: SystemConfig) -> None:
         """Apply a changed configuration. Active runs continue with the old one.

@@ -19,7 +19,7 @@ import anyio.to_thread
 
 from nacre.bootstrap import open_system
 from nacre.config import ConfigChange, ConfigWatcher, check_auth, is_strong_token, user_folder
-from nacre.errors import ConfigError, NacreError
+from nacre.errors import ConfigError
 from nacre.http_server import http_server, listen_on
 from nacre.private_files import read_private, write_private
 from nacre.stop_signals import forces_exit, stop_signals
@@ -280,18 +280,10 @@ class _Gateway:
 
 async def _prepare(system: System) -> None:
     """Load the SDKs of the agents' models and the TypeScript compiler before a turn needs them."""
-    agents = system.config.agents
-    modes = [agent.tools.code_mode for agent in agents.by_id.values()]
+    modes = [agent.tools.code_mode for agent in system.config.agents.by_id.values()]
     if any(mode.enabled and "typescript" in mode.languages for mode in modes):
         system.runtime.sandbox.warm_typescript()
-    # The default agent first.
-    models = [agent.model for agent in (agents.agent(agents.default_id), *agents.by_id.values())]
-    for model in dict.fromkeys(models):
-        try:
-            await system.providers.prepare(model)
-        except NacreError as error:
-            # Reported again when a turn uses the model.
-            logger.info("the model %s is not ready: %s", model, error)
+    await system.prepare_models()
     # `nacre` disables garbage collection during imports. Imported modules are never garbage, and
     # scanning them would block the event loop for 100 ms now and then.
     gc.freeze()

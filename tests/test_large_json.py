@@ -183,6 +183,8 @@ def test_a_large_value_that_is_not_json_is_refused_with_its_path() -> None:
     with pytest.raises(NotJsonError) as refusal:
         encode_large([*ROWS, {"a": math.nan}])
     assert str(refusal.value) == "$[20000].a is nan, which is not a JSON number"
+    with pytest.raises(NotJsonError, match=r"^\$\[20000\] is too large an integer: "):
+        encode_large([*ROWS, 10**5000])
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,9 @@ def encode_large(value: object, *, max_bytes: float = MAX_VALUE_BYTES) -> bytes:
     except UnicodeEncodeError:
         # Half a surrogate pair. Encoded in Python, because `json` would do it in one step in C.
         return encode_json_slowly(cast("JsonValue", value))
+    except (OverflowError, ValueError):
+        # An integer that is too large. This says where.
+        return encode_json(value)
 
 
 # Values in memory.

@@ -57,7 +57,7 @@ _WORDS: Final = _split_names(
 )
 """Reserved and contextual keywords of JavaScript and TypeScript."""
 
-_CODE_MODE: Final = _split_names("ALL_TOOLS API MCP json namespaces text tools yield_control")
+_CODE_MODE: Final = _split_names("ALL_TOOLS API MCP image json namespaces text tools yield_control")
 
 _ENGINE: Final = _split_names(
     """

@@ -130,6 +130,7 @@ BROKEN: list[tuple[str, JsonValue, str]] = [
     ("tools.codeMode.mode", "also", '`tools.codeMode.mode` is "also"; allowed: only "only"'),
     ("tools.codeMode.languages", [], "`tools.codeMode.languages` is []; allowed: a list of"),
     ("tools.codeMode.timeoutMs", 1.5, "`tools.codeMode.timeoutMs` is 1.5; allowed: whole numbers"),
+    ("tools.codeMode.timeoutMS", 1, '`tools.codeMode` has the unknown key "timeoutMS"; did you'),
     ("tools.toolSearch.mode", "x", '`tools.toolSearch.mode` is "x"; allowed: "code", "tools"'),
     ("tools.deny", "exec", '`tools.deny` is "exec"; allowed: a list of names, ids or owners'),
     ("tools.web.fetch.allow", ["a", {}], "`tools.web.fetch.allow[1]` is {}; allowed: hosts"),

@@ -128,8 +128,9 @@ def _without(value: Any, keys: Sequence[Key], node: _Node) -> Any:
 def _describe(error: ErrorDetails, path: str, node: _Node) -> ConfigError:
     *before, last = error["loc"] or ("",)
     if error["type"] == "extra_forbidden":
-        parent, where = _find_node(node, before), _join(path, before)
-        return unknown_key(where, last, parent.get("properties", ()) if parent else ())
+        parent = _find_node(node, before) or {}
+        known = [key for branch in _branches(parent) for key in branch.get("properties", ())]
+        return unknown_key(_join(path, before), last, known)
     where, value = _join(path, error["loc"]), error["input"]
     found = _find_node(node, error["loc"]) or {}
     if error["type"] == "problem":

@@ -80,7 +80,7 @@ async def test_exec_and_wait_are_replayed_as_they_were_also_after_a_restart(home
 
 
 @requirement("validation:no-enforcement-without-tools")
-@pytest.mark.parametrize("asked", [{"toolsDisabled": True}, {"agentId": "bare"}], ids=str)
+@pytest.mark.parametrize("asked", [{"disableTools": True}, {"agentId": "bare"}], ids=str)
 async def test_a_run_without_tools_is_sent_without_tools(
     shared_home: Home, gateway: Gateway, asked: dict[str, Any]
 ) -> None:

@@ -91,7 +91,7 @@ class StartRunRequest(RequestModel):
     """How to handle the message while a turn of the session runs; null as configured."""
     client_tools: Annotated[tuple[ClientToolSpec, ...], Field(max_length=1000)] = ()
     settings: ModelSettingsInput = ModelSettingsInput()
-    tools_disabled: bool = False
+    disable_tools: bool = False
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -133,7 +133,7 @@ class StartRunRequest(RequestModel):
                 top_p=self.settings.top_p,
                 stop=self.settings.stop,
             ),
-            tools_disabled=self.tools_disabled,
+            tools_disabled=self.disable_tools,
         )
 
 

@@ -110,6 +110,7 @@ async def test_a_program_has_the_bridge_and_the_console_and_nothing_of_code_mode
         f"""
         const seen = "{names}".split(" ").filter((name) => typeof globalThis[name] !== "undefined");
         console.log("out"); console.warn("warned"); console.error("wrong");
+        text("said"); json({{ a: 1 }});
         return [seen, Object.keys(openclaw), Object.keys(openclaw.tools)];
         """,
     )
@@ -118,6 +119,8 @@ async def test_a_program_has_the_bridge_and_the_console_and_nothing_of_code_mode
         {"type": "text", "text": "out"},
         {"type": "text", "text": "warned"},
         {"type": "text", "text": "wrong"},
+        {"type": "text", "text": "said"},
+        {"type": "json", "value": {"a": 1}},
     ]
 
 

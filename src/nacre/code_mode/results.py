@@ -88,7 +88,7 @@ class Telemetry:
             "describeCount": self.describe_count,
             "callCount": self.call_count,
         }
-        # Empty members are left out: the model reads them with every result.
+        # Empty members are left out: results are stored with every call.
         for key, counts in (
             ("calledTools", _select_most_called(self.called_tools)),
             ("snapshots", self.snapshots),
@@ -100,7 +100,7 @@ class Telemetry:
 
 
 def _select_most_called(counts: Mapping[str, int]) -> dict[str, int]:
-    """A run may call hundreds of tools; the model does not need all their ids."""
+    """The most called tools, and the rest as `other`: a run may call hundreds of tools."""
     ordered = sorted(counts.items(), key=lambda item: -item[1])
     listed = dict(ordered[:_MAX_LISTED_TOOLS])
     others = sum(count for _, count in ordered[_MAX_LISTED_TOOLS:])

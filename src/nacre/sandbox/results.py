@@ -228,7 +228,7 @@ class Usage:
             "unfinishedRequests": self.unfinished_requests,
             "outputBytes": self.output_bytes,
             "snapshotBytes": self.snapshot_bytes,
-            # More digits than microseconds only cost tokens.
+            # The clocks are not more exact than microseconds.
             "wallMs": round(self.wall_ms, 3),
             "workerMs": round(self.worker_ms, 3),
         }

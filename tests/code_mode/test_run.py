@@ -70,6 +70,18 @@ async def test_each_result_has_the_output_of_its_own_leg(runtime: Runtime) -> No
     assert second.to_json()["output"] == [{"type": "json", "value": {"two": 2}}]
 
 
+async def test_a_result_that_does_not_fit_names_the_calls_that_succeeded(runtime: Runtime) -> None:
+    run = runtime.run(tools=[echo_tool()])
+    used = (
+        "await tools.echo({n: 1}); await tools.echo({n: 2}); await tools.call('no').catch(() => 0);"
+    )
+    failed = failure_of(await run.exec(f"{used} return 'x'.repeat(100000)"))
+    assert failed.reason == "output_limit_exceeded"
+    assert failed.error.endswith("; completed calls: openclaw:core:echo (2)")
+    unused = failure_of(await run.exec("return 'x'.repeat(100000)"))
+    assert "calls" not in unused.error
+
+
 @requirement("validation:wait-resumes")
 async def test_exec_waits_when_its_time_ends_before_a_call_does() -> None:
     held = HeldTool()

@@ -7,7 +7,7 @@ here, and only tools in the catalog of the run can be called.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -65,6 +65,7 @@ METHODS: Final = (
 # Finding similar ids takes milliseconds, so a program that guesses in a loop stops getting them.
 _MAX_SUGGESTIONS: Final = 20
 _MAX_SHOWN_ID: Final = 120
+_MAX_SHOWN_TOOLS: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +104,7 @@ class CellBridge:
         self._counters = tools.telemetry.counters
         self._suggestions_left = _MAX_SUGGESTIONS
         self._with_clients: set[int] = set()
+        self._completed: Counter[str] = Counter()
         # Ids of tools by the path that a program called, such as `MCP.git.log`.
         self._tool_ids: dict[str, str] = {}
 
@@ -128,6 +130,13 @@ class CellBridge:
     def call_id_of(self, request_id: int) -> str:
         """The id of the nested call of a request."""
         return f"{self.exec_call_id}.{request_id}"
+
+    def describe_completed_calls(self) -> str:
+        """The tools whose calls succeeded, with the number of calls; empty if there are none."""
+        shown = self._completed.most_common(_MAX_SHOWN_TOOLS)
+        described = ", ".join(f"{tool_id} ({count})" for tool_id, count in shown)
+        left = len(self._completed) - len(shown)
+        return f"{described} and {left} more" if left else described
 
     def is_with_client(self, request_id: int) -> bool:
         """Whether the request waits for the client whose tool it calls."""
@@ -229,7 +238,9 @@ class CellBridge:
             pause_for_client=partial(self._waiting_for_client, request),
             parent_span=self.span,
         )
-        return await self.tools.executor.call(tool, given, site=site)
+        result = await self.tools.executor.call(tool, given, site=site)
+        self._completed[tool.id] += 1
+        return result
 
     @contextmanager
     def _waiting_for_client(self, request: HostRequest) -> Generator[None]:

@@ -215,7 +215,7 @@ class CodeModeCell:
                 )
             case cell_results.Failed():
                 return Failed(
-                    error=result.error,
+                    error=self._describe_failure(result),
                     reason=result.reason,
                     position=result.position,
                     cancelled=self._name_calls(result.cancelled),
@@ -223,6 +223,14 @@ class CodeModeCell:
                     usage=result.usage,
                     telemetry=known,
                 )
+
+    def _describe_failure(self, result: cell_results.Failed) -> str:
+        """The error. If the program did all its work and only the output does not fit, it also
+        names the calls, so that the model does not repeat them."""
+        calls = self._bridge.describe_completed_calls()
+        if result.reason != "output_limit_exceeded" or not calls:
+            return result.error
+        return f"{result.error}; completed calls: {calls}"
 
     def _name_calls(
         self, requests: tuple[cell_results.PendingRequest, ...]

@@ -27,6 +27,8 @@ from nacre.sandbox import (
 from nacre.sandbox.cell_leg import LegBudget
 from nacre.sandbox.hardening import FilterNotCompiledError
 from nacre.sandbox.image import load_image
+from nacre.sandbox.pool import WorkerPool
+from nacre.sandbox.worker_process import WorkerProcess
 from tests.contract.requirements import requirement
 
 IMAGE = load_image("cell")
@@ -407,7 +409,30 @@ async def test_the_time_of_the_transform_counts_against_the_time_limit(
     sandbox.warm_typescript()
     result = await sandbox.cell("return 1 as number", language="typescript").run()
     assert isinstance(result, Completed)
-    assert charged == ["_send_transform", "finish"]
+    assert charged == ["acquire", "_send_transform", "finish"]
+
+
+async def test_typescript_that_is_not_ready_in_time_fails_the_program_and_is_ready_later(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire, is_prepared = WorkerPool.acquire, anyio.Event()
+
+    async def acquire_late(pool: WorkerPool, owner: str) -> WorkerProcess:
+        await is_prepared.wait()
+        return await acquire(pool, owner)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkerPool, "acquire", acquire_late)
+        limits = Limits(timeout_ms=100)
+        cell = sandbox.cell("return 1 as number", language="typescript", limits=limits)
+        result = await cell.run()
+    assert isinstance(result, Failed)
+    assert (result.reason, "TypeScript is still being prepared" in result.error) == (
+        "timeout",
+        True,
+    )
+    later = await sandbox.cell("return 1 as number", language="typescript").run()
+    assert isinstance(later, Completed)
 
 
 @pytest.fixture

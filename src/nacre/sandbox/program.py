@@ -34,6 +34,11 @@ _UNAVAILABLE: Final = (
     "`nacre doctor` shows it"
 )
 
+_NOT_READY: Final = (
+    "TypeScript is still being prepared on this machine, which takes some seconds the first time; "
+    "try again, or write the program in JavaScript"
+)
+
 
 class ByteColumns:
     """Converts columns in bytes, as the engine reports them, to columns in characters."""
@@ -126,6 +131,7 @@ class TypeScriptTransforms:
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
+        self._is_ready = False
 
     def warm(self) -> None:
         """Start a worker, and compile its image if necessary, without waiting for it."""
@@ -135,7 +141,10 @@ class TypeScriptTransforms:
         self, code: bytes, *, limits: Limits, owner: str, charge: Charge
     ) -> tuple[bytes, MapPosition | None] | Failed:
         """Return JavaScript and a function that maps positions back, or the failure."""
-        worker = await self._pool.acquire(owner)
+        worker = await self._acquire(owner, limits, charge)
+        if worker is None:
+            fields = {"message": _NOT_READY}
+            return failure_from_worker("timeout", fields, limits=limits, file_name="cell.ts")
         is_reusable = False
         try:
             frame = await charge(self._send_transform(worker, code, limits))
@@ -152,6 +161,17 @@ class TypeScriptTransforms:
             reason = read_reason(frame)
             return failure_from_worker(reason, frame.fields, limits=limits, file_name="cell.ts")
         return self._check_result(frame, len(code))
+
+    async def _acquire(self, owner: str, limits: Limits, charge: Charge) -> WorkerProcess | None:
+        """Return a worker. The wait for the first one counts, because its image may have to be
+        compiled; None if that takes too long. It is compiled to the end in any case."""
+        if self._is_ready:
+            return await self._pool.acquire(owner)
+        with anyio.move_on_after(limits.timeout_ms / 1000):
+            worker = await charge(self._pool.acquire(owner))
+            self._is_ready = True
+            return worker
+        return None
 
     async def _send_transform(
         self, worker: WorkerProcess, code: bytes, limits: Limits

@@ -115,10 +115,11 @@ def test_one_server_starts_no_other(surroundings: Surroundings) -> None:
     [
         ({"disabled": True}, "it is disabled in the configuration"),
         ({}, "the policy permits none of its tools"),
+        ({"allow": []}, "its own `allow` or `deny` excludes all of its tools"),
     ],
 )
 def test_server_that_is_left_out_says_why_when_it_is_asked_for(
-    surroundings: Surroundings, more: dict[str, bool], reason: str
+    surroundings: Surroundings, more: dict[str, object], reason: str
 ) -> None:
     entry = {**small_server("--exit"), **more}
     surroundings.configure({"one": entry}, tools={"deny": ["one", *WITHOUT_CORE["deny"]]})

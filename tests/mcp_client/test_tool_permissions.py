@@ -1,5 +1,7 @@
 """Allow and deny patterns of a server's configuration."""
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -98,3 +100,38 @@ async def test_a_server_that_requires_approval_is_not_called_without_one() -> No
             )
     assert isinstance(result, Completed)
     assert result.value == "approval_denied"
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [{"allow": ()}, {"deny": ("*",)}, {"deny": ("mcp:Empty:**",)}, {"deny": ("echo", "mcp:*")}],
+)
+async def test_programs_do_not_see_a_server_that_its_own_entry_empties(
+    rules: dict[str, Any],
+) -> None:
+    # Its command does not exist, so a start would be an error.
+    config = McpServerConfig(name="Empty", transport="stdio", command="no-such-command", **rules)
+    async with (
+        McpConnections([config, raw()]) as connections,
+        CodeMode(mcp=connections.servers(), workers=1) as code_mode,
+    ):
+        with anyio.fail_after(60):
+            listed = await code_mode.exec("return [Object.keys(MCP), await API.list()];")
+        definitions = str(code_mode.definitions("openai"))
+        states = {status.name: status.state for status in connections.status()}
+    assert isinstance(listed, Completed)
+    assert "plain" in str(listed.value)
+    assert "empty" not in str(listed.value).lower()
+    assert "Empty" not in definitions
+    assert states["Empty"] == "idle"
+
+
+@pytest.mark.parametrize("rules", [{"allow": ("gone",)}, {"deny": ("echo", "ECHO*", "[a-z]*")}])
+async def test_known_tools_decide_whether_an_entry_empties_its_server(
+    rules: dict[str, Any],
+) -> None:
+    async with McpConnections([raw(**rules)]) as connections:
+        (server,) = connections.servers()
+        assert await server.tools() == ()
+        assert connections.servers() == connections.servers("other session") == []
+        assert connections.servers(with_emptied=True) == [server]

@@ -140,7 +140,11 @@ class ConfiguredServers:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the servers that programs can use."""
-        return tuple(config.name for config in self.configs if not config.is_disabled)
+        return tuple(
+            config.name
+            for config in self.configs
+            if not config.is_disabled and not config.excludes_all_tools
+        )
 
     @property
     def configs(self) -> list[McpServerConfig]:
@@ -296,7 +300,7 @@ async def _survey_all(
         add(await survey_server(server, timeout_seconds))
 
     async with McpConnections(configs) as connections, anyio.create_task_group() as tasks:
-        for server in connections.servers():
+        for server in connections.servers(with_emptied=True):
             tasks.start_soon(survey, server)
 
 

@@ -201,6 +201,8 @@ class ConfiguredTools:
     def _exclusion_reason(self, server: ConfiguredServer) -> str:
         if server.is_disabled:
             return "it is disabled in the configuration"
+        if server.server.excludes_all_tools:
+            return "its own `allow` or `deny` excludes all of its tools"
         if not self.policy.may_permit_server(server.name):
             return "the policy permits none of its tools (`allow` and `deny`)"
         return ""

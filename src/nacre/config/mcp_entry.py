@@ -75,6 +75,14 @@ class McpServerConfig:
     """A variable or file that is named and not there: all but the name is a stopgap then."""
 
     @property
+    def excludes_all_tools(self) -> bool:
+        """Whether `allow` or `deny` excludes every tool, whatever its name is."""
+        if self.allow == ():
+            return True
+        every = {"*", "mcp:*", f"mcp:{self.name}:*".casefold()}
+        return any(re.sub(r"\*+", "*", pattern).casefold() in every for pattern in self.deny)
+
+    @property
     def place(self) -> str:
         """Where the server is, for people. Arguments and the rest of an URL often are secrets."""
         if self.transport == "stdio":

@@ -152,6 +152,16 @@ class McpServer:
         return self._connection.state in ("starting", "ready")
 
     @property
+    def is_emptied(self) -> bool:
+        """Whether its own `allow` and `deny` exclude all its tools, as far as they are known."""
+        if self._config.excludes_all_tools:
+            return True
+        is_outdated = self._listed_at not in (None, self._version())
+        if self._listing is None or self._raw is None or is_outdated:
+            return False
+        return bool(self._raw.tools) and not self._listing.tools and not self._listing.left_out
+
+    @property
     def description(self) -> str:
         return self._raw.description if self._raw is not None else ""
 
@@ -381,8 +391,8 @@ class McpConnections:
             tasks.cancel_scope.cancel()
             await tasks.__aexit__(None, None, None)
 
-    def servers(self, session_id: str = "") -> list[McpServer]:
-        """Return the enabled servers of a session."""
+    def servers(self, session_id: str = "", *, with_emptied: bool = False) -> list[McpServer]:
+        """Return the enabled servers of a session, except those that their entries empty."""
         if self._tasks is None or self._is_closed:
             raise RuntimeError("McpConnections is not open: use it with `async with`")
         found = self._sessions.pop(session_id, None)
@@ -391,7 +401,7 @@ class McpConnections:
         # At the end, as the most recently used session.
         self._sessions[session_id] = found
         self._remove_old_sessions()
-        return list(found)
+        return [server for server in found if with_emptied or not server.is_emptied]
 
     def end_session(self, session_id: str) -> None:
         """Stop the servers of a session, without waiting for them."""

@@ -11,7 +11,7 @@ from nacre.code_mode.model_surface import (
     wait_parameters,
 )
 from nacre.config.code_mode import CodeModeConfig
-from nacre.ids import new_cell_id
+from nacre.sandbox.results import new_cell_id
 
 BOTH = CodeModeConfig(enabled=True)
 JAVASCRIPT_ONLY = CodeModeConfig(enabled=True, languages=("javascript",))

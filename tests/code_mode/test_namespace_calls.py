@@ -21,10 +21,9 @@ from nacre import (
 )
 from nacre.code_mode.bridge import CellBridge, RunTools
 from nacre.errors import HostRequestError
-from nacre.ids import new_cell_id
 from nacre.json_types import JsonValue
 from nacre.sandbox import HostRequest
-from nacre.sandbox.results import PendingRequest
+from nacre.sandbox.results import PendingRequest, new_cell_id
 from nacre.telemetry import Span
 from nacre.trajectory import project
 from tests.code_mode.issues_namespace import issues

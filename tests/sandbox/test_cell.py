@@ -15,7 +15,7 @@ from nacre.sandbox import (
     TextOutput,
     Waiting,
 )
-from nacre.sandbox.cell import check_transition, state_after_leg
+from nacre.sandbox.sandbox import check_transition, state_after_leg
 from tests.contract.requirements import requirement
 from tests.sandbox.cell_results import failure_of, value_of
 from tests.sandbox.conftest import HeldHandler

@@ -6,8 +6,8 @@ import pytest
 
 from nacre.config.code_mode import LIMITS, CodeModeConfig
 from nacre.errors import ConfigError
-from nacre.ids import CellId
 from nacre.json_types import JsonValue, decode_json, encode_json
+from nacre.sandbox import CellId
 from nacre.sandbox.results import (
     CODE_OF_REASON,
     CellResult,

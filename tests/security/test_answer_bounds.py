@@ -10,10 +10,9 @@ import anyio.lowlevel
 import pytest
 
 from nacre.errors import HostRequestError
-from nacre.ids import CellId
 from nacre.json_types import JsonValue, decode_json
 from nacre.large_json import MAX_VALUE_BYTES
-from nacre.sandbox import HostRequest, HostRequestHandler, Limits, Sandbox
+from nacre.sandbox import CellId, HostRequest, HostRequestHandler, Limits, Sandbox
 from nacre.sandbox.host_requests import HostRequests
 from nacre.sandbox.results import MAX_ERROR_CHARACTERS
 from nacre.sandbox.worker_process import WorkerProcess

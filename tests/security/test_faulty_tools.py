@@ -29,10 +29,9 @@ from nacre import (
     ToolCall,
     tool,
 )
-from nacre.ids import CellId
 from nacre.json_types import JsonValue
 from nacre.run_context import AbortController
-from nacre.sandbox import HostRequest
+from nacre.sandbox import CellId, HostRequest
 from nacre.sandbox.host_requests import HostRequests
 from tests.code_mode.outcomes import Recorded, events_of, failure_of, value_of
 from tests.code_mode.tools import HeldTool, echo_tool

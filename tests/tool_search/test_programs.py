@@ -10,9 +10,8 @@ import pytest
 
 from nacre import AllowOnce, ApprovalQueue, AskApproval, BeforeToolCall, ToolCall
 from nacre.errors import HostRequestError
-from nacre.ids import CellId
 from nacre.json_types import JsonObject
-from nacre.sandbox import HostRequest, Sandbox
+from nacre.sandbox import CellId, HostRequest, Sandbox
 from nacre.telemetry import Span
 from nacre.tool_search.catalog import CatalogAccess, RunTools
 from nacre.tool_search.programs import CodeBridge, ProgramClock

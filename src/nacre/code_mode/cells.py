@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     from nacre.code_mode.bridge import RunTools
     from nacre.code_mode.model_surface import ExecInput
     from nacre.code_mode.results import RunTelemetry
-    from nacre.ids import CellId
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import RunContext
-    from nacre.sandbox import Cell, CellResult, Sandbox
+    from nacre.sandbox import Cell, CellId, CellResult, Sandbox
     from nacre.sandbox.results import Reason
     from nacre.trajectory import EventKind
 

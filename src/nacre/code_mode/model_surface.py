@@ -18,8 +18,8 @@ from nacre.code_mode.language_detection import (
     starts_with_hash_comment,
 )
 from nacre.config import LANGUAGES, CodeModeConfig, Language
-from nacre.ids import CellId
 from nacre.json_types import describe_json_type
+from nacre.sandbox import CellId
 from nacre.tools import (
     DefinitionFormat,
     format_definition,

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from nacre.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from nacre.sandbox.cell import Cell, CellState
     from nacre.sandbox.host_requests import HostRequest, HostRequestHandler
     from nacre.sandbox.results import (
+        CellId,
         CellResult,
         Completed,
         Failed,
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
         Usage,
         Waiting,
     )
-    from nacre.sandbox.sandbox import Sandbox, SandboxOptions, SandboxReport
+    from nacre.sandbox.sandbox import Cell, CellState, Sandbox, SandboxOptions, SandboxReport
     from nacre.sandbox.worker_process import SharedData
 
 __all__ = [
     "Cell",
+    "CellId",
     "CellResult",
     "CellState",
     "Completed",
@@ -47,12 +48,12 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "nacre.sandbox.cell": ("Cell", "CellState"),
         "nacre.sandbox.host_requests": (
             "HostRequest",
             "HostRequestHandler",
         ),
         "nacre.sandbox.results": (
+            "CellId",
             "CellResult",
             "Completed",
             "Failed",
@@ -65,6 +66,8 @@ __getattr__ = lazy_exports(
             "Waiting",
         ),
         "nacre.sandbox.sandbox": (
+            "Cell",
+            "CellState",
             "Sandbox",
             "SandboxOptions",
             "SandboxReport",

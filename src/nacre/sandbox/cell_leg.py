@@ -19,7 +19,6 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from nacre.errors import SandboxError, WorkerProtocolError
-from nacre.ids import CellId, new_cell_id
 from nacre.json_types import JsonValue, TooLargeError
 from nacre.large_json import MAX_LOOP_BYTES, MAX_VALUE_BYTES, run_in_json_thread
 from nacre.messages import MAX_IMAGES, InvalidImage, check_image
@@ -40,6 +39,7 @@ from nacre.sandbox.program import (
 )
 from nacre.sandbox.results import (
     MAX_REQUEST_BACKLOG,
+    CellId,
     CellResult,
     Completed,
     Failed,
@@ -49,6 +49,7 @@ from nacre.sandbox.results import (
     TextOutput,
     Usage,
     Waiting,
+    new_cell_id,
 )
 from nacre.sandbox.worker_protocol import (
     IMAGE_ITEM_BYTES,

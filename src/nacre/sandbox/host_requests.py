@@ -20,11 +20,10 @@ from anyio.abc import TaskGroup
 
 from nacre.errors import HostRequestError
 from nacre.foreign_calls import describe_error, passes_through
-from nacre.ids import CellId
 from nacre.json_types import JsonValue, NotJsonError, TooLargeError, encode_json
 from nacre.large_json import MAX_VALUE_BYTES, MAX_VALUES, encode_off_loop
 from nacre.run_context import AbortController, AbortSignal
-from nacre.sandbox.results import MAX_ERROR_CHARACTERS, PendingRequest
+from nacre.sandbox.results import MAX_ERROR_CHARACTERS, CellId, PendingRequest
 
 logger = logging.getLogger(__name__)
 

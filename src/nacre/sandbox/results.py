@@ -1,11 +1,12 @@
-"""The limits, output and results of a cell, and its error codes."""
+"""The id, limits, output and results of a cell, and its error codes."""
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NewType, TypeAlias
 
 from nacre.config import LIMITS
 from nacre.errors import ConfigError
@@ -15,8 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nacre.config import CodeModeConfig
-    from nacre.ids import CellId
     from nacre.json_types import JsonObject, JsonValue
+
+CellId = NewType("CellId", str)
+"""Models see it as `runId`, the contract's name. It is not the id of an agent's run."""
+
+# The id is part of the permission to resume a cell, so it must not be guessable.
+_RANDOM_ID_BYTES: Final = 16
+
+
+def new_cell_id() -> CellId:
+    # The same as `secrets.token_hex`, without the import.
+    return CellId(f"run_{os.urandom(_RANDOM_ID_BYTES).hex()}")
+
 
 ErrorCode = Literal[
     "invalid_input",

@@ -94,7 +94,7 @@ class _StrictConnection(h11.Connection):
 HEADER_SECONDS: Final = 20.0
 
 _MAX_HEADER_BYTES: Final = 64 * 1024
-# So many connections beyond the limit get a 503; more would need too many files.
+# This many connections beyond the limit get a 503; more would need too many files.
 _MAX_REJECTED: Final = 50
 
 
@@ -102,7 +102,7 @@ class _ServerState(ServerState):
     def __init__(self) -> None:
         super().__init__()
         self.idle: dict[LimitedProtocol, None] = {}
-        """The connections without a request that is being answered, by how long that is so."""
+        """The connections without a request in progress, the one that is idle longest first."""
 
 
 class LimitedProtocol(H11Protocol):
@@ -180,9 +180,9 @@ class LimitedProtocol(H11Protocol):
 
 
 _MAX_CONNECTIONS: Final = 2_000
-# The database, workers, MCP servers and providers need files, too.
+# The database, workers, MCP servers and providers need files too.
 _FILES_PER_CONNECTION: Final = 2
-# asyncio accepts so many connections at once, before it can close others.
+# asyncio accepts this many connections at once, before it can close others.
 _MAX_BACKLOG: Final = 100
 # For responses that are still being written when all runs have ended.
 _SHUTDOWN_SECONDS: Final = 2

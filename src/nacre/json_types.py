@@ -301,7 +301,7 @@ class PartCounter:
 
 
 def has_too_many_parts(data: bytes, max_parts: int = MAX_PARTS) -> bool:
-    """Whether encoded JSON has more parts than that.
+    """Whether encoded JSON has more than `max_parts` parts.
 
     Takes up to a second, in small steps, so that other threads can run.
     """

@@ -182,7 +182,7 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
 def test_what_is_no_plain_file_is_not_replaced_by_one(tmp_path: Path) -> None:
     pipe = tmp_path / "nacre.json5"
     os.mkfifo(pipe)
-    with pytest.raises(ConfigError, match="is no plain file, and cannot be changed"):
+    with pytest.raises(ConfigError, match="is not a regular file, and cannot be changed"):
         set_config_member(pipe, ["gateway", "port"], 1)
     assert pipe.is_fifo()
 

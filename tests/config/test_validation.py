@@ -242,7 +242,7 @@ def test_odd_keys_are_named_and_removed(key: str) -> None:
 
 def test_half_a_character_is_refused() -> None:
     (problem,) = validate_document({"gateway": {"\ud800": 1}})[1]
-    assert str(problem) == "`gateway` has a key with half a character, which is no text"
+    assert str(problem) == "`gateway` has a key with half a character; write whole ones"
     (problem,) = validate_document({"gateway": {"host": "\ud800"}})[1]
     assert problem.path == "gateway.host"
 

@@ -335,7 +335,9 @@ async def test_a_pipe_in_the_place_of_the_file_does_not_end_the_watch(
     os.mkfifo(watched.path)
     with anyio.fail_after(20):
         await watched.look_twice()
-    assert f"the configuration stays as it was: `{watched.path}` is no plain file" in caplog.text
+    assert (
+        f"the configuration stays as it was: `{watched.path}` is not a regular file" in caplog.text
+    )
     watched.path.unlink()
     watched.write("{gateway: {port: 2}}")
     await watched.look_twice()

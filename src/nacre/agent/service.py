@@ -129,10 +129,10 @@ class AgentService:
         """Call `watcher` with every new run; call the returned function to stop."""
         return self._runs.watch(watcher)
 
-    def holding_turns(self) -> AbstractContextManager[None]:
-        """Turns that would begin during the block begin after it, with the configuration of then.
+    def hold_turns(self) -> AbstractContextManager[None]:
+        """Delay turns that would begin during the block; they use the configuration after it.
         Use it for changes that are made in several steps."""
-        return self._queues.holding_turns()
+        return self._queues.hold_turns()
 
     def configure(self, config: SystemConfig) -> None:
         """Use another configuration for new turns; turns that have begun keep theirs."""

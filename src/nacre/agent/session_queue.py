@@ -273,7 +273,7 @@ class SessionQueues:
         return queue.add(request, mode, partial(self._queued_run, request, session, queue))
 
     @contextmanager
-    def holding_turns(self) -> Generator[None]:
+    def hold_turns(self) -> Generator[None]:
         """Turns that would begin during the block begin after it."""
         self._may_begin = anyio.Event()
         try:

@@ -344,7 +344,7 @@ class System:
         """
         sections = changed_sections(self.config, config)
         # A turn begins with all changes or none.
-        with self.agents.holding_turns():
+        with self.agents.hold_turns():
             if "mcp" in sections or "plugins" in sections:
                 # First, because it can fail, and then nothing has changed.
                 self.plugins.reserved_ids = [server.name for server in config.mcp_servers]

@@ -368,7 +368,7 @@ class SuspendedCells:
                 del self._count_of_session[session_id]
 
     async def expire(self) -> None:
-        """Remove expired cells, for ever; run this as a task."""
+        """Remove expired cells until cancelled; run this as a task."""
         while True:
             self._changed = anyio.Event()
             waiting = (each.expires for each in self._cells.values() if not each.is_resuming)

@@ -388,7 +388,7 @@ def _refuse_other_languages(code: str) -> None:
     if is_python(code):
         raise _invalid("this looks like Python")
     if starts_with_hash_comment(code):
-        raise _invalid("the first line starts with `#`, which is no comment in JavaScript")
+        raise _invalid("the first line starts with `#`, which is not a comment in JavaScript")
 
 
 def _default_language(config: CodeModeConfig) -> Language:

@@ -159,7 +159,7 @@ class CodeModeRun:
 
     async def resume(self, cell_id: str) -> CodeModeResult:
         """Continue a suspended cell for the application itself, after a person or a client has
-        answered. This is no call of the model: it has no hooks and is not counted as `wait`."""
+        answered. The model did not call it: there are no hooks, and it does not count as `wait`."""
         try:
             return await self._cells.resume(cell_id, cause="answer")
         except CellRefused as refusal:

@@ -107,7 +107,7 @@ def change_config_text(path: Path, change: Callable[[str], str | None]) -> bool:
     except OSError as error:
         raise _not_possible(path, "written", error) from error
     except UnicodeEncodeError:
-        raise ConfigError(str(path), "would hold half a character, which is no text") from None
+        raise ConfigError(str(path), "would contain half a character; write whole ones") from None
     return text is not None
 
 
@@ -118,7 +118,7 @@ def _text_of(path: Path, *, may_be_special: bool = True) -> str | None:
         flags = 0 if may_be_special else getattr(os, "O_NONBLOCK", 0)
         with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as stream:
             if not may_be_special and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise ConfigError(str(path), "is no plain file, and is not read")
+                raise ConfigError(str(path), "is not a regular file, and is not read")
             data = stream.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         return None
@@ -135,7 +135,7 @@ def _text_of(path: Path, *, may_be_special: bool = True) -> str | None:
 def _refuse_if_no_file(path: Path) -> None:
     """A device or a pipe that may be read would be replaced by a file, `/dev/null` included."""
     if path.exists() and not path.is_file():
-        raise ConfigError(str(path), "is no plain file, and cannot be changed")
+        raise ConfigError(str(path), "is not a regular file, and cannot be changed")
 
 
 def _write_whole(path: Path, data: bytes) -> None:

@@ -695,7 +695,8 @@ class StorageSection(Section):
     )
     retention_days: Annotated[int, Field(ge=1, le=36_500), WHOLE] | None = Field(
         default=None,
-        description="How many days `nacre sessions prune` keeps unused sessions; null for ever.",
+        description="How many days `nacre sessions prune` keeps unused sessions; "
+        "null for no limit.",
     )
 
 

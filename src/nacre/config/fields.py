@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Fields:
-    """Reads by key. A member that is null is one that is not there."""
+    """Reads by key. A null member counts as missing."""
 
     def __init__(self, value: object, path: str) -> None:
         self.members = object_at(value, path)
@@ -32,15 +32,8 @@ class Fields:
         """The keys of the object that are not known, in their order."""
         return [key for key in self.members if key not in frozenset(known)]
 
-    def one_of(self, *keys: str) -> str:
-        """Which of the keys, that all mean the same, is used; the first if none is."""
-        used = [key for key in keys if self.has(key)]
-        if len(used) > 1:
-            raise ConfigError(self.path, f"has both `{used[0]}` and `{used[1]}`; write one of them")
-        return used[0] if used else keys[0]
-
     def text(self, key: str) -> str:
-        """The text; empty where there is none."""
+        """The text; empty if it is missing."""
         value = self.get(key)
         return "" if value is None else _as_text(value, self.path_of(key))
 
@@ -56,7 +49,7 @@ class Fields:
         )
 
     def text_map(self, key: str) -> dict[str, str]:
-        """Texts by name; a number counts as its text, as it does in VS Code."""
+        """Texts by name; a number becomes text, as in VS Code."""
         path = self.path_of(key)
         members = object_at(self.get(key), path)
         return {
@@ -78,7 +71,7 @@ class Fields:
         allowed = f"numbers from {least:g} to {most:g}"
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise reject_value(self.path_of(key), value, allowed)
-        # So written because NaN is neither less nor more than anything.
+        # NaN fails this comparison; two comparisons with `or` would accept it.
         if not least <= value <= most:
             raise ConfigError(self.path_of(key), f"is {value}; allowed: {allowed}")
         return value

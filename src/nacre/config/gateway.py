@@ -169,7 +169,7 @@ class StorageConfig:
     url: str = field(repr=False)
     """`sqlite:///<absolute path>` or `postgresql://…`, which may hold a password."""
     retention_days: int | None = None
-    """How long `nacre sessions prune` keeps unused sessions; None for ever."""
+    """How long `nacre sessions prune` keeps unused sessions; None for no limit."""
 
 
 def default_storage_url(environment: Mapping[str, str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal
 
 from nacre.config.mcp_entry import is_web_address, resolve_headers
 from nacre.config.setting_paths import format_value, member_path, nearest_key
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 ProviderApi = Literal[
     "openai-responses", "openai-completions", "anthropic-messages", "google-generative-ai", "demo"
 ]
-PROVIDER_APIS: Final[tuple[ProviderApi, ...]] = get_args(ProviderApi)
 
 DEFAULT_MODEL: Final = "demo/demo"
 DEFAULT_CONTEXT_TOKENS: Final = 128_000

@@ -137,7 +137,7 @@ def _describe(error: ErrorDetails, path: str, node: _Node) -> ConfigError:
         return ConfigError(where, f"is {format_value(value)}; {error['msg']}")
     words = format_allowed(found)
     if error["type"] == "string_unicode" and found.get("type") == "object":
-        return ConfigError(where, "has a key with half a character, which is no text")
+        return ConfigError(where, "has a key with half a character; write whole ones")
     if _holds_objects(found):
         return misplaced(where, value, words)
     shown = describe_kind(value) if found.get(HIDDEN) else format_value(value)

@@ -128,7 +128,7 @@ class ConfigWatcher:
 
     def _read(self) -> SystemConfig:
         return system_config_from(
-            # A pipe would block the watcher for ever.
+            # A pipe would block the watcher forever.
             read_config_file(self._file, may_be_special=False),
             environment=self._environment,
             folder=self._file.path.absolute().parent,

@@ -269,6 +269,6 @@ def _identity(context: RunContext) -> JsonObject:
         "sessionKey": context.session_key,
         "runId": context.run_id,
     }
-    # A run without a sender or a channel is not one of an empty name.
+    # Left out if empty: a hook must not take an empty name for a sender.
     known = {"sender": context.sender, "channel": context.channel}
     return {**identity, **{name: value for name, value in known.items() if value}}

@@ -46,8 +46,8 @@ class HostRequest:
     asking_person: Callable[[], AbstractContextManager[None]] = nullcontext
     """Enter it while the handler waits for a person. This time does not count for the program."""
     pause_clock: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Enter it for a wait that the program is not to blame for. The program is not suspended, and
-    no time counts. The handler has to limit the wait."""
+    """Enter it for a wait that does not count as time of the program. The program is not suspended
+    meanwhile, so the handler has to limit the wait."""
 
 
 HostRequestHandler = Callable[[HostRequest], Awaitable[JsonValue]]

@@ -429,8 +429,8 @@ class Launcher:
         if unmet:
             lacking = ", ".join(f"{measure.name} ({measure.detail})" for measure in unmet)
             raise RuntimeUnavailableError(
-                f"a sandbox worker lacks required protections: {lacking}; if you accept to run "
-                "programs without them, leave them out of `sandbox.require`"
+                f"a sandbox worker lacks required protections: {lacking}; to run programs "
+                "without them, set `sandbox.require` to a list that does not name them"
             )
 
     async def rebuild(self) -> None:

@@ -36,7 +36,7 @@ _TOO_MANY_WAIT: Final = "too many runs wait for results of their clients; this o
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientCall:
-    """A call with an id for the client. Whoever knows the id can deliver the result."""
+    """A call with an id for the client. Any client that knows the id can deliver the result."""
 
     id: str
     call: PendingClientCall

@@ -74,11 +74,13 @@ def test_an_invalid_answer_is_bad_usage(
     assert (status, problem in err) == (2, True)
 
 
-def test_the_configured_token_does_not_go_to_another_machine(
-    here: Surroundings, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.1"])
+def test_the_configured_token_goes_to_the_configured_gateway_only(
+    here: Surroundings, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
     token = "0123456789abcdef"
     here.nacre("config", "set", "gateway.auth.token", token)
+    here.nacre("config", "set", "gateway.host", host)
     sent: list[str | None] = []
 
     def refuse(request: Request, *, timeout: float) -> None:

@@ -180,7 +180,8 @@ def _find_token(system: SystemConfig, url: str) -> str:
         return given
     gateway = system.gateway
     # The configured token must not go to another machine.
-    if gateway.auth_mode == "none" or not is_loopback(urlsplit(url).hostname or ""):
+    is_ours = url == _gateway_url(system) or is_loopback(urlsplit(url).hostname or "")
+    if gateway.auth_mode == "none" or not is_ours:
         return ""
     if gateway.token:
         return gateway.token

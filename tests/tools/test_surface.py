@@ -102,6 +102,7 @@ def test_text_stays_text_and_everything_else_is_json(value: JsonValue, text: str
         {f"{number}": "x" * 10 for number in range(50_000)},
         ["x" * 100] * 10_000,
         {"x" * MAX_RESULT_BYTES: 1},
+        {"cut": "x" * MAX_RESULT_BYTES},
     ],
 )
 def test_a_large_result_is_cut_and_stays_json(value: JsonValue) -> None:

@@ -215,7 +215,9 @@ def _encode(value: JsonValue) -> bytes:
 
 
 def _can_keep_names(value: JsonObject) -> bool:
-    return len(value) <= _MAX_CUT_MEMBERS and all(len(name) <= _MAX_SHOWN_NAME for name in value)
+    # A member named `cut` would replace the note.
+    is_free = "cut" not in value and len(value) <= _MAX_CUT_MEMBERS
+    return is_free and all(len(name) <= _MAX_SHOWN_NAME for name in value)
 
 
 def _cut_members(value: JsonValue, size: int) -> JsonObject:

@@ -310,11 +310,10 @@ async def open_surface(turn: TurnContext, runtime: Runtime) -> ToolSurface:
     )
     if turn.request.tools_disabled:
         return DirectSurface((), executor)
-    servers = permitted_servers(turn.servers, policy, turn.tools)
     if settings.code_mode.enabled:
         # Namespaces read their own part of the document.
         config = RunConfig(document=turn.service.config.document, tools=settings)
-        run = runtime.run_with(executor, config, tools=turn.tools, servers=servers)
+        run = runtime.run_with(executor, config, tools=turn.tools, servers=turn.servers)
         if not run.is_code_mode:
             # A run without tools has nothing to put behind `exec`.
             return DirectSurface(turn.tools, executor)
@@ -326,9 +325,10 @@ async def open_surface(turn: TurnContext, runtime: Runtime) -> ToolSurface:
             executor,
             settings.tool_search,
             tools=turn.tools,
-            servers=servers,
+            servers=turn.servers,
             sandbox=runtime.sandbox,
         )
+    servers = permitted_servers(turn.servers, policy, turn.tools)
     return DirectSurface([*turn.tools, *await _list_server_tools(servers, turn)], executor)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast, get_args
 
-from nacre.config.setting_paths import format_value, misplaced, unknown_key
+from nacre.config.setting_paths import format_value, reject_misplaced, unknown_key
 from nacre.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def read_settings(
     if value is None or isinstance(value, bool):
         return bool(value)
     if not isinstance(value, Mapping):
-        raise misplaced(path, value, "true, false and an object")
+        raise reject_misplaced(path, value, "true, false and an object")
     settings = cast("Mapping[object, object]", value)
     for key in settings:
         if key not in keys:
@@ -254,7 +254,7 @@ def required_protections_from(document: Mapping[str, object]) -> tuple[Protectio
         return None
     settings = read_settings(section, keys=("require",), path="sandbox")
     if isinstance(settings, bool):
-        raise misplaced("sandbox", section, "an object")
+        raise reject_misplaced("sandbox", section, "an object")
     value = settings.get("require")
     if value is None:
         return None

@@ -91,7 +91,7 @@ def object_at(value: object, path: str) -> Mapping[str, object]:
     if value is None:
         return {}
     if not is_object(value):
-        raise misplaced(path, value, "an object")
+        raise reject_misplaced(path, value, "an object")
     return value
 
 
@@ -102,7 +102,7 @@ def is_object(value: object) -> TypeGuard[Mapping[str, object]]:
     return all(isinstance(key, str) for key in cast("Mapping[object, object]", value))
 
 
-def misplaced(path: str, value: object, allowed: str) -> MisplacedValueError:
+def reject_misplaced(path: str, value: object, allowed: str) -> MisplacedValueError:
     """The error for a value where only an object, or a list of objects, can be."""
     return MisplacedValueError(path, _refusal(value, allowed), place=path)
 

@@ -17,7 +17,7 @@ from nacre.config.setting_paths import (
     describe_kind,
     format_value,
     member_path,
-    misplaced,
+    reject_misplaced,
     unknown_key,
 )
 from nacre.errors import ConfigError
@@ -139,7 +139,7 @@ def _describe(error: ErrorDetails, path: str, node: _Node) -> ConfigError:
     if error["type"] == "string_unicode" and found.get("type") == "object":
         return ConfigError(where, "has a key with half a character; write whole ones")
     if _holds_objects(found):
-        return misplaced(where, value, words)
+        return reject_misplaced(where, value, words)
     shown = describe_kind(value) if found.get(HIDDEN) else format_value(value)
     return ConfigError(where, f"is {shown}; allowed: {words}")
 

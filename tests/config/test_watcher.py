@@ -93,6 +93,22 @@ async def test_a_change_is_passed_on_with_what_was_before(watched: Watched) -> N
     assert watched.watcher.current is change.new
 
 
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ('{gateway: {host: "::1"}}', "gateway.host"),
+        ('{sandbox: {require: ["landlock"]}}', "sandbox.require"),
+        ('{storage: {url: "sqlite:///:memory:"}}', "storage.url"),
+    ],
+)
+async def test_settings_that_need_a_restart_are_named(
+    watched: Watched, text: str, setting: str
+) -> None:
+    watched.write(text)
+    await watched.look_twice()
+    assert [change.needs_restart for change in watched.changes] == [(setting,)]
+
+
 async def test_it_is_passed_on_once(watched: Watched) -> None:
     watched.write("{gateway: {port: 1}}")
     for _ in range(3):
@@ -210,7 +226,7 @@ async def test_a_file_that_is_repaired_is_told_to_be_sound_once(
             watched.write(text)
             await watched.look_twice()
     _, *sound = [record.getMessage() for record in caplog.records]
-    assert sound == [f"the configuration is sound again: {watched.path} is in force"]
+    assert sound == [f"the configuration is valid again: {watched.path} is used"]
 
 
 async def test_a_file_that_is_gone_changes_nothing(

@@ -31,16 +31,16 @@ logger = logging.getLogger(__name__)
 _LOOK_EVERY_SECONDS: Final = 1.0
 
 _Look: TypeAlias = tuple[int, int, int, int] | None
-"""By what a change is seen; None for no file, or an empty one."""
+"""Differs after a change of the file; None if the file is missing or empty."""
 _Looks: TypeAlias = tuple[_Look, ...]
 """The config file first, then the files of tokens."""
-# By the document: an agent has the settings of both, merged.
+# Compared as written: an agent has the settings of both, merged.
 _MERGED: Final = ("agents", "tools")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConfigChange:
-    """A sound configuration in the place of another one."""
+    """A valid configuration that replaces another one."""
 
     old: SystemConfig
     new: SystemConfig
@@ -51,22 +51,22 @@ class ConfigChange:
 
     @property
     def needs_restart(self) -> tuple[str, ...]:
-        """The settings that changed and take effect at the next start only."""
+        """The changed settings that take effect only at the next start."""
         settings = {
             "gateway.host": (self.old.gateway.host, self.new.gateway.host),
             "gateway.port": (self.old.gateway.port, self.new.gateway.port),
+            "sandbox.require": (self.old.required_protections, self.new.required_protections),
             "storage.url": (self.old.storage.url, self.new.storage.url),
         }
         return tuple(path for path, (old, new) in settings.items() if old != new)
 
 
 class ConfigWatcher:
-    """Looks at the file and the files of tokens once a second, in a thread. A change counts once it
-    has held still.
+    """Checks the config file and the files of tokens once a second, in a thread. A change is used
+    when two checks in a row find the same files.
 
-    A broken file leaves the configuration as it was; so does one that is gone or empty, and one
-    that `on_change` refuses by raising a NacreError. Each problem is logged once, and so is its
-    end.
+    The configuration stays as it is if the file is invalid, missing or empty, or if `on_change`
+    raises a NacreError. Each problem is logged once, and so is its end.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ConfigWatcher:
         look_every_seconds: float = _LOOK_EVERY_SECONDS,
     ) -> None:
         self.current = current
-        """What is in force."""
+        """The configuration in use."""
         self._file = file
         self._on_change = on_change
         self._environment = environment
@@ -96,7 +96,7 @@ class ConfigWatcher:
             await self.look()
 
     async def look(self) -> None:
-        """Look once. A change is passed on when a second look finds it as the first did."""
+        """Check the files once."""
         paths = (self._file.path, *self.current.gateway.token_files)
         seen = await to_thread.run_sync(lambda: tuple(map(_look_at, paths)))
         has_settled, self._unsettled = seen == self._unsettled, seen
@@ -112,18 +112,18 @@ class ConfigWatcher:
         except NacreError as problem:
             self._report(problem)
         except Exception:
-            # A fault of our own in taking it over must not end the process that is being watched.
+            # An error of ours must not end the process.
             self._reported = "it cannot be applied"
             logger.exception("the configuration stays as it was: %s", self._reported)
 
     async def _take_over(self) -> None:
-        # Left behind when the watcher ends: a file of a secret may be a pipe.
+        # Not awaited when the watcher ends: the file of a secret may be a pipe, which blocks.
         new = await to_thread.run_sync(self._read, abandon_on_cancel=True)
         change = ConfigChange(old=self.current, new=new)
         if change.sections:
             await self._on_change(change)
         if self._reported:
-            logger.info("the configuration is sound again: %s is in force", self._file.path)
+            logger.info("the configuration is valid again: %s is used", self._file.path)
         self.current, self._reported = new, ""
 
     def _read(self) -> SystemConfig:
@@ -144,7 +144,7 @@ class ConfigWatcher:
 
 
 def changed_sections(old: SystemConfig, new: SystemConfig) -> tuple[str, ...]:
-    """The sections of the document whose settings differ, in whatever way they are written."""
+    """The sections of the document whose settings differ."""
     typed = {
         "models": old.models != new.models,
         "agents": _own_settings(old.agents) != _own_settings(new.agents),
@@ -175,6 +175,6 @@ def _look_at(path: Path) -> _Look:
     except (OSError, ValueError):
         return None
     if stat.S_ISREG(found.st_mode) and not found.st_size:
-        # What a save leaves that finds the disk full: nobody means to lose token and agents by it.
+        # An editor that finds the disk full leaves an empty file, which is not meant as a change.
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev

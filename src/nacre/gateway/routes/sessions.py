@@ -365,7 +365,7 @@ async def get_session(
     if before is not None:
         last = await store.turn(before)
         if last is None or last.session_id != session_id:
-            raise ApiError(422, "must be the `nextCursor` of a response", path="query.before")
+            raise ApiError(404, "must be the `nextCursor` of a response", path="query.before")
     found = await store.turns(session_id, turns + 1, before=before)
     shown = found[-turns:]
     ids = {turn.run_id for turn in shown}

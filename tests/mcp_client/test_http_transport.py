@@ -3,19 +3,22 @@
 import os
 import sys
 import zlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from nacre.config.mcp_entry import McpServerConfig
 from nacre.errors import ToolFailedError, ToolServerError
-from nacre.mcp_client import McpConnections
+from nacre.mcp_client import McpConnections, http_transport, transport
+from nacre.mcp_client.process import OutputTail
 from tests.mcp_client.conftest import Opening
-from tests.mcp_client.peers import HTTP_SERVER, call, call_tool, text_of, tool_of
+from tests.mcp_client.peers import HTTP_SERVER, Person, call, call_tool, text_of, tool_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,6 +189,69 @@ async def test_an_error_status_during_a_call_is_told(opening: Opening) -> None:
     async with serving("--token", "another", port=running.port):
         with pytest.raises((ToolServerError, ToolFailedError), match="HTTP 401 Unauthorized"):
             await call_tool(echo, {})
+
+
+@pytest.mark.parametrize(("transport_name", "path"), [("http", "mcp"), ("sse", "sse")])
+async def test_a_flood_over_http_is_dropped_as_over_stdio(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch, transport_name: Any, path: str
+) -> None:
+    monkeypatch.setattr(transport, "_MAX_NOTIFICATIONS", 50)
+    monkeypatch.setattr(transport, "_NOTIFICATIONS_PER_SECOND", 0)
+    monkeypatch.setattr(transport, "_MAX_OPEN_REQUESTS", 5)
+    read: list[object] = []
+    admits = transport.Inflow.admits
+
+    def count(inflow: transport.Inflow, message: Any) -> bool:
+        read.append(message)
+        return admits(inflow, message)
+
+    monkeypatch.setattr(transport.Inflow, "admits", count)
+    # It takes long to answer, so that the requests stay open.
+    person = Person(seconds=3600)
+    async with serving("--flood") as running:
+        url = f"http://127.0.0.1:{running.port}/{path}"
+        config = McpServerConfig(name="flood", transport=transport_name, url=url)
+        server = await opening.one(config, upstream=person)
+        updates: list[Any] = []
+        flood = await tool_of(server, "flood")
+        result = await call_tool(flood, {"notifications": 500}, updates)
+        assert text_of(result) == "done"
+        assert len(updates) == 50
+        assert len(read) < 100
+        assert server.status().last_output == ("limit: too many notifications; some are dropped",)
+
+        assert text_of(await call_tool(flood, {"requests": 20})) == "done"
+        assert len(person.asked) == 5
+        assert server.status().last_output[-1] == "limit: too many requests; some are dropped"
+        assert text_of(await call_tool(flood, {})) == "done"
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 50, 100_000])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+async def test_events_are_dropped_whole_whatever_the_chunks(
+    monkeypatch: pytest.MonkeyPatch, size: int, end: bytes
+) -> None:
+    monkeypatch.setattr(transport, "_MAX_NOTIFICATIONS", 3)
+    monkeypatch.setattr(transport, "_NOTIFICATIONS_PER_SECOND", 0)
+
+    def event(text: str) -> bytes:
+        return b"event: message" + end + b"data: " + text.encode() + end * 2
+
+    progress = event('{"jsonrpc":"2.0","method":"notifications/progress","params":{}}')
+    result = event('{"id":1,"result":"' + "a" * 5_000 + '"}')
+    large = event('{"method":"notifications/message","params":"' + "b" * 5_000 + '"}')
+    stream = result + progress * 3 + result + progress + large + result + b"data: end"
+
+    class Chunks(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for start in range(0, len(stream), size):
+                yield stream[start : start + size]
+
+    inflow = transport.Inflow(OutputTail())
+    bounded = http_transport._BoundedEvents(Chunks(), inflow)  # pyright: ignore[reportPrivateUsage]
+    found = b"".join([chunk async for chunk in bounded])
+    # More empty lines between events do no harm.
+    assert found.split() == (result + progress * 3 + result * 2 + b"data: end").split()
 
 
 MANY_PARTS = b'{"jsonrpc":"2.0","id":1,"result":{"a":[' + b"[]," * 30_000

@@ -7,7 +7,7 @@ import pytest
 
 from nacre.errors import ToolServerError
 from nacre.json_types import JsonValue
-from nacre.mcp_client import stdio_transport
+from nacre.mcp_client import stdio_transport, transport
 from nacre.mcp_client.process import OutputTail
 from tests.mcp_client.conftest import Opening
 from tests.mcp_client.peers import (
@@ -60,7 +60,7 @@ async def test_a_flood_of_progress_is_dropped_unread(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Slow enough that a busy machine reads no more.
-    monkeypatch.setattr(stdio_transport, "_NOTIFICATIONS_PER_SECOND", 1)
+    monkeypatch.setattr(transport, "_NOTIFICATIONS_PER_SECOND", 1)
     parsed: list[object] = []
     check_message = stdio_transport._check_message  # pyright: ignore[reportPrivateUsage]
 

@@ -13,7 +13,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from nacre.json_types import MAX_PARTS, PartCounter
-from nacre.mcp_client.transport import MAX_MESSAGE_BYTES, Transport
+from nacre.mcp_client.transport import MAX_MESSAGE_BYTES, Inflow, Transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -21,20 +21,23 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
     from nacre.config import McpServerConfig
+    from nacre.mcp_client.process import OutputTail
 
 _CONNECT_SECONDS: Final = 30.0
 # Calls have their own timeouts, and a stream of notifications may be silent for long.
 _SILENCE_SECONDS: Final = 3600.0
 _TOO_MANY_PARTS: Final = f"the response has more than {MAX_PARTS:,} parts, too many to read"
-_EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n")
+_EVENT_END: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
+# Only the start of a longer event is read before it is passed on.
+_MAX_HELD_BYTES: Final = 1024
 
 
 @asynccontextmanager
 async def open_http(
-    config: McpServerConfig, *, auth: httpx2.Auth | None
+    config: McpServerConfig, tail: OutputTail, *, auth: httpx2.Auth | None
 ) -> AsyncGenerator[Transport]:
     """Open Streamable HTTP. It sends nothing: connection errors occur with the first message."""
-    responses = _Responses()
+    responses = _Responses(Inflow(tail))
     # In a thread, because it reads certificates and metadata from disk.
     client = await anyio.to_thread.run_sync(_client, dict(config.headers), auth, responses)
     async with (
@@ -48,10 +51,10 @@ async def open_http(
 
 @asynccontextmanager
 async def open_sse(
-    config: McpServerConfig, *, auth: httpx2.Auth | None
+    config: McpServerConfig, tail: OutputTail, *, auth: httpx2.Auth | None
 ) -> AsyncGenerator[Transport]:
     """Open SSE. It connects at once. The SDK limits a message to 1 MiB."""
-    responses = _Responses()
+    responses = _Responses(Inflow(tail))
     client = await anyio.to_thread.run_sync(_client, dict(config.headers), auth, responses)
 
     def same_client(
@@ -79,7 +82,8 @@ def _client(
 class _Responses:
     """Limits the body of each response, and stores the last HTTP error, which the SDK drops."""
 
-    def __init__(self) -> None:
+    def __init__(self, inflow: Inflow) -> None:
+        self._inflow = inflow
         self._refusal = ""
 
     async def check_response(self, response: httpx2.Response) -> None:
@@ -93,13 +97,18 @@ class _Responses:
         if not isinstance(response.stream, httpx2.AsyncByteStream):
             return
         kind = response.headers.get("content-type", "").lower()
-        # The SDK limits the size of each event.
-        is_events = kind.startswith("text/event-stream")
-        response.stream = (_BoundedEvents if is_events else _BoundedBody)(response.stream)
+        if kind.startswith("text/event-stream"):
+            # The SDK limits the size of each event.
+            response.stream = _BoundedEvents(response.stream, self._inflow)
+        else:
+            response.stream = _BoundedBody(response.stream)
 
     def transport(self, streams: TransportStreams) -> Transport:
         return Transport(
-            streams=streams, describe_end=self._describe_end, last_refusal=lambda: self._refusal
+            streams=streams,
+            inflow=self._inflow,
+            describe_end=self._describe_end,
+            last_refusal=lambda: self._refusal,
         )
 
     async def _describe_end(self) -> str:
@@ -128,7 +137,18 @@ class _BoundedBody(httpx2.AsyncByteStream):
 
 
 class _BoundedEvents(_BoundedBody):
-    """A stream of events that raises an error when an event has too many parts."""
+    """A stream of events without notifications that are too many.
+
+    Raises an error when an event has too many parts.
+    """
+
+    def __init__(self, stream: httpx2.AsyncByteStream, inflow: Inflow) -> None:
+        super().__init__(stream)
+        self._inflow = inflow
+        # What follows the last complete event, or the end of what was passed on of an event.
+        self._rest = b""
+        self._is_dropping: bool | None = None
+        """Whether the rest of the event is dropped; None at its start."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         parts = PartCounter()
@@ -142,4 +162,26 @@ class _BoundedEvents(_BoundedBody):
                 # The SDK passes on the message of this error only.
                 raise httpx2.SSEError(_TOO_MANY_PARTS)
             before = chunk[-3:]
-            yield chunk
+            if admitted := self._filter_events(chunk):
+                yield admitted
+        if self._rest and not self._is_dropping:
+            yield self._rest
+
+    def _filter_events(self, chunk: bytes) -> bytes:
+        """Return the chunk without events to drop. The start of an event may have to wait."""
+        data, start, admitted = self._rest + chunk, 0, list[bytes]()
+        for end in _EVENT_END.finditer(data):
+            event = data[start : end.end()]
+            if not self._drops(event):
+                admitted.append(event)
+            start, self._is_dropping = end.end(), None
+        self._rest = data[start:]
+        if self._is_dropping is not None or len(self._rest) > _MAX_HELD_BYTES:
+            self._is_dropping = self._drops(self._rest)
+            # The end of an event may begin in its last three bytes.
+            passed, self._rest = self._rest[:-3], self._rest[-3:]
+            admitted += [] if self._is_dropping else [passed]
+        return b"".join(admitted)
+
+    def _drops(self, event: bytes) -> bool:
+        return self._inflow.drops(event) if self._is_dropping is None else self._is_dropping

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from anyio.abc import TaskGroup, TaskStatus
-    from mcp.shared._stream_protocols import ReadStream
     from mcp.shared.dispatcher import CallOptions, DispatchContext
     from mcp.shared.transport_context import TransportContext
 
@@ -51,25 +50,27 @@ SERVERS_OWN_CODE: Final = CONNECTION_CLOSED - 1_000_000
 _SDK_ERROR_PREFIX: Final = "SSE stream "
 
 
-class ServerErrorStream:
-    """The messages of a transport, with SERVERS_OWN_CODE in errors of the server.
+class IncomingMessages:
+    """The messages of a transport without requests that are too many.
 
-    Many servers use the code of a lost connection for their own errors. A transport of the SDK can
-    report such errors as well; these keep their code.
+    Errors of the server have SERVERS_OWN_CODE: many servers use the code of a lost connection for
+    their own errors. A transport of the SDK can report such errors as well; these keep their code.
     """
 
-    def __init__(
-        self, stream: ReadStream[SessionMessage | Exception], *, has_sdk_errors: bool
-    ) -> None:
-        self._stream = stream
-        self._has_sdk_errors = has_sdk_errors
+    def __init__(self, transport: Transport) -> None:
+        self._stream = transport.streams[0]
+        self._inflow = transport.inflow
+        self._has_sdk_errors = transport.pid is None
 
     @property
     def last_context(self) -> object:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        return self._mark_server_error(await self._stream.receive())
+        while True:
+            item = await self._stream.receive()
+            if self._admits(item):
+                return self._mark_server_error(item)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -78,7 +79,10 @@ class ServerErrorStream:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        return self._mark_server_error(await self._stream.__anext__())
+        while True:
+            item = await self._stream.__anext__()
+            if self._admits(item):
+                return self._mark_server_error(item)
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
@@ -92,6 +96,9 @@ class ServerErrorStream:
     ) -> bool | None:
         return await self._stream.__aexit__(exc_type, exc_val, exc_tb)
 
+    def _admits(self, item: SessionMessage | Exception) -> bool:
+        return not isinstance(item, SessionMessage) or self._inflow.admits(item.message)
+
     def _mark_server_error(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         if not isinstance(item, SessionMessage) or not isinstance(item.message, JSONRPCError):
             return item
@@ -100,6 +107,33 @@ class ServerErrorStream:
         if error.code == CONNECTION_CLOSED and not is_of_sdk:
             error.code = SERVERS_OWN_CODE
         return item
+
+
+class OutgoingMessages:
+    """The messages to a server, of which the inflow of the transport gets to know the responses."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._stream = transport.streams[1]
+        self._inflow = transport.inflow
+
+    async def send(self, item: SessionMessage, /) -> None:
+        await self._stream.send(item)
+        self._inflow.note_sent(item.message)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> bool | None:
+        return await self._stream.__aexit__(exc_type, exc_val, exc_tb)
 
 
 _MAX_INPUT_ROUNDS: Final = 10
@@ -119,13 +153,11 @@ class Peer:
         gate: UpstreamGate,
         on_list_changed: Callable[[], None],
     ) -> None:
-        read, write = transport.streams
-        has_sdk_errors = transport.pid is None
         self._transport = transport
         self._tasks = tasks
         self._dispatcher = JSONRPCDispatcher(
-            ServerErrorStream(read, has_sdk_errors=has_sdk_errors),
-            write,
+            IncomingMessages(transport),
+            OutgoingMessages(transport),
             on_stream_exception=_ignore_exception,
         )
         self._gate = gate
@@ -342,8 +374,8 @@ def _open_transport(
         case "stdio":
             return open_stdio(config, tail)
         case "http":
-            return open_http(config, auth=build_login(config, logging_in))
+            return open_http(config, tail, auth=build_login(config, logging_in))
         case "sse":
-            return open_sse(config, auth=build_login(config, logging_in))
+            return open_sse(config, tail, auth=build_login(config, logging_in))
         case _:
             assert_never(config.transport)

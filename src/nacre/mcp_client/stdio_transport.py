@@ -7,7 +7,6 @@ one.
 
 from __future__ import annotations
 
-import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -38,7 +37,7 @@ from nacre.json_lines import (
 from nacre.json_types import JsonValue, NotJsonError
 from nacre.large_json import decode_off_loop, encode_off_loop
 from nacre.mcp_client.process import ServerProcess
-from nacre.mcp_client.transport import MAX_MESSAGE_BYTES, Transport
+from nacre.mcp_client.transport import MAX_MESSAGE_BYTES, Inflow, Transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -57,68 +56,7 @@ _MAX_SKIPPED_BYTES: Final = 16 * MAX_MESSAGE_BYTES
 # A cancellation notice must not wait for a server that does not read.
 _OUTGOING_MESSAGES: Final = 64
 _LAST_OUTPUT_SECONDS: Final = 0.5
-# Notifications beyond these numbers are dropped unread.
-_MAX_NOTIFICATIONS: Final = 1_000
-_NOTIFICATIONS_PER_SECOND: Final = 500
-_METHOD_BYTES: Final = 200
-# A response may quote a notification.
-_KEPT_WORDS: Final = (b"list_changed", b"cancelled", b'"result"', b'"error"')
-# Requests beyond this number without a response are dropped. To pause instead would block a server
-# that sends them all before it reads a response.
-_MAX_OPEN_REQUESTS: Final = 1_000
 _CLOSED_ERRORS: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
-
-
-class _Inflow:
-    """Limits the notifications and requests that a server sends."""
-
-    def __init__(self, tail: OutputTail) -> None:
-        self._tail = tail
-        self._notifications_left = float(_MAX_NOTIFICATIONS)
-        self._refilled_at = time.monotonic()
-        self._open_requests: set[str | int] = set()
-        self._noted: set[str] = set()
-
-    def drops(self, line: Line) -> bool:
-        """Whether to drop the line, because it is one notification too many."""
-        start = b"" if isinstance(line, LongLine) else line[:_METHOD_BYTES]
-        if b'"notifications/' not in start or any(word in start for word in _KEPT_WORDS):
-            return False
-        now = time.monotonic()
-        refill = (now - self._refilled_at) * _NOTIFICATIONS_PER_SECOND
-        self._refilled_at = now
-        self._notifications_left = min(self._notifications_left + refill, _MAX_NOTIFICATIONS) - 1
-        if self._notifications_left >= 0:
-            return False
-        self._notifications_left = 0
-        self._note_drop("notifications")
-        return True
-
-    def admits(self, message: JSONRPCMessage) -> bool:
-        """Whether to handle the message. Notes requests, and those that the server cancels."""
-        match message:
-            case JSONRPCRequest() if len(self._open_requests) >= _MAX_OPEN_REQUESTS:
-                self._note_drop("requests")
-                return False
-            case JSONRPCRequest():
-                self._open_requests.add(message.id)
-            case JSONRPCNotification(method="notifications/cancelled"):
-                # It gets no response.
-                cancelled = (message.params or {}).get("requestId")
-                if isinstance(cancelled, str | int):
-                    self._open_requests.discard(cancelled)
-            case _:
-                pass
-        return True
-
-    def note_sent(self, message: JSONRPCMessage) -> None:
-        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-            self._open_requests.discard(message.id)
-
-    def _note_drop(self, what: str) -> None:
-        if what not in self._noted:
-            self._noted.add(what)
-            self._tail.add_line(f"too many {what}; some are dropped".encode(), label="stdout")
 
 
 @asynccontextmanager
@@ -130,7 +68,7 @@ async def open_stdio(config: McpServerConfig, tail: OutputTail) -> AsyncGenerato
     sent, outgoing = anyio.create_memory_object_stream[SessionMessage](_OUTGOING_MESSAGES)
     errors_read = anyio.Event()
     has_sent = anyio.Event()
-    inflow = _Inflow(tail)
+    inflow = Inflow(tail)
 
     async def describe_end() -> str:
         description = await process.describe_end()
@@ -141,11 +79,12 @@ async def open_stdio(config: McpServerConfig, tail: OutputTail) -> AsyncGenerato
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_read_messages, process.output, incoming, tail, has_sent, inflow)
-        tasks.start_soon(_write_messages, process, outgoing, inflow)
+        tasks.start_soon(_write_messages, process, outgoing)
         tasks.start_soon(_read_errors, process.errors, tail, errors_read)
         try:
             yield Transport(
                 streams=(received, sent),
+                inflow=inflow,
                 describe_end=describe_end,
                 last_refusal=str,
                 pid=process.pid,
@@ -164,15 +103,16 @@ async def _read_messages(
     incoming: _Incoming,
     tail: OutputTail,
     has_sent: anyio.Event,
-    inflow: _Inflow,
+    inflow: Inflow,
 ) -> None:
     lines = LineReader(max_bytes=MAX_MESSAGE_BYTES, max_skipped_bytes=_MAX_SKIPPED_BYTES)
     try:
         async with incoming:
             async for chunk in output:
                 for line in lines.feed(chunk):
-                    message = None if inflow.drops(line) else await _parse_message(line, tail)
-                    if message is not None and inflow.admits(message):
+                    start = line.start if isinstance(line, LongLine) else line
+                    message = None if inflow.drops(start) else await _parse_message(line, tail)
+                    if message is not None:
                         has_sent.set()
                         await incoming.send(SessionMessage(message))
     except EndlessLineError:
@@ -192,13 +132,12 @@ async def _drain(output: ByteReceiveStream) -> None:
         pass
 
 
-async def _write_messages(process: ServerProcess, outgoing: _Outgoing, inflow: _Inflow) -> None:
+async def _write_messages(process: ServerProcess, outgoing: _Outgoing) -> None:
     async with outgoing:
         try:
             async for message in outgoing:
                 line = await encode_off_loop(_wire_form(message.message))
                 await process.input.send(line + b"\n")
-                inflow.note_sent(message.message)
         except _CLOSED_ERRORS:
             # The server does not read any more. The reader task detects that it has ended.
             pass

@@ -13,7 +13,7 @@ from nacre.config.document import Document
 from nacre.config.sections import Section
 from nacre.config.validation import config_schema, find_setting, list_settings, validate_document
 from nacre.errors import MisplacedValueError
-from nacre.json_types import JsonValue
+from nacre.json_types import JsonObject, JsonValue
 
 VALIDATOR = jsonschema_rs.Draft202012Validator(config_schema())
 
@@ -223,6 +223,18 @@ def test_a_value_in_the_place_of_an_object_may_be_a_secret_and_is_not_shown() ->
     assert secret not in " ".join(map(str, problems))
     places = {it.place for it in problems if isinstance(it, MisplacedValueError)}
     assert "gateway.apiKey" in places
+
+
+@pytest.mark.parametrize(
+    "path", ["agents.defaults.maxSteps", "agents.defaults.model.primary", "tools.allow", "sandbox"]
+)
+def test_an_object_in_the_place_of_a_value_is_not_shown(path: str) -> None:
+    secret: JsonObject = {"apiKey": "sk-sesame"}
+    values: list[JsonValue] = [secret, [secret]]
+    for value in values:
+        problems = validate_document(with_value(path, value))[1]
+        assert problems
+        assert "sesame" not in " ".join(map(str, problems))
 
 
 def test_neither_a_section_nor_the_schema_shows_a_secret() -> None:

@@ -140,7 +140,9 @@ def _describe(error: ErrorDetails, path: str, node: _Node) -> ConfigError:
         return ConfigError(where, "has a key with half a character; write whole ones")
     if _holds_objects(found):
         return reject_misplaced(where, value, words)
-    shown = describe_kind(value) if found.get(HIDDEN) else format_value(value)
+    # The members of an object or list in the place of one value may be secrets.
+    is_hidden = found.get(HIDDEN) or (type(value) in (dict, list) and len(value) > 0)
+    shown = describe_kind(value) if is_hidden else format_value(value)
     return ConfigError(where, f"is {shown}; allowed: {words}")
 
 

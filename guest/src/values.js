@@ -43,8 +43,8 @@ import {
   weakSetHas,
 } from "./intrinsics.js";
 
-// The host and many other parsers reject deeper JSON.
-const MAX_DEPTH = 256;
+// The host rejects JSON with more than 256 levels. The rest is for the results and messages that contain the value.
+const MAX_DEPTH = 240;
 
 const markers = new WeakMap();
 
@@ -218,22 +218,22 @@ function encodeMap(map, path, depth) {
   const keys = { __proto__: null };
   const items = { __proto__: null };
   let count = 0;
+  let allText = true;
   mapForEach(map, (item, key) => {
+    allText &&= typeof key === "string";
     keys[count] = key;
     items[count++] = item;
   });
-  let asObject = "";
-  let asPairs = "";
-  let allText = true;
+  // A pair is a level of its own.
+  const inner = allText ? depth + 1 : depth + 2;
+  if (inner > MAX_DEPTH) throw nestedTooDeep();
+  let json = "";
   for (let index = 0; index < count; index++) {
-    const key = keys[index];
-    const value = encode(items[index], path, depth + 1) ?? "null";
-    if (typeof key === "string") {
-      asObject += (asObject ? "," : "") + quoteJson(toWellFormed(key)) + ":" + value;
-    } else allText = false;
-    asPairs += (asPairs ? ",[" : "[") + (encode(key, path, depth + 1) ?? "null") + "," + value + "]";
+    const key = encode(keys[index], path, inner) ?? "null";
+    const value = encode(items[index], path, inner) ?? "null";
+    json += (json ? "," : "") + (allText ? key + ":" + value : "[" + key + "," + value + "]");
   }
-  return allText ? "{" + asObject + "}" : "[" + asPairs + "]";
+  return allText ? "{" + json + "}" : "[" + json + "]";
 }
 
 function encodeSet(set, path, depth) {

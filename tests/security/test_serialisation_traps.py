@@ -104,7 +104,7 @@ async def test_a_value_without_a_bottom_is_refused_by_its_depth(
 ) -> None:
     result = await attack(sandbox, sink.replace("VALUE", value), limits=Limits(timeout_ms=5000))
     assert verdict(result) == ("failed", "internal_error", "guest_error")
-    assert str(result["error"]).startswith("RangeError: value is nested deeper than 256 levels")
+    assert str(result["error"]).startswith("RangeError: value is nested deeper than 240 levels")
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,9 @@ def check_image(media_type: str, data: str) -> ImagePart:
     """
     starts = _IMAGE_STARTS.get(media_type)
     if starts is None:
-        shown = media_type[:_MAX_SHOWN_CHARACTERS]
-        raise InvalidImage(f"its type is {shown!r}; known: {', '.join(_IMAGE_STARTS)}")
+        # Cut after the escapes: a program can write hundreds of such notes.
+        shown = ascii(media_type)[:_MAX_SHOWN_CHARACTERS]
+        raise InvalidImage(f"its type is {shown}; known: {', '.join(_IMAGE_STARTS)}")
     try:
         content = binascii.a2b_base64(data.encode(), strict_mode=True)
     except ValueError:

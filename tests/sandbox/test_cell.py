@@ -4,6 +4,7 @@ import anyio
 import pytest
 
 from nacre.errors import CellStateError
+from nacre.json_types import decode_json, encode_json
 from nacre.sandbox import (
     CellState,
     Completed,
@@ -84,6 +85,23 @@ async def test_an_image_that_no_model_takes_becomes_a_note(
     (output,) = result.output
     assert isinstance(output, TextOutput)
     assert output.text.startswith(f"[image left out: {note}")
+
+
+async def test_notes_about_images_stay_below_the_output_limit(sandbox: Sandbox) -> None:
+    # Each of these characters has an escape of ten characters.
+    code = "for (;;) image({mimeType: '\\u{e0001}'.repeat(100), data: ''})"
+    result = await sandbox.cell(code, limits=Limits(max_output_bytes=4096)).run()
+    assert isinstance(result, Failed)
+    texts = [item.text for item in result.output if isinstance(item, TextOutput)]
+    assert texts[0].startswith("[image left out: its type is ")
+    assert len("".join(texts).encode()) <= 4096
+
+
+async def test_the_deepest_value_fits_into_a_result(sandbox: Sandbox) -> None:
+    code = "let a = []; for (let i = 1; i < 240; i++) a = [a]; json(a); return a"
+    result = await sandbox.cell(code).run()
+    assert isinstance(result, Completed)
+    assert decode_json(encode_json({"result": result.to_json()})) == {"result": result.to_json()}
 
 
 async def test_output_is_told_as_it_comes_while_the_program_still_runs(sandbox: Sandbox) -> None:

@@ -96,7 +96,7 @@ def test_get_names_the_nearest_path_to_one_that_is_not_there(
 def test_get_refuses_what_is_no_path(written: Surroundings) -> None:
     status, _, err = written.nacre("config", "get", "a..b")
     assert status == 2
-    assert "`a..b` is no path of a setting; write it like gateway.port" in err
+    assert "`a..b` is not the path of a setting; write it like gateway.port" in err
 
 
 # set
@@ -136,7 +136,7 @@ def test_a_value_is_json5_or_else_text(
     [
         ("gateway.port", "99999", "`gateway.port` is 99999; allowed: whole numbers"),
         ("gateway.prt", "1", '`gateway` has the unknown key "prt"; did you mean `port`?'),
-        ("gatway.port", "1", "`gatway` is no section of a configuration; did you mean"),
+        ("gatway.port", "1", "`gatway` is not a section of a configuration; did you mean"),
         ("tools.allow", '["group:all"]', '`tools.allow[0]` is "group:all"; known groups'),
         ("agents.list[0].tools.deny", "3", "`agents.list[0].tools.deny` is 3; allowed: a list"),
         ("agents.list[3].id", "x", "has a list of 1 there, so [3] would leave a gap"),

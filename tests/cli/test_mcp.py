@@ -171,7 +171,7 @@ def test_reference_is_kept_and_may_be_unset(surroundings: Surroundings) -> None:
         (["one", "--url", "http://x", "--env", "A=b"], "--env does not apply"),
         (["one", "--env", "s3cr3t", "--", "one"], "a value of --env has no name; write"),
         (["a b", "--", "one"], "'a b' has spaces or colons"),
-        (["", "--", "one"], "is no name of a server"),
+        (["", "--", "one"], "is not a server name"),
         (["one", "--url", "ftp://x"], "url"),
     ],
 )

@@ -96,7 +96,7 @@ WRONG_AGENTS: list[tuple[Mapping[str, Any], str]] = [
         "`agents.list[1].default` is true, but a is the default; keep one of the two",
     ),
     ({"default": {}}, "`agents.default` did you mean `agents.defaults`?"),
-    ({"../etc": {}}, '`agents["../etc"]` is no id of an agent'),
+    ({"../etc": {}}, '`agents["../etc"]` is not an agent id'),
     (
         # Told once, and also where each agent goes over it.
         {"defaults": {"maxSteps": 0}, "list": [{"id": "a", "maxSteps": 1}, {"id": "b"}]},

@@ -169,7 +169,7 @@ def test_a_file_that_is_not_json5_is_not_touched() -> None:
 
 
 def test_a_value_that_cannot_be_read_back_is_not_written() -> None:
-    with pytest.raises(ConfigError, match="cannot be changed without harm"):
+    with pytest.raises(ConfigError, match="cannot be changed safely"):
         set_in("{}", "a", float("nan"))
 
 

@@ -196,7 +196,7 @@ def test_two_names_that_become_one_are_refused() -> None:
 
 @pytest.mark.parametrize("name", ["", " : ", "x" * 129])
 def test_a_name_has_to_be_one(name: str) -> None:
-    assert "is no name of a server" in refusal_of({name: {"command": "x"}})
+    assert "is not a server name" in refusal_of({name: {"command": "x"}})
 
 
 def test_prototype_names_are_names_like_others() -> None:
@@ -233,16 +233,16 @@ def test_prototype_names_are_names_like_others() -> None:
         ),
         (
             {"command": "a\0b"},
-            "`mcp.servers.x.command` holds a character that no process can be given",
+            "`mcp.servers.x.command` has a character that cannot be passed to a process",
         ),
         (
             {"command": "x", "env": {"A": "\ud800"}},
-            "`mcp.servers.x.env.A` holds a character that no process can be given",
+            "`mcp.servers.x.env.A` has a character that cannot be passed to a process",
         ),
         ({"command": "x", "env": {"A": True}}, "`mcp.servers.x.env.A` is true; allowed: text"),
         (
             {"command": "x", "env": {"A=B": ""}},
-            "`mcp.servers.x.env` has a member whose name is no name of a variable",
+            "`mcp.servers.x.env` has a member that is not a valid variable name",
         ),
         (
             {"command": "x", "type": "ws"},
@@ -254,20 +254,20 @@ def test_prototype_names_are_names_like_others() -> None:
         ),
         (
             {"url": "ftp://hunter2"},
-            "`mcp.servers.x.url` is no address of a server; allowed: http:// and https:// URLs",
+            "`mcp.servers.x.url` is not a server address; allowed: http:// and https:// URLs",
         ),
         (
             {"url": "https://[hunter2"},
-            "`mcp.servers.x.url` is no address of a server; allowed: http:// and https:// URLs",
+            "`mcp.servers.x.url` is not a server address; allowed: http:// and https:// URLs",
         ),
         (
             {"url": "https://a.b", "headers": {"A": "hunter2\r\nB: c"}},
-            "`mcp.servers.x.headers.A` holds what no header can: "
-            "line ends, control or non-ASCII characters",
+            "`mcp.servers.x.headers.A` has characters that a header cannot have: "
+            "line ends, control or non-ASCII ones",
         ),
         (
             {"url": "https://a.b", "headers": {"A b": "c"}},
-            "`mcp.servers.x.headers` has a member whose name is no name of a header",
+            "`mcp.servers.x.headers` has a member that is not a valid header name",
         ),
         (
             {"command": "x", "timeoutSeconds": 0},

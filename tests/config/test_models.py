@@ -80,11 +80,14 @@ def test_a_whole_entry() -> None:
 WRONG_ENTRIES: list[tuple[Mapping[str, Any], str]] = [
     ({}, "needs `baseUrl`, or `api`: only openai, anthropic, google, demo are known by"),
     ({"api": "openai"}, '.api` is "openai"; allowed: "openai-responses", "openai-completions"'),
-    ({"baseUrl": "localhost:80"}, ".baseUrl` is no address of a provider; allowed: an http://"),
+    ({"baseUrl": "localhost:80"}, ".baseUrl` is not a provider address; allowed: an http://"),
     ({"baseUrl": "${URL}"}, ".baseUrl` uses the environment variable URL, which is not set"),
     ({"api": "demo", "apiKey": 7}, ".apiKey` is a number; allowed: text, ${NAME}"),
     ({"api": "demo", "apiKey": "a\nb"}, ".apiKey` gives a secret that no header can carry"),
-    ({"api": "demo", "headers": {"a": "b\r\nc"}}, ".headers.a` holds what no header can"),
+    (
+        {"api": "demo", "headers": {"a": "b\r\nc"}},
+        ".headers.a` has characters that a header cannot have",
+    ),
     ({"api": "demo", "models": {}}, ".models` is an object; allowed: a list of models"),
     ({"api": "demo", "models": [{}]}, ".models[0].id` is missing"),
     ({"api": "demo", "models": [{"id": ""}]}, '.models[0].id` is ""; allowed: the id by which'),
@@ -108,7 +111,7 @@ def test_what_is_not_allowed_is_named(entry: Mapping[str, Any], problem: str) ->
 def test_a_provider_whose_name_no_model_could_have_is_refused() -> None:
     _, problems = read({"a/b": {"baseUrl": "http://x"}})
     assert problems == [
-        '`models.providers["a/b"]` is no name of a provider; '
+        '`models.providers["a/b"]` is not a provider name; '
         "allowed: 1 to 64 characters, no spaces and slashes"
     ]
 

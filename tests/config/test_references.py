@@ -125,7 +125,7 @@ def test_a_file_needs_an_absolute_path(name: str) -> None:
 
 
 def test_a_name_that_no_file_can_have_is_refused() -> None:
-    assert "that is no file name" in refusal_of("${file:/a\0b}")
+    assert "that is not a file name" in refusal_of("${file:/a\0b}")
 
 
 def test_the_environment_does_not_show_in_the_repr() -> None:

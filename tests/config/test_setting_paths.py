@@ -35,7 +35,7 @@ def test_a_path_has_keys(path: str, keys: tuple[Key, ...]) -> None:
     "path", ["", ".", "a.", ".a", "a..b", "a[", "a[x]", "a[-1]", "a]b", 'a["x]', 'a["\\q"]', "a[1"]
 )
 def test_what_is_no_path_is_refused(path: str) -> None:
-    with pytest.raises(ConfigError, match="is no path of a setting; write it like"):
+    with pytest.raises(ConfigError, match="is not the path of a setting; write it like"):
         keys_from(path)
 
 

@@ -66,7 +66,7 @@ def test_the_first_fault_is_raised_and_all_are_collected() -> None:
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ({"gatway": {}}, "`gatway` is no section of a configuration; did you mean `gateway`?"),
+        ({"gatway": {}}, "`gatway` is not a section of a configuration; did you mean `gateway`?"),
         (
             {"gateway": {"prt": 1}},
             '`gateway` has the unknown key "prt"; did you mean `port`?',

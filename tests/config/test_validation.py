@@ -147,7 +147,7 @@ BROKEN: list[tuple[str, JsonValue, str]] = [
     ("mcp.servers.git.disabled", "yes", "`mcp.servers.git.disabled` is a text; allowed: true"),
     ("mcp.servers.git.oauth", "sesame", "`mcp.servers.git.oauth` is a text; allowed: true, false"),
     ("plugins.entries.weather.config", [], "`plugins.entries.weather.config` is a list;"),
-    ("gatway", {}, "`gatway` is no section of a configuration; did you mean `gateway`?"),
+    ("gatway", {}, "`gatway` is not a section of a configuration; did you mean `gateway`?"),
 ]
 
 

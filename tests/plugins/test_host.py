@@ -163,7 +163,7 @@ async def test_a_path_that_no_file_can_have_is_reported_and_the_others_load(
 ) -> None:
     await plugins.apply(tmp_path / name, plugin_folder(tmp_path))
     shown = name.encode(errors="backslashreplace").decode()
-    assert "cannot be read: that is no file name" in plugins.problems[shown]
+    assert "cannot be read: that is not a file name" in plugins.problems[shown]
     assert plugins.tool_ids == ["openclaw:greeter:greet"]
 
 

@@ -162,7 +162,7 @@ def _is_agent_name(name: str, path: str, resolver: Resolver) -> bool:
     if near is not None:
         problem = f"did you mean `agents.{near}`? An agent of this name can be in `agents.list`"
     elif not _AGENT_ID.fullmatch(name):
-        problem = f"is no id of an agent; allowed: {_IDS}"
+        problem = f"is not an agent id; allowed: {_IDS}"
     else:
         return True
     resolver.note(ConfigError(path, problem))

@@ -92,7 +92,7 @@ def read_numbers(
 def clamp_fields(config: object, limits: Mapping[str, NumberLimit]) -> None:
     """Check and clamp the numeric fields of a configuration that is being made."""
     for name, limit in limits.items():
-        # Frozen, so this is how.
+        # A frozen dataclass needs `object.__setattr__`.
         object.__setattr__(config, name, _read_number(getattr(config, name), limit, name))
 
 
@@ -102,7 +102,7 @@ def refuse_value(path: str, value: object, allowed: str) -> ConfigError:
 
 
 def _read_number(value: object, limit: NumberLimit, path: str) -> int:
-    # A boolean is an int to Python; 500.0 is how some writers of JSON spell 500.
+    # In Python a boolean is an int. Some programs write 500 as 500.0.
     if isinstance(value, float) and value.is_integer():
         return limit.clamp(int(value))
     if not isinstance(value, int) or isinstance(value, bool):
@@ -168,7 +168,7 @@ LIMITS: Final[Mapping[str, NumberLimit]] = MappingProxyType(
             most=50,
             description="Maximum number of results of a search.",
         ),
-        # Not a setting of the original.
+        # Not a setting of OpenClaw.
         "name_index_bytes": NumberLimit(
             key="nameIndexBytes",
             default=1_800,
@@ -211,7 +211,7 @@ class CodeModeConfig:
         self._set("search_default_limit", min(self.search_default_limit, self.max_search_limit))
 
     def _set(self, name: str, value: object) -> None:
-        # Frozen, so this is how.
+        # A frozen dataclass needs `object.__setattr__`.
         object.__setattr__(self, name, value)
 
 

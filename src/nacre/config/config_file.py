@@ -30,24 +30,24 @@ DEFAULT_DOCUMENT: Final[Mapping[str, object]] = {"tools": {"codeMode": True}}
 """Used without a configuration, and the content of a new file."""
 _NEW_FILE: Final = f"{json.dumps(DEFAULT_DOCUMENT, indent=2)}\n"
 _NAMES: Final = ("nacre.json5", "nacre.json")
-# Far more than people write; a device would never end.
+# Far more than people write. Reading a device would never end.
 _MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConfigFile:
-    """A file that is there, or the place where one would be made."""
+    """The config file, which may not exist yet."""
 
     path: Path
     origin: Origin
-    """Who says that it is this one: `--config`, `NACRE_CONFIG`, or the place where it was found."""
+    """Why it is this file: `--config`, `NACRE_CONFIG`, or the directory where it was found."""
 
 
 def find_config_file(
     named: Path | None = None, *, environment: Mapping[str, str], project: Path | None = None
 ) -> ConfigFile:
-    """The file that was named, else the one of the environment, of the project's folder, of the
-    user. Where there is none, it is the user's that would be made."""
+    """Find the config file: the named one, that of the environment, of the project, or of the user.
+    If none exists, it is the file that would be created for the user."""
     if named is not None:
         return ConfigFile(path=named, origin="option")
     if environment.get(CONFIG_VARIABLE):
@@ -62,8 +62,8 @@ def find_config_file(
 
 
 def read_config_file(file: ConfigFile, *, may_be_special: bool = True) -> Mapping[str, object]:
-    """The document, empty if there is no file where one might be; raises ConfigError for a file
-    that was named and is not there, that cannot be read, or that is not an object in JSON5.
+    """Read the document; empty if there is no file. Raises ConfigError if a named file is missing,
+    or if the file cannot be read or is not a JSON5 object.
 
     A special file, such as a pipe, may block until another program writes to it.
     """
@@ -89,12 +89,12 @@ def remove_config_member(path: Path, keys: Sequence[Key]) -> bool:
 
 
 def change_config_text(path: Path, change: Callable[[str], str | None]) -> bool:
-    """Write what `change` makes of the text; false if it gives None.
+    """Write the text that `change` returns; False if it returns None.
 
     Without a file, or with an empty one, the text is that of `DEFAULT_DOCUMENT`: otherwise the
     first setting would turn code mode off. Nothing is written if `change` raises.
     """
-    # The file that a link leads to is written, so that the link stays one.
+    # Write to the target of a link, so that the link is kept.
     target = Path(os.path.realpath(path))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def change_config_text(path: Path, change: Callable[[str], str | None]) -> bool:
 def _text_of(path: Path, *, may_be_special: bool = True) -> str | None:
     """Line ends as they are; None if there is no file."""
     try:
-        # Without O_NONBLOCK, it would take a writer to open a pipe.
+        # Without O_NONBLOCK, opening a pipe would wait for a writer.
         flags = 0 if may_be_special else getattr(os, "O_NONBLOCK", 0)
         with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as stream:
             if not may_be_special and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -150,7 +150,7 @@ def _write_whole(path: Path, data: bytes) -> None:
 def _copy_owner_and_mode(old: os.stat_result, descriptor: int) -> None:
     """A file that root has changed stays open to the user that it belongs to."""
     if sys.platform != "win32":
-        # Only root may give a file away.
+        # Only root may change the owner of a file.
         with suppress(PermissionError):
             os.fchown(descriptor, old.st_uid, old.st_gid)
         os.fchmod(descriptor, old.st_mode & 0o777)

@@ -195,7 +195,7 @@ def _resolve_storage_url(text: str, resolver: Resolver) -> str:
     resolver.note(
         ConfigError(
             "storage.url",
-            "is no address of a database that Nacre knows; allowed: "
+            "is not a database address that Nacre knows; allowed: "
             "sqlite:///<path> and postgresql://<user>@<host>/<database>",
         )
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonValue
 
 
-# The reader of JSON5 takes 15 s for a megabyte; strict JSON is not bound by this.
+# The JSON5 parser takes 15 s for a megabyte. Strict JSON has no such limit.
 _MAX_JSON5_CHARACTERS: Final = 1_000_000
 _SYNTAX_ERROR = re.compile(r"^.*:(\d+) Unexpected (.*) at column (\d+)$", re.DOTALL)
 
@@ -28,7 +28,7 @@ def parse_json5(text: str, *, path: str) -> object:
     A key that is in one object twice is an error: one of the two would be lost.
     """
     try:
-        # Most files are strict JSON, and this is a thousand times as fast.
+        # Most files are strict JSON, and its parser is a thousand times faster.
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_without_repeats)
     except RecursionError:
         raise _too_deep(path) from None
@@ -51,7 +51,7 @@ def _parse_slowly(text: str, path: str) -> object:
     except RecursionError:
         raise _too_deep(path) from None
     except ValueError as error:
-        # Without its cause: a traceback would show what the reader held.
+        # Without its cause: a traceback would show content of the file.
         raise ConfigError(path, f"is not JSON5: {_problem(str(error))}") from None
     return value
 
@@ -59,7 +59,7 @@ def _parse_slowly(text: str, path: str) -> object:
 def _without_repeats(members: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(members)
     if len(found) < len(members):
-        # Told by the other reader, which knows the words.
+        # The JSON5 parser reports it, with a better message.
         raise ValueError("a key is there twice")
     return found
 
@@ -76,7 +76,7 @@ def _problem(message: str) -> str:
     return f"line {line}, column {column}: unexpected {found}"
 
 
-# For documents that are known to be sound, so it need not refuse anything.
+# For valid documents only: it does not detect errors.
 _TOKEN = re.compile(
     r"""
     (?P<space> //[^\n\r\u2028\u2029]* | /\*.*?\*/ | [\s\ufeff]+ )
@@ -219,7 +219,7 @@ def _insert(text: str, way: Sequence[_ContainerSpan], key: Key, value: JsonValue
     name = "" if isinstance(key, int) else f"{_format(key, 0)}: "
     space = " " if place > here.start + 1 else ""
     line = space if is_inline else f"\n{_INDENT * depth}"
-    # So that removing the member again gives the text as it was.
+    # Removing the member again must restore the text.
     comma = "," if last is not None and last.comma_end else ""
     edits.append((place, place, f"{line}{name}{_format(value, depth)}{comma}"))
     if not is_inline and not _LINE_END.search(text, place, here.end - 1):
@@ -314,9 +314,9 @@ def _remove(here: _Container, key: Key) -> bool:
 
 
 def _verify_edit(text: str, expected: object, path: str) -> str:
-    """Read again what would be written: an edit that went wrong never reaches the file."""
+    """Parse the new text before it is written, so that a wrong edit never reaches the file."""
     if parse_json5(text, path=path) != expected:
-        raise ConfigError(path, "cannot be changed without harm; change it by hand")
+        raise ConfigError(path, "cannot be changed safely; change it by hand")
     return text
 
 
@@ -357,7 +357,7 @@ def _edits_to_remove(text: str, keys: Sequence[Key]) -> list[_Edit]:
     index = here.members.index(member)
     edits: list[_Edit] = []
     if member.comma_end is None and index > 0:
-        # The one before is the last now.
+        # The member before it is now the last.
         comma_end = here.members[index - 1].comma_end or 0
         edits.append((comma_end - 1, comma_end, ""))
     start, end = _with_blanks(text, member.start, member.comma_end or member.end)

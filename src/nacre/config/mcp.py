@@ -94,7 +94,7 @@ def server_name_from(key: str, *, path: str) -> str:
     name = _NOT_IN_A_NAME.sub("-", key).strip("-")
     if not name or len(name) > _MAX_NAME_CHARACTERS:
         raise ConfigError(
-            path, f"is no name of a server; allowed: 1 to {_MAX_NAME_CHARACTERS} characters"
+            path, f"is not a server name; allowed: 1 to {_MAX_NAME_CHARACTERS} characters"
         )
     return name
 

@@ -66,13 +66,13 @@ class McpServerConfig:
     oauth: bool = False
     """Whether the user may be asked to log in."""
     max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES
-    """A part of a result beyond this is named instead of carried."""
+    """A larger part of a result is replaced by a description."""
 
     looked_up: tuple[str, ...] = ()
-    """What `${...}` references were replaced by, in arguments too: as secret as `env`."""
+    """The values of `${...}` references, also those in arguments: as secret as `env`."""
 
     missing: str = ""
-    """A variable or file that is named and not there: all but the name is a stopgap then."""
+    """The message about a missing variable or file. If set, only the name is valid."""
 
     @property
     def excludes_all_tools(self) -> bool:
@@ -84,10 +84,10 @@ class McpServerConfig:
 
     @property
     def place(self) -> str:
-        """Where the server is, for people. Arguments and the rest of an URL often are secrets."""
+        """Where the server is, for people. Without arguments and paths, which are often secrets."""
         if self.transport == "stdio":
             return self.command
-        # Of a disabled server the URL may be anything.
+        # The URL of a disabled server is not checked.
         origin = _ORIGIN.match(self.url)
         return f"{origin[1]}{origin[2]}" if origin else ""
 
@@ -147,7 +147,7 @@ class _EntryValues:
         for name, text in self._entry.env.items():
             if not name or "=" in name or _NOT_IN_A_PROCESS.search(name):
                 # Not shown: a value in the wrong place looks like this.
-                raise ConfigError(path, "has a member whose name is no name of a variable")
+                raise ConfigError(path, "has a member that is not a valid variable name")
             found[name] = self._expand_for_process(text, member_path(path, name))
         return found
 
@@ -156,7 +156,7 @@ class _EntryValues:
         path = key_path(self._entry, name, self._path)
         url = self._expand(getattr(self._entry, name), path)
         if self._expander is not None and not is_web_address(url):
-            raise ConfigError(path, "is no address of a server; allowed: http:// and https:// URLs")
+            raise ConfigError(path, "is not a server address; allowed: http:// and https:// URLs")
         return url
 
     def headers(self) -> dict[str, str]:
@@ -183,7 +183,7 @@ class _EntryValues:
 
     def _check_for_process(self, text: str, path: str) -> str:
         if _NOT_IN_A_PROCESS.search(text):
-            raise ConfigError(path, "holds a character that no process can be given")
+            raise ConfigError(path, "has a character that cannot be passed to a process")
         return text
 
     def _expand(self, text: str, path: str) -> str:
@@ -202,12 +202,12 @@ def resolve_headers(headers: Mapping[str, str], path: str, expand: _Expand) -> d
     for name, text in headers.items():
         if not _HEADER_NAME.fullmatch(name):
             # Not shown: a value in the wrong place looks like this.
-            raise ConfigError(path, "has a member whose name is no name of a header")
+            raise ConfigError(path, "has a member that is not a valid header name")
         found[name] = expand(text, path=member_path(path, name))
         if not _HEADER_VALUE.fullmatch(found[name]):
             raise ConfigError(
                 member_path(path, name),
-                "holds what no header can: line ends, control or non-ASCII characters",
+                "has characters that a header cannot have: line ends, control or non-ASCII ones",
             )
     return found
 
@@ -230,12 +230,12 @@ _TRANSPORTS: Final[Mapping[str, Transport]] = {
     "streamablehttp": "http",
     "sse": "sse",
 }
-# Seconds in one client and milliseconds in the next, so it is not ours to guess.
+# Seconds in one client and milliseconds in another, so it is not used.
 _HINTS: Final = {"timeout": "write `timeoutSeconds`"}
 
 _OUR_PROGRAM: Final = "nacre"
 _OUR_MODULES: Final = ("nacre.cli", "nacre.cli.main")
-# What starts a program that its arguments name.
+# Commands that start the program named in their arguments.
 _RUNNERS: Final = re.compile(r"uvx?|pipx|python[\d.]*w?|py|env|cmd|rye|poetry|hatch|pdm|sudo|nice")
 
 
@@ -313,7 +313,7 @@ def _is_our_program(word: str) -> bool:
 
 
 def _program_name(word: str) -> str:
-    # Also for a path of the other system: files travel.
+    # Also for Windows paths: the file may come from another system.
     return PurePath(word.replace("\\", "/")).name.removesuffix(".exe")
 
 
@@ -388,6 +388,6 @@ def _wants_oauth(entry: McpServerSection, path: str, notes: list[str]) -> bool:
 
 def list_unused_keys(entry: McpServerSection) -> list[str]:
     """The keys of an entry whose values Nacre does not read."""
-    # Of an object there, only that it is there counts.
+    # Only whether an object exists counts, not its content.
     logins = [name for name in ("oauth", "auth") if isinstance(getattr(entry, name), dict)]
     return [*entry.unknown_keys, *logins]

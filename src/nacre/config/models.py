@@ -54,7 +54,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProviderConfig:
-    """One provider. It holds secrets, which its `repr` does not show."""
+    """One provider. Its `repr` does not show secrets."""
 
     name: str
     api: ProviderApi
@@ -65,7 +65,7 @@ class ProviderConfig:
     timeout_seconds: float = 600.0
     max_retries: int = 4
     models: Mapping[str, ModelConfig] = field(default_factory=dict[str, ModelConfig])
-    """By id; empty where any model of the provider may be asked for."""
+    """By id; empty if any model name is accepted."""
     missing: str = ""
     """The message about a missing variable or file; without it the provider cannot be used."""
 
@@ -94,7 +94,7 @@ def _resolve_provider(name: str, entry: ProviderSection, resolver: Resolver) -> 
     path = member_path("models.providers", name)
     has_fault = resolver.has_problem_at(path)
     if not _PROVIDER_NAME.fullmatch(name):
-        problem = "is no name of a provider; allowed: 1 to 64 characters, no spaces and slashes"
+        problem = "is not a provider name; allowed: 1 to 64 characters, no spaces and slashes"
         resolver.note(ConfigError(path, problem))
     if name not in _APIS_BY_NAME and entry.api is None and not entry.base_url and not has_fault:
         known = ", ".join(_APIS_BY_NAME)
@@ -102,7 +102,7 @@ def _resolve_provider(name: str, entry: ProviderSection, resolver: Resolver) -> 
         resolver.note(ConfigError(path, problem))
     base_url = _resolve_url(entry.base_url, f"{path}.baseUrl", resolver)
     api: ProviderApi = entry.api or _APIS_BY_NAME.get(name, "openai-completions")
-    # The key of your account there is not for another server with the same API.
+    # The key of the provider must not go to another server with the same API.
     is_own = not base_url or name in _APIS_BY_NAME
     provider = ProviderConfig(
         name=name,
@@ -125,7 +125,7 @@ def _resolve_provider(name: str, entry: ProviderSection, resolver: Resolver) -> 
 def _resolve_url(text: str, path: str, resolver: Resolver) -> str:
     url = resolver.expand(text, path)
     if url and not is_web_address(url):
-        problem = "is no address of a provider; allowed: an http:// or https:// URL"
+        problem = "is not a provider address; allowed: an http:// or https:// URL"
         resolver.note(ConfigError(path, problem))
         return ""
     return url.rstrip("/")

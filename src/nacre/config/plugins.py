@@ -25,7 +25,7 @@ def _no_config() -> JsonObject:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PluginEntry:
-    """What the configuration says to one plugin."""
+    """The settings of one plugin."""
 
     is_enabled: bool = True
     config: JsonObject = field(default_factory=_no_config, repr=False)
@@ -48,7 +48,7 @@ class PluginsConfig:
         return self.entries.get(plugin_id, PluginEntry())
 
     def refusal(self, plugin_id: str) -> str:
-        """Why the plugin is not wanted; empty if it is."""
+        """Why the plugin is not loaded; empty if it is."""
         if not self.entry(plugin_id).is_enabled:
             return f"`plugins.entries.{plugin_id}.enabled` is false"
         for pattern in self.deny:
@@ -63,7 +63,7 @@ def resolve_plugins(section: PluginsSection, resolver: Resolver) -> PluginsConfi
     """Resolve `plugins`; problems are noted."""
     paths = (
         *_resolve_paths(section.paths, "plugins.paths", resolver),
-        # The key of OpenClaw.
+        # OpenClaw's name for the setting.
         *_resolve_paths(section.load.paths, "plugins.load.paths", resolver),
     )
     return PluginsConfig(

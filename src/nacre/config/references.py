@@ -137,7 +137,7 @@ def read_secret_text(file: Path, *, path: str) -> str:
         with file.open("rb") as stream:
             data = stream.read(_MAX_SECRET_BYTES + 1)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "that is no file name"
+        reason = getattr(error, "strerror", None) or "that is not a file name"
         raise MissingReferenceError(
             path, f"uses the file {file}, which cannot be read: {reason}"
         ) from None

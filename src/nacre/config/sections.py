@@ -1,4 +1,4 @@
-"""What sections of the config document are made of, and the sections that are used as they are."""
+"""The base class and field types of config sections, and the sections without further checks."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final, Literal, cast
@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 ALLOWED: Final = "x-allowed"
 """In a schema: the values that are allowed, in words. Errors and descriptions show it."""
 HIDDEN: Final = "x-hidden"
-"""In a schema: the value may be or hold a secret, so errors do not show it."""
+"""In a schema: the value may contain a secret, so errors do not show it."""
 TAKES_NULL: Final = "x-takes-null"
 """In a schema: whether members of the object may be null."""
 
@@ -26,7 +26,7 @@ def _wire_key(name: str) -> str:
 class Section(BaseModel):
     """An object of the document. Its keys are the names of its fields in camelCase.
 
-    A member that is null counts as one that is not there. Use `model_fields_set` to tell settings
+    A null member counts as missing. Use `model_fields_set` to tell settings
     of the document from defaults.
     """
 
@@ -52,16 +52,16 @@ class Section(BaseModel):
             return value
         known = {setting.alias for setting in cls.model_fields.values()}
         members = cast("dict[object, object]", value)
-        # An unknown key is reported, whatever its value is.
+        # An unknown key is reported even if its value is null.
         return {key: it for key, it in members.items() if it is not None or key not in known}
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:
-        """Nothing: a value may be a secret."""
+        """Empty, because a value may be a secret."""
         return []
 
 
 def drop_nulls(value: object) -> object:
-    """Without the members that are null; anything but an object as it is."""
+    """Remove null members. Other values stay unchanged."""
     if not isinstance(value, dict):
         return value
     members = cast("dict[object, object]", value)
@@ -69,7 +69,7 @@ def drop_nulls(value: object) -> object:
 
 
 def _whole_from_float(value: object) -> object:
-    # 500.0 is how some writers of JSON spell 500.
+    # Some programs write 500 as 500.0.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -84,7 +84,7 @@ Whole = Annotated[int, WHOLE]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
 Reference = Annotated[str, Field(json_schema_extra=allowed("text", **{HIDDEN: True}))]
-"""Text that may hold references such as `${NAME}`, or a secret."""
+"""Text that may contain references such as `${NAME}`, or a secret."""
 SecretText = Annotated[
     str,
     Field(

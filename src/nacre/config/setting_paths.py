@@ -26,21 +26,21 @@ _HOW: Final = 'write it like gateway.port, agents.list[0].model or models.provid
 
 
 def keys_from(path: str) -> tuple[Key, ...]:
-    """The keys of a path; raises ConfigError if it is not one."""
+    """The keys of a path. Raises ConfigError if it is invalid."""
     text = path if path.startswith("[") else f".{path}"
     keys: list[Key] = []
     place = 0
     while place < len(text):
         step = _STEP.match(text, place)
         if step is None:
-            raise ConfigError(path, f"is no path of a setting; {_HOW}")
+            raise ConfigError(path, f"is not the path of a setting; {_HOW}")
         keys.append(_parse_step(step, path))
         place = step.end()
     return tuple(keys)
 
 
 def path_from_keys(keys: Sequence[Key]) -> str:
-    """The path that has these keys."""
+    """The path of these keys."""
     path = ""
     for key in keys:
         path = f"{path}[{key}]" if isinstance(key, int) else member_path(path, key)
@@ -69,10 +69,10 @@ def _parse_step(step: re.Match[str], path: str) -> Key:
     try:
         return str(json.loads(step["text"]))
     except ValueError:
-        raise ConfigError(path, f"is no path of a setting; {_HOW}") from None
+        raise ConfigError(path, f"is not the path of a setting; {_HOW}") from None
 
 
-# Whatever setting an address with a password was written to by mistake.
+# An address with a password may be in any setting by mistake.
 _USER_IN_URL = re.compile(r"://[^\s\"]{1,2048}@")
 _MAX_SHOWN: Final = 60
 
@@ -96,14 +96,14 @@ def object_at(value: object, path: str) -> Mapping[str, object]:
 
 
 def is_object(value: object) -> TypeGuard[Mapping[str, object]]:
-    """Whether a value is an object as JSON has them."""
+    """Whether a value is a JSON object."""
     if not isinstance(value, Mapping):
         return False
     return all(isinstance(key, str) for key in cast("Mapping[object, object]", value))
 
 
 def reject_misplaced(path: str, value: object, allowed: str) -> MisplacedValueError:
-    """The error for a value where only an object, or a list of objects, can be."""
+    """The error for a value in the place of an object or a list of objects."""
     return MisplacedValueError(path, _refusal(value, allowed), place=path)
 
 
@@ -137,7 +137,7 @@ def member_path(path: str, key: str) -> str:
     return f"{path}[{json.dumps(key)}]"
 
 
-# What `difflib` takes for near by itself.
+# The default of `difflib`.
 _MIN_SIMILARITY: Final = 0.6
 _MAX_CHARACTERS: Final = 100
 
@@ -145,8 +145,8 @@ _MAX_CHARACTERS: Final = 100
 def nearest_key(
     key: str, known: Iterable[str], *, least_similarity: float = _MIN_SIMILARITY
 ) -> str | None:
-    """The known key that is most like this one, whatever the case; None if none is."""
-    # Only on the way to an error, so that a sound config does not pay for the import.
+    """The most similar known key, ignoring case; None if there is none."""
+    # Imported here, because only errors need it.
     from difflib import get_close_matches
 
     by_lower_case = {name.lower(): name for name in known}
@@ -163,7 +163,7 @@ def unknown_key(path: str, key: object, known: Iterable[str]) -> MisplacedValueE
     hint = f"did you mean `{near}`?" if near else f"known: {', '.join(names)}"
     place = member_path(path, str(key))
     if not path:
-        problem = f"is no section of a configuration; {hint}"
+        problem = f"is not a section of a configuration; {hint}"
         return MisplacedValueError(str(key)[:_MAX_CHARACTERS], problem, place=place)
     return MisplacedValueError(
         path, f"has the unknown key {format_value(key)}; {hint}", place=place

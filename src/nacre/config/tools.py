@@ -144,7 +144,7 @@ def tools_config_from(document: Mapping[str, object], agent_id: str) -> ToolsCon
 
 
 def _concerns_tools(problem: ConfigError) -> bool:
-    """Whether rules or settings of a mode are at fault, or would be lost with their agent."""
+    """Whether the problem is in rules or settings of tools, or in an agent that has them."""
     is_misplaced = getattr(problem, "place", "") == problem.path
     return bool(
         _TOOLS.fullmatch(problem.path) or (is_misplaced and _AGENTS.fullmatch(problem.path))
@@ -233,7 +233,7 @@ def problem_with_pattern(pattern: str) -> str:
 
 
 def fold_tool_name(text: str) -> str:
-    """Without case, and with each accent in one form, however it was typed."""
+    """Fold the case and the Unicode form of a name, for comparison."""
     return (
         text.casefold() if text.isascii() else normalize("NFC", normalize("NFC", text).casefold())
     )

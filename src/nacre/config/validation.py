@@ -35,7 +35,7 @@ _Node = dict[str, Any]
 """A part of a JSON Schema."""
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-# Each pass removes something; more would be a fault of the model.
+# Each pass removes something. More passes would mean a bug in the model.
 _MAX_PASSES: Final = 100
 
 
@@ -44,20 +44,20 @@ class Setting:
     """One setting that a document may have."""
 
     path: str
-    """With `<name>` and `[]` where there may be many."""
+    """`<name>` and `[]` stand for the members of maps and lists."""
     default: object
     allowed: str
 
 
 def validate_document(document: Mapping[str, object]) -> tuple[Document, list[ConfigError]]:
-    """The document, with defaults in the place of values that are not allowed; and all problems."""
+    """The document, with defaults instead of invalid values, and all problems."""
     return _validate(document, Document.model_validate, path="", keys=())
 
 
 def validate_servers(
     servers: object, path: str
 ) -> tuple[dict[str, McpServerSection], list[ConfigError]]:
-    """The same for MCP servers by name, which are at `path` of a file."""
+    """The same for MCP servers by name, which are at `path` in a file."""
     return _validate(
         servers, _servers_adapter().validate_python, path=path, keys=("mcp", "servers")
     )
@@ -89,7 +89,7 @@ def _validate(
 
 
 def _copy(value: object) -> object:
-    """Plain objects and lists, which can be changed."""
+    """Copy to plain objects and lists, which can be changed."""
     if isinstance(value, Mapping):
         return {str(k): _copy(v) for k, v in cast("Mapping[object, object]", value).items()}
     if isinstance(value, (list, tuple)):
@@ -104,7 +104,7 @@ def _without(value: Any, keys: Sequence[Key], node: _Node) -> Any:
     here = value
     for key in keys:
         if not isinstance(here, (dict, list)):
-            # A short form, such as a switch in the place of an object.
+            # A short form, such as a boolean instead of an object.
             break
         if key not in (here if isinstance(here, dict) else range(len(cast("list[object]", here)))):
             return value
@@ -166,7 +166,7 @@ def format_allowed(node: _Node) -> str:
         return str(node[ALLOWED])
     branches = [it for it in _branches(node) if it.get("type") != "null"]
     words = [_format_type(branch) for branch in branches]
-    # "true and false" beside others is "true, false and an object".
+    # So that the text is "true, false and an object", with one "and".
     if len(words) > 1:
         words = [word.replace("true and false", "true, false") for word in words]
     return " and ".join(words) or "another value"

@@ -135,7 +135,7 @@ def read_manifest(folder: Path) -> PluginManifest:
 def _reason(error: OSError | ValueError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "is not UTF-8 text"
-    return getattr(error, "strerror", None) or "that is no file name"
+    return getattr(error, "strerror", None) or "that is not a file name"
 
 
 def _hint(folder: Path) -> str:

@@ -31,7 +31,7 @@ from nacre.config import (
 )
 from nacre.errors import ConfigError, NacreError, SandboxError
 from nacre.providers import get_api_key
-from nacre.sandbox.results import Completed, Failed
+from nacre.sandbox.results import Completed, Failed, Limits
 from nacre.sandbox.sandbox import Sandbox, SandboxOptions, SandboxReport
 from nacre.sandbox.worker.wasm_runtime import WasmError, library_path
 
@@ -159,6 +159,8 @@ _PROGRAMS: tuple[tuple[Language, str], ...] = (
     ("javascript", "return 1 + 1"),
     ("typescript", "const one: number = 1; return one + one"),
 )
+# The first TypeScript program also compiles an image, which is slow on a busy machine.
+_TRIAL_LIMITS: Final = Limits(timeout_ms=60_000)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -290,7 +292,7 @@ def _note_report(report: SandboxReport, health: SandboxHealth) -> None:
 
 async def _try_cell(sandbox: Sandbox, language: Language, code: str) -> CellTrial:
     started = time.monotonic()
-    result = await sandbox.cell(code, language=language).run()
+    result = await sandbox.cell(code, language=language, limits=_TRIAL_LIMITS).run()
     wall_ms = (time.monotonic() - started) * 1000
     match result:
         case Completed(value=2):

@@ -1,6 +1,6 @@
 """What programs do with MCP servers: call them, miss them, wait for them, and what they cannot."""
 
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -16,6 +16,7 @@ from nacre import (
     Runtime,
     Tool,
     ToolCall,
+    Waiting,
     tool,
 )
 from nacre.errors import CatalogError
@@ -409,6 +410,39 @@ async def test_a_program_that_waits_for_a_server_again_is_suspended_and_resumed(
         hanging.let_go()
         found = value_of(await run.wait(waiting.cell_id))
     assert found["structuredContent"] == {"n": 1}
+
+
+async def test_a_pending_call_has_the_id_of_its_tool_once_its_server_has_listed_it() -> None:
+    held = HeldTool("slow_query", source="mcp", owner="data-base")
+    server = LazyServer("data-base")
+    server.known_tools = [held.tool]
+    async with Runtime({"timeoutMs": 1_000}, workers=1) as runtime:
+        run = runtime.run(mcp=[server])
+        waiting = waiting_of(await run.exec("return MCP.dataBase.slowQuery({})"))
+        assert [call["toolId"] for call in pending_calls(waiting)] == ["mcp:data-base:slow_query"]
+        held.answer({"content": []})
+        value_of(await run.wait(waiting.cell_id))
+
+
+async def test_a_pending_call_has_the_id_of_its_tool_while_a_known_server_starts() -> None:
+    class StartingServer(LazyServer):
+        async def tools(self) -> list[Tool]:
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    server = StartingServer("docs")
+    server.known_tools = [mcp_tool("find_page", "docs")]
+    async with Runtime({"timeoutMs": 1_000}, workers=1) as runtime:
+        run = runtime.run(mcp=[server])
+        code = "return Promise.all([MCP.docs.findPage({}), MCP.docs.added({})])"
+        waiting = waiting_of(await run.exec(code))
+    found = [call["toolId"] for call in pending_calls(waiting)]
+    assert found == ["mcp:docs:find_page", "MCP.docs.added"]
+
+
+def pending_calls(waiting: Waiting) -> list[Any]:
+    """The pending calls of a result as the model sees them."""
+    return cast("list[Any]", waiting.to_json()["pendingToolCalls"])
 
 
 async def test_known_tools_are_counted_before_the_first_program(runtime: Runtime) -> None:

@@ -151,7 +151,9 @@ class CellBridge:
                 return entry.id if entry else str(payload.get("id", ""))[:_MAX_SHOWN_ID]
             case "namespace" | "mcp.call":
                 path = _format_path(payload)
-                return self._tool_ids.get(path, path[:_MAX_SHOWN_ID])
+                is_mcp = request.method == "mcp.call"
+                known = self.tools.mcp.known_tool(payload) if is_mcp else None
+                return known.id if known else self._tool_ids.get(path, path[:_MAX_SHOWN_ID])
             case method:
                 return method
 

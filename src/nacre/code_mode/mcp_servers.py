@@ -206,6 +206,11 @@ class McpServers:
         await self._starts.start(self._server_named(name), pause_clock)
         return self.find_tool(await self._require_listing(name), path)
 
+    def known_tool(self, name: str, path: tuple[str, ...]) -> Tool | None:
+        """Return the tool `MCP.<name>.<path>` as last listed, without asking its server."""
+        _, listing = self._listings.get(name, (None, None))
+        return listing.find(path) if listing is not None else None
+
     def find_tool(self, listing: McpListing, path: tuple[str, ...]) -> Tool:
         """Return the tool at a path of a listing. Raises UnknownToolError."""
         tool = listing.find(path)
@@ -295,6 +300,14 @@ class McpRequests:
         server, path = _require_text(payload, "server"), _require_path(payload.get("path"))
         tool = await self.servers.tool(server, path, pause_clock)
         return tool, with_defaults(tool.parameters, payload.get("input"))
+
+    def known_tool(self, payload: JsonObject) -> Tool | None:
+        """The tool of a call, if it is known without asking its server."""
+        try:
+            server, path = _require_text(payload, "server"), _require_path(payload.get("path"))
+        except UnknownToolError:
+            return None
+        return self.servers.known_tool(server, path)
 
     async def header(
         self, payload: JsonObject, pause_clock: PauseClock = nullcontext

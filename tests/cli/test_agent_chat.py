@@ -314,3 +314,15 @@ def test_ctrl_c_in_a_chat_ends_the_turn_and_then_the_chat(here: Surroundings) ->
         person.types(CTRL_C)
         person.reads("continue with: nacre chat --session")
         assert person.leaves() == 130
+
+
+@pytest.mark.parametrize("command", ["run", "mcp"])
+def test_the_first_compilation_of_the_sandbox_is_shown_on_a_terminal(
+    here: Surroundings, tmp_path: Path, command: str
+) -> None:
+    arguments = ["hi", "--model", "demo/demo"] if command == "run" else []
+    with person_at(command, *arguments, NACRE_CACHE_DIR=str(tmp_path / "empty")) as person:
+        person.reads("compiling the cell image of the sandbox; this takes some seconds")
+        person.types(CTRL_D)
+        assert person.leaves() == 0
+    assert person.screen.count("compiling") == 1

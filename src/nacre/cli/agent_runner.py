@@ -13,7 +13,7 @@ from nacre.agent import TurnRequest
 from nacre.bootstrap import open_system
 from nacre.cli.agent_approvals import ApprovalsPrompt
 from nacre.cli.agent_view import JsonView, LiveView, QuietView, create_highlighter
-from nacre.cli.output import ExitStatus, UsageError, warn
+from nacre.cli.output import ExitStatus, UsageError, show_sandbox_progress, warn
 from nacre.cli.runner import StopSignals, run_async
 from nacre.cli.stored_records import session_names, unknown_name_problem
 from nacre.cli.system_config import code_mode_command
@@ -44,7 +44,8 @@ def run_with_system(
     logger = logging.getLogger("nacre")
     logger.addHandler(notes)
     try:
-        return run_async(lambda: _run_work(config, work, screen))
+        with show_sandbox_progress(lambda text: screen.write_note(f"nacre: {text}", "dim")):
+            return run_async(lambda: _run_work(config, work, screen))
     finally:
         logger.removeHandler(notes)
 

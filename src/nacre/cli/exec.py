@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from nacre.cli.options import OwnToolsOption
-from nacre.cli.output import ExitStatus, UsageError, is_stderr_terminal, warn
+from nacre.cli.output import (
+    ExitStatus,
+    UsageError,
+    is_stderr_terminal,
+    show_sandbox_progress,
+    warn,
+)
 from nacre.config import FIELDS, LANGUAGES, LIMITS, Language, code_mode_config_from
 from nacre.errors import ConfigError
 
@@ -235,9 +241,6 @@ def exec_command(
     from nacre.cli.tool_modules import load_tools
 
     logging.getLogger("nacre").addHandler(_WARNINGS)
-    if is_stderr_terminal():
-        # Its progress, such as a compilation that takes some seconds.
-        logging.getLogger("nacre.sandbox").setLevel(logging.INFO)
     is_status_shown = is_verbose or is_stderr_terminal()
     report = JsonReport() if is_json else TextReport(program, is_status_shown=is_status_shown)
 
@@ -255,7 +258,8 @@ def exec_command(
             abort=abort,
         )
 
-    status, stopped = run_abortable(run)
+    with show_sandbox_progress():
+        status, stopped = run_abortable(run)
     return stopped if stopped is not None and status == ExitStatus.INTERRUPTED else status
 
 
@@ -264,10 +268,10 @@ def _ignore(_note: str) -> None:
 
 
 class _WarningHandler(logging.Handler):
-    """Shows warnings and progress of the sandbox. Its errors are in the result of the cell."""
+    """Shows warnings of the sandbox. Its errors are in the result of the cell."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno in (logging.INFO, logging.WARNING):
+        if record.levelno == logging.WARNING:
             warn(record.getMessage())
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from nacre.cli.output import UsageError, warn
+from nacre.cli.output import UsageError, show_sandbox_progress, warn
 from nacre.cli.runner import run_async
 from nacre.cli.tool_modules import load_tools
 from nacre.errors import CatalogError, ConfigError, NacreError
@@ -46,7 +46,7 @@ def serve(options: ServeOptions, address: HttpAddress | None) -> int:
 
     Raises UsageError.
     """
-    with _convert_errors():
+    with _convert_errors(), show_sandbox_progress():
         return _serve_stdio(options) if address is None else _serve_http(options, address)
 
 

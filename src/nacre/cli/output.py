@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import select
 import signal
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, TextIO
 from nacre.stop_signals import stop_signals
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from types import FrameType
 
     from nacre.json_types import JsonValue
@@ -131,6 +132,34 @@ def error_stream() -> TextIO:
 
 def is_stderr_terminal() -> bool:
     return _open_stream(sys.stderr).isatty()
+
+
+@contextmanager
+def show_sandbox_progress(show: Callable[[str], None] = warn) -> Generator[None]:
+    """On a terminal, show what takes the sandbox some seconds, such as a first compilation."""
+    if not is_stderr_terminal():
+        yield
+        return
+    logger, handler = logging.getLogger("nacre.sandbox"), _ProgressHandler(show)
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _ProgressHandler(logging.Handler):
+    def __init__(self, show: Callable[[str], None]) -> None:
+        super().__init__()
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # Other handlers show warnings.
+        if record.levelno == logging.INFO:
+            self._show(record.getMessage())
 
 
 def escape_controls(text: str) -> str:

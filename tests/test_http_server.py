@@ -144,25 +144,27 @@ async def test_more_requests_than_there_is_room_for_are_refused(
         assert (await all_of(first)).endswith(b"ok")
 
 
+_CHUNKED = b"transfer-encoding: chunked\r\n"
 REFUSED = {
-    "two lengths": b"host: here\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n",
-    "user in host": b"host: user@here\r\n",
-    "path in host": b"host: here/there\r\n",
-    "space in host": b"host: he re\r\n",
-    "no port": b"host: here:http\r\n",
-    "open bracket": b"host: [::1\r\n",
-    "empty host": b"host:\r\n",
+    "two lengths": b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 5\r\n" + _CHUNKED,
+    "chunks in HTTP/1.0": b"POST / HTTP/1.0\r\nhost: here\r\nconnection: keep-alive\r\n" + _CHUNKED,
+    "user in host": b"POST / HTTP/1.1\r\nhost: user@here\r\n",
+    "path in host": b"POST / HTTP/1.1\r\nhost: here/there\r\n",
+    "space in host": b"POST / HTTP/1.1\r\nhost: he re\r\n",
+    "no port": b"POST / HTTP/1.1\r\nhost: here:http\r\n",
+    "open bracket": b"POST / HTTP/1.1\r\nhost: [::1\r\n",
+    "empty host": b"POST / HTTP/1.1\r\nhost:\r\n",
 }
 
 
-@pytest.mark.parametrize("headers", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("head", REFUSED.values(), ids=REFUSED)
 async def test_ambiguous_requests_are_refused_and_their_connection_is_closed(
-    headers: bytes,
+    head: bytes,
 ) -> None:
     app = Answering()
     async with serving(app) as port, await connected(port) as stream:
         smuggled = HEAD + b"\r\n"
-        await stream.send(b"POST / HTTP/1.1\r\n" + headers + b"\r\n0\r\n\r\n" + smuggled)
+        await stream.send(head + b"\r\n0\r\n\r\n" + smuggled)
         answer = await all_of(stream)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert answer.count(b"HTTP/1.1 ") == 1

@@ -84,8 +84,11 @@ class _StrictConnection(h11.Connection):
         event = super().next_event()
         if isinstance(event, h11.Request):
             headers = dict(event.headers)
-            if b"content-length" in headers and b"transfer-encoding" in headers:
-                raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+            if b"transfer-encoding" in headers:
+                if b"content-length" in headers:
+                    raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+                if event.http_version == b"1.0":
+                    raise h11.RemoteProtocolError("Transfer-Encoding in HTTP/1.0")
             if not _HOST.fullmatch(headers.get(b"host", b"-").decode("latin-1")):
                 raise h11.RemoteProtocolError("malformed Host")
         return event

@@ -88,7 +88,7 @@ async def test_an_unknown_member_is_told_with_the_one_that_was_meant(
         b'{"text": NaN}',
         b"\xff\xfe",
         b'{"text": 1e999}',
-        b"[" * 100_000,
+        b"[" * 40_000,
         b'{"a":' * 1000 + b"1" + b"}" * 1000,
         b"9" * 5000,
     ],

@@ -194,6 +194,12 @@ async def test_a_body_that_announces_itself_as_too_large_is_not_read(tmp_path: P
     assert compatible.json()["error"]["type"] == "invalid_request_error"
 
 
+async def test_a_client_that_sends_all_of_a_large_body_gets_the_response(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, document=SMALL) as world:
+        answer = await world.client.post("/api/runs", content=b" " * 9_000_000)
+    assert answer.status_code == 413
+
+
 async def test_a_body_that_turns_out_too_large_is_refused_on_the_way(tmp_path: Path) -> None:
     json = {"content-type": "application/json"}
     async with open_gateway(tmp_path, document=SMALL) as world:

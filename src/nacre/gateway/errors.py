@@ -126,8 +126,9 @@ class ApiError(HTTPException):
         path: str = "",
         retry_after_seconds: float | None = None,
     ) -> None:
-        # The unread rest of a body would be taken for the next request.
-        headers = {"connection": "close"} if status in (408, 413) else {}
+        # Not for 413: a client that still sends its body would get a reset instead of the response.
+        # The server discards the rest, and closes the connection if it takes too long.
+        headers = {"connection": "close"} if status == 408 else {}
         if retry_after_seconds is not None:
             headers["retry-after"] = str(max(1, math.ceil(retry_after_seconds)))
         super().__init__(status, message, headers)

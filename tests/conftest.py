@@ -4,6 +4,7 @@ import asyncio
 import gc
 import itertools
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -22,6 +23,9 @@ from nacre.mcp_client import listings
 # that tests start would compile again all that it imports, which takes seconds.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Under nohup, processes that tests start would ignore it, too.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Fixtures for tests of commands."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,11 +9,22 @@ from tests.cli.agent_setup import configure_agents
 from tests.cli.surroundings import Surroundings
 
 
+@pytest.fixture(scope="session")
+def module_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache directory of all tests: compiling the sandbox for each would take a second."""
+    return tmp_path_factory.mktemp("modules")
+
+
 @pytest.fixture
 def surroundings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    module_cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> Surroundings:
-    """A home and a project without any configuration."""
+    """A home and a project without any configuration, and no cached lists of MCP servers."""
+    shutil.rmtree(module_cache / "mcp-listings", ignore_errors=True)
+    monkeypatch.setenv("NACRE_CACHE_DIR", str(module_cache))
     return Surroundings(tmp_path, monkeypatch, capsys)
 
 

@@ -248,6 +248,7 @@ def test_words_before_and_after_a_question_reach_the_turn(here: Surroundings) ->
         person.reads("is not an answer")
         person.types("a\n")
         person.reads("allowed (once)")
+        person.reads("✓")
         person.types("be quick\n")
         person.reads("steered: be quick")
         person.types("/abort\n")

@@ -14,10 +14,8 @@ WEATHER = Path(__file__).parents[2] / "examples" / "weather_plugin" / "src" / "n
 
 
 @pytest.fixture
-def here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Surroundings:
-    return Surroundings(tmp_path, monkeypatch, capsys)
+def here(surroundings: Surroundings) -> Surroundings:
+    return surroundings
 
 
 def configure(here: Surroundings, *folders: Path, **more: Any) -> None:

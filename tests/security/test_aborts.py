@@ -28,6 +28,13 @@ ABORTED: JsonObject = {
     "reason": "aborted",
 }
 
+
+def aborted_at(moment: str) -> JsonObject:
+    """The result, which names a call that was running."""
+    calls: JsonObject = {"abortedToolCalls": [{"id": 1, "method": "ask"}]}
+    return {**ABORTED, **(calls if moment == "parked" else {})}
+
+
 # Longer than any test: what ends earlier was not ended by the budget.
 LONG = Limits(timeout_ms=60_000)
 
@@ -119,7 +126,7 @@ async def test_abort_ends_the_cell_at_once_and_frees_its_worker(
         await scene.cell.abort("enough")
         assert (scene.cell.state, scene.cell.snapshot) == (CellState.ABORTED, None)
         await scene.ended.wait()
-        assert scene.result == ABORTED
+        assert scene.result == aborted_at(moment)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -142,7 +149,7 @@ async def test_two_aborts_at_once_are_one(
             tasks.start_soon(scene.cell.abort, "enough")
             tasks.start_soon(scene.cell.abort, "enough")
         await scene.ended.wait()
-        assert scene.result == ABORTED
+        assert scene.result == aborted_at(moment)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

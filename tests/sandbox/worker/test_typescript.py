@@ -19,7 +19,14 @@ CORPUS = Path(__file__).parents[3] / "guest" / "bakeoff"
 # The main thread's stack has 8 MiB; a worker can have more.
 MAX_STACK_BYTES = 4 << 20
 MEMORY_LIMIT_BYTES = 64 << 20
-BURST = {"budgetMs": 5000, "maxRequests": 0, "outputBytesLeft": 1 << 20, "maxOutputBytes": 1 << 20}
+BURST = {
+    "budgetMs": 5000,
+    "maxRequests": 0,
+    "outputBytesLeft": 1 << 20,
+    "maxOutputBytes": 1 << 20,
+    "imageBytesLeft": 0,
+    "hasReturned": False,
+}
 
 DECORATORS = "swc leaves decorators as they are, and QuickJS has none"
 WRONG_CELLS = {

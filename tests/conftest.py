@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import cast
 
+import anyio
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
@@ -18,6 +19,7 @@ from blockbuster import BlockBuster, blockbuster_ctx
 # imported. In a test that would be blocking inside of the event loop, for whichever test is first.
 import nacre.config.validation  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from nacre.mcp_client import listings
+from nacre.sandbox import Limits, Sandbox, SandboxOptions
 
 # Packages are installed without bytecode. Where Python may not write it, each of the many processes
 # that tests start would compile again all that it imports, which takes seconds.
@@ -26,6 +28,19 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Under nohup, processes that tests start would ignore it, too.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the images of the sandbox, unless they are in the cache: no test waits for that."""
+    is_first_process = not hasattr(config, "workerinput")
+    if is_first_process:
+        anyio.run(_run_first_program)
+
+
+async def _run_first_program() -> None:
+    async with Sandbox(SandboxOptions(workers=1)) as sandbox:
+        limits = Limits(timeout_ms=60_000)
+        await sandbox.cell("return 1", language="typescript", limits=limits).run()
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import logging
 import shlex
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
+import anyio.to_thread
 
 from nacre.agent import TurnRequest
 from nacre.bootstrap import open_system
@@ -24,7 +28,7 @@ from nacre.telemetry import DEBUG_LOGGER_NAME
 from nacre.tools import ApprovalDecision, ApprovalQueue, ApprovalRequest, NearestNames
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 
     from nacre.agent import AgentRun, RunEvent
     from nacre.bootstrap import System
@@ -73,7 +77,7 @@ async def _run_in_system(
 ) -> ExitStatus | NacreError | UsageError:
     done: list[ExitStatus | NacreError | UsageError] = []
     try:
-        async with open_system(config, workers=1) as system:
+        async with _load_sdk(config), open_system(config, workers=1) as system:
             try:
                 done.append(await work(system, stops))
             except (NacreError, UsageError) as error:
@@ -85,6 +89,25 @@ async def _run_in_system(
             raise
         done.append(problem)
     return done[-1]
+
+
+@asynccontextmanager
+async def _load_sdk(config: SystemConfig) -> AsyncGenerator[None]:
+    """Load what all SDKs of models need in a thread, while the store and the sandbox start."""
+    agents = config.agents
+    is_demo = agents.agent(agents.default_id).model == _DEMO_MODEL
+    async with anyio.create_task_group() as tasks:
+        if not is_demo:
+            tasks.start_soon(_import_providers)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def _import_providers() -> None:
+    # A missing package is reported when a turn uses the model.
+    with suppress(ImportError):
+        load = partial(import_module, "nacre.providers.pydantic_ai_provider")
+        await anyio.to_thread.run_sync(load, abandon_on_cancel=True)
 
 
 def _problem_in(error: BaseException) -> NacreError | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 from anyio import to_thread
 
@@ -22,7 +23,7 @@ ENVIRONMENT = {"HOME": "/home/ada"}
 class Watched:
     """A file with a watcher, and the changes that it has passed on."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, read_seconds: float = 50) -> None:
         self.path = folder / "nacre.json5"
         self.changes: list[ConfigChange] = []
         self.refusal: Exception | None = None
@@ -33,6 +34,7 @@ class Watched:
             current=config_from(),
             environment=ENVIRONMENT,
             look_every_seconds=0.01,
+            read_seconds=read_seconds,
         )
 
     def write(self, text: str) -> None:
@@ -56,6 +58,11 @@ def config_from(**document: Any) -> SystemConfig:
 @pytest.fixture
 def watched(tmp_path: Path) -> Watched:
     return Watched(tmp_path)
+
+
+@pytest.fixture
+def impatient(tmp_path: Path) -> Watched:
+    return Watched(tmp_path, read_seconds=0.1)
 
 
 async def test_a_token_that_is_rotated_in_its_file_is_passed_on(
@@ -358,3 +365,24 @@ async def test_a_pipe_in_the_place_of_the_file_does_not_end_the_watch(
     watched.write("{gateway: {port: 2}}")
     await watched.look_twice()
     assert watched.watcher.current.gateway.port == 2
+
+
+def _open_and_close(pipe: Path) -> None:
+    os.close(os.open(pipe, os.O_RDWR))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
+async def test_a_pipe_in_the_place_of_a_token_does_not_end_the_watch(
+    impatient: Watched, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched, pipe = impatient, tmp_path / "token"
+    os.mkfifo(pipe)
+    watched.write("{gateway: {auth: {tokenFile: 'token'}}}")
+    try:
+        with anyio.fail_after(20):
+            await watched.look_twice()
+    finally:
+        # Ends the thread that waits for a writer.
+        await anyio.to_thread.run_sync(_open_and_close, pipe)
+    assert "names a file that takes over 0.1 seconds to read; is it a pipe?" in caplog.text
+    assert watched.changes == []

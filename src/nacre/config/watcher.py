@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOOK_EVERY_SECONDS: Final = 1.0
+_READ_SECONDS: Final = 30.0
 
 _Look: TypeAlias = tuple[int, int, int, int] | None
 """Differs after a change of the file; None if the file is missing or empty."""
@@ -77,6 +78,7 @@ class ConfigWatcher:
         current: SystemConfig,
         environment: Mapping[str, str],
         look_every_seconds: float = _LOOK_EVERY_SECONDS,
+        read_seconds: float = _READ_SECONDS,
     ) -> None:
         self.current = current
         """The configuration in use."""
@@ -84,6 +86,7 @@ class ConfigWatcher:
         self._on_change = on_change
         self._environment = environment
         self._look_every_seconds = look_every_seconds
+        self._read_seconds = read_seconds
         # The file may have changed since it was read for `current`, so it is read once more.
         self._handled: _Looks | None = None
         self._unsettled: _Looks | None = None
@@ -117,14 +120,22 @@ class ConfigWatcher:
             logger.exception("the configuration stays as it was: %s", self._reported)
 
     async def _take_over(self) -> None:
-        # Not awaited when the watcher ends: the file of a secret may be a pipe, which blocks.
-        new = await to_thread.run_sync(self._read, abandon_on_cancel=True)
+        new = await self._read_in_time()
         change = ConfigChange(old=self.current, new=new)
         if change.sections:
             await self._on_change(change)
         if self._reported:
             logger.info("the configuration is valid again: %s is used", self._file.path)
         self.current, self._reported = new, ""
+
+    async def _read_in_time(self) -> SystemConfig:
+        # The file of a secret may be a pipe, and reading it may never end.
+        with anyio.move_on_after(self._read_seconds):
+            return await to_thread.run_sync(self._read, abandon_on_cancel=True)
+        raise ConfigError(
+            str(self._file.path),
+            f"names a file that takes over {self._read_seconds:g} seconds to read; is it a pipe?",
+        )
 
     def _read(self) -> SystemConfig:
         return system_config_from(

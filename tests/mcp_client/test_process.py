@@ -1,8 +1,10 @@
 """The processes of stdio servers: their last output, and how they are stopped."""
 
 import sys
+from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from nacre.errors import ToolServerError
@@ -101,6 +103,27 @@ async def test_a_stubborn_server_and_its_children_do_not_survive_a_killed_client
             child, server = (await client.stdout.receive()).split()
         client.kill()
     await ended(int(child), int(server))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_the_guard_starts_before_its_first_server(opening: Opening) -> None:
+    server = await opening.one(raw())
+    await call(server, "family")
+    ages = await anyio.to_thread.run_sync(ages_of_children)
+    guards = [age for command, age in ages.values() if "while read" in command]
+    assert guards
+    assert min(guards) < ages[server.status().pid or 0][1]
+
+
+def ages_of_children() -> dict[int, tuple[str, tuple[int, int]]]:
+    """The command of each child of this process, and when it started, by pid."""
+    ages: dict[int, tuple[str, tuple[int, int]]] = {}
+    for children in Path("/proc/self/task").glob("*/children"):
+        for pid in map(int, children.read_bytes().split()):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+            started = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19]
+            ages[pid] = (command, (int(started), pid))
+    return ages
 
 
 async def test_all_servers_and_their_children_can_be_killed_at_once(opening: Opening) -> None:

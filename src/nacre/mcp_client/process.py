@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -130,8 +131,16 @@ class _Guard:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._servers = 0
         self._groups: set[int] = set()
         self._process: subprocess.Popen[bytes] | None = None
+
+    def prepare(self) -> None:
+        """Start the guard before its server: it takes long, and a kill may come meanwhile."""
+        with self._lock:
+            self._servers += 1
+            if self._process is None:
+                self._start()
 
     def add(self, group: int) -> None:
         with self._lock:
@@ -139,11 +148,14 @@ class _Guard:
             if not self._send(f"+ {group}\n"):
                 self._start()
 
-    def remove(self, group: int) -> None:
+    def remove(self, group: int | None) -> None:
+        """Remove a server, or with None one that did not start."""
         with self._lock:
-            self._groups.discard(group)
-            self._send(f"- {group}\n")
-            if not self._groups:
+            self._servers -= 1
+            if group in self._groups:
+                self._groups.remove(group)
+                self._send(f"- {group}\n")
+            if not self._servers:
                 self._stop()
 
     def _start(self) -> None:
@@ -181,6 +193,12 @@ class _Guard:
 _guard: Final = _Guard()
 
 
+async def _call_guard(function: Callable[[], None]) -> None:
+    if sys.platform != "win32":
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(function)
+
+
 class ServerProcess:
     """The process of one stdio server."""
 
@@ -192,16 +210,19 @@ class ServerProcess:
         cls, config: McpServerConfig, *, environment: Mapping[str, str]
     ) -> ServerProcess:
         """Start the process. Raises OSError for a missing command or directory, and ValueError."""
-        process = await anyio.open_process(
-            [config.command, *config.args],
-            env=environment,
-            cwd=config.cwd,
-            start_new_session=True,
-        )
+        await _call_guard(_guard.prepare)
+        try:
+            process = await anyio.open_process(
+                [config.command, *config.args],
+                env=environment,
+                cwd=config.cwd,
+                start_new_session=True,
+            )
+        except BaseException:
+            await _call_guard(partial(_guard.remove, None))
+            raise
         _live_groups.add(process.pid)
-        if sys.platform != "win32":
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(_guard.add, process.pid)
+        await _call_guard(partial(_guard.add, process.pid))
         return cls(process)
 
     @property
@@ -249,7 +270,7 @@ class ServerProcess:
             await self._has_exited(within_seconds=_KILL_SECONDS)
         _live_groups.discard(self._process.pid)
         self._close_pipes()
-        await anyio.to_thread.run_sync(_guard.remove, self._process.pid)
+        await _call_guard(partial(_guard.remove, self._process.pid))
 
     async def _has_exited(self, *, within_seconds: float) -> bool:
         # `wait` of asyncio returns only when the pipes are closed, but a child may keep them open.

@@ -21,6 +21,7 @@ from nacre.messages import (
     user_message,
 )
 from nacre.storage import ApprovalRecord, Compaction, StoredMessage
+from nacre.storage import store as store_module
 
 if TYPE_CHECKING:
     from nacre.json_types import JsonObject
@@ -353,6 +354,29 @@ async def test_a_summary_stands_for_all_messages_up_to_one(store: Store) -> None
     )
     assert texts(found[1:]) == [(4, "q2"), (5, "a2")]
     assert len(await store.messages("s", whole=True)) == 6
+
+
+async def test_the_messages_of_some_turns_are_read_without_the_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for session_id in ("s", "other"):
+        await store.add_session(id=session_id, agent_id="main")
+    for number in range(4):
+        await add_turn(store, f"r{number}", user_message(f"q{number}"), answer(f"a{number}"))
+    await store.add_compaction("s", up_to_sequence=3, summary="both")
+    loaded: list[str] = []
+    load = store_module.load_message
+
+    def count(content: str, name: str) -> Message:
+        loaded.append(content)
+        return load(content, name)
+
+    monkeypatch.setattr(store_module, "load_message", count)
+    found = await store.messages_of_turns("s", ["r2", "r1", "gone", "\ud800"])
+    assert texts(found) == [(2, "q1"), (3, "a1"), (4, "q2"), (5, "a2")]
+    assert len(loaded) == 4
+    assert await store.messages_of_turns("other", ["r1"]) == []
+    assert await store.messages_of_turns("s", []) == []
 
 
 async def test_a_summary_that_comes_with_the_end_of_a_turn_may_cover_it(store: Store) -> None:

@@ -303,7 +303,8 @@ async def read_whole_session(store: Store, session: SessionRecord, *, limit: int
     """Read the session with its last `limit` turns."""
     records = await store.turns(session.id, limit)
     messages: defaultdict[str, list[Message]] = defaultdict(list)
-    for stored in await store.messages(session.id, whole=True):
+    run_ids = [record.run_id for record in records]
+    for stored in await store.messages_of_turns(session.id, run_ids):
         messages[stored.run_id].append(stored.message)
     turns: list[WholeTurn] = []
     for record in records:

@@ -326,12 +326,21 @@ def find_summary(connection: Connection, session_id: str) -> StoredMessage | Non
     return StoredMessage(sequence=row.up_to_sequence, run_id="", message=message, is_summary=True)
 
 
-def find_messages(connection: Connection, session_id: str, *, after: int) -> MessageRows:
+def find_messages(
+    connection: Connection,
+    session_id: str,
+    *,
+    after: int = -1,
+    run_ids: Sequence[str] | None = None,
+) -> MessageRows:
+    """Return the messages after a sequence number, of these runs if given, in order."""
     query = (
         select(messages.c.sequence, messages.c.run_id, messages.c.content)
         .where(messages.c.session_id == session_id, messages.c.sequence > after)
         .order_by(messages.c.sequence)
     )
+    if run_ids is not None:
+        query = query.where(messages.c.run_id.in_(run_ids))
     return [(row.sequence, row.run_id, row.content) for row in connection.execute(query)]
 
 

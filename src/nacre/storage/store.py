@@ -327,6 +327,18 @@ class Store:
         summary, found = await self._database.read(work)
         return [*filter(None, [summary]), *await _load_messages(session_id, found)]
 
+    async def messages_of_turns(
+        self, session_id: str, run_ids: Sequence[str]
+    ) -> list[StoredMessage]:
+        """Return the messages of some turns of a session, in order, also if there is a summary."""
+        ids = [run_id for run_id in run_ids if is_storable(run_id)]
+        if not is_storable(session_id) or not ids:
+            return []
+        found = await self._database.read(
+            lambda connection: rows.find_messages(connection, session_id, run_ids=ids)
+        )
+        return await _load_messages(session_id, found)
+
     async def add_compaction(self, session_id: str, *, up_to_sequence: int, summary: str) -> None:
         """Replace all messages up to that one by `summary` for models; they stay readable.
 

@@ -355,6 +355,5 @@ class ResponseLog:
                 f"there is no stored response {response_id[:_MAX_SHOWN]!r}",
                 path="response_id",
             )
-        stored = await self._store.messages(turn.session_id, whole=True)
-        said = [each.message for each in stored if each.run_id == run_id]
-        return stored_response(response_id, turn, said)
+        stored = await self._store.messages_of_turns(turn.session_id, [turn.run_id])
+        return stored_response(response_id, turn, [each.message for each in stored])

@@ -455,12 +455,8 @@ async def _stored_turn(run_id: str, state: GatewayState) -> TurnRecord:
 
 
 async def _last_answer(turn: TurnRecord, state: GatewayState) -> AssistantMessage | None:
-    stored = await state.system.store.messages(turn.session_id, whole=True)
-    answers = [
-        it.message
-        for it in stored
-        if it.run_id == turn.run_id and isinstance(it.message, AssistantMessage)
-    ]
+    stored = await state.system.store.messages_of_turns(turn.session_id, [turn.run_id])
+    answers = [it.message for it in stored if isinstance(it.message, AssistantMessage)]
     return answers[-1] if answers else None
 
 

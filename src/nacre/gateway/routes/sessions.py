@@ -368,12 +368,11 @@ async def get_session(
             raise ApiError(404, "must be the `nextCursor` of a response", path="query.before")
     found = await store.turns(session_id, turns + 1, before=before)
     shown = found[-turns:]
-    ids = {turn.run_id for turn in shown}
-    messages = await store.messages(session_id, whole=True)
+    messages = await store.messages_of_turns(session_id, [turn.run_id for turn in shown])
     return SessionResponse(
         session=session_info(session),
         turns=tuple(await _turn_infos(shown, state)),
-        messages=tuple(message_info(it) for it in messages if it.run_id in ids),
+        messages=tuple(map(message_info, messages)),
         next_cursor=shown[0].run_id if len(found) > turns else None,
     )
 

@@ -11,6 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from nacre.cli.configured_servers import configured_servers
+from nacre.cli.mcp_serve import list_shown_tools, serve_options
 from tests.cli.nacre_process import (
     PATIENCE_SECONDS,
     ended_with_the_block,
@@ -161,3 +163,16 @@ def test_http_says_where_it_serves_and_ends_with_a_signal(surroundings: Surround
     assert place.startswith("serving MCP at http://127.0.0.1:")
     assert "Authorization: Bearer " in token
     assert process.returncode == 143
+
+
+@pytest.mark.parametrize(("mode", "is_named"), [("off", True), ("non-main", False), ("all", False)])
+def test_rules_for_sandboxed_sessions_apply_to_clients(
+    surroundings: Surroundings, mode: str, is_named: bool
+) -> None:
+    surroundings.configure(
+        {"papers": small_server("a")},
+        agents={"defaults": {"sandbox": {"mode": mode}}},
+        tools={"sandbox": {"tools": {"deny": ["papers"]}}},
+    )
+    options = serve_options(configured_servers(None, ()), tools=())
+    assert ("papers" in str(list_shown_tools(options))) is is_named

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, cast
 from nacre.cli.output import UsageError, show_sandbox_progress, warn
 from nacre.cli.runner import run_async
 from nacre.cli.tool_modules import load_tools
+from nacre.config import object_at
 from nacre.errors import CatalogError, ConfigError, NacreError
 from nacre.mcp_server import ServeOptions, serve_http, serve_stdio
 from nacre.mcp_server.server import open_server
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from nacre.cli.configured_servers import ConfiguredServers
@@ -36,9 +37,24 @@ def serve_options(configured: ConfiguredServers, *, tools: Sequence[str]) -> Ser
     """The servers, tools and settings to serve. Raises UsageError."""
     try:
         document = configured.code_mode_document()
+        is_sandboxed = _is_sandboxed(document)
     except ConfigError as error:
         raise UsageError(str(error)) from None
-    return ServeOptions(servers=configured.configs, tools=load_tools(tools), config=document)
+    return ServeOptions(
+        servers=configured.configs,
+        tools=load_tools(tools),
+        config=document,
+        is_sandboxed=is_sandboxed,
+    )
+
+
+def _is_sandboxed(document: Mapping[str, object]) -> bool:
+    """Whether `agents.defaults.sandbox.mode` applies: no client has the session `main`."""
+    path, section = "agents", document
+    for key in ("agents", "defaults", "sandbox"):
+        path = key if key == "agents" else f"{path}.{key}"
+        section = object_at(section.get(key), path)
+    return section.get("mode", "off") != "off"
 
 
 def serve(options: ServeOptions, address: HttpAddress | None) -> int:

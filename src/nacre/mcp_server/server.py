@@ -135,12 +135,14 @@ class CodeModeMcpServer:
         servers: OpenServers | None = None,
         tools: Sequence[Tool] = (),
         hooks: Sequence[object] = (),
+        is_sandboxed: bool = False,
     ) -> None:
         self._session_options = SessionOptions(
             runtime=runtime,
             servers=servers or share_servers(),
             tools=tools,
             hooks=hooks,
+            is_sandboxed=is_sandboxed,
         )
         self.sdk_server: Server[Sessions] = Server(
             "nacre",
@@ -335,6 +337,8 @@ class ServeOptions:
     """The settings of code mode, or a whole config document."""
     workers: int = 0
     hooks: Sequence[object] = ()
+    is_sandboxed: bool = False
+    """Whether `tools.sandbox.tools` of the document applies."""
 
 
 @asynccontextmanager
@@ -361,6 +365,7 @@ async def open_server(options: ServeOptions) -> AsyncGenerator[CodeModeMcpServer
             servers=servers,
             tools=options.tools,
             hooks=options.hooks,
+            is_sandboxed=options.is_sandboxed,
         )
 
 

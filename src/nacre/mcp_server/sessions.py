@@ -63,6 +63,8 @@ class SessionOptions:
     servers: OpenServers = field(default_factory=share_servers)
     tools: Sequence[Tool] = ()
     hooks: Sequence[object] = ()
+    is_sandboxed: bool = False
+    """Whether `tools.sandbox.tools` applies."""
 
 
 # Keys of texts that are only displayed. Other texts are names or values, which must not change.
@@ -327,7 +329,7 @@ class Sessions:
             session.closing.set()
 
     async def _run_session(self, transport_id: str, *, task_status: TaskStatus[Session]) -> None:
-        context = RunContext(channel="mcp")
+        context = RunContext(channel="mcp", is_sandboxed=self._options.is_sandboxed)
         queue = ApprovalQueue()
         sessions: list[Session] = []
         client = SessionClient(lambda: sessions[0])

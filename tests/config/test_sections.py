@@ -104,6 +104,14 @@ def test_a_named_token_that_cannot_be_used_is_refused(tokens: object, problem: s
     assert "xxxx" not in str(found)
 
 
+def test_a_named_token_without_its_variable_has_one_problem() -> None:
+    ci = {"token": "${CI_TOKEN}", "scopes": ["read"]}
+    config, problems = read({"gateway": {"auth": {"tokens": {"ci": ci}}}})
+    [problem] = problems
+    assert problem.startswith("`gateway.auth.tokens.ci.token` uses the environment variable ")
+    assert config.gateway.named_tokens == ()
+
+
 def test_pages_of_any_origin_are_not_served_without_a_token() -> None:
     auth = {"mode": "none"}
     (problem,) = read({"gateway": {"auth": auth, "corsOrigins": ["*"]}})[1]

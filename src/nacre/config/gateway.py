@@ -76,9 +76,7 @@ def resolve_gateway(section: GatewaySection, resolver: Resolver) -> GatewayConfi
         auth_mode=auth.mode,
         token=resolver.secret(auth, "token", "gateway.auth", variable=TOKEN_VARIABLE),
         token_file=resolver.path(auth.token_file, "gateway.auth.tokenFile"),
-        named_tokens=tuple(
-            _resolve_token(name, token, resolver) for name, token in auth.tokens.items()
-        ),
+        named_tokens=_resolve_tokens(auth.tokens, resolver),
         max_body_bytes=section.max_body_bytes,
         max_concurrent_runs=section.max_concurrent_runs,
         shutdown_seconds=section.shutdown_seconds,
@@ -88,8 +86,18 @@ def resolve_gateway(section: GatewaySection, resolver: Resolver) -> GatewayConfi
     return resolver.attempt(lambda: check_auth(config, resolver.environment), config)
 
 
-def _resolve_token(name: str, section: NamedTokenSection, resolver: Resolver) -> NamedToken:
-    path = member_path("gateway.auth.tokens", name)
+def _resolve_tokens(
+    sections: Mapping[str, NamedTokenSection], resolver: Resolver
+) -> tuple[NamedToken, ...]:
+    """Resolve the tokens; one whose secret is missing is left out, and its problem is noted."""
+    paths = {name: member_path("gateway.auth.tokens", name) for name in sections}
+    tokens = [_resolve_token(name, it, paths[name], resolver) for name, it in sections.items()]
+    return tuple(it for it in tokens if not resolver.has_problem_at(paths[it.name]))
+
+
+def _resolve_token(
+    name: str, section: NamedTokenSection, path: str, resolver: Resolver
+) -> NamedToken:
     return NamedToken(
         name=name,
         token=resolver.secret(section, "token", path, variable=""),

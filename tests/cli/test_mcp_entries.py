@@ -156,7 +156,8 @@ def test_config_names_the_variables_that_the_client_has_to_pass_on(
     document = tomllib.loads(out) if client == "codex" else json.loads(out)
     [servers] = document.values()
     assert expected.items() <= servers["nacre"].items()
-    assert "your servers need A_TOKEN, B; the client has to pass them on" in err
+    [key] = expected
+    assert f"your servers need A_TOKEN, B; the client has to pass them on, see `{key}`" in err
 
 
 def test_config_needs_a_client_that_it_knows(surroundings: Surroundings) -> None:

@@ -76,6 +76,12 @@ def test_codex_may_have_a_home_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
+def test_a_file_is_named_once_in_the_home_directory(client: Client) -> None:
+    files = client_files(client, ClientFolders(environment={"HOME": "/h"}, project=Path("/h")))
+    assert len(files) == len(set(files))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_that_is_not_there_has_no_servers(client: Client, folders: ClientFolders) -> None:
     found = servers_of_client(client, folders)
     assert (found.servers, found.notes, found.files) == ({}, (), ())

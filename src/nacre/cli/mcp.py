@@ -141,7 +141,10 @@ def config_command(
     files = " or ".join(map(str, snippet.files))
     say(f"paste it into {files}, add it to the servers there or replace them, and restart {client}")
     if variables:
-        say(f"your servers need {', '.join(variables)}; the client has to pass them on, see `env`")
+        key = "env_vars" if client == "codex" else "env"
+        say(
+            f"your servers need {', '.join(variables)}; the client has to pass them on, see `{key}`"
+        )
     return printer.problem or ExitStatus.COMPLETED
 
 

@@ -163,6 +163,11 @@ class ClientFolders:
 
 def client_files(client: Client, folders: ClientFolders) -> list[Path]:
     """Return the paths that the client reads, whether they exist or not. The first one wins."""
+    # If the project is the home directory, both can have the same file.
+    return list(dict.fromkeys(_project_and_user_files(client, folders)))
+
+
+def _project_and_user_files(client: Client, folders: ClientFolders) -> list[Path]:
     home, project = folders.home, folders.project
     match client:
         case "claude":

@@ -1,6 +1,7 @@
 """The watchdog of the event loop."""
 
 import logging
+import selectors
 import time
 
 import anyio
@@ -56,3 +57,18 @@ async def test_a_loop_that_runs_is_not_reported() -> None:
         await anyio.sleep(0.1)
         tasks.cancel_scope.cancel()
     assert not stalls
+
+
+async def test_a_stall_while_the_loop_is_idle_has_no_stack(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stalls: list[LoopStall] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(LoopWatchdog(stalls.append, limit_seconds=0.02).run)
+        with selectors.DefaultSelector() as selector, anyio.fail_after(50):
+            while not stalls:
+                await anyio.sleep(0.03)
+                selector.select(0.2)
+        tasks.cancel_scope.cancel()
+    assert "in select\n" not in caplog.text
+    assert "the event loop stopped for " in caplog.text

@@ -6,6 +6,7 @@ All sessions of a process share one event loop. While one of them computes, the 
 from __future__ import annotations
 
 import logging
+import selectors
 import sys
 import threading
 import time
@@ -36,7 +37,7 @@ class LoopStall:
     """The CPU time of the loop's thread. If it is low, the thread waited for the interpreter lock
     or for a busy machine."""
     stack: str
-    """What the loop's thread did; empty if no other thread could run."""
+    """What the loop's thread did; empty if it ran no task, or no other thread could run."""
 
 
 class LoopWatchdog:
@@ -84,7 +85,8 @@ class LoopWatchdog:
         while not ended.wait(self._limit_seconds / 2):
             is_late = time.monotonic() - self._beat > self._limit_seconds
             frame = sys._current_frames().get(watched) if is_late and not self._stack else None  # pyright: ignore[reportPrivateUsage]
-            if frame is not None:
+            # In `select`, the loop has nothing to do: it waits for the machine, not for a task.
+            if frame is not None and frame.f_code.co_filename != selectors.__file__:
                 lines = traceback.format_stack(frame)
                 self._stack = "".join(lines[-_MAX_FRAMES:])
 
@@ -97,9 +99,9 @@ class LoopWatchdog:
         more = f", after {self._unlogged} more" if self._unlogged else ""
         self._last_log, self._unlogged = now, 0
         logger.warning(
-            "the event loop stopped for %.0f ms (%.0f ms CPU)%s; all sessions waited:\n%s",
+            "the event loop stopped for %.0f ms (%.0f ms CPU)%s; all sessions waited%s",
             stall.seconds * 1000,
             stall.cpu_seconds * 1000,
             more,
-            stall.stack.rstrip() or "(no stack)",
+            f":\n{stall.stack.rstrip()}" if stall.stack else " (no stack)",
         )

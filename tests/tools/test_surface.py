@@ -45,7 +45,7 @@ def test_arguments_are_a_copy() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("{", "the arguments are not JSON"),
+        ("{", "the arguments are not JSON: Expecting"),
         ("\ud800", "the arguments are not JSON"),
         ("[1]", "the arguments are an array; they have to be an object"),
         (5, "the arguments are a number; they have to be an object"),

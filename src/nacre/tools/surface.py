@@ -125,7 +125,8 @@ def parse_call(name: str, arguments: object, *, known: Sequence[str]) -> JsonObj
         try:
             arguments = decode_json(arguments.encode(errors="replace"))
         except NotJsonError as error:
-            raise InvalidCall(f"the arguments are not JSON: {error}") from error
+            problem = str(error).removeprefix("$ is not JSON: ")
+            raise InvalidCall(f"the arguments are not JSON: {problem}") from error
     if not isinstance(arguments, Mapping):
         kind = describe_json_type(arguments)
         raise InvalidCall(f"the arguments are {kind}; they have to be an object")

@@ -90,6 +90,19 @@ async def test_a_gateway_whose_agents_need_a_missing_sandbox_is_not_ready(
         assert (failed.status_code, failed.json()["error"]["code"]) == (503, "runtime_unavailable")
 
 
+async def test_the_first_request_builds_no_routes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: object) -> None:
+        raise AssertionError("a route was built while a client waits")
+
+    async with open_gateway(tmp_path) as world:
+        builder = "fastapi.routing._EffectiveRouteContext.from_api_route"
+        monkeypatch.setattr(builder, refuse)
+        await world.get("/api/agents")
+        await world.get("/healthz")
+
+
 async def test_a_fresh_gateway_is_ready(tmp_path: Path) -> None:
     async with open_gateway(tmp_path) as world:
         assert await world.get("/readyz") == {"status": "ready"}

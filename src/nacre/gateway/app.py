@@ -65,4 +65,12 @@ def create_app(system: System, *, generated_token: str = "") -> FastAPI:
     app.add_middleware(BodyLimit, state)
     app.add_middleware(AuthMiddleware, state)
     app.add_middleware(RequestMeter, metrics)
+    _build_routes(app)
     return app
+
+
+def _build_routes(app: FastAPI) -> None:
+    """Let FastAPI build its routes now. With the first request, it would stop the event loop."""
+    unknown = {"type": "http", "method": "GET", "path": "", "root_path": "", "headers": []}
+    for route in app.routes:
+        route.matches(unknown)

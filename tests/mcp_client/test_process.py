@@ -6,6 +6,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from nacre.errors import ToolServerError
 from nacre.mcp_client import process
@@ -87,7 +88,7 @@ async def main():
     async with McpConnections([raw("stubborn")]) as connections:
         (server,) = connections.servers()
         child = text_of(await call(server, "family"))
-        print(child, server.status().pid, flush=True)
+        print(f"{child} {server.status().pid}", flush=True)
         await anyio.sleep_forever()
 
 anyio.run(main)
@@ -100,7 +101,8 @@ async def test_a_stubborn_server_and_its_children_do_not_survive_a_killed_client
     ) as client:
         assert client.stdout is not None
         with anyio.fail_after(PATIENCE_SECONDS):
-            child, server = (await client.stdout.receive()).split()
+            line = await BufferedByteReceiveStream(client.stdout).receive_until(b"\n", 1000)
+        child, server = line.split()
         client.kill()
     await ended(int(child), int(server))
 

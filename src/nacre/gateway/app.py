@@ -17,6 +17,8 @@ from nacre.gateway.routes import system as system_routes
 from nacre.gateway.routing import GatewayState
 
 if TYPE_CHECKING:
+    from starlette.types import Scope
+
     from nacre.bootstrap import System
 
 _DESCRIPTION: Final = """Agents over HTTP: sessions, runs, approvals and trajectories under `/api`,
@@ -71,6 +73,6 @@ def create_app(system: System, *, generated_token: str = "") -> FastAPI:
 
 def _build_routes(app: FastAPI) -> None:
     """Let FastAPI build its routes now. With the first request, it would stop the event loop."""
-    unknown = {"type": "http", "method": "GET", "path": "", "root_path": "", "headers": []}
+    unknown: Scope = {"type": "http", "method": "GET", "path": "", "root_path": "", "headers": []}
     for route in app.routes:
         route.matches(unknown)

@@ -10,12 +10,17 @@ import pytest
 from tests.e2e.gateways import CODE_MODE, TOKEN, Gateway, Home
 
 SCHEMATHESIS = str(Path(sys.executable).with_name("schemathesis"))
-OWN = ("--include-path-regex", "^/(api(?!/runs$)|healthz|readyz|metrics)")
+OWN = (
+    "--include-path-regex",
+    "^/(api|healthz|readyz|metrics)",
+    "--exclude-name",
+    "POST /api/runs",
+)
 # OpenAI decides what a conversation may hold, and two client tools must not have the same name. A
 # schema cannot say either, so requests that fit it may be refused. All else holds.
 STARTS = (
-    "--include-path-regex",
-    "^/(v1|api/runs$)",
+    "--include-name-regex",
+    "^(POST /api/runs$|[A-Z]+ /v1)",
     "--exclude-checks",
     "positive_data_acceptance",
 )

@@ -12,7 +12,9 @@ PACKAGE := $(VENV)/.stamp-package
 # npm writes these files last.
 TOOLING := tooling/node_modules/.package-lock.json
 GUEST_PACKAGES := guest/node_modules/.package-lock.json
+WEB_PACKAGES := web/node_modules/.package-lock.json
 PEERS := tooling/peers/node_modules/.package-lock.json
+CODEX_VERSIONS := tooling/codex/node_modules/.package-lock.json
 
 # -qq: errors only.
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip -qq
@@ -33,7 +35,7 @@ help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-12s %s\n", $$1, $$2 }'
 
 .PHONY: install install-dev
-install: $(PACKAGE) guest-assets  ## set up .venv with what running needs, and install nacre into it
+install: $(PACKAGE) assets  ## set up .venv with what running needs, and install nacre into it
 install-dev: install $(DEV_PACKAGES)  ## add the tools for tests, checks and benchmarks
 
 .PHONY: run
@@ -41,10 +43,22 @@ run: install  ## start the gateway, with a demonstration model if none is config
 	@$(BIN)/nacre gateway
 
 .PHONY: test
-test: install-dev $(GUEST_PACKAGES) $(PEERS)  ## run the guest's tests and the Python tests
+test: install-dev $(GUEST_PACKAGES) $(WEB_PACKAGES) $(PEERS) $(TOOLING)  ## run the tests of the guest, of the web app, and the Python tests
 	$(need_node)
+	@tooling/ensure_chromium.sh
 	@npm test --silent --prefix guest
-	@$(BIN)/pytest -n 2 --dist loadfile
+	@npm test --silent --prefix web
+	@$(BIN)/pytest -n 3 --dist loadfile
+
+# The binary of the dev lock is always tested; these are the oldest that works, and the newest.
+.PHONY: test-codex-versions
+test-codex-versions: install-dev $(CODEX_VERSIONS)  ## run the tests of the Codex harness with other versions of Codex
+	@for program in $$(find tooling/codex/node_modules -type f -name codex -perm -u+x | sort); do \
+		echo "$$($$program --version)"; \
+		CODEX_UNDER_TEST=$$PWD/$$program $(BIN)/pytest -q -n 2 --dist loadfile tests/codex_harness/test_client.py \
+			tests/codex_harness/test_harness.py tests/codex_harness/test_threads.py \
+			tests/codex_harness/test_spans_in_codex.py tests/codex_harness/test_turn_features.py || exit 1; \
+	done
 
 .PHONY: coverage
 coverage: install-dev $(PEERS)  ## run the Python tests and report the coverage of src/nacre
@@ -53,14 +67,16 @@ coverage: install-dev $(PEERS)  ## run the Python tests and report the coverage 
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 
-.PHONY: check check-format check-lint check-types check-imports
-check: check-format check-lint check-types check-imports  ## format, lint, types, layers (-k: all)
+.PHONY: check check-format check-lint check-types check-web check-imports
+check: check-format check-lint check-types check-web check-imports  ## format, lint, types, layers (-k: all)
 check-format: install-dev
 	$(call step,ruff format,$(BIN)/ruff format --check .)
 check-lint: install-dev
 	$(call step,ruff check,$(BIN)/ruff check .)
 check-types: install-dev $(TOOLING)
 	$(call step,pyright,tooling/node_modules/.bin/pyright)
+check-web: $(WEB_PACKAGES)
+	$(call step,tsc,npm run check --silent --prefix web)
 check-imports: install-dev
 	$(call step,lint-imports,$(BIN)/lint-imports --no-logo)
 
@@ -72,6 +88,11 @@ format: $(DEV_PACKAGES)  ## format the Python code and apply the safe lint fixes
 .PHONY: bench
 bench: install-dev $(PEERS)  ## run the benchmarks
 	@$(BIN)/python -m benchmarks
+
+.PHONY: screenshots
+screenshots: install-dev  ## draw the pictures of the web app in docs/images anew (needs Chromium)
+	@tooling/ensure_chromium.sh
+	@$(BIN)/python -m tests.web.screenshots
 
 .PHONY: build
 build: install  ## build the wheel into dist/
@@ -86,16 +107,19 @@ COMPILE = CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --genera
 lock: $(DEV_PACKAGES)  ## pin the dependencies anew (newest: make lock LOCK_FLAGS=--upgrade)
 	$(need_node)
 	$(call step,run lock,$(COMPILE) --extra build --extra gateway --output-file requirements/run.txt pyproject.toml)
-	$(call step,dev lock,$(COMPILE) --constraint requirements/run.txt --extra build --extra dev --extra gateway \
-		--extra postgres --extra semantic --output-file requirements/dev.txt pyproject.toml)
+	$(call step,dev lock,$(COMPILE) --constraint requirements/run.txt --extra build --extra codex --extra dev \
+		--extra gateway --extra postgres --extra semantic --output-file requirements/dev.txt pyproject.toml)
+	$(call step,web lock,npm install --package-lock-only --no-audit --no-fund --prefix web)
 	$(call step,tooling lock,npm install --package-lock-only --no-audit --no-fund --prefix tooling)
 	$(call step,peers lock,npm install --package-lock-only --no-audit --no-fund --prefix tooling/peers)
+	$(call step,codex lock,npm install --package-lock-only --no-audit --no-fund --prefix tooling/codex)
 
 .PHONY: clean
 clean:  ## remove everything that was built or fetched
 	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
-		.pytest_cache .ruff_cache guest/node_modules tooling/node_modules tooling/peers/node_modules \
-		src/nacre/sandbox/assets
+		.pytest_cache .ruff_cache guest/node_modules web/node_modules tooling/node_modules tooling/peers/node_modules \
+		tooling/codex/node_modules \
+		src/nacre/gateway/assets src/nacre/sandbox/assets
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(BIN)/python:
@@ -118,19 +142,19 @@ $(DEV_PACKAGES): requirements/dev.txt $(RUN_PACKAGES)
 	@$(PIP) install --no-compile --require-hashes -r requirements/dev.txt
 	@touch $@
 
-# The digest of the guest's sources decides, not their dates: asked each time, in a moment.
-.PHONY: guest-assets
-guest-assets: $(RUN_PACKAGES)
+# The digest of the sources decides, not their dates: asked each time, in a moment.
+.PHONY: assets
+assets: $(RUN_PACKAGES)
 	@$(BIN)/python hatch_build.py
 
-$(PACKAGE): pyproject.toml hatch_build.py $(RUN_PACKAGES) | guest-assets
+$(PACKAGE): pyproject.toml hatch_build.py $(RUN_PACKAGES) | assets
 	@echo 'installing nacre into $(VENV)'
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(TOOLING): tooling/package-lock.json
 	$(need_node)
-	@echo 'installing pyright'
+	@echo 'installing pyright and axe'
 	@npm $(NPM_CI) --prefix tooling >/dev/null
 	@touch $@
 
@@ -141,8 +165,20 @@ $(PEERS): tooling/peers/package-lock.json
 	@npm $(NPM_CI) --prefix tooling/peers >/dev/null
 	@touch $@
 
-# The guest's build fetches them too, but is skipped when the assets are already there.
-$(GUEST_PACKAGES): guest/package-lock.json | guest-assets
+# 600 MB, so only for its target.
+$(CODEX_VERSIONS): tooling/codex/package-lock.json
+	$(need_node)
+	@echo 'installing other versions of Codex'
+	@npm $(NPM_CI) --prefix tooling/codex >/dev/null
+	@touch $@
+
+# The builds fetch them too, but are skipped when the assets are already there.
+$(GUEST_PACKAGES): guest/package-lock.json | assets
 	$(need_node)
 	@npm $(NPM_CI) --prefix guest >/dev/null
+	@touch $@
+
+$(WEB_PACKAGES): web/package-lock.json | assets
+	$(need_node)
+	@npm $(NPM_CI) --prefix web >/dev/null
 	@touch $@

@@ -1,8 +1,9 @@
-"""Build hook: make the guest assets before a wheel, an sdist or an editable install is made.
+"""Build hook: make the assets before a wheel, an sdist or an editable install is made.
 
-`guest/` holds the JavaScript that runs inside the sandbox. Its build needs Node and npm and writes
-into `src/nacre/sandbox/assets/`. A stamp beside the outputs holds a digest of the sources they were
-made from: while it matches, nothing is built and Node is not needed, as in an unpacked sdist.
+`guest/` holds the JavaScript that runs inside the sandbox, `web/` the app in the browser. Their
+builds need Node and npm and write into folders of the package. A stamp beside the outputs holds a
+digest of the sources they were made from: while it matches, nothing is built and Node is not
+needed, as in an unpacked sdist.
 
 `python hatch_build.py` does the same by hand.
 """
@@ -14,65 +15,79 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _LEAST_NODE_MAJOR = 20
-_SOURCE_SUFFIXES = frozenset({".js", ".mjs"})
+_SOURCE_SUFFIXES = frozenset({".css", ".html", ".js", ".mjs", ".svg", ".ts", ".tsx"})
 _SOURCE_MANIFESTS = ("package.json", "package-lock.json")
 _NOT_SOURCES = frozenset({"bakeoff", "node_modules", "test"})
 
 
-class GuestBuildError(Exception):
-    """The guest could not be built; the message says what to do about it."""
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part that npm builds: the folder of its sources, and the folder of its assets."""
+
+    folder: str
+    assets: str
 
 
-class GuestBuildHook(BuildHookInterface[Any]):
+GUEST = Part(folder="guest", assets="src/nacre/sandbox/assets")
+WEB = Part(folder="web", assets="src/nacre/gateway/assets")
+
+
+class AssetBuildError(Exception):
+    """A part could not be built; the message says what to do about it."""
+
+
+class AssetBuildHook(BuildHookInterface[Any]):
     """What hatchling calls before it builds."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         try:
-            build_guest(Path(self.root))
-        except GuestBuildError as error:
+            for part in (GUEST, WEB):
+                build_part(Path(self.root), part)
+        except AssetBuildError as error:
             self.app.abort(str(error))
 
 
-def build_guest(root: Path) -> bool:
-    """Bring the guest assets up to date; return whether anything had to be built."""
-    guest = root / "guest"
-    assets = root / "src" / "nacre" / "sandbox" / "assets"
+def build_part(root: Path, part: Part) -> bool:
+    """Bring the assets of a part up to date; return whether anything had to be built."""
+    folder = root / part.folder
+    assets = root / part.assets
     stamp = assets / "build-stamp.json"
-    has_sources = (guest / "build.mjs").is_file()
+    has_sources = (folder / "build.mjs").is_file()
     if not has_sources and not stamp.is_file():
-        raise GuestBuildError(f"{guest / 'build.mjs'} is missing, and so are the built assets.")
-    digest = source_digest(guest) if has_sources else None
+        raise AssetBuildError(f"{folder / 'build.mjs'} is missing, and so are the built assets.")
+    digest = source_digest(folder) if has_sources else None
     if is_up_to_date(stamp, digest=digest):
         return False
     if digest is None:
-        raise GuestBuildError(f"Assets listed in {stamp} are missing, and {guest} is not there.")
+        raise AssetBuildError(f"Assets listed in {stamp} are missing, and {folder} is not there.")
 
     node, npm = find_node_and_npm()
-    if not _are_packages_installed(guest):
-        _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], guest)
+    if not _are_packages_installed(folder):
+        _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], folder)
     # The stamp goes with the old outputs, so a build that is cut short counts as no build.
     shutil.rmtree(assets, ignore_errors=True)
     assets.mkdir(parents=True)
-    _run([node, "build.mjs"], guest)
+    _run([node, "build.mjs"], folder)
     outputs = sorted(p.relative_to(assets).as_posix() for p in assets.rglob("*") if p.is_file())
     if not outputs:
-        raise GuestBuildError(f"guest/build.mjs ended well but wrote nothing into {assets}.")
+        raise AssetBuildError(f"{part.folder}/build.mjs wrote nothing into {assets}.")
     record = {"outputs": outputs, "sourcesSha256": digest}
     stamp.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     return True
 
 
-def source_digest(guest: Path) -> str:
-    """Return one SHA-256 over the names and contents of the guest's sources."""
+def source_digest(folder: Path) -> str:
+    """Return one SHA-256 over the names and contents of the sources of a part."""
     digest = hashlib.sha256()
-    for path in sorted(_source_files(guest)):
-        name = path.relative_to(guest).as_posix().encode()
+    for path in sorted(_source_files(folder)):
+        name = path.relative_to(folder).as_posix().encode()
         content = path.read_bytes()
         # Lengths first, so that no two different trees feed the same bytes.
         digest.update(b"%d %d\n" % (len(name), len(content)))
@@ -96,20 +111,22 @@ def is_up_to_date(stamp: Path, *, digest: str | None) -> bool:
 
 def find_node_and_npm() -> tuple[str, str]:
     """Return the paths of node and npm, or say what is missing."""
-    need = f"Building Nacre's guest code needs Node.js {_LEAST_NODE_MAJOR} or newer, with npm"
+    need = (
+        f"Building Nacre's sandbox and web app needs Node.js {_LEAST_NODE_MAJOR} or newer, with npm"
+    )
     node = shutil.which("node")
     npm = shutil.which("npm")
     if node is None or npm is None:
         missing = "node" if node is None else "npm"
-        raise GuestBuildError(
+        raise AssetBuildError(
             f"{need}: `{missing}` is not on PATH. Install it and try again "
-            "(a released wheel has the guest inside and needs neither)."
+            "(a released wheel has them inside and needs neither)."
         )
     shown = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
     version = shown.stdout.strip()
     major = re.match(r"v(\d+)\.", version)
     if major is None or int(major[1]) < _LEAST_NODE_MAJOR:
-        raise GuestBuildError(f"{need}: {node} is {version or 'of unknown version'}.")
+        raise AssetBuildError(f"{need}: {node} is {version or 'of unknown version'}.")
     return node, npm
 
 
@@ -122,10 +139,10 @@ def _source_files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _are_packages_installed(guest: Path) -> bool:
+def _are_packages_installed(folder: Path) -> bool:
     # npm writes this file last, so it also tells a finished install from one cut short.
-    installed = guest / "node_modules" / ".package-lock.json"
-    lock = guest / "package-lock.json"
+    installed = folder / "node_modules" / ".package-lock.json"
+    lock = folder / "package-lock.json"
     return installed.is_file() and installed.stat().st_mtime >= lock.stat().st_mtime
 
 
@@ -141,14 +158,15 @@ def _run(command: list[str], folder: Path) -> None:
     )
     if done.returncode != 0:
         shown = " ".join([Path(command[0]).name, *command[1:]])
-        raise GuestBuildError(
+        raise AssetBuildError(
             f"`{shown}` in {folder} ended with status {done.returncode}:\n{done.stdout.rstrip()}"
         )
 
 
 if __name__ == "__main__":
-    try:
-        was_built = build_guest(Path(__file__).resolve().parent)
-    except GuestBuildError as error:
-        sys.exit(f"error: {error}")
-    print("guest built" if was_built else "guest up to date")
+    for each in (GUEST, WEB):
+        try:
+            was_built = build_part(Path(__file__).resolve().parent, each)
+        except AssetBuildError as error:
+            sys.exit(f"error: {error}")
+        print(f"{each.folder} built" if was_built else f"{each.folder} up to date")

@@ -9,22 +9,22 @@ const LICENSE_FILE = /^licen[cs]e/i;
 const RULE = "=".repeat(78);
 
 /** Return the licence texts of all packages except the build tools and their dependencies. */
-export async function licenseTexts() {
+export async function licenseTexts(root = GUEST) {
   const packages = new Map();
-  const { dependencies } = await readPackage(GUEST);
-  await collect(Object.keys(dependencies).filter((name) => !BUILD_TOOLS.has(name)), packages);
+  const { dependencies } = await readPackage(root);
+  await collect(Object.keys(dependencies).filter((name) => !BUILD_TOOLS.has(name)), packages, root);
   const names = [...packages.keys()].sort();
   const sections = names.map((name) => `${RULE}\n${packages.get(name)}\n`);
   return `Software of others inside the files of this folder, and its licences.\n\n${sections.join("\n")}`;
 }
 
-async function collect(names, packages) {
+async function collect(names, packages, root) {
   for (const name of names) {
     if (packages.has(name)) continue;
-    const folder = new URL(`node_modules/${name}/`, GUEST);
+    const folder = new URL(`node_modules/${name}/`, root);
     const { version, license, dependencies = {} } = await readPackage(folder);
     packages.set(name, `${name} ${version} (${license})\n${RULE}\n\n${await readLicense(folder)}`);
-    await collect(Object.keys(dependencies), packages);
+    await collect(Object.keys(dependencies), packages, root);
   }
 }
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeVar
 
+from nacre.config.codex import choose_by_runtimes
 from nacre.config.folders import user_folder
+from nacre.config.heartbeat import HeartbeatConfig, resolve_heartbeat
 from nacre.config.models import DEFAULT_MODEL, check_model
 from nacre.config.references import key_path
 from nacre.config.sections import CompactionConfig, CoreToolsConfig, Section
@@ -18,17 +20,19 @@ from nacre.errors import ConfigError, SessionError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nacre.config.document import (
+    from nacre.config.agent_sections import (
         AgentDefaults,
         AgentsSection,
         ModelChoice,
         NamedAgent,
-        ToolsSection,
     )
+    from nacre.config.codex import CodexConfig, RuntimeId, ThinkingLevel
     from nacre.config.models import ModelsConfig
     from nacre.config.references import Resolver
+    from nacre.config.tool_sections import ToolsSection
 
 SandboxMode = Literal["off", "non-main", "all"]
+ContextInjection = Literal["always", "continuation-skip", "never"]
 
 DEFAULT_AGENT_ID: Final = "main"
 _MAIN_SESSION_KEY: Final = "main"
@@ -50,6 +54,15 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class WorkspaceFilesConfig:
+    """How the files of the workspace that describe the agent are given to its model."""
+
+    is_enabled: bool = True
+    max_file_characters: int = 12_000
+    max_total_characters: int = 60_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AgentConfig:
     """One agent, complete: its own settings over the defaults."""
 
@@ -60,6 +73,7 @@ class AgentConfig:
     fallback_models: tuple[str, ...] = ()
     workspace: Path
     """It may not exist yet."""
+    workspace_files: WorkspaceFilesConfig = field(default_factory=WorkspaceFilesConfig)
     instructions: str = ""
     max_steps: int = 40
     max_tokens: int = 1_000_000
@@ -71,6 +85,12 @@ class AgentConfig:
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     """Code mode, Tool Search and policy."""
     sandbox_mode: SandboxMode = "off"
+    heartbeat: HeartbeatConfig | None = None
+    """None if the agent is never woken."""
+    runtimes: Mapping[str, RuntimeId] = field(default_factory=dict[str, "RuntimeId"])
+    """The harness by `<provider>/<model>`, or `<provider>/*`."""
+    thinking: ThinkingLevel | None = None
+    """The reasoning effort of turns that run in Codex; None for the model's default."""
 
     def is_sandboxed(self, session_key: str = _MAIN_SESSION_KEY) -> bool:
         """Whether `tools.sandbox.tools` applies to the session."""
@@ -110,17 +130,25 @@ class AgentsConfig:
 
 
 def resolve_agents(
-    section: AgentsSection, tools: ToolsSection, models: ModelsConfig, resolver: Resolver
+    section: AgentsSection,
+    tools: ToolsSection,
+    models: ModelsConfig,
+    codex: CodexConfig,
+    resolver: Resolver,
 ) -> AgentsConfig:
     """Resolve `agents`, with `tools` below the tools of each agent; problems are noted."""
-    resolve = _AgentResolver(section.defaults, tools, models, resolver)
+    resolve = _AgentResolver(section.defaults, tools, models, codex, resolver)
     # On its own as well: a problem in the defaults counts even if every agent overrides it.
     shared = resolve.agent(DEFAULT_AGENT_ID, [])
     entries = _collect_entries(section, resolver)
     by_id = {agent_id: resolve.agent(agent_id, layers) for agent_id, layers in entries.items()}
-    config = AgentsConfig(
-        default_id=_choose_default(entries, resolver), by_id=by_id or {shared.id: shared}
-    )
+    by_id = by_id or {shared.id: shared}
+    default_id = _choose_default(entries, resolver)
+    if "heartbeat" in section.defaults.model_fields_set and not _has_own_heartbeats(entries):
+        # Settings of all agents wake the default agent alone, as in OpenClaw.
+        beat = resolve_heartbeat(section.defaults.heartbeat, "agents.defaults.heartbeat", resolver)
+        by_id[default_id] = replace(by_id[default_id], heartbeat=beat)
+    config = AgentsConfig(default_id=default_id, by_id=by_id)
     _warn_of_modes(config, entries, tools, resolver)
     _warn_of_sandbox(config, resolver)
     return config
@@ -182,6 +210,12 @@ def _choose_default(entries: _Entries, resolver: Resolver) -> str:
     return chosen[0][0] if chosen else next(iter(entries), DEFAULT_AGENT_ID)
 
 
+def _has_own_heartbeats(entries: _Entries) -> bool:
+    return any(
+        "heartbeat" in layer.model_fields_set for layers in entries.values() for _, layer in layers
+    )
+
+
 def _warn_of_modes(
     config: AgentsConfig, entries: _Entries, tools: ToolsSection, resolver: Resolver
 ) -> None:
@@ -231,11 +265,13 @@ class _AgentResolver:
         defaults: AgentDefaults,
         tools: ToolsSection,
         models: ModelsConfig,
+        codex: CodexConfig,
         resolver: Resolver,
     ) -> None:
         self._defaults = defaults
         self._tools = tools
         self._models = models
+        self._codex = codex
         self._resolver = resolver
 
     def agent(self, agent_id: str, own: Sequence[tuple[str, NamedAgent]]) -> AgentConfig:
@@ -245,13 +281,20 @@ class _AgentResolver:
         for _, layer in own:
             merged = overlay(merged, layer)
             tools = overlay(tools, layer.tools)
+        runtimes: dict[str, RuntimeId] = {
+            name: use.agent_runtime.id
+            for _, layer in layers
+            for name, use in layer.models.items()
+            if use.agent_runtime.id is not None
+        }
         model = self._path_of("model", layers), merged.model
         return AgentConfig(
             id=agent_id,
             name=next((layer.name for _, layer in reversed(own) if layer.name), agent_id),
-            model=self._check_models(*model),
+            model=self._check_models(*model, runtimes),
             fallback_models=tuple(merged.model.fallbacks),
             workspace=self._resolve_workspace(merged.workspace, layers),
+            workspace_files=self._resolve_files(merged, layers),
             instructions=self._resolve_instructions(layers),
             max_steps=merged.max_steps,
             max_tokens=merged.max_tokens,
@@ -268,7 +311,19 @@ class _AgentResolver:
                 self._resolver.warn,
             ),
             sandbox_mode=merged.sandbox.mode,
+            heartbeat=self._resolve_heartbeat(merged, own),
+            runtimes=runtimes,
+            thinking=merged.thinking_default,
         )
+
+    def _resolve_heartbeat(
+        self, merged: AgentDefaults, own: Sequence[tuple[str, NamedAgent]]
+    ) -> HeartbeatConfig | None:
+        """The heartbeat of an agent that has settings of its own for it."""
+        paths = [path for path, layer in own if "heartbeat" in layer.model_fields_set]
+        if not paths:
+            return None
+        return resolve_heartbeat(merged.heartbeat, f"{paths[-1]}.heartbeat", self._resolver)
 
     def _path_of(self, name: str, layers: Sequence[tuple[str, AgentDefaults]]) -> str:
         """The path of a setting: of the highest layer that has it."""
@@ -277,16 +332,39 @@ class _AgentResolver:
                 return key_path(layer, name, path)
         return key_path(self._defaults, name, "agents.defaults")
 
-    def _check_models(self, path: str, choice: ModelChoice) -> str:
+    def _check_models(
+        self, path: str, choice: ModelChoice, runtimes: Mapping[str, RuntimeId]
+    ) -> str:
         primary = f"{path}.primary" if choice.is_object else path
-        check_model(choice.primary, primary, self._models, self._resolver)
-        for index, text in enumerate(choice.fallbacks):
-            check_model(text, f"{path}.fallbacks[{index}]", self._models, self._resolver)
+        fallbacks = [(it, f"{path}.fallbacks[{at}]") for at, it in enumerate(choice.fallbacks)]
+        first = choose_by_runtimes(choice.primary, runtimes, self._models, self._codex)
+        if first.id == "codex" and fallbacks:
+            self._resolver.warn(
+                f"`{path}.fallbacks` has no effect while {choice.primary} runs in Codex: a turn "
+                "that failed there is never repeated, because it may have had effects"
+            )
+        for model, place in ((choice.primary, primary), *fallbacks):
+            runtime = choose_by_runtimes(model, runtimes, self._models, self._codex)
+            # Codex may have a login of its own.
+            needs_key = runtime.id != "codex"
+            check_model(model, place, self._models, self._resolver, needs_key=needs_key)
         return choice.primary
 
     def _resolve_workspace(self, text: str, layers: Sequence[tuple[str, AgentDefaults]]) -> Path:
         path = self._resolver.path(text, self._path_of("workspace", layers))
         return path or default_workspace(self._resolver.environment)
+
+    def _resolve_files(
+        self, merged: AgentDefaults, layers: Sequence[tuple[str, AgentDefaults]]
+    ) -> WorkspaceFilesConfig:
+        if merged.context_injection == "continuation-skip":
+            path = self._path_of("context_injection", layers)
+            self._resolver.warn(f'`{path}` is "continuation-skip", which works like "always"')
+        return WorkspaceFilesConfig(
+            is_enabled=merged.context_injection != "never",
+            max_file_characters=merged.bootstrap_max_chars,
+            max_total_characters=merged.bootstrap_total_max_chars,
+        )
 
     def _resolve_instructions(self, layers: Sequence[tuple[str, AgentDefaults]]) -> str:
         for path, layer in reversed(layers):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from nacre.config.folders import user_folder
 from nacre.config.json5 import parse_json5, with_member, without_member
-from nacre.config.setting_paths import object_at
+from nacre.config.setting_paths import object_at, value_at
 from nacre.errors import ConfigError
 from nacre.private_files import replace_private
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
     from nacre.config.setting_paths import Key
-    from nacre.json_types import JsonValue
+    from nacre.json_types import JsonObject, JsonValue
 
 Origin = Literal["option", "environment", "project", "user"]
 
@@ -76,9 +76,39 @@ def read_config_file(file: ConfigFile, *, may_be_special: bool = True) -> Mappin
     return object_at(parse_json5(text, path=str(file.path)), str(file.path))
 
 
+def read_config_text(path: Path) -> str:
+    """The text of the file as `change_config_text` passes it on. Raises ConfigError."""
+    text = _text_of(path, may_be_special=False) or ""
+    return text if text.strip() else _NEW_FILE
+
+
 def set_config_member(path: Path, keys: Sequence[Key], value: JsonValue) -> None:
     """Write one member; the file and its folder are made where needed. Raises ConfigError."""
     change_config_text(path, lambda text: with_member(text, keys, value, path=str(path)))
+
+
+def with_setting(text: str, keys: Sequence[Key], value: JsonValue, *, path: str) -> str:
+    """Set the value in the text, as `with_member` does. Raises ConfigError.
+
+    Expands short forms: `codeMode: true` becomes `codeMode: {enabled: true, timeoutMs: 500}`.
+    """
+    *parents, last = keys
+    if text.strip() and isinstance(last, str):
+        expanded = _expand_shorthand(parents, value_at(parse_json5(text, path=path), parents))
+        if expanded is not None:
+            return with_member(text, parents, {**expanded, last: value}, path=path)
+    return with_member(text, keys, value, path=path)
+
+
+def _expand_shorthand(keys: Sequence[Key], value: object) -> JsonObject | None:
+    """The object for a short form."""
+    match keys, value:
+        case [*_, "tools", "codeMode" | "toolSearch"], bool():
+            return {"enabled": value}
+        case ["agents", *_, "model"], str():
+            return {"primary": value}
+        case _:
+            return None
 
 
 def remove_config_member(path: Path, keys: Sequence[Key]) -> bool:

@@ -45,6 +45,11 @@ def user_folder(
     return home_folder(environment).joinpath(*homes[kind], "nacre")
 
 
+def default_diagnostics_folder(environment: Mapping[str, str]) -> Path:
+    """Where support bundles are written."""
+    return user_folder("state", environment) / "diagnostics"
+
+
 def home_folder(environment: Mapping[str, str]) -> Path:
     """The user's own folder, as the environment has it."""
     named = environment.get("HOME") or environment.get("USERPROFILE")

@@ -13,7 +13,8 @@ from nacre.errors import ConfigError, MissingReferenceError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from nacre.config.document import ModelsSection, ProviderSection
+    from nacre.config.agent_sections import ModelsSection, ProviderSection
+    from nacre.config.codex import RuntimeId
     from nacre.config.references import Resolver
 
 ProviderApi = Literal[
@@ -50,6 +51,7 @@ class ModelConfig:
     context_tokens: int = DEFAULT_CONTEXT_TOKENS
     max_output_tokens: int | None = None
     takes_images: bool = True
+    runtime: RuntimeId | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,8 +68,15 @@ class ProviderConfig:
     max_retries: int = 4
     models: Mapping[str, ModelConfig] = field(default_factory=dict[str, ModelConfig])
     """By id; empty if any model name is accepted."""
+    runtime: RuntimeId | None = None
     missing: str = ""
     """The message about a missing variable or file; without it the provider cannot be used."""
+
+    @property
+    def is_official_openai(self) -> bool:
+        """Whether requests go to OpenAI's own address, without further headers."""
+        is_own = self.name == "openai" and self.api == "openai-responses"
+        return is_own and not self.base_url and not self.headers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +88,7 @@ class ModelsConfig:
 
 def resolve_models(section: ModelsSection, resolver: Resolver) -> ModelsConfig:
     """Resolve `models`; problems are noted."""
-    from nacre.config.document import ProviderSection
+    from nacre.config.agent_sections import ProviderSection
 
     known = {name: ProviderSection() for name in _APIS_BY_NAME if name not in section.providers}
     entries = {**section.providers, **known}
@@ -101,7 +110,10 @@ def _resolve_provider(name: str, entry: ProviderSection, resolver: Resolver) -> 
         problem = f"needs `baseUrl`, or `api`: only {known} are known by their names"
         resolver.note(ConfigError(path, problem))
     base_url = _resolve_url(entry.base_url, f"{path}.baseUrl", resolver)
-    api: ProviderApi = entry.api or _APIS_BY_NAME.get(name, "openai-completions")
+    # Codex speaks only one of them.
+    is_for_codex = entry.agent_runtime.id == "codex"
+    usual: ProviderApi = "openai-responses" if is_for_codex else "openai-completions"
+    api: ProviderApi = entry.api or _APIS_BY_NAME.get(name) or usual
     # The key of the provider must not go to another server with the same API.
     is_own = not base_url or name in _APIS_BY_NAME
     provider = ProviderConfig(
@@ -117,6 +129,7 @@ def _resolve_provider(name: str, entry: ProviderSection, resolver: Resolver) -> 
         timeout_seconds=entry.timeout_seconds,
         max_retries=entry.max_retries,
         models=_resolve_models(entry, path, resolver),
+        runtime=entry.agent_runtime.id,
     )
     # Last: all references of the entry have been resolved by now.
     return replace(provider, missing=resolver.missing_below(path))
@@ -147,6 +160,7 @@ def _resolve_models(
                 context_tokens=model.context_window,
                 max_output_tokens=model.max_tokens,
                 takes_images="image" in model.input,
+                runtime=model.agent_runtime.id,
             )
         elif not resolver.is_replaced(place) and not resolver.has_problem_at(f"{place}.id"):
             problem = "is missing; write the id by which the provider knows the model"
@@ -154,7 +168,9 @@ def _resolve_models(
     return found
 
 
-def check_model(text: str, path: str, models: ModelsConfig, resolver: Resolver) -> None:
+def check_model(
+    text: str, path: str, models: ModelsConfig, resolver: Resolver, *, needs_key: bool = True
+) -> None:
     """Note a problem at `path` if no provider has this model. It is `<provider>/<model>`."""
     named = _MODEL.fullmatch(text)
     provider = None if named is None else models.providers.get(named[1])
@@ -169,7 +185,8 @@ def check_model(text: str, path: str, models: ModelsConfig, resolver: Resolver) 
         resolver.note(ConfigError(path, f"{problem}; {_hint(named[1], models.providers)}"))
     else:
         _check_model_of(provider, named[2], path, resolver)
-        _check_key(provider, path, resolver)
+        if needs_key:
+            _check_key(provider, path, resolver)
 
 
 def _check_model_of(provider: ProviderConfig, model_id: str, path: str, resolver: Resolver) -> None:

@@ -43,6 +43,8 @@ class PluginsConfig:
     deny: tuple[str, ...] = ()
     entries: Mapping[str, PluginEntry] = field(default_factory=dict[str, PluginEntry])
     """By the plugin's id."""
+    context_engine: str = "legacy"
+    """The id of the context engine; `legacy` and `none` for none."""
 
     def entry(self, plugin_id: str) -> PluginEntry:
         return self.entries.get(plugin_id, PluginEntry())
@@ -72,12 +74,13 @@ def resolve_plugins(section: PluginsSection, resolver: Resolver) -> PluginsConfi
         uses_entry_points=section.entry_points,
         allow=tuple(section.allow),
         deny=tuple(section.deny),
+        context_engine=section.slots.context_engine,
         entries={
             name: PluginEntry(
                 is_enabled=entry.enabled,
                 config=_resolve_config(entry.config, f"{_entry_path(name)}.config", resolver),
             )
-            for name, entry in section.entries.items()
+            for name, entry in section.entries.by_id.items()
         },
     )
 

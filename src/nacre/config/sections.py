@@ -116,6 +116,10 @@ _MAX_FILE_BYTES: Final = 67_108_864
 _HOST: Final = r"^(\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[[0-9A-Fa-f:.]+\])$"
 
 
+VisibleReplies = Literal["automatic", "message_tool"]
+"""What users see: the answers of an agent, or only what it sends with its `message` tool."""
+
+
 class QueueConfig(Section):
     """`messages.queue`: one queue per session."""
 

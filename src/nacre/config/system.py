@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from nacre.config.agents import resolve_agents
+from nacre.config.codex import resolve_codex
 from nacre.config.gateway import TOKEN_VARIABLE, resolve_gateway, resolve_storage
 from nacre.config.mcp import resolve_servers
 from nacre.config.models import resolve_models
 from nacre.config.plugins import resolve_plugins
-from nacre.config.references import Resolver
+from nacre.config.references import Resolver, key_path
 from nacre.config.validation import validate_document
 from nacre.errors import MissingReferenceError
 
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 
     from nacre.config.agents import AgentsConfig
     from nacre.config.code_mode import Protection
-    from nacre.config.document import Document
+    from nacre.config.codex import CodexConfig
+    from nacre.config.document import Document, MessagesSection
     from nacre.config.gateway import GatewayConfig, StorageConfig
     from nacre.config.mcp_entry import McpServerConfig
     from nacre.config.models import ModelsConfig
     from nacre.config.plugins import PluginsConfig
-    from nacre.config.sections import QueueConfig
+    from nacre.config.sections import QueueConfig, VisibleReplies
     from nacre.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -60,8 +62,10 @@ class SystemConfig:
     agents: AgentsConfig
     mcp_servers: tuple[McpServerConfig, ...]
     plugins: PluginsConfig
+    codex: CodexConfig
     required_protections: tuple[Protection, ...] | None
     queue: QueueConfig
+    visible_replies: VisibleReplies = "automatic"
     gateway: GatewayConfig
     storage: StorageConfig
 
@@ -122,14 +126,18 @@ def read_system(
     resolver = Resolver(environment=environment, folder=folder, problems=problems)
     models = resolve_models(whole.models, resolver)
     require = whole.sandbox.require
+    plugins = resolve_plugins(whole.plugins, resolver)
+    codex = resolve_codex(whole.plugins.entries.codex, plugins, resolver)
     config = SystemConfig(
         document=document,
         models=models,
-        agents=resolve_agents(whole.agents, whole.tools, models, resolver),
+        agents=resolve_agents(whole.agents, whole.tools, models, codex, resolver),
         mcp_servers=resolve_servers(whole, resolver),
-        plugins=resolve_plugins(whole.plugins, resolver),
+        plugins=plugins,
+        codex=codex,
         required_protections=require if require is None else tuple(require),
         queue=whole.messages.queue,
+        visible_replies=_resolve_replies(whole.messages, resolver),
         gateway=resolve_gateway(whole.gateway, resolver),
         storage=resolve_storage(whole.storage, resolver),
     )
@@ -139,3 +147,10 @@ def read_system(
         problems=resolver.problems,
         warnings=tuple(resolver.warnings),
     )
+
+
+def _resolve_replies(section: MessagesSection, resolver: Resolver) -> VisibleReplies:
+    for name, reason in section.unused_fields.items():
+        if name in section.model_fields_set:
+            resolver.warn(f"`{key_path(section, name, 'messages')}` has no effect: {reason}")
+    return section.visible_replies

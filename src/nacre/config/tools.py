@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from nacre.config.code_mode import NumberLimit, Protection
-    from nacre.config.document import RulesSection, ToolsSection
     from nacre.config.sections import Section
+    from nacre.config.tool_sections import RulesSection, ToolsSection
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext
 

@@ -160,7 +160,7 @@ def changed_sections(old: SystemConfig, new: SystemConfig) -> tuple[str, ...]:
         "models": old.models != new.models,
         "agents": _own_settings(old.agents) != _own_settings(new.agents),
         "mcp": old.mcp_servers != new.mcp_servers,
-        "plugins": old.plugins != new.plugins,
+        "plugins": (old.plugins, old.codex) != (new.plugins, new.codex),
         "sandbox": old.required_protections != new.required_protections,
         "messages": old.queue != new.queue,
         "gateway": old.gateway != new.gateway,

@@ -38,6 +38,8 @@ class ImagePart:
 MAX_IMAGE_BYTES: Final = 5_000_000
 MAX_IMAGES: Final = 20
 """How many images one result of a tool or program may have."""
+MAX_MEDIA_BYTES: Final = 16 * 1024 * 1024
+"""The size of one file of a reply."""
 _WEBP: Final = (b"RIFF",)
 _IMAGE_STARTS: Final = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
@@ -136,6 +138,8 @@ class UserMessage:
     """A message from the user."""
 
     parts: tuple[UserPart, ...]
+    identity: str = field(default="", compare=False)
+    """Its name in the thread of another runtime; a session stores each such message once."""
 
     @property
     def text(self) -> str:
@@ -150,6 +154,8 @@ class AssistantMessage:
     model: str = ""
     usage: Usage = field(default_factory=Usage)
     finish_reason: FinishReason = "stop"
+    identity: str = field(default="", compare=False)
+    """As that of a user message."""
 
     @property
     def text(self) -> str:

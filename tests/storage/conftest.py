@@ -19,7 +19,6 @@ from nacre.storage import Store, open_store
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
-    from blockbuster import BlockBuster
 
 PASSWORD: Final = "tr@de:winds/100%"
 PASSWORD_IN_URL: Final = "tr%40de%3Awinds%2F100%25"
@@ -158,13 +157,6 @@ def postgres(postgres_server: PostgresServer) -> PostgresServer:
     """The server with an empty database."""
     postgres_server.make_empty()
     return postgres_server
-
-
-@pytest.fixture(autouse=True)
-def asyncpg_looks_for_files(no_blocking_in_the_event_loop: BlockBuster) -> None:
-    """For passwords and certificates, small ones, when it connects."""
-    for function in no_blocking_in_the_event_loop.functions.values():
-        function.can_block_in("asyncpg/connect_utils.py", "_parse_connect_arguments")
 
 
 @pytest.fixture(params=["memory", "file", "postgres"])

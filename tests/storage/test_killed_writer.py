@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,6 +15,7 @@ import pytest
 
 from nacre.messages import AssistantMessage, Usage, UserMessage
 from nacre.storage import open_store
+from tests.forked_python import FORKED_PYTHON
 
 if TYPE_CHECKING:
     from nacre.storage import StoredMessage
@@ -29,7 +29,7 @@ def killed_writers(url: str, *, kills: int) -> dict[str, list[str]]:
     """The run ids that each writer had reported before it was killed, by session."""
     reported: dict[str, list[str]] = {}
     with subprocess.Popen(
-        [sys.executable, _WRITER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [FORKED_PYTHON, _WRITER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -7,7 +7,6 @@ import resource
 import sqlite3
 import stat
 import subprocess
-import sys
 import tempfile
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 from nacre.errors import StorageError
 from nacre.messages import Usage, user_message
 from nacre.storage import open_store
+from tests.forked_python import FORKED_PYTHON
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -212,10 +212,12 @@ async def test_many_processes_that_open_a_new_file_at_once_all_succeed(tmp_path:
         "        await store.add_session(id=sys.argv[2], agent_id='main', key='k')\n"
         "anyio.run(main)"
     )
+    script = tmp_path / "open.py"
+    script.write_text(code, encoding="utf-8")
     url = url_of(tmp_path / "nacre.db")
 
     def run_all() -> list[int]:
-        processes = [subprocess.Popen([sys.executable, "-c", code, url, f"s{i}"]) for i in range(4)]
+        processes = [subprocess.Popen([FORKED_PYTHON, script, url, f"s{i}"]) for i in range(4)]
         return [process.wait() for process in processes]
 
     with anyio.fail_after(60):

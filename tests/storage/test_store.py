@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from nacre.messages import (
     Usage,
     user_message,
 )
-from nacre.storage import ApprovalRecord, Compaction, StoredMessage
+from nacre.storage import ApprovalRecord, Compaction, MediaRecord, StoredMessage, ThreadRecord
 from nacre.storage import store as store_module
 
 if TYPE_CHECKING:
@@ -47,6 +48,51 @@ def texts(messages: list[StoredMessage]) -> list[tuple[int, str]]:
         assert not isinstance(stored.message, ToolMessage)
         found.append((stored.sequence, stored.message.text))
     return found
+
+
+async def test_a_renewed_session_takes_the_key_and_the_old_one_stays(store: Store) -> None:
+    old = await store.add_session(id="s", agent_id="main", key="chat:1", sender="Ada")
+    await add_turn(store, "r1", user_message("hi"), answer("hello"))
+    await store.change_session("s", model="demo/other", queue_mode="collect")
+
+    kept = await store.renew_session("s", new_id="t", keeps_settings=True)
+    fresh = await store.renew_session("t", new_id="u", keeps_settings=False)
+
+    assert await store.session_by_key("main", "chat:1") == fresh
+    assert (kept.model, kept.queue_mode) == ("demo/other", "collect")
+    assert (fresh.model, fresh.queue_mode, fresh.sender) == ("", "", "Ada")
+    assert fresh.turn_count == 0
+    assert {it.id: it.key for it in await store.sessions()} == {"s": "", "t": "", "u": old.key}
+    assert texts(await store.messages("s")) == [(0, "hi"), (1, "hello")]
+    with pytest.raises(SessionError, match="there is no session 'nobody'"):
+        await store.renew_session("nobody", new_id="v", keeps_settings=True)
+    with pytest.raises(SessionError, match="there is a session 's' already"):
+        await store.renew_session("u", new_id="s", keeps_settings=True)
+    assert await store.session_by_key("main", "chat:1") == fresh
+
+
+async def test_a_session_without_a_title_gets_the_one_of_its_first_turn(store: Store) -> None:
+    await store.add_session(id="s", agent_id="main")
+    for run_id in ("one", "two"):
+        await store.begin_turn(
+            run_id=run_id, session_id="s", prompt=None, model="", surface="", title=run_id
+        )
+    session = await store.session("s")
+    assert session is not None
+    assert session.title == "one"
+
+
+async def test_the_tokens_of_a_session_are_those_of_its_turns(store: Store) -> None:
+    for session_id in ("s", "t"):
+        await store.add_session(id=session_id, agent_id="main")
+    assert await store.session_usage("s") == NO_USAGE
+    used = Usage(input_tokens=5, output_tokens=3, cached_tokens=1)
+    for run_id, session_id in (("r1", "s"), ("r2", "s"), ("r3", "t")):
+        await store.begin_turn(
+            run_id=run_id, session_id=session_id, prompt=None, model="", surface=""
+        )
+        await store.end_turn(run_id, status="completed", messages=[], usage=used)
+    assert await store.session_usage("s") == used + used
 
 
 async def test_a_session_is_found_by_its_id_and_by_its_key(store: Store) -> None:
@@ -191,6 +237,38 @@ async def test_a_turn_is_running_until_it_ends_with_all_its_messages(store: Stor
     stored = await store.messages("s")
     assert [it.message for it in stored] == messages
     assert [(it.sequence, it.run_id) for it in stored] == [(i, "r") for i in range(4)]
+
+
+async def test_a_turn_begins_with_its_session_and_ends_with_its_thread(store: Store) -> None:
+    await store.add_session(id="s", agent_id="main")
+    await store.change_session("s", service_tier="priority")
+    thread = ThreadRecord(session_id="s", thread_id="t", created=1.0, updated=2.0)
+
+    begun = await store.begin_turn(
+        run_id="r1", session_id="s", prompt=None, model="m", surface="codex", loads_messages=True
+    )
+    assert (begun.session.service_tier, begun.session.turn_count) == ("priority", 1)
+    assert (begun.thread, begun.last_run_id) == (None, "")
+    assert await store.decode_messages(begun) == []
+
+    await store.end_turn(
+        "r1", status="completed", messages=[user_message("hi")], usage=NO_USAGE, thread=thread
+    )
+    await add_turn(store, "r2", answer("hello"))
+    await store.add_compaction("s", up_to_sequence=0, summary="They met.")
+    for loads_messages in (False, True):
+        begun = await store.begin_turn(
+            run_id=f"r3-{loads_messages}",
+            session_id="s",
+            prompt=None,
+            model="m",
+            surface="codex",
+            loads_messages=loads_messages,
+        )
+        assert (begun.thread, begun.last_run_id) == (thread, "r2")
+        expected = await store.messages("s") if loads_messages else []
+        assert await store.decode_messages(begun) == expected
+    assert texts(expected) == [(0, "They met."), (1, "hello")]
 
 
 async def test_a_failed_turn_keeps_its_error_and_what_was_said(store: Store) -> None:
@@ -544,3 +622,147 @@ async def test_a_cancelled_caller_does_not_cut_a_turn_in_half(store: Store) -> N
     assert turn is not None
     assert (turn.status, len(await store.messages("s"))) in [("completed", 1), ("running", 0)]
     await add_turn(store, "r2", user_message("and on"))
+
+
+async def test_media_are_read_with_their_bytes_and_go_with_their_session(store: Store) -> None:
+    content = bytes(range(256)) * 400
+    await store.add_session(id="s", agent_id="main")
+    first = MediaRecord(
+        id="media_1",
+        session_id="s",
+        run_id="run_1",
+        name="pearl.png",
+        type="image/png",
+        size=len(content),
+        created=1.0,
+    )
+    second = replace(first, id="media_2", created=2.0)
+    await store.add_media(second, b"later")
+    await store.add_media(first, content)
+
+    assert await store.media("media_1") == (first, content)
+    assert await store.media_of_runs(["run_1", "run_2"]) == [first, second]
+    assert await store.media_of_runs([]) == []
+    assert await store.media("media_3") is None
+    assert await store.media("\0") is None
+
+    assert await store.delete_session("s")
+    assert await store.media("media_1") is None
+    assert await store.media_of_runs(["run_1"]) == []
+
+
+async def test_media_of_a_session_that_is_not_stored_are_refused(store: Store) -> None:
+    record = MediaRecord(
+        id="m", session_id="gone", run_id="r", name="a", type="text/plain", size=1, created=1.0
+    )
+
+    with pytest.raises(StorageError):
+        await store.add_media(record, b"a")
+
+
+async def test_a_session_has_one_thread_which_goes_with_it(store: Store) -> None:
+    for session_id in ("a", "b"):
+        await store.add_session(id=session_id, agent_id="main")
+    first = ThreadRecord(
+        session_id="a", thread_id="t1", data={"model": "gpt-5.5"}, created=1.0, updated=2.0
+    )
+    await store.put_thread(first)
+    second = replace(first, thread_id="t2", data={}, updated=3.0)
+    await store.put_thread(second)
+    other = replace(first, session_id="b", updated=2.5)
+    await store.put_thread(other)
+
+    assert await store.thread("a") == second
+    assert await store.threads() == [second, other]
+    assert await store.threads(limit=1) == [second]
+    assert await store.delete_thread("a")
+    assert not await store.delete_thread("a")
+    assert await store.delete_session("b")
+    assert await store.threads() == []
+    assert await store.thread("\0") is None
+
+
+async def test_a_value_is_added_once_until_it_expires(store: Store) -> None:
+    later = time.time() + 3600
+    assert await store.add_value("a", "k", {"n": 1}, expires=later) is None
+    assert await store.add_value("a", "k", {"n": 2}, expires=later) == {"n": 1}
+    assert await store.add_value("b", "k", {"n": 3}, expires=later) is None
+    await store.put_value("a", "k", {"n": 4}, expires=later)
+    assert await store.value("a", "k") == {"n": 4}
+
+    await store.put_value("a", "k", {"n": 5}, expires=time.time() - 1)
+    assert await store.value("a", "k") is None
+    assert await store.add_value("a", "k", {"n": 6}, expires=later) is None
+    await store.delete_value("a", "k")
+    assert await store.value("a", "k") is None
+    assert await store.value("b", "k") == {"n": 3}
+    assert await store.value("b", "\0") is None
+
+
+async def test_a_message_of_another_runtime_is_in_a_session_once(store: Store) -> None:
+    await store.add_session(id="s", agent_id="main")
+    await store.add_session(id="other", agent_id="main")
+    prompt = replace(user_message("hi"), identity="codex:t:1:prompt")
+    said = replace(answer("hello"), identity="codex:t:1:assistant")
+
+    async def turn(number: int) -> None:
+        # Redaction may have changed the text: the identity counts.
+        again = replace(answer(f"hello {number}"), identity=said.identity)
+        await add_turn(store, f"r{number}", prompt, again, user_message(f"own {number}"))
+
+    await add_turn(store, "first", prompt, said)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            for number in range(5):
+                tasks.start_soon(turn, number)
+
+    stored = texts(await store.messages("s"))
+    assert stored[:2] == [(0, "hi"), (1, "hello")]
+    assert sorted(text for _, text in stored[2:]) == [f"own {number}" for number in range(5)]
+    assert [sequence for sequence, _ in stored] == list(range(7))
+    # A turn that was stored is not changed any more, and other sessions are not concerned.
+    await store.add_to_interrupted("first", [replace(answer("late"), identity="codex:t:2")])
+    assert texts(await store.messages("s")) == stored
+    await store.begin_turn(run_id="o", session_id="other", prompt=None, model="", surface="")
+    await store.end_turn("o", status="completed", messages=[prompt], usage=NO_USAGE)
+    assert texts(await store.messages("other")) == [(0, "hi")]
+
+
+async def test_one_message_is_found_by_its_place(store: Store) -> None:
+    await store.add_session(id="s", agent_id="main")
+    await add_turn(store, "r1", user_message("hi"), answer("hello"))
+
+    found = await store.message("s", 1)
+
+    assert found is not None
+    assert (found.sequence, found.run_id, found.message) == (1, "r1", answer("hello"))
+    assert await store.message("s", 2) is None
+    assert await store.message("s", -1) is None
+    assert await store.message("other", 0) is None
+    assert await store.message("\0", 0) is None
+
+
+async def test_an_upload_is_found_until_it_expires(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = MediaRecord(
+        id="u1",
+        session_id="",
+        run_id="",
+        name="a.bin",
+        type="application/octet-stream",
+        size=3,
+        created=time.time(),
+    )
+    await store.add_upload(record, b"\0\1\2")
+    assert await store.upload("u1") == (record, b"\0\1\2")
+    assert await store.upload("u2") is None
+    assert await store.upload("\0") is None
+
+    later = time.time() + store_module.UPLOAD_SECONDS + 1
+    monkeypatch.setattr(store_module, "now", lambda: later)
+    assert await store.upload("u1") is None
+    await store.add_upload(replace(record, id="u2", created=later), b"x")
+    monkeypatch.undo()
+    # Deleted, not only hidden.
+    assert await store.upload("u1") is None

@@ -1,4 +1,4 @@
-"""Stores sessions, turns, trajectories and approvals in a database.
+"""Stores sessions, turns, trajectories, approvals and media in a database.
 
 SQLAlchemy is large and an optional dependency, so it is imported when a store is opened.
 """
@@ -16,31 +16,43 @@ from nacre.storage.records import (
     TURN_STATUSES,
     ApprovalRecord,
     ApprovalState,
+    BegunTurn,
     Compaction,
+    MediaRecord,
     SessionRecord,
     StoredEvent,
     StoredMessage,
+    ThreadRecord,
     TurnRecord,
     TurnStatus,
+    Visibility,
 )
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from nacre.storage.store import Store
+    from nacre.storage.store import SessionChange, Store
+    from nacre.storage.text_search import SearchHit, SearchRole
 
 __all__ = [
     "APPROVAL_STATES",
     "TURN_STATUSES",
     "ApprovalRecord",
     "ApprovalState",
+    "BegunTurn",
     "Compaction",
+    "MediaRecord",
+    "SearchHit",
+    "SearchRole",
+    "SessionChange",
     "SessionRecord",
     "Store",
     "StoredEvent",
     "StoredMessage",
+    "ThreadRecord",
     "TurnRecord",
     "TurnStatus",
+    "Visibility",
     "open_store",
 ]
 
@@ -77,5 +89,8 @@ def _import_modules() -> None:
 
 __getattr__ = lazy_exports(
     __name__,
-    {"nacre.storage.store": ("Store",)},
+    {
+        "nacre.storage.store": ("SessionChange", "Store"),
+        "nacre.storage.text_search": ("SearchHit", "SearchRole"),
+    },
 )

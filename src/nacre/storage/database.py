@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
     from contextlib import AbstractAsyncContextManager
 
+    from sqlalchemy import Insert
     from sqlalchemy.dialects import postgresql
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.schema import Table
@@ -332,13 +333,35 @@ class Database:
         self._transactions = transactions
         self._location = location
         self.ownership = ownership
+        self._inserts: dict[Table, Insert] = {}
+        self._upserts: dict[Table, Insert] = {}
 
     @property
     def address(self) -> str:
         return self._location.address
 
-    def insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
-        """An INSERT statement that supports ON CONFLICT."""
+    # The statements are cached, because building one takes longer than executing it.
+
+    def insert_or_ignore(self, table: Table) -> Insert:
+        """A statement that inserts a row unless there is one with its key."""
+        found = self._inserts.get(table)
+        if found is None:
+            found = self._inserts[table] = self._insert(table).on_conflict_do_nothing()
+        return found
+
+    def upsert(self, table: Table) -> Insert:
+        """A statement that inserts a row, or replaces the one with its key."""
+        found = self._upserts.get(table)
+        if found is None:
+            statement = self._insert(table)
+            keys = {column.name for column in table.primary_key}
+            found = self._upserts[table] = statement.on_conflict_do_update(
+                index_elements=keys,
+                set_={it.name: it for it in statement.excluded if it.name not in keys},
+            )
+        return found
+
+    def _insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
         if not isinstance(self._location, ServerLocation):
             return sqlite.insert(table)
         from sqlalchemy.dialects import postgresql

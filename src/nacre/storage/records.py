@@ -1,4 +1,4 @@
-"""The records of the store: sessions, turns, messages, events and approvals."""
+"""The records of the store: sessions, turns, messages, events, approvals and media."""
 
 from __future__ import annotations
 
@@ -11,11 +11,19 @@ if TYPE_CHECKING:
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import Message
 
+Visibility = Literal["visible", "private", "silent"]
+"""Whether the user sees an answer: `private` if only sent messages are for the user, `silent` if
+it says nothing or repeats what was sent."""
+
 TurnStatus = Literal["running", "completed", "failed", "aborted", "interrupted"]
 TURN_STATUSES: Final[tuple[TurnStatus, ...]] = get_args(TurnStatus)
 
 ApprovalState = Literal["open", "allowed", "denied", "expired", "given_up"]
 APPROVAL_STATES: Final[tuple[ApprovalState, ...]] = get_args(ApprovalState)
+
+
+MessageRows = list[tuple[int, str, str]]
+"""Sequence, run id and content of messages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +42,14 @@ class SessionRecord:
     """When a turn last started or ended."""
     turn_count: int = 0
     message_count: int = 0
+    model: str = ""
+    """The model that the user has chosen for the session; empty for the agent's."""
+    queue_mode: str = ""
+    """How to handle messages during a turn, as the user has chosen; empty as configured."""
+    service_tier: str = ""
+    """The tier of the model in Codex that the user has chosen; empty as configured."""
+    permission_mode: str = ""
+    """The permissions of Codex that the user has chosen; empty as configured."""
 
     @property
     def cursor(self) -> str:
@@ -61,7 +77,7 @@ class TurnRecord:
     session_id: str
     status: TurnStatus
     prompt: Message | None
-    """Stored with the turn too, because an interrupted turn has no messages."""
+    """Stored with the turn too, because an interrupted turn may have no messages."""
     model: str = ""
     surface: str = ""
     usage: Usage = field(default_factory=Usage)
@@ -70,6 +86,23 @@ class TurnRecord:
     started: float
     ended: float | None = None
     """None for a running or an interrupted turn."""
+
+    @property
+    def visibility(self) -> Visibility:
+        """Whether the last answer was for the user."""
+        match self.data.get("visibility"):
+            case "private":
+                return "private"
+            case "silent":
+                return "silent"
+            case _:
+                return "visible"
+
+    @property
+    def sent(self) -> tuple[str, ...]:
+        """The texts that were sent to the user during the turn."""
+        sent = self.data.get("sent")
+        return tuple(map(str, sent)) if isinstance(sent, list) else ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,3 +148,51 @@ class ApprovalRecord:
     answered: float | None = None
     agent_id: str = ""
     """The agent of the session; set when the record is read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadRecord:
+    """The thread that a session has in another runtime, such as Codex."""
+
+    session_id: str
+    thread_id: str
+    data: JsonObject = field(default_factory=dict[str, "JsonValue"])
+    """What its harness has to know to use it again."""
+    created: float
+    updated: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BegunTurn:
+    """What a turn needs to know about its session when it begins."""
+
+    session: SessionRecord
+    thread: ThreadRecord | None = None
+    summary: StoredMessage | None = None
+    message_rows: MessageRows = field(default_factory=list[tuple[int, str, str]])
+    """Empty if they were not asked for. `Store.decode_messages` returns the messages."""
+    last_run_id: str = ""
+    """The run of the last message of the session; empty if there is none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MediaRecord:
+    """A file of a reply, without its bytes."""
+
+    id: str
+    session_id: str
+    run_id: str
+    name: str
+    type: str
+    """Its media type, by its content."""
+    size: int
+    created: float
+
+    def to_json(self) -> JsonObject:
+        return {
+            "id": self.id,
+            "name": self.name,
+            "type": self.type,
+            "size": self.size,
+            "createdAt": self.created,
+        }

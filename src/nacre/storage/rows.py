@@ -5,20 +5,41 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import and_, insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from nacre.errors import SessionError, StorageError
 from nacre.json_types import NotJsonError, decode_json, encode_json
 from nacre.messages import (
+    AssistantMessage,
     MessageFormatError,
     SystemMessage,
     Usage,
+    UserMessage,
     message_from_json,
     message_to_json,
 )
 from nacre.storage.database import now
-from nacre.storage.records import ApprovalRecord, SessionRecord, StoredMessage, TurnRecord
-from nacre.storage.schema import approvals, compactions, events, messages, sessions, turns
+from nacre.storage.records import (
+    ApprovalRecord,
+    BegunTurn,
+    MediaRecord,
+    MessageRows,
+    SessionRecord,
+    StoredMessage,
+    ThreadRecord,
+    TurnRecord,
+)
+from nacre.storage.schema import (
+    approvals,
+    compactions,
+    events,
+    media,
+    messages,
+    sessions,
+    threads,
+    turns,
+    values,
+)
 from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:
@@ -32,14 +53,66 @@ if TYPE_CHECKING:
     from nacre.storage.database import Database
     from nacre.storage.records import Compaction
 
-MessageRows = list[tuple[int, str, str]]
-"""Sequence, run id and content of messages."""
-
 _REDACTION: Final = Redaction()
 _APPROVAL_JSON_COLUMNS: Final = ("input", "answer")
 _WITHDRAWN: Final = '{"answer":"withdrawn"}'
 # The process was killed before it could write why the turn ended.
 _INTERRUPTED: Final = "the process ended in the middle of the turn"
+
+# The statements of every turn. Building one takes longer than executing it.
+_SESSION_BY_ID: Final = select(sessions).where(sessions.c.id == bindparam("of_id"))
+_SESSION_BY_KEY: Final = select(sessions).where(
+    sessions.c.agent_id == bindparam("of_agent"), sessions.c.key == bindparam("of_key")
+)
+_COUNT_TURN: Final = (
+    update(sessions)
+    .where(sessions.c.id == bindparam("of_id"))
+    .values(turn_count=sessions.c.turn_count + 1, updated=bindparam("new_time"))
+    .returning(*sessions.columns)
+)
+_COUNT_MESSAGES: Final = (
+    update(sessions)
+    .where(sessions.c.id == bindparam("of_id"))
+    .values(
+        message_count=sessions.c.message_count + bindparam("new_count"),
+        updated=bindparam("new_time"),
+    )
+    .returning(sessions.c.message_count)
+)
+_END_COLUMNS: Final = ("status", "input_tokens", "output_tokens", "cached_tokens", "error", "data")
+_END_TURN: Final = (
+    update(turns)
+    .where(turns.c.run_id == bindparam("of_run"), turns.c.ended.is_(None))
+    .values({name: bindparam(f"new_{name}") for name in (*_END_COLUMNS, "ended")})
+    .returning(turns.c.session_id)
+)
+_KNOWN_IDENTITIES: Final = select(messages.c.identity).where(
+    messages.c.session_id == bindparam("of_session"),
+    messages.c.identity.in_(bindparam("identities", expanding=True)),
+)
+_LAST_RUN: Final = (
+    select(messages.c.run_id)
+    .where(messages.c.session_id == bindparam("of_session"))
+    .order_by(messages.c.sequence.desc())
+    .limit(1)
+)
+_LAST_SUMMARY: Final = (
+    select(compactions.c.up_to_sequence, compactions.c.summary)
+    .where(compactions.c.session_id == bindparam("of_session"))
+    .order_by(compactions.c.up_to_sequence.desc())
+    .limit(1)
+)
+_MESSAGES_AFTER: Final = (
+    select(messages.c.sequence, messages.c.run_id, messages.c.content)
+    .where(
+        messages.c.session_id == bindparam("of_session"),
+        messages.c.sequence > bindparam("after_sequence"),
+    )
+    .order_by(messages.c.sequence)
+)
+_THREAD: Final = select(threads).where(threads.c.session_id == bindparam("of_session"))
+_ADD_MESSAGES: Final = insert(messages)
+_ADD_EVENTS: Final = insert(events)
 
 # PostgreSQL indexes at most about 2,700 bytes per row; an agent id and a key share one index.
 MAX_ID_BYTES: Final = 512
@@ -123,13 +196,32 @@ def _problem_of(text: str) -> str:
 # Sessions.
 
 
-def has_key(agent_id: str, key: str) -> ColumnElement[bool]:
-    return and_(sessions.c.agent_id == agent_id, sessions.c.key == key)
-
-
-def find_session(connection: Connection, condition: ColumnElement[bool]) -> SessionRecord | None:
-    row = connection.execute(select(sessions).where(condition)).mappings().first()
+def find_session(connection: Connection, session_id: str) -> SessionRecord | None:
+    row = connection.execute(_SESSION_BY_ID, {"of_id": session_id}).mappings().first()
     return None if row is None else SessionRecord(**row)
+
+
+def find_session_by_key(connection: Connection, agent_id: str, key: str) -> SessionRecord | None:
+    given = {"of_agent": agent_id, "of_key": key}
+    row = connection.execute(_SESSION_BY_KEY, given).mappings().first()
+    return None if row is None else SessionRecord(**row)
+
+
+def change_session(
+    connection: Connection, session_id: str, values: Mapping[str, str]
+) -> SessionRecord:
+    """Change columns of a session; returns it as it is then. Locks its row."""
+    # A statement without values would not be valid, nor lock the row.
+    statement = (
+        update(sessions)
+        .where(sessions.c.id == session_id)
+        .values({"id": session_id, **values})
+        .returning(*sessions.columns)
+    )
+    row = connection.execute(statement).mappings().first()
+    if row is None:
+        raise session_not_found(session_id)
+    return SessionRecord(**row)
 
 
 def parse_cursor(text: str) -> tuple[float, str]:
@@ -148,21 +240,27 @@ def session_not_found(session_id: str) -> SessionError:
     return SessionError(f"there is no session {session_id!r}", code="not_found")
 
 
-# Turns.
+def count_turn(
+    connection: Connection, session_id: str, *, title: str = ""
+) -> tuple[SessionRecord, str]:
+    """Return the session with its new turn, whose number is `turn_count`. Locks the session's row.
 
-
-def count_turn(connection: Connection, session_id: str) -> int:
-    """Return the number of the session's next turn, from 1. Locks the session's row."""
-    statement = (
-        update(sessions)
-        .where(sessions.c.id == session_id)
-        .values(turn_count=sessions.c.turn_count + 1, updated=now())
-        .returning(sessions.c.turn_count)
-    )
-    number = connection.execute(statement).scalar()
-    if number is None:
+    A session without a title gets this one; then it is returned too, otherwise an empty text.
+    """
+    given = {"of_id": session_id, "new_time": now()}
+    row = connection.execute(_COUNT_TURN, given).mappings().first()
+    if row is None:
         raise session_not_found(session_id)
-    return number
+    session = SessionRecord(**row)
+    if session.title or not title:
+        return session, ""
+    return change_session(connection, session_id, {"title": title}), title
+
+
+def add_turn(database: Database, connection: Connection, row: Mapping[str, object]) -> None:
+    """Insert a turn; raises SessionError (`invalid`) if its run id was used before."""
+    if not connection.execute(database.insert_or_ignore(turns), row).rowcount:
+        raise SessionError(f"there is a run {row['run_id']!r} already", code="invalid")
 
 
 def has_begun(connection: Connection, run_id: str, row: Mapping[str, object]) -> bool:
@@ -182,20 +280,26 @@ def refuse_if_busy(connection: Connection, session_id: str) -> None:
         )
 
 
+def dump_usage(usage: Usage) -> dict[str, object]:
+    """Return the columns of the tokens of a turn."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+    }
+
+
 def mark_turn_ended(
     connection: Connection, run_id: str, ending: Mapping[str, object]
 ) -> str | None:
     """Return the session's id; None if an earlier attempt with the same ending was committed.
+    `ending` has all columns of an end.
 
     An interrupted turn can still end: its process may only have lost the database for a while.
     """
-    statement = (
-        update(turns)
-        .where(turns.c.run_id == run_id, turns.c.ended.is_(None))
-        .values(ending)
-        .returning(turns.c.session_id)
-    )
-    if (session_id := connection.execute(statement).scalar()) is not None:
+    given = {f"new_{name}": value for name, value in ending.items()}
+    session_id = connection.execute(_END_TURN, {"of_run": run_id, **given}).scalar()
+    if session_id is not None:
         return session_id
     query = select(turns.c.status, turns.c.ended).where(turns.c.run_id == run_id)
     if (row := connection.execute(query).first()) is None:
@@ -247,30 +351,106 @@ def run_not_found(run_id: str) -> SessionError:
     return SessionError(f"there is no run {run_id!r}", code="not_found")
 
 
+def describe_begun(
+    connection: Connection, session: SessionRecord, *, loads_messages: bool
+) -> BegunTurn:
+    """Return what a turn of the session starts with."""
+    summary, found = None, MessageRows()
+    if loads_messages:
+        summary, found = find_model_messages(connection, session.id)
+    last_run_id = found[-1][1] if found else find_last_run(connection, session.id)
+    return BegunTurn(
+        session=session,
+        thread=find_thread(connection, session.id),
+        summary=summary,
+        message_rows=found,
+        last_run_id=last_run_id,
+    )
+
+
+# Threads.
+
+
+def find_thread(connection: Connection, session_id: str) -> ThreadRecord | None:
+    row = connection.execute(_THREAD, {"of_session": session_id}).mappings().first()
+    return None if row is None else thread_from_row(row)
+
+
+def put_thread(database: Database, connection: Connection, record: ThreadRecord) -> None:
+    """Store the thread of a session, in place of an earlier one."""
+    row = {
+        "session_id": record.session_id,
+        "thread_id": clean_text(record.thread_id),
+        "data": dump_json(record.data, f"the thread of {record.session_id}"),
+        "created": record.created,
+        "updated": record.updated,
+    }
+    connection.execute(database.upsert(threads), row)
+
+
+def thread_from_row(row: RowMapping) -> ThreadRecord:
+    return ThreadRecord(
+        session_id=row["session_id"],
+        thread_id=row["thread_id"],
+        data=load_json_object(row["data"], f"the thread of {row['session_id']!r}"),
+        created=row["created"],
+        updated=row["updated"],
+    )
+
+
 # Messages and compactions.
 
 
 def add_messages(
-    connection: Connection, session_id: str, run_id: str, contents: Sequence[str]
-) -> int:
-    """Append messages; return how many the session has then. Locks the session's row."""
-    statement = (
-        update(sessions)
-        .where(sessions.c.id == session_id)
-        .values(message_count=sessions.c.message_count + len(contents), updated=now())
-        .returning(sessions.c.message_count)
-    )
-    message_count: int = connection.execute(statement).scalar_one()
-    first = message_count - len(contents)
-    if contents:
+    connection: Connection, session_id: str, run_id: str, added: Sequence[Message]
+) -> tuple[int, list[Message]]:
+    """Append messages; return how many the session has then, and those that are new.
+
+    A message whose identity the session has already is left out. Locks the session's row.
+    """
+    # First, because it locks the row: nobody else can add the same message in between.
+    message_count = _count_added(connection, session_id, len(added))
+    identities = [identity for it in added if (identity := _find_identity(it))]
+    known: set[str] = set()
+    if identities:
+        given = {"of_session": session_id, "identities": identities}
+        known = set(connection.execute(_KNOWN_IDENTITIES, given).scalars())
+    new = [it for it in added if _find_identity(it) not in known] if known else [*added]
+    if len(new) < len(added):
+        message_count = _count_added(connection, session_id, len(new) - len(added))
+    if new:
         connection.execute(
-            insert(messages),
+            _ADD_MESSAGES,
             [
-                {"session_id": session_id, "sequence": first + i, "run_id": run_id, "content": it}
-                for i, it in enumerate(contents)
+                {
+                    "session_id": session_id,
+                    "sequence": message_count - len(new) + number,
+                    "run_id": run_id,
+                    "content": dump_message(it, f"message {number} of {run_id}"),
+                    "identity": _find_identity(it),
+                }
+                for number, it in enumerate(new)
             ],
         )
-    return message_count
+    return message_count, new
+
+
+def _count_added(connection: Connection, session_id: str, added: int) -> int:
+    given = {"of_id": session_id, "new_time": now(), "new_count": added}
+    return connection.execute(_COUNT_MESSAGES, given).scalar_one()
+
+
+def _find_identity(message: Message) -> str:
+    identity = message.identity if isinstance(message, UserMessage | AssistantMessage) else ""
+    return check_key(identity, "the identity of a message", max_bytes=MAX_ID_BYTES)
+
+
+def find_interrupted(connection: Connection, run_id: str) -> str | None:
+    """Return the session of a turn that was interrupted; None if it was not."""
+    query = select(turns.c.session_id).where(
+        turns.c.run_id == run_id, turns.c.status == "interrupted"
+    )
+    return connection.execute(query).scalar()
 
 
 def count_messages(connection: Connection, session_id: str) -> int:
@@ -302,28 +482,30 @@ def put_compaction(
         "summary": clean_text(compaction.summary),
         "created": now(),
     }
-    statement = database.insert(compactions).values(row)
-    connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=["session_id", "up_to_sequence"],
-            set_={"summary": row["summary"], "created": row["created"]},
-        )
-    )
+    connection.execute(database.upsert(compactions), row)
 
 
 def find_summary(connection: Connection, session_id: str) -> StoredMessage | None:
     """Return the newest summary of a session as a message."""
-    query = (
-        select(compactions.c.up_to_sequence, compactions.c.summary)
-        .where(compactions.c.session_id == session_id)
-        .order_by(compactions.c.up_to_sequence.desc())
-        .limit(1)
-    )
-    row = connection.execute(query).first()
+    row = connection.execute(_LAST_SUMMARY, {"of_session": session_id}).first()
     if row is None:
         return None
     message = SystemMessage(text=row.summary)
     return StoredMessage(sequence=row.up_to_sequence, run_id="", message=message, is_summary=True)
+
+
+def find_last_run(connection: Connection, session_id: str) -> str:
+    """Return the run of the last message of a session; empty if there is none."""
+    return connection.execute(_LAST_RUN, {"of_session": session_id}).scalar() or ""
+
+
+def find_model_messages(
+    connection: Connection, session_id: str
+) -> tuple[StoredMessage | None, MessageRows]:
+    """Return the newest summary of a session, and the messages after it."""
+    summary = find_summary(connection, session_id)
+    after = -1 if summary is None else summary.sequence
+    return summary, find_messages(connection, session_id, after=after)
 
 
 def find_messages(
@@ -332,16 +514,14 @@ def find_messages(
     *,
     after: int = -1,
     run_ids: Sequence[str] | None = None,
+    limit: int | None = None,
 ) -> MessageRows:
     """Return the messages after a sequence number, of these runs if given, in order."""
-    query = (
-        select(messages.c.sequence, messages.c.run_id, messages.c.content)
-        .where(messages.c.session_id == session_id, messages.c.sequence > after)
-        .order_by(messages.c.sequence)
-    )
+    query = _MESSAGES_AFTER if limit is None else _MESSAGES_AFTER.limit(limit)
     if run_ids is not None:
         query = query.where(messages.c.run_id.in_(run_ids))
-    return [(row.sequence, row.run_id, row.content) for row in connection.execute(query)]
+    found = connection.execute(query, {"of_session": session_id, "after_sequence": after})
+    return [(row.sequence, row.run_id, row.content) for row in found]
 
 
 # Events and approvals.
@@ -352,7 +532,7 @@ def add_events(
 ) -> None:
     rows = [{"run_id": run_id, "session_id": session_id, "event": text} for text in contents]
     if rows:
-        connection.execute(insert(events), rows)
+        connection.execute(_ADD_EVENTS, rows)
 
 
 def approval_to_row(record: ApprovalRecord) -> dict[str, object]:
@@ -375,3 +555,46 @@ def approval_from_row(row: RowMapping) -> ApprovalRecord:
     for column in _APPROVAL_JSON_COLUMNS:
         columns[column] = load_json_object(columns[column], name)
     return ApprovalRecord(**columns)
+
+
+# Media.
+
+
+def find_media(connection: Connection, condition: ColumnElement[bool]) -> list[MediaRecord]:
+    """Return the media without their bytes, oldest first."""
+    columns = [column for column in media.c if column is not media.c.data]
+    query = select(*columns).where(condition).order_by(media.c.created, media.c.id)
+    return [MediaRecord(**row) for row in connection.execute(query).mappings()]
+
+
+def read_media(connection: Connection, media_id: str) -> tuple[MediaRecord, bytes] | None:
+    is_it = media.c.id == media_id
+    found = find_media(connection, is_it)
+    if not found:
+        return None
+    return found[0], bytes(connection.execute(select(media.c.data).where(is_it)).scalar_one())
+
+
+def upload_from_row(row: RowMapping) -> tuple[MediaRecord, bytes]:
+    record = MediaRecord(
+        id=row["id"],
+        session_id="",
+        run_id="",
+        name=row["name"],
+        type=row["type"],
+        size=row["size"],
+        created=row["created"],
+    )
+    return record, bytes(row["data"])
+
+
+# Values that expire.
+
+
+def find_value(connection: Connection, kind: str, key: str, time: float) -> JsonObject | None:
+    """Return the value if it has not expired at that time."""
+    query = select(values.c.value).where(
+        values.c.kind == kind, values.c.key == key, values.c.expires > time
+    )
+    found = connection.execute(query).scalar()
+    return None if found is None else load_json_object(found, f"the value of {kind}")

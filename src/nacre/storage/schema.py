@@ -5,16 +5,17 @@ Never edit a released migration step; add a new step at the end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from sqlalchemy import BigInteger, Column, Double, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, Double, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy.engine import Connection
 
 from nacre.errors import StorageError
+from nacre.storage.text_search import CREATE_TABLE, create_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from sqlalchemy.engine import Connection
 
 
 metadata: Final = MetaData()
@@ -46,6 +47,10 @@ sessions: Final = Table(
     _time("updated"),
     _number("turn_count"),
     _number("message_count"),
+    _text("model"),
+    _text("queue_mode"),
+    _text("service_tier"),
+    _text("permission_mode"),
 )
 
 turns: Final = Table(
@@ -75,6 +80,7 @@ messages: Final = Table(
     _number("sequence", is_key=True),
     _text("run_id"),
     _text("content"),
+    _text("identity"),
 )
 
 compactions: Final = Table(
@@ -116,15 +122,81 @@ approvals: Final = Table(
     _time("answered", is_optional=True),
 )
 
+media: Final = Table(
+    "nacre_media",
+    metadata,
+    _text("id", is_key=True),
+    _text("session_id"),
+    _text("run_id"),
+    _text("name"),
+    _text("type"),
+    _number("size"),
+    _time("created"),
+    Column("data", LargeBinary, nullable=False),
+)
 
-Step: TypeAlias = tuple[str, ...]
-"""The statements that lead from one version to the next, for SQLite and PostgreSQL."""
+threads: Final = Table(
+    "nacre_threads",
+    metadata,
+    _text("session_id", is_key=True),
+    _text("thread_id"),
+    _text("data"),
+    _time("created"),
+    _time("updated"),
+)
 
-# The two databases have different syntax for auto-increment columns.
+# Written and read by `text_search.py`.
+search: Final = Table(
+    "nacre_search",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True),
+    _text("session_id"),
+    _text("run_id"),
+    _number("sequence"),
+    _text("role"),
+    _time("time"),
+    _text("text"),
+    _text("words"),
+)
+
+# Small values that are deleted when they expire.
+values: Final = Table(
+    "nacre_values",
+    metadata,
+    _text("kind", is_key=True),
+    _text("key", is_key=True),
+    _text("value"),
+    _time("expires"),
+)
+
+uploads: Final = Table(
+    "nacre_uploads",
+    metadata,
+    _text("id", is_key=True),
+    _text("name"),
+    _text("type"),
+    _number("size"),
+    _time("created"),
+    Column("data", LargeBinary, nullable=False),
+)
+
+
+Step: TypeAlias = tuple[str | Callable[[Connection], None], ...]
+"""The statements that lead from one version to the next, for SQLite and PostgreSQL. A function
+runs in the same transaction."""
+
+# The two databases have different syntax for auto-increment columns and for bytes.
 _AUTO_INCREMENT: Final = "{auto_increment}"
-_AUTO_INCREMENT_IN: Final = {
-    "sqlite": "INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT",
-    "postgresql": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+_BYTES: Final = "{bytes}"
+_SYNTAX: Final = {
+    "sqlite": {
+        _AUTO_INCREMENT: "INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT",
+        _BYTES: "BLOB",
+    },
+    "postgresql": {
+        _AUTO_INCREMENT: "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        _BYTES: "BYTEA",
+    },
 }
 
 _FIRST: Final[Step] = (
@@ -218,7 +290,92 @@ _FIRST: Final[Step] = (
     "CREATE INDEX nacre_approvals_of_session ON nacre_approvals (session_id, created, id)",
 )
 
-STEPS: Final[tuple[Step, ...]] = (_FIRST,)
+_MEDIA: Final[Step] = (
+    f"""
+    CREATE TABLE nacre_media (
+        id TEXT NOT NULL PRIMARY KEY,
+        session_id TEXT NOT NULL REFERENCES nacre_sessions (id) ON DELETE CASCADE,
+        run_id TEXT NOT NULL,
+        name TEXT NOT NULL,
+        type TEXT NOT NULL,
+        size BIGINT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        data {_BYTES} NOT NULL
+    )
+    """,
+    "CREATE INDEX nacre_media_of_session ON nacre_media (session_id)",
+    "CREATE INDEX nacre_media_of_run ON nacre_media (run_id)",
+)
+
+# Settings of a session that its user has chosen; empty for the configured ones.
+_SESSION_SETTINGS: Final[Step] = (
+    "ALTER TABLE nacre_sessions ADD COLUMN model TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE nacre_sessions ADD COLUMN queue_mode TEXT NOT NULL DEFAULT ''",
+)
+
+# The thread that a session has in another runtime, such as Codex.
+_THREADS: Final[Step] = (
+    """
+    CREATE TABLE nacre_threads (
+        session_id TEXT NOT NULL PRIMARY KEY REFERENCES nacre_sessions (id) ON DELETE CASCADE,
+        thread_id TEXT NOT NULL,
+        data TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        updated DOUBLE PRECISION NOT NULL
+    )
+    """,
+)
+
+_CODEX_SETTINGS: Final[Step] = (
+    "ALTER TABLE nacre_sessions ADD COLUMN service_tier TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE nacre_sessions ADD COLUMN permission_mode TEXT NOT NULL DEFAULT ''",
+)
+
+_SEARCH: Final[Step] = (*CREATE_TABLE, create_index)
+
+_VALUES_AND_UPLOADS: Final[Step] = (
+    """
+    CREATE TABLE nacre_values (
+        kind TEXT NOT NULL,
+        key TEXT NOT NULL,
+        value TEXT NOT NULL,
+        expires DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (kind, key)
+    )
+    """,
+    "CREATE INDEX nacre_values_by_expiry ON nacre_values (expires)",
+    f"""
+    CREATE TABLE nacre_uploads (
+        id TEXT NOT NULL PRIMARY KEY,
+        name TEXT NOT NULL,
+        type TEXT NOT NULL,
+        size BIGINT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        data {_BYTES} NOT NULL
+    )
+    """,
+    "CREATE INDEX nacre_uploads_by_time ON nacre_uploads (created)",
+)
+
+# What a message is called in the thread of another runtime; empty for most.
+_MESSAGE_IDENTITIES: Final[Step] = (
+    "ALTER TABLE nacre_messages ADD COLUMN identity TEXT NOT NULL DEFAULT ''",
+    """
+    CREATE UNIQUE INDEX nacre_messages_by_identity ON nacre_messages (session_id, identity)
+    WHERE identity <> ''
+    """,
+)
+
+STEPS: Final[tuple[Step, ...]] = (
+    _FIRST,
+    _MEDIA,
+    _SESSION_SETTINGS,
+    _THREADS,
+    _CODEX_SETTINGS,
+    _SEARCH,
+    _VALUES_AND_UPLOADS,
+    _MESSAGE_IDENTITIES,
+)
 
 
 def migrate(connection: Connection, label: str, steps: Sequence[Step] = STEPS) -> None:
@@ -238,6 +395,11 @@ def migrate(connection: Connection, label: str, steps: Sequence[Step] = STEPS) -
     if version == len(steps):
         return
     for statement in (statement for step in steps[version:] for statement in step):
-        execute(statement.replace(_AUTO_INCREMENT, _AUTO_INCREMENT_IN[connection.dialect.name]))
+        if not isinstance(statement, str):
+            statement(connection)
+            continue
+        for mark, words in _SYNTAX[connection.dialect.name].items():
+            statement = statement.replace(mark, words)
+        execute(statement)
     execute("DELETE FROM nacre_schema")
     execute(f"INSERT INTO nacre_schema (version) VALUES ({len(steps)})")

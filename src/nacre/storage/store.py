@@ -1,21 +1,26 @@
-"""Stores sessions, turns, messages, trajectories and approvals in a database."""
+"""Stores sessions, turns, messages, trajectories, approvals and media in a database."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import anyio.to_thread
-from sqlalchemy import delete, func, select, tuple_
+from sqlalchemy import delete, func, insert, select, tuple_
 
 from nacre.errors import SessionError
-from nacre.storage import rows
+from nacre.messages import Usage
+from nacre.storage import rows, text_search
 from nacre.storage.database import now
 from nacre.storage.records import (
     ApprovalRecord,
+    BegunTurn,
     Compaction,
+    MessageRows,
     SessionRecord,
     StoredEvent,
     StoredMessage,
+    ThreadRecord,
     TurnRecord,
 )
 from nacre.storage.rows import (
@@ -28,23 +33,49 @@ from nacre.storage.rows import (
     load_json_object,
     load_message,
 )
-from nacre.storage.schema import approvals, events, sessions, turns
+from nacre.storage.schema import approvals, events, media, sessions, threads, turns, uploads, values
+from nacre.storage.session_fork import fork_session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Select
     from sqlalchemy.engine import Connection
 
     from nacre.json_types import JsonObject
-    from nacre.messages import Message, Usage
+    from nacre.messages import Message
     from nacre.storage.database import Database
-    from nacre.storage.records import TurnStatus
+    from nacre.storage.records import MediaRecord, TurnStatus
+    from nacre.storage.text_search import SearchHit
+
+SessionChange = Literal["created", "updated", "deleted"]
+SessionWatcher: TypeAlias = "Callable[[str, SessionChange], None]"
+
+UPLOAD_SECONDS: Final = 24 * 3600.0
+"""How long an upload can be attached to a message."""
 
 # Decoding this much JSON takes milliseconds, so it happens in a thread.
 _LARGE_CHARACTERS: Final = 200_000
 # Room for the messages and events of a few turns.
 _MIN_FREE_BYTES: Final = 16 * 1024 * 1024
+
+
+_NEW_SESSION: Final = {
+    "turn_count": 0,
+    "message_count": 0,
+    "model": "",
+    "queue_mode": "",
+    "service_tier": "",
+    "permission_mode": "",
+}
+_NEW_TURN: Final = {
+    "status": "running",
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "cached_tokens": 0,
+    "error": "",
+    "data": "{}",
+}
 
 
 class Store:
@@ -56,6 +87,17 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._watchers: dict[SessionWatcher, None] = {}
+
+    def watch_sessions(self, watcher: SessionWatcher) -> Callable[[], None]:
+        """Call `watcher` with the id of each session that this process has created, updated or
+        deleted; call the returned function to stop."""
+        self._watchers[watcher] = None
+        return lambda: self._watchers.pop(watcher, None)
+
+    def _notify(self, session_id: str, change: SessionChange) -> None:
+        for watcher in list(self._watchers):
+            watcher(session_id, change)
 
     @property
     def address(self) -> str:
@@ -72,14 +114,12 @@ class Store:
     async def session(self, session_id: str) -> SessionRecord | None:
         if not is_storable(session_id):
             return None
-        is_it = sessions.c.id == session_id
-        return await self._database.read(lambda it: rows.find_session(it, is_it))
+        return await self._database.read(lambda it: rows.find_session(it, session_id))
 
     async def session_by_key(self, agent_id: str, key: str) -> SessionRecord | None:
         if not key or not is_storable(agent_id) or not is_storable(key):
             return None
-        is_it = rows.has_key(agent_id, key)
-        return await self._database.read(lambda it: rows.find_session(it, is_it))
+        return await self._database.read(lambda it: rows.find_session_by_key(it, agent_id, key))
 
     async def add_session(
         self,
@@ -105,22 +145,116 @@ class Store:
             "title": clean_text(title),
             "created": created,
             "updated": created,
-            "turn_count": 0,
-            "message_count": 0,
+            **_NEW_SESSION,
         }
-        insert = self._database.insert(sessions).values(row).on_conflict_do_nothing()
+        statement = self._database.insert_or_ignore(sessions)
+        is_new = False
 
         def work(connection: Connection) -> SessionRecord:
-            connection.execute(insert)
-            found = rows.find_session(connection, rows.has_key(agent_id, key)) if key else None
-            found = found or rows.find_session(connection, sessions.c.id == id)
+            nonlocal is_new
+            is_new = connection.execute(statement, row).rowcount > 0
+            if is_new and row["title"]:
+                text_search.put_title(connection, id, clean_text(title), created)
+            found = rows.find_session_by_key(connection, agent_id, key) if key else None
+            found = found or rows.find_session(connection, id)
             if found is None or found.agent_id != agent_id or found.key != key:
                 raise SessionError(
                     f"the session {id!r} belongs to another agent or key", code="invalid"
                 )
             return found
 
-        return await self._database.write_through(work)
+        session = await self._database.write_through(work)
+        if is_new:
+            self._notify(session.id, "created")
+        return session
+
+    async def change_session(
+        self,
+        session_id: str,
+        *,
+        title: str | None = None,
+        model: str | None = None,
+        queue_mode: str | None = None,
+        service_tier: str | None = None,
+        permission_mode: str | None = None,
+    ) -> SessionRecord:
+        """Change the title or settings of a session; None leaves one as it is.
+
+        Raises SessionError (`not_found`).
+        """
+        given = {
+            "title": title,
+            "model": model,
+            "queue_mode": queue_mode,
+            "service_tier": service_tier,
+            "permission_mode": permission_mode,
+        }
+        values = {name: clean_text(value) for name, value in given.items() if value is not None}
+
+        def work(connection: Connection) -> SessionRecord:
+            changed = rows.change_session(connection, session_id, values)
+            if title is not None:
+                text_search.put_title(connection, session_id, changed.title, changed.updated)
+            return changed
+
+        if not is_storable(session_id):
+            raise rows.session_not_found(session_id)
+        session = await self._database.write_through(work)
+        self._notify(session_id, "updated")
+        return session
+
+    async def renew_session(
+        self, session_id: str, *, new_id: str, keeps_settings: bool
+    ) -> SessionRecord:
+        """Add an empty session that takes over the key of this one, which stays without a key.
+
+        Raises SessionError (`not_found`, or `invalid` for an id that is used).
+        """
+        check_id(new_id, "the session id")
+
+        def work(connection: Connection) -> SessionRecord:
+            old = rows.change_session(connection, session_id, {})
+            if rows.find_session(connection, new_id) is not None:
+                raise SessionError(f"there is a session {new_id!r} already", code="invalid")
+            rows.change_session(connection, session_id, {"key": ""})
+            created = now()
+            new = SessionRecord(
+                id=new_id,
+                agent_id=old.agent_id,
+                key=old.key,
+                channel=old.channel,
+                sender=old.sender,
+                created=created,
+                updated=created,
+                model=old.model if keeps_settings else "",
+                queue_mode=old.queue_mode if keeps_settings else "",
+                service_tier=old.service_tier if keeps_settings else "",
+                permission_mode=old.permission_mode if keeps_settings else "",
+            )
+            connection.execute(insert(sessions), asdict(new))
+            return new
+
+        if not is_storable(session_id):
+            raise rows.session_not_found(session_id)
+        session = await self._database.write(work)
+        self._notify(session_id, "updated")
+        self._notify(new_id, "created")
+        return session
+
+    async def session_usage(self, session_id: str) -> Usage:
+        """The tokens of all turns of a session that have ended."""
+        if not is_storable(session_id):
+            return Usage()
+        counts = (turns.c.input_tokens, turns.c.output_tokens, turns.c.cached_tokens)
+        query = select(*(func.coalesce(func.sum(it), 0) for it in counts))
+        query = query.where(turns.c.session_id == session_id)
+
+        def work(connection: Connection) -> Usage:
+            # PostgreSQL adds up to decimals.
+            given, answered, cached = map(int, connection.execute(query).one())
+            return Usage(input_tokens=given, output_tokens=answered, cached_tokens=cached)
+
+        return await self._database.read(work)
 
     async def delete_session(self, session_id: str) -> bool:
         """Delete a session and all that belongs to it; False if there is none.
@@ -136,13 +270,18 @@ class Store:
                     f"a turn of the session {session_id} is running; abort it, or wait for its end",
                     code="busy",
                 )
-            # Messages and turns are deleted with the session.
+            # Messages, turns and media are deleted with the session.
             for table in (events, approvals):
                 connection.execute(delete(table).where(table.c.run_id.in_(its_runs)))
             deleted = connection.execute(delete(sessions).where(sessions.c.id == session_id))
             return deleted.rowcount > 0
 
-        return await self._database.write(work)
+        if not is_storable(session_id):
+            return False
+        was_deleted = await self._database.write(work)
+        if was_deleted:
+            self._notify(session_id, "deleted")
+        return was_deleted
 
     async def sessions(
         self,
@@ -173,6 +312,47 @@ class Store:
 
         return await self._database.read(work)
 
+    async def fork_session(
+        self, session_id: str, *, new_id: str, last_run_id: str | None = None
+    ) -> SessionRecord:
+        """Copy a session with its turns up to and with one of them, or with all that have ended.
+
+        The copy has its own run ids, and the messages, events and media of the turns. Raises
+        SessionError: `not_found`, or `busy` if that turn is running.
+        """
+        check_id(new_id, "the session id")
+        if not is_storable(session_id) or not is_storable(last_run_id or ""):
+            raise rows.session_not_found(session_id)
+
+        def work(connection: Connection) -> SessionRecord:
+            new = fork_session(connection, session_id, new_id, last_run_id)
+            text_search.index_session(connection, new)
+            return new
+
+        session = await self._database.write(work)
+        self._notify(new_id, "created")
+        return session
+
+    async def search(
+        self,
+        query: str,
+        *,
+        agent_id: str | None = None,
+        before: str | None = None,
+        limit: int = 20,
+    ) -> list[SearchHit]:
+        """Find the messages and titles with all words of the query, newest first.
+
+        Raises SessionError (`invalid`) for a `before` that is not the cursor of a hit.
+        """
+        if not is_storable(agent_id or ""):
+            return []
+        return await self._database.read(
+            lambda it: text_search.find_hits(
+                it, query, agent_id=agent_id, before=before, limit=limit
+            )
+        )
+
     # Turns.
 
     async def begin_turn(
@@ -183,45 +363,48 @@ class Store:
         prompt: Message | None,
         model: str,
         surface: str,
+        title: str = "",
         is_exclusive: bool = False,
-    ) -> None:
-        """Record that a turn is running, and its prompt.
+        loads_messages: bool = False,
+    ) -> BegunTurn:
+        """Record that a turn is running, and its prompt; returns its session, in one transaction.
+
+        `title` is for a session without one. `loads_messages` reads its messages for a model.
 
         Raises SessionError: `not_found` for an unknown session, `invalid` for a run id that was
         used before, `busy` if the turn is exclusive and another turn of the session is running.
         """
         row = {
+            **_NEW_TURN,
             "run_id": check_id(run_id, "the run id"),
             "session_id": session_id,
-            "status": "running",
             "owner": self._database.ownership.owner,
             "prompt": "" if prompt is None else dump_message(prompt, "the prompt"),
             "model": clean_text(model),
             "surface": clean_text(surface),
-            "input_tokens": 0,
-            "output_tokens": 0,
-            "cached_tokens": 0,
-            "error": "",
-            "data": "{}",
             "started": now(),
         }
+        is_retry = False
 
-        def work(connection: Connection) -> None:
-            if rows.has_begun(connection, run_id, row):
-                return
-            # Locks the session's row, so that no other turn can begin in between.
-            number = rows.count_turn(connection, session_id)
-            if is_exclusive:
-                rows.refuse_if_busy(connection, session_id)
-            statement = self._database.insert(turns).values({**row, "number": number})
-            added = connection.execute(statement.on_conflict_do_nothing())
-            if not added.rowcount:
-                raise SessionError(f"there is a run {run_id!r} already", code="invalid")
+        def work(connection: Connection) -> BegunTurn:
+            nonlocal is_retry
+            if is_retry and rows.has_begun(connection, run_id, row):
+                session = rows.change_session(connection, session_id, {})
+            else:
+                is_retry = True
+                # Locks the session's row, so that no other turn can begin in between.
+                session = _count_turn(connection, session_id, clean_text(title))
+                if is_exclusive:
+                    rows.refuse_if_busy(connection, session_id)
+                rows.add_turn(self._database, connection, {**row, "number": session.turn_count})
+            return rows.describe_begun(connection, session, loads_messages=loads_messages)
 
         if not is_storable(session_id):
             raise rows.session_not_found(session_id)
         await self._database.ensure_ownership()
-        await self._database.write_through(work)
+        begun = await self._database.write_through(work)
+        self._notify(session_id, "updated")
+        return begun
 
     async def end_turn(
         self,
@@ -234,42 +417,63 @@ class Store:
         compaction: Compaction | None = None,
         data: JsonObject | None = None,
         events: Sequence[JsonObject] = (),
+        thread: ThreadRecord | None = None,
     ) -> None:
         """Write the whole turn in one transaction: its messages, usage and status.
 
-        `messages` are all messages of the turn, the prompt first. `events` are those events of its
-        trajectory that `add_events` was not given. Temporary failures, such as a full disk or a
-        restarting server, are retried for some seconds. Raises SessionError: `not_found`, `ended`
-        if the turn has ended before, `invalid` for a bad status or compaction.
+        `messages` are all messages of the turn, the prompt first. A message whose identity the
+        session already has is skipped. `events` are those that `add_events` did not get. `thread`
+        replaces the one of the session. Temporary failures are retried for some seconds. Raises
+        SessionError: `not_found`, `ended`, or `invalid` for a bad status or compaction.
         """
         if status == "running":
             raise SessionError("a turn cannot end as `running`", code="invalid")
-        contents = [dump_message(it, f"message {i} of {run_id}") for i, it in enumerate(messages)]
         event_texts = _dump_events(run_id, events)
         ending = {
             "status": status,
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cached_tokens": usage.cached_tokens,
+            **rows.dump_usage(usage),
             "error": clean_text(error),
             "data": dump_json(data or {}, f"the data of {run_id}"),
             "ended": now(),
         }
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> str | None:
             session_id = rows.mark_turn_ended(connection, run_id, ending)
             if session_id is None:
-                return
-            count = rows.add_messages(connection, session_id, run_id, contents)
+                return None
+            count = _add_messages(connection, session_id, run_id, messages)
             rows.add_events(connection, run_id, session_id, event_texts)
+            if thread is not None:
+                rows.put_thread(self._database, connection, thread)
             if compaction is not None:
                 rows.put_compaction(
                     self._database, connection, session_id, compaction, message_count=count
                 )
+            return session_id
 
         if not is_storable(run_id):
             raise rows.run_not_found(run_id)
-        await self._database.write_through(work)
+        session_id = await self._database.write_through(work)
+        if session_id is not None:
+            self._notify(session_id, "updated")
+
+    async def add_to_interrupted(self, run_id: str, messages: Sequence[Message]) -> None:
+        """Add messages to a turn that was interrupted, as another runtime has them.
+
+        A message whose identity the session has already is left out. For a turn that was not
+        interrupted, nothing happens.
+        """
+
+        def work(connection: Connection) -> str | None:
+            session_id = rows.find_interrupted(connection, run_id)
+            if session_id is not None:
+                _add_messages(connection, session_id, run_id, messages)
+            return session_id
+
+        if is_storable(run_id):
+            session_id = await self._database.write_through(work)
+            if session_id is not None:
+                self._notify(session_id, "updated")
 
     async def turn(self, run_id: str) -> TurnRecord | None:
         if not is_storable(run_id):
@@ -319,13 +523,18 @@ class Store:
         if not is_storable(session_id):
             return []
 
-        def work(connection: Connection) -> tuple[StoredMessage | None, rows.MessageRows]:
-            summary = None if whole else rows.find_summary(connection, session_id)
-            after = -1 if summary is None else summary.sequence
-            return summary, rows.find_messages(connection, session_id, after=after)
+        def work(connection: Connection) -> tuple[StoredMessage | None, MessageRows]:
+            if whole:
+                return None, rows.find_messages(connection, session_id)
+            return rows.find_model_messages(connection, session_id)
 
         summary, found = await self._database.read(work)
         return [*filter(None, [summary]), *await _load_messages(session_id, found)]
+
+    async def decode_messages(self, begun: BegunTurn) -> list[StoredMessage]:
+        """Return the messages that `begin_turn` has read, as `messages` does."""
+        found = await _load_messages(begun.session.id, begun.message_rows)
+        return [*filter(None, [begun.summary]), *found]
 
     async def messages_of_turns(
         self, session_id: str, run_ids: Sequence[str]
@@ -338,6 +547,17 @@ class Store:
             lambda connection: rows.find_messages(connection, session_id, run_ids=ids)
         )
         return await _load_messages(session_id, found)
+
+    async def message(self, session_id: str, sequence: int) -> StoredMessage | None:
+        """Return one message of a session."""
+        if not is_storable(session_id):
+            return None
+        found = await self._database.read(
+            lambda it: rows.find_messages(it, session_id, after=sequence - 1, limit=1)
+        )
+        if not found or found[0][0] != sequence:
+            return None
+        return (await _load_messages(session_id, found))[0]
 
     async def add_compaction(self, session_id: str, *, up_to_sequence: int, summary: str) -> None:
         """Replace all messages up to that one by `summary` for models; they stay readable.
@@ -402,10 +622,9 @@ class Store:
     async def put_approval(self, record: ApprovalRecord) -> None:
         """Store a request for approval; later, with the same id, its answer."""
         row = {**rows.approval_to_row(record), "id": check_id(record.id, "the approval id")}
-        statement = self._database.insert(approvals).values(row)
-        statement = statement.on_conflict_do_update(index_elements=["id"], set_=row)
+        upsert = self._database.upsert(approvals)
         # Writing it twice is harmless, and a short outage must not lose who allowed what.
-        await self._database.write_through(lambda it: it.execute(statement))
+        await self._database.write_through(lambda it: it.execute(upsert, row))
 
     async def approvals(
         self, *, session_id: str | None = None, limit: int = 100, is_closed: bool = False
@@ -429,12 +648,160 @@ class Store:
 
         return await self._database.read(work)
 
+    # Media of replies.
+
+    async def add_media(self, record: MediaRecord, data: bytes) -> None:
+        """Store a file of a reply. Its session must be stored."""
+        row = {
+            "id": check_id(record.id, "the media id"),
+            "session_id": record.session_id,
+            "run_id": record.run_id,
+            "name": clean_text(record.name),
+            "type": record.type,
+            "size": record.size,
+            "created": record.created,
+            "data": data,
+        }
+        statement = self._database.insert_or_ignore(media)
+        await self._database.write_through(lambda it: it.execute(statement, row))
+
+    async def media(self, media_id: str) -> tuple[MediaRecord, bytes] | None:
+        """Return a file and its bytes."""
+        if not is_storable(media_id):
+            return None
+        return await self._database.read(lambda it: rows.read_media(it, media_id))
+
+    async def media_of_runs(self, run_ids: Sequence[str]) -> list[MediaRecord]:
+        """Return the files of some runs without their bytes, oldest first."""
+        ids = [run_id for run_id in run_ids if is_storable(run_id)]
+        if not ids:
+            return []
+        return await self._database.read(lambda it: rows.find_media(it, media.c.run_id.in_(ids)))
+
+    async def add_upload(self, record: MediaRecord, data: bytes) -> None:
+        """Store a file that a user may attach to a message, and delete the expired ones."""
+        row = {
+            "id": check_id(record.id, "the upload id"),
+            "name": clean_text(record.name),
+            "type": record.type,
+            "size": record.size,
+            "created": record.created,
+            "data": data,
+        }
+
+        def work(connection: Connection) -> None:
+            expired = uploads.c.created <= now() - UPLOAD_SECONDS
+            connection.execute(delete(uploads).where(expired))
+            connection.execute(self._database.insert_or_ignore(uploads), row)
+
+        await self._database.write_through(work)
+
+    async def upload(self, upload_id: str) -> tuple[MediaRecord, bytes] | None:
+        """Return an uploaded file that has not expired, and its bytes."""
+        if not is_storable(upload_id):
+            return None
+        query = select(uploads).where(
+            uploads.c.id == upload_id, uploads.c.created > now() - UPLOAD_SECONDS
+        )
+
+        def work(connection: Connection) -> tuple[MediaRecord, bytes] | None:
+            row = connection.execute(query).mappings().first()
+            return None if row is None else rows.upload_from_row(row)
+
+        return await self._database.read(work)
+
+    # Threads of sessions in other runtimes.
+
+    async def thread(self, session_id: str) -> ThreadRecord | None:
+        """Return the thread of a session."""
+        if not is_storable(session_id):
+            return None
+        return await self._database.read(lambda it: rows.find_thread(it, session_id))
+
+    async def threads(self, limit: int = 100) -> list[ThreadRecord]:
+        """Return the threads of all sessions, the last used first."""
+        query = select(threads).order_by(threads.c.updated.desc(), threads.c.session_id)
+
+        def work(connection: Connection) -> list[ThreadRecord]:
+            found = connection.execute(query.limit(limit)).mappings()
+            return [rows.thread_from_row(row) for row in found]
+
+        return await self._database.read(work)
+
+    async def put_thread(self, record: ThreadRecord) -> None:
+        """Store the thread of a session, in place of an earlier one. Its session must be stored."""
+        await self._database.write_through(lambda it: rows.put_thread(self._database, it, record))
+
+    async def delete_thread(self, session_id: str) -> bool:
+        """Forget the thread of a session; False if there is none."""
+        query = delete(threads).where(threads.c.session_id == session_id)
+        return await self._database.write(lambda it: it.execute(query).rowcount > 0)
+
+    # Values that expire.
+
+    async def value(self, kind: str, key: str) -> JsonObject | None:
+        """Return a value that has not expired."""
+        if not is_storable(key):
+            return None
+        return await self._database.read(lambda it: rows.find_value(it, kind, key, now()))
+
+    async def add_value(
+        self, kind: str, key: str, value: JsonObject, *, expires: float
+    ) -> JsonObject | None:
+        """Add a value if there is none with this key; otherwise return the existing one."""
+        row = _value_row(kind, key, value, expires)
+
+        def work(connection: Connection) -> JsonObject | None:
+            connection.execute(delete(values).where(values.c.expires <= now()))
+            if connection.execute(self._database.insert_or_ignore(values), row).rowcount:
+                return None
+            return rows.find_value(connection, kind, key, now())
+
+        return await self._database.write(work)
+
+    async def put_value(self, kind: str, key: str, value: JsonObject, *, expires: float) -> None:
+        """Store a value, in place of an earlier one."""
+        row = _value_row(kind, key, value, expires)
+        upsert = self._database.upsert(values)
+        await self._database.write_through(lambda it: it.execute(upsert, row))
+
+    async def delete_value(self, kind: str, key: str) -> None:
+        """Delete a value, if there is one."""
+        query = delete(values).where(values.c.kind == kind, values.c.key == key)
+        await self._database.write_through(lambda it: it.execute(query))
+
+
+def _value_row(kind: str, key: str, value: JsonObject, expires: float) -> dict[str, object]:
+    return {
+        "kind": kind,
+        "key": check_key(key, f"the key of {kind}"),
+        "value": dump_json(value, f"the value of {kind}"),
+        "expires": expires,
+    }
+
+
+def _count_turn(connection: Connection, session_id: str, title: str) -> SessionRecord:
+    """Count a turn of a session; index the title that it gets by that."""
+    session, new_title = rows.count_turn(connection, session_id, title=title)
+    if new_title:
+        text_search.put_title(connection, session_id, new_title, now())
+    return session
+
+
+def _add_messages(
+    connection: Connection, session_id: str, run_id: str, messages: Sequence[Message]
+) -> int:
+    """Append and index the messages that are new; return how many the session has then."""
+    count, new = rows.add_messages(connection, session_id, run_id, messages)
+    text_search.add_messages(connection, session_id, run_id, new, count - len(new), now())
+    return count
+
 
 def _dump_events(run_id: str, events: Sequence[JsonObject]) -> list[str]:
     return [dump_json(event, f"an event of {run_id}") for event in events]
 
 
-async def _load_messages(session_id: str, found: rows.MessageRows) -> list[StoredMessage]:
+async def _load_messages(session_id: str, found: MessageRows) -> list[StoredMessage]:
     def load() -> list[StoredMessage]:
         return [
             StoredMessage(

@@ -1,5 +1,6 @@
 """Large JSON values: measured first, converted in a thread, with the same results as small ones."""
 
+import json
 import math
 import threading
 from collections import OrderedDict
@@ -17,6 +18,7 @@ from nacre.large_json import (
     MAX_LOOP_BYTES,
     MAX_VALUE_BYTES,
     MAX_VALUES,
+    CheckedJson,
     copy_off_loop,
     decode_off_loop,
     encode_large,
@@ -84,6 +86,8 @@ async def test_other_tasks_run_while_a_large_text_is_decoded() -> None:
 async def test_the_results_are_those_of_small_values() -> None:
     text = encode_json(ROWS)
     assert await encode_off_loop(ROWS) == text
+    assert await encode_off_loop(CheckedJson(decode_json(text))) == text
+    assert await encode_off_loop(CheckedJson([1])) == b"[1]"
     assert await decode_off_loop(text) == ROWS
     copy = await copy_off_loop(ROWS)
     assert copy == ROWS
@@ -153,10 +157,11 @@ def test_a_value_that_contains_itself_is_not_small() -> None:
         Level.HIGH,
         OrderedDict[str, int](),
         {"a": {"b": {1}}},
-        doubled(2),
+        [*range(100), (1,)],
+        [{"a": 1}] * 100,
     ],
 )
-def test_other_types_and_shared_parts_are_not_plain(value: object) -> None:
+def test_other_types_and_many_shared_parts_are_not_plain(value: object) -> None:
     assert not is_plain(value)
 
 
@@ -164,6 +169,7 @@ def test_plain_values_are_plain() -> None:
     assert is_plain(ROWS)
     values: list[JsonValue] = [1, "a", None, True, 0.5, {}, [], {"k": [{}]}]
     assert is_plain(values)
+    assert is_plain(doubled(2))
 
 
 @pytest.mark.parametrize(
@@ -200,3 +206,16 @@ def test_a_large_value_that_is_not_json_is_refused_with_its_path() -> None:
 def test_a_value_over_a_limit_is_refused(value: object, limit: str) -> None:
     with pytest.raises(TooLargeError, match=rf"^\$ has more than {limit}$"):
         encode_large(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [],
+        list(range(50_000)),
+        {"rows": [{"id": at} for at in range(30_000)], "é": {"inner": {"deep": [1, [2]]}}},
+        {"empty": {}, "none": None, "wide": {str(at): at for at in range(500)}},
+    ],
+)
+def test_a_value_that_is_encoded_in_steps_is_the_same_json(value: object) -> None:
+    assert json.loads(encode_large(value)) == value

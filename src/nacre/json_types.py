@@ -84,7 +84,7 @@ def decode_json(data: bytes, *, max_parts: int | None = None) -> JsonValue:
             return value
     try:
         value = _decode(data.decode())
-        _refuse_if_too_deep(value, openings=data.count(b"[") + data.count(b"{"))
+        _refuse_if_too_deep(value, openings=_count_bytes(data, _OPENINGS))
         if b"\\ud" in data or b"\\uD" in data:
             value = _decode(_to_utf8(_ENCODER.encode(value)).decode())
     except NotJsonError:
@@ -106,7 +106,7 @@ def _decode_fast(data: bytes) -> JsonValue:
     except (msgspec.DecodeError, ValueError, RecursionError):
         # Not JSON, or half a surrogate pair.
         return None
-    _refuse_if_too_deep(value, openings=data.count(b"[") + data.count(b"{"))
+    _refuse_if_too_deep(value, openings=_count_bytes(data, _OPENINGS))
     return value
 
 
@@ -119,7 +119,11 @@ def copy_json(value: _Json) -> _Json:
     """Copy a JSON value; several times faster than `copy.deepcopy`."""
     if isinstance(value, dict):
         members = cast("dict[str, object]", value)
-        return cast("_Json", {key: copy_json(member) for key, member in members.items()})
+        copy = {
+            key: member if type(member) in _EXACT_SCALARS else copy_json(member)
+            for key, member in members.items()
+        }
+        return cast("_Json", copy)
     if isinstance(value, list):
         return cast("_Json", [copy_json(item) for item in cast("list[object]", value)])
     return value
@@ -238,6 +242,18 @@ def _member_path(path: str, key: str) -> str:
     return f"{path}[{json.dumps(shown)}]"
 
 
+def get_text(members: JsonObject, key: str) -> str:
+    """The text of a member; empty if there is none."""
+    value = members.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def get_objects(members: JsonObject, key: str) -> list[JsonObject]:
+    """The objects in a member that is a list; other values in it are left out."""
+    value = members.get(key)
+    return [it for it in value if isinstance(it, dict)] if isinstance(value, list) else []
+
+
 def describe_json_type(value: object) -> str:
     """The type of a JSON value in the words of JavaScript, with its article: "a string"."""
     match value:
@@ -272,7 +288,8 @@ The decoder cannot be interrupted. It decodes megabytes of text quickly, but meg
 take seconds.
 """
 
-_MARKS: Final = (b"[", b"{", b",")
+_OPENINGS: Final = (b"[", b"{")
+_MARKS: Final = (*_OPENINGS, b",")
 _PIECE_BYTES: Final = 64 * 1024
 _ESCAPED: Final = re.compile(rb"\\.")
 # A string ends with its line at the latest, so a quote in an SSE comment hides nothing.
@@ -305,7 +322,7 @@ def has_too_many_parts(data: bytes, max_parts: int = MAX_PARTS) -> bool:
 
     Takes up to a second, in small steps, so that other threads can run.
     """
-    if sum(map(data.count, _MARKS)) <= max_parts:
+    if _count_bytes(data, _MARKS) <= max_parts:
         return False
     counter = PartCounter()
     for start in range(0, len(data), _PIECE_BYTES):
@@ -313,3 +330,14 @@ def has_too_many_parts(data: bytes, max_parts: int = MAX_PARTS) -> bool:
         if counter.count > max_parts:
             return True
     return False
+
+
+def _count_bytes(data: bytes, wanted: tuple[bytes, ...]) -> int:
+    """Count in small steps: in one step, megabytes take many milliseconds."""
+    if len(data) <= _PIECE_BYTES:
+        return sum(map(data.count, wanted))
+    return sum(
+        data.count(byte, start, start + _PIECE_BYTES)
+        for start in range(0, len(data), _PIECE_BYTES)
+        for byte in wanted
+    )

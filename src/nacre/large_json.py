@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, cast
@@ -29,7 +29,7 @@ from nacre.json_types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from nacre.json_types import JsonValue
 
@@ -40,6 +40,14 @@ MAX_VALUES: Final = 2_000_000
 MAX_LOOP_BYTES: Final = 1 << 18
 """Anything larger is converted in the thread."""
 _MAX_LOOP_VALUES: Final = 5_000
+
+_OTHER_SCALARS: Final = frozenset((int, bool, float, type(None)))
+# `type` of an `Any` has an unknown type.
+_type_of: Callable[[object], type[object]] = type
+_STEP_VALUES: Final = 20_000
+# Most large results are a long list, or an object with a few members, of which one is long.
+_MAX_STEP_LEVELS: Final = 3
+_MAX_STEP_MEMBERS: Final = 100
 
 _Result = TypeVar("_Result")
 _Arguments = TypeVarTuple("_Arguments")
@@ -58,9 +66,23 @@ async def run_in_json_thread(
     return await anyio.to_thread.run_sync(function, *arguments, limiter=limiter)
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedJson:
+    """A JSON value whose types and size were checked, as those of a tool's result."""
+
+    value: JsonValue
+
+
 async def encode_off_loop(value: object) -> bytes:
-    """Encode as `encode_json` does. Raises TooLargeError before a large value is encoded."""
-    return encode_json(value) if is_small(value) else await run_in_json_thread(encode_large, value)
+    """Encode as `encode_json` does. Raises TooLargeError before a large value is encoded.
+
+    The check of a large value takes longer than its encoding. A CheckedJson is not checked again.
+    """
+    is_checked = isinstance(value, CheckedJson)
+    inner: object = value.value if isinstance(value, CheckedJson) else value
+    if is_small(inner):
+        return encode_json(inner)
+    return await run_in_json_thread(_encode_checked if is_checked else encode_large, inner)
 
 
 async def decode_off_loop(data: bytes, *, max_parts: int = MAX_PARTS) -> JsonValue:
@@ -76,19 +98,65 @@ async def copy_off_loop(value: _Result) -> _Result:
 
 def encode_large(value: object, *, max_bytes: float = MAX_VALUE_BYTES) -> bytes:
     """Encode a large value. Raises TooLargeError before it is encoded."""
-    if not is_plain(value, max_bytes=max_bytes):
-        return encode_json(value)
+    return b"".join(_encode_large_pieces(value, max_bytes))
+
+
+def measure_large(value: object) -> int:
+    """The size of a large value, encoded."""
+    return sum(map(len, _encode_large_pieces(value, math.inf)))
+
+
+def _encode_large_pieces(value: object, max_bytes: float) -> list[bytes | memoryview]:
+    return _encode_pieces(value) if is_plain(value, max_bytes=max_bytes) else [encode_json(value)]
+
+
+def _encode_checked(value: object) -> bytes:
+    return b"".join(_encode_pieces(value))
+
+
+def _encode_pieces(value: object) -> list[bytes | memoryview]:
     # Imported here, because few processes have large values. It is 15 times faster than `json`.
     import msgspec
 
     try:
-        return msgspec.json.encode(value)
+        return list(_encode_in_steps(value, msgspec.json.encode))
     except UnicodeEncodeError:
         # Half a surrogate pair. Encoded in Python, because `json` would do it in one step in C.
-        return encode_json_slowly(cast("JsonValue", value))
+        return [encode_json_slowly(cast("JsonValue", value))]
     except (OverflowError, ValueError):
         # An integer that is too large. This says where.
-        return encode_json(value)
+        return [encode_json(value)]
+
+
+def _encode_in_steps(
+    value: object, encode: Callable[[object], bytes], *, levels: int = _MAX_STEP_LEVELS
+) -> Iterator[bytes | memoryview]:
+    """Encode a value in several steps: the event loop can run only between two steps in C."""
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        for start in range(0, max(len(items), 1), _STEP_VALUES):
+            yield b"," if start else b"["
+            yield memoryview(encode(items[start : start + _STEP_VALUES]))[1:-1]
+        yield b"]"
+    elif isinstance(value, dict) and levels:
+        yield from _encode_members(cast("dict[str, object]", value), encode, levels)
+    else:
+        yield encode(cast("object", value))
+
+
+def _encode_members(
+    members: dict[str, object], encode: Callable[[object], bytes], levels: int
+) -> Iterator[bytes | memoryview]:
+    if len(members) > _MAX_STEP_MEMBERS:
+        yield encode(members)
+        return
+    separator = b""
+    yield b"{"
+    for key, member in members.items():
+        yield b"%b%b:" % (separator, encode(key))
+        yield from _encode_in_steps(member, encode, levels=levels - 1)
+        separator = b","
+    yield b"}"
 
 
 # Values in memory.
@@ -97,16 +165,19 @@ def encode_large(value: object, *, max_bytes: float = MAX_VALUE_BYTES) -> bytes:
 def is_small(value: object) -> bool:
     """Whether the value can be converted on the event loop. Stops as soon as it is too large."""
     left_bytes, left_values = MAX_LOOP_BYTES, _MAX_LOOP_VALUES
-    todo: list[object] = [value]
+    todo: list[Any] = [value]
     while todo:
         part = todo.pop()
+        kind = _type_of(part)
+        if kind in _OTHER_SCALARS:
+            continue
         if isinstance(part, str):
             left_bytes -= len(part)
-        elif not isinstance(part, (int, float, type(None))):
-            inside = _values_inside(part)
+        else:
+            inside = [*part, *part.values()] if kind is dict else _values_inside(part)
             left_values -= len(inside)
             if left_values >= 0:
-                todo.extend(inside)
+                todo += inside
         if left_bytes < 0 or left_values < 0:
             return False
     return True
@@ -127,7 +198,9 @@ def _values_inside(value: object) -> list[object] | tuple[object, ...]:
 
 
 _PLAIN_TYPES: Final = frozenset((str, int, bool, type(None), float, dict, list))
-_STEP_VALUES: Final = 20_000
+# Most results are that small, and the walk over many values is slow for them.
+_MAX_FEW_VALUES: Final = 64
+_MAX_FEW_CHARACTERS: Final = 1 << 16
 
 
 def is_plain(value: object, *, max_bytes: float = MAX_VALUE_BYTES) -> bool:
@@ -135,16 +208,44 @@ def is_plain(value: object, *, max_bytes: float = MAX_VALUE_BYTES) -> bool:
 
     Raises TooLargeError as soon as the value is known to have too many values or bytes.
     """
+    are_few_plain = _are_few_plain(value)
+    if are_few_plain is not None:
+        return are_few_plain
     level, walk = [value], _Walk(SizeLimit(max_bytes))
     for _ in range(MAX_JSON_DEPTH + 1):
         below: list[object] = []
         for start in range(0, len(level), _STEP_VALUES):
-            if not walk.visit(level[start : start + _STEP_VALUES], below):
+            part = level[start : start + _STEP_VALUES]
+            if not walk.visit(part, below, is_first=start == 0):
                 return False
         if not below:
             return True
         level = below
     return False
+
+
+def _are_few_plain(value: object) -> bool | None:
+    """Whether a few parts are plain; None if there are more, or one contains itself."""
+    left_values, left_characters = _MAX_FEW_VALUES, _MAX_FEW_CHARACTERS
+    todo: list[Any] = [value]
+    while todo:
+        part = todo.pop()
+        kind = _type_of(part)
+        if kind is str:
+            left_characters -= len(part)
+        elif kind is dict or kind is list:
+            left_values -= len(part)
+            if left_values < 0:
+                return None
+            if kind is dict:
+                for key in part:
+                    if type(key) is not str:
+                        return False
+                    left_characters -= len(key)
+            todo += part.values() if kind is dict else part
+        elif kind not in _OTHER_SCALARS or (kind is float and not math.isfinite(part)):
+            return False
+    return True if left_characters >= 0 else None
 
 
 class SizeLimit:
@@ -171,20 +272,23 @@ class _Walk:
         self._size = size
         self._seen: set[int] = set()
 
-    def visit(self, values: list[object], below: list[object]) -> bool:
+    def visit(self, values: list[object], below: list[object], *, is_first: bool) -> bool:
         """Whether the values are plain; adds what they contain to `below`."""
         kinds = set(map(type, values))
         if not kinds <= _PLAIN_TYPES:
             return False
-        if float in kinds and not all(map(math.isfinite, _of_type(float, values))):
+        if float in kinds and not all(map(math.isfinite, _of_type(float, values, kinds))):
             return False
-        self._size.count(0, sum(map(len, _of_type(str, values))) if str in kinds else 0)
-        lists: list[list[object]] = _of_type(list, values) if list in kinds else []
-        dicts: list[dict[object, object]] = _of_type(dict, values) if dict in kinds else []
-        return self._note_new([*lists, *dicts]) and self._open(lists, dicts, below)
+        self._size.count(0, sum(map(len, _of_type(str, values, kinds))))
+        lists: list[list[object]] = _of_type(list, values, kinds)
+        dicts: list[dict[object, object]] = _of_type(dict, values, kinds)
+        if is_first and not self._note_new([*lists, *dicts]):
+            return False
+        return self._open(lists, dicts, below)
 
     def _note_new(self, containers: list[object]) -> bool:
-        # A container that occurs twice may contain itself.
+        # A container that occurs twice may contain itself. The first values of each level show
+        # that, except in a value that becomes too large anyway. To note all takes much longer.
         ids = set(map(id, containers))
         if len(ids) < len(containers) or not ids.isdisjoint(self._seen):
             return False
@@ -198,7 +302,7 @@ class _Walk:
         below: list[object],
     ) -> bool:
         # Counted before anything is copied.
-        self._size.count(sum(map(len, [*lists, *dicts])), 0)
+        self._size.count(sum(map(len, lists)) + sum(map(len, dicts)), 0)
         below.extend(chain.from_iterable(lists))
         if not set(map(type, chain.from_iterable(dicts))) <= {str}:
             return False
@@ -207,5 +311,7 @@ class _Walk:
         return True
 
 
-def _of_type(kind: type, values: list[object]) -> list[Any]:
-    return [value for value in values if type(value) is kind]
+def _of_type(kind: type, values: list[object], kinds: set[type]) -> list[Any]:
+    if kind not in kinds:
+        return []
+    return [value for value in values if type(value) is kind] if len(kinds) > 1 else values

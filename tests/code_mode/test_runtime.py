@@ -162,7 +162,7 @@ async def test_without_a_sandbox_exec_fails_and_the_model_is_shown_nothing_more(
 @requirement("security:own-engine")
 def test_the_engine_comes_with_the_package_and_is_what_it_was_built_with() -> None:
     image = load_image("cell")
-    assert Path(nacre.__file__).parent in image.path.parents
+    assert Path(nacre.__file__).parent in Path(image.path).parents
     # Refused if it were another.
     assert image.wasm().startswith(b"\0asm")
 

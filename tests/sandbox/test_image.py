@@ -14,7 +14,7 @@ from nacre.sandbox.image import load_image
 def assets(tmp_path: Path) -> Path:
     """A copy of the package's assets."""
     copy = tmp_path / "assets"
-    shutil.copytree(load_image("cell").path.parent, copy)
+    shutil.copytree(Path(load_image("cell").path).parent, copy)
     return copy
 
 
@@ -24,15 +24,15 @@ def test_an_image_is_the_one_that_was_built() -> None:
 
 def test_a_changed_image_is_refused_with_both_hashes(assets: Path) -> None:
     image = load_image("cell", assets=assets)
-    content = bytearray(image.path.read_bytes())
+    content = bytearray(Path(image.path).read_bytes())
     content[-1] ^= 1
-    image.path.write_bytes(content)
+    Path(image.path).write_bytes(content)
     with pytest.raises(ImageError, match=f"expected {image.identity}; reinstall nacre"):
         image.wasm()
 
 
 def test_a_missing_image_says_what_to_do(assets: Path) -> None:
-    load_image("cell", assets=assets).path.unlink()
+    Path(load_image("cell", assets=assets).path).unlink()
     with pytest.raises(ImageError, match="cannot read the sandbox image"):
         load_image("cell", assets=assets).wasm()
 

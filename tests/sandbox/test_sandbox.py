@@ -29,6 +29,7 @@ from nacre.sandbox.hardening import FilterNotCompiledError
 from nacre.sandbox.image import load_image
 from nacre.sandbox.pool import WorkerPool
 from nacre.sandbox.worker_process import WorkerProcess
+from tests.compiled_modules import compiled_module, copy_compiled_modules
 from tests.contract.requirements import requirement
 
 IMAGE = load_image("cell")
@@ -47,8 +48,15 @@ def worker_pids() -> set[int]:
     return {child.pid for child in psutil.Process().children(recursive=True)}
 
 
+@pytest.fixture
+def filled_cache(tmp_path: Path) -> Path:
+    """A cache directory with the compiled images."""
+    copy_compiled_modules(tmp_path)
+    return tmp_path
+
+
 def cut_off_module(cache: Path) -> None:
-    (module,) = [path for path in cache.glob("*.cwasm") if path.stat().st_size > 100_000]
+    module = cache / compiled_module("cell").name
     module.write_bytes(module.read_bytes()[:-100])
 
 
@@ -176,11 +184,9 @@ async def test_an_empty_cache_directory_is_filled_and_then_used(tmp_path: Path) 
     assert origins == ["built", "cache"]
 
 
-async def test_a_corrupted_compiled_module_is_built_again(tmp_path: Path) -> None:
-    options = SandboxOptions(workers=1, cache_directory=tmp_path)
-    async with Sandbox(options) as sandbox:
-        await sandbox.check()
-    cut_off_module(tmp_path)
+async def test_a_corrupted_compiled_module_is_built_again(filled_cache: Path) -> None:
+    cut_off_module(filled_cache)
+    options = SandboxOptions(workers=1, cache_directory=filled_cache)
     async with Sandbox(options) as sandbox:
         assert isinstance(await sandbox.cell("return 1").run(), Completed)
         assert (await sandbox.check()).module_origin == "built"
@@ -263,12 +269,10 @@ async def test_closing_ends_a_cell_that_runs(sandbox: Sandbox) -> None:
 
 
 async def test_a_compiled_module_that_does_not_load_here_is_compiled_again(
-    tmp_path: Path,
+    filled_cache: Path,
 ) -> None:
-    options = SandboxOptions(workers=2, cache_directory=tmp_path)
-    async with Sandbox(options) as sandbox:
-        assert (await sandbox.check()).problem == ""
-    put_foreign_module(tmp_path)
+    put_foreign_module(filled_cache)
+    options = SandboxOptions(workers=2, cache_directory=filled_cache)
     with anyio.fail_after(PATIENCE_SECONDS):
         async with Sandbox(options) as sandbox:
             assert isinstance(await sandbox.cell("return 1").run(), Completed)
@@ -276,7 +280,7 @@ async def test_a_compiled_module_that_does_not_load_here_is_compiled_again(
 
 def put_foreign_module(cache: Path) -> None:
     """Bytes that are as they were written, with a sound record, and no module for this machine."""
-    (module,) = [path for path in cache.glob("*.cwasm") if path.stat().st_size > 100_000]
+    module = cache / compiled_module("cell").name
     record = module.with_suffix(".json")
     content = module.read_bytes()
     foreign = content.replace(b"wasmtime", b"WASMTIME")
@@ -348,14 +352,14 @@ async def test_closing_ends_a_cell_that_waits_without_a_worker() -> None:
 
 
 @pytest.fixture
-def without_filter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def without_filter(monkeypatch: pytest.MonkeyPatch, filled_cache: Path) -> Path:
     """A cache directory for a machine on which the system-call filter cannot be compiled."""
 
     def fail() -> bytes:
         raise FilterNotCompiledError("libseccomp is not installed")
 
     monkeypatch.setattr("nacre.sandbox.pool.compile_filter", fail)
-    return tmp_path
+    return filled_cache
 
 
 async def test_a_worker_without_a_required_protection_runs_no_program(

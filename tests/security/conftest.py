@@ -10,6 +10,7 @@ import pytest
 from nacre.sandbox import Sandbox, SandboxOptions
 from nacre.sandbox.worker_process import WorkerProcess
 from nacre.sandbox.worker_protocol import Command, Event, Frame
+from tests.compiled_modules import copy_compiled_modules
 from tests.security.attacks import nothing_left_behind
 
 
@@ -17,6 +18,7 @@ from tests.security.attacks import nothing_left_behind
 def cache_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache that nobody else writes to, filled."""
     directory = tmp_path_factory.mktemp("cache")
+    copy_compiled_modules(directory)
     # In a thread: an async fixture would keep the thread's event loop until the session ends, and
     # tests that run commands in this process could not have one.
     with ThreadPoolExecutor(1) as thread:

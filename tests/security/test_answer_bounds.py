@@ -16,7 +16,7 @@ from nacre.sandbox import CellId, HostRequest, HostRequestHandler, Limits, Sandb
 from nacre.sandbox.host_requests import HostRequests
 from nacre.sandbox.results import MAX_ERROR_CHARACTERS
 from nacre.sandbox.worker_process import WorkerProcess
-from nacre.sandbox.worker_protocol import Command
+from nacre.sandbox.worker_protocol import Command, decode_header
 from tests.security.attacks import BOUND_SECONDS, completed, expect_neighbour_to_work, shown
 
 LONG = Limits(timeout_ms=60_000)
@@ -41,7 +41,7 @@ class Requests:
             while self.all.pending_count:
                 await anyio.lowlevel.checkpoint()
         _ids, answers = self.all.take_answers()
-        found = decode_json(answers)
+        found = decode_json(b"".join(answers))
         assert isinstance(found, list)
         return found
 
@@ -114,7 +114,7 @@ async def test_a_program_is_never_sent_more_than_it_may_be_given(
 
     async def measured_send(worker: WorkerProcess, data: bytes) -> None:
         if data[0] == Command.DELIVER:
-            sent.append(len(data))
+            sent.append(sum(decode_header(data)[1:]))
         await send(worker, data)
 
     async def large(request: HostRequest) -> JsonValue:

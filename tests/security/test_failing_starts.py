@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.compiled_modules import copy_compiled_modules
 from tests.sandbox.hardening.runs import bpf
 
 pytestmark = pytest.mark.skipif(bpf() is None, reason="no seccomp filter can be compiled here")
@@ -39,6 +40,7 @@ def test_each_call_of_the_hardening_can_fail_without_hiding_a_missing_protection
 def test_with_any_number_of_descriptors_no_program_runs_without_the_filter(
     tmp_path: Path,
 ) -> None:
+    copy_compiled_modules(tmp_path)
     outcomes = run_cases("descriptors", tmp_path)
     assert {mode for it in outcomes for mode in it["modes"]} == {"2"}
     assert not outcomes[0]["isCompleted"]

@@ -10,6 +10,7 @@ from nacre.json_types import JsonValue
 from nacre.sandbox import HostRequest, Limits, Sandbox, SandboxOptions
 from nacre.sandbox.worker_protocol import HEADER_BYTES, Event, encode_frame
 from tests.security.attacks import (
+    AMPLE,
     BOUND_SECONDS,
     attack,
     completed,
@@ -20,6 +21,7 @@ from tests.security.attacks import (
 )
 from tests.security.forged_worker import forge_first_worker
 
+HASTY = Limits(timeout_ms=300)
 PARKED: dict[str, object] = {"requests": [], "yields": [], "timerMs": None, "busyMs": 1}
 
 
@@ -132,7 +134,10 @@ UNSOUND = {
 
 
 async def run_in_forged_worker(
-    monkeypatch: pytest.MonkeyPatch, options: SandboxOptions, answers: Sequence[bytes]
+    monkeypatch: pytest.MonkeyPatch,
+    options: SandboxOptions,
+    answers: Sequence[bytes],
+    limits: Limits = HASTY,
 ) -> tuple[JsonValue, list[str]]:
     """What a cell comes to in a forged worker, and what its host was asked."""
     asked: list[str] = []
@@ -146,7 +151,7 @@ async def run_in_forged_worker(
         async with Sandbox(options) as sandbox, heartbeat():
             cell = sandbox.cell(
                 "return 1",
-                limits=Limits(timeout_ms=300),
+                limits=limits,
                 functions=("echo",),
                 handler=answer,
                 owner="attacker",
@@ -187,7 +192,7 @@ async def test_images_cannot_fill_the_supervisors_memory(
     monkeypatch: pytest.MonkeyPatch, one_worker: SandboxOptions
 ) -> None:
     flood = encode_frame(Event.OUTPUT, {"kind": "image"}, bytes(1 << 20)) * 9
-    result, _ = await run_in_forged_worker(monkeypatch, one_worker, [flood])
+    result, _ = await run_in_forged_worker(monkeypatch, one_worker, [flood], AMPLE)
     assert isinstance(result, dict)
     assert verdict(result) == ("failed", "runtime_unavailable", "worker_lost")
 
@@ -196,6 +201,6 @@ async def test_output_that_says_nothing_cannot_fill_the_supervisors_memory(
     monkeypatch: pytest.MonkeyPatch, one_worker: SandboxOptions
 ) -> None:
     flood = encode_frame(Event.OUTPUT, {"kind": "text"}) * 100_000
-    result, _ = await run_in_forged_worker(monkeypatch, one_worker, [flood])
+    result, _ = await run_in_forged_worker(monkeypatch, one_worker, [flood], AMPLE)
     assert isinstance(result, dict)
     assert verdict(result) == ("failed", "runtime_unavailable", "worker_lost")

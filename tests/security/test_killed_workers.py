@@ -11,6 +11,7 @@ import pytest
 from nacre.json_types import JsonValue
 from nacre.sandbox import Cell, CellResult, HostRequest, Limits, Sandbox, SandboxOptions
 from tests.security.attacks import (
+    AMPLE,
     BOUND_SECONDS,
     completed,
     expect_neighbour_to_work,
@@ -135,7 +136,7 @@ async def test_a_worker_ended_by_any_signal_is_lost_in_plain_words(
 ) -> None:
     async with Sandbox(one_worker) as sandbox:
         pid = await only_worker(sandbox)
-        async with running(sandbox, "for (;;);", limits=Limits(timeout_ms=2000)) as run:
+        async with running(sandbox, "for (;;);", limits=Limits(timeout_ms=60_000)) as run:
             await when_started.wait()
             os.kill(pid, number)
         assert run.result is not None
@@ -194,7 +195,9 @@ async def test_a_worker_that_hangs_is_given_up_in_bounded_time(
         pid = await only_worker(sandbox)
         if moment == "starting":
             os.kill(pid, signal.SIGSTOP)
-        async with running(sandbox, code, limits=Limits(timeout_ms=300)) as run:
+        # Only a program that has begun is given up at its time limit.
+        limits = AMPLE if moment == "starting" else Limits(timeout_ms=300)
+        async with running(sandbox, code, limits=limits) as run:
             if moment != "starting":
                 await run.asked.wait()
                 os.kill(pid, signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""A sandbox that the runs of a test share."""
+"""A sandbox that the tests of a file share."""
 
 from collections.abc import AsyncIterator
 
@@ -7,7 +7,7 @@ import pytest
 from nacre.sandbox import Sandbox, SandboxOptions
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
     """Two workers, as on a small machine."""
     async with Sandbox(SandboxOptions(workers=2)) as sandbox:

@@ -19,6 +19,7 @@ import anyio.to_thread
 from nacre.code_mode.mcp_servers import declared_tool
 from nacre.errors import CatalogError, HostRequestError, ToolError, UnknownToolError
 from nacre.json_types import encode_json
+from nacre.large_json import CheckedJson
 from nacre.sandbox import SharedData
 from nacre.tools import (
     CallSite,
@@ -108,7 +109,7 @@ class CellBridge:
         # Ids of tools by the path that a program called, such as `MCP.git.log`.
         self._tool_ids: dict[str, str] = {}
 
-    async def __call__(self, request: HostRequest) -> JsonValue:
+    async def __call__(self, request: HostRequest) -> JsonValue | CheckedJson:
         try:
             payload = _object_in(request.payload)
             match request.method:
@@ -206,11 +207,11 @@ class CellBridge:
             described["outputSchema"] = entry.tool.output_schema
         return described
 
-    async def _call(self, payload: JsonObject, request: HostRequest) -> JsonValue:
+    async def _call(self, payload: JsonObject, request: HostRequest) -> CheckedJson:
         entry = self._entry_of(payload.get("id"))
         return await self._execute(entry.tool, payload.get("input"), request)
 
-    async def _call_namespace(self, payload: JsonObject, request: HostRequest) -> JsonValue:
+    async def _call_namespace(self, payload: JsonObject, request: HostRequest) -> CheckedJson:
         name = payload.get("namespace")
         namespace = self._namespaces.get(name) if isinstance(name, str) else None
         if namespace is None:
@@ -225,12 +226,12 @@ class CellBridge:
             )
         return await self._execute(entry.tool, resolved.input, request)
 
-    async def _call_mcp(self, payload: JsonObject, request: HostRequest) -> JsonValue:
+    async def _call_mcp(self, payload: JsonObject, request: HostRequest) -> CheckedJson:
         tool, given = await self.tools.mcp.tool_to_call(payload, request.pause_clock)
         self._tool_ids[_format_path(payload)] = tool.id
         return await self._execute(tool, given, request)
 
-    async def _execute(self, tool: Tool, given: object, request: HostRequest) -> JsonValue:
+    async def _execute(self, tool: Tool, given: object, request: HostRequest) -> CheckedJson:
         self._counters.count_call(tool.id)
         site = CallSite(
             call_id=self.call_id_of(request.id),
@@ -242,7 +243,7 @@ class CellBridge:
         )
         result = await self.tools.executor.call(tool, given, site=site)
         self._completed[tool.id] += 1
-        return result
+        return CheckedJson(result)
 
     @contextmanager
     def _waiting_for_client(self, request: HostRequest) -> Generator[None]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from nacre.code_mode.bridge import RunTools
     from nacre.code_mode.model_surface import ExecInput
     from nacre.code_mode.results import RunTelemetry
+    from nacre.config import Language
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import RunContext
     from nacre.sandbox import Cell, CellId, CellResult, Sandbox
@@ -113,18 +114,33 @@ class CellInfo:
     context: RunContext
     call_id: str
     """The call of `exec` that started the cell."""
+    language: Language
+    code: str
+    reason: str
+    """Why a waiting cell was suspended; empty for a running one."""
+    expires_in_seconds: float | None
+    """When a waiting cell is aborted if nobody resumes it; None for a running one."""
+    can_be_resumed: bool
+    """Whether it waits for `Runtime.request_resume`."""
 
 
 class CodeModeCell:
     """A cell with its bridge, its span and its events in the trajectory."""
 
     def __init__(
-        self, cell: Cell, bridge: CellBridge, *, on_end: Callable[[CodeModeCell], None]
+        self,
+        cell: Cell,
+        bridge: CellBridge,
+        *,
+        program: ExecInput,
+        on_end: Callable[[CodeModeCell], None],
     ) -> None:
         """`on_end` is called once, when the program has ended."""
         tools = bridge.tools
         self._cell = cell
         self._bridge = bridge
+        self._program = program
+        self._wait_reason = ""
         self._counts = tools.telemetry.snapshots
         self._on_end = on_end
         self._started = time.monotonic()
@@ -136,6 +152,8 @@ class CodeModeCell:
         self.ttl_seconds = tools.config.snapshot_ttl_seconds
         self.abort_reason: str | None = None
         """The reason of an abort that has been requested."""
+        self.resume_request: anyio.Event | None = None
+        """Set when a person resumes the cell; None if nobody waits for that."""
         self._span = bridge.span
         self._span.set("nacre.cell.id", cell.cell_id)
 
@@ -180,7 +198,9 @@ class CodeModeCell:
         await self._cell.abort("the suspended run expired")
         self._record_end({"status": "expired"})
 
-    def info(self) -> CellInfo:
+    def info(self, *, expires: float | None = None) -> CellInfo:
+        """`expires` is a time of the monotonic clock, for a suspended cell."""
+        is_waiting = self.state == "waiting"
         return CellInfo(
             cell_id=self.cell_id,
             state=self.state,
@@ -189,6 +209,11 @@ class CodeModeCell:
             pending=self._name_calls(self._cell.pending),
             context=self.context,
             call_id=self.call_id,
+            language=self._program.language,
+            code=self._program.code,
+            reason=self._wait_reason if is_waiting else "",
+            expires_in_seconds=None if expires is None else max(0.0, expires - time.monotonic()),
+            can_be_resumed=self.resume_request is not None,
         )
 
     def to_result(self, result: CellResult, telemetry: RunTelemetry) -> CodeModeResult:
@@ -276,6 +301,7 @@ class CodeModeCell:
 
     def _record_suspension(self, result: cell_results.Waiting) -> None:
         self._counts.taken += 1
+        self._wait_reason = result.reason
         size = result.usage.snapshot_bytes
         attributes = {"nacre.cell.id": self.cell_id, "nacre.snapshot.bytes": size}
         span("nacre.suspend", attributes, parent=self._span).end()
@@ -286,6 +312,8 @@ class CodeModeCell:
         if self._is_ended:
             return
         self._is_ended = True
+        if self.resume_request is not None:
+            self.resume_request.set()
         aborted: list[JsonValue] = [
             self._bridge.tool_id_of(request) for request in self._cell.cancelled
         ]
@@ -324,6 +352,11 @@ class SuspendedCells:
 
     def __iter__(self) -> Iterator[CodeModeCell]:
         return iter([suspended.cell for suspended in self._cells.values()])
+
+    def expiry_of(self, cell_id: CellId) -> float | None:
+        """When the cell expires, by the monotonic clock; None unless it waits for a resume."""
+        suspended = self._cells.get(cell_id)
+        return None if suspended is None or suspended.is_resuming else suspended.expires
 
     def check_capacity(self, scope: CellScope) -> None:
         """Raise CellRefused if no further cell of this session can be suspended."""
@@ -412,8 +445,14 @@ class LiveCells:
 
     def infos(self, which: Callable[[CodeModeCell], bool]) -> list[CellInfo]:
         """The selected cells, oldest first."""
-        found = [cell.info() for cell in self._select(which)]
+        found = [
+            cell.info(expires=self._suspended.expiry_of(cell.cell_id))
+            for cell in self._select(which)
+        ]
         return sorted(found, key=lambda info: -info.age_seconds)
+
+    def find(self, cell_id: str) -> CodeModeCell | None:
+        return next((cell for cell in self._cells if cell.cell_id == cell_id), None)
 
     async def abort(self, which: Callable[[CodeModeCell], bool], reason: str) -> int:
         """Abort the selected cells with their calls; returns the number of cells."""
@@ -467,6 +506,7 @@ class RunCells:
                 owner=tools.executor.context.session_id,
             ),
             bridge,
+            program=program,
             on_end=self._live.remove,
         )
         self._live.add(cell)
@@ -477,6 +517,17 @@ class RunCells:
         self._refuse_after_abort()
         cell = self._suspended.begin_resume(cell_id, self._scope)
         return await self._run_leg(cell, partial(cell.resume, cause))
+
+    async def wait_for_resume_request(self, cell_id: str) -> None:
+        """Wait until a person resumes this waiting cell, or it has ended."""
+        cell = self._live.find(cell_id)
+        if cell is None:
+            return
+        cell.resume_request = anyio.Event()
+        try:
+            await cell.resume_request.wait()
+        finally:
+            cell.resume_request = None
 
     async def abort(self, reason: str) -> None:
         """Abort all cells and their calls. No cell can be started any more."""

@@ -165,6 +165,10 @@ class CodeModeRun:
         except CellRefused as refusal:
             return self._fail(refusal.message, refusal.reason)
 
+    async def wait_for_resume_request(self, cell_id: str) -> None:
+        """Wait until `Runtime.request_resume` names this waiting cell, or it has ended."""
+        await self._cells.wait_for_resume_request(cell_id)
+
     def _is_control(self, name: str) -> bool:
         return self.is_code_mode and name in (EXEC_NAME, WAIT_NAME)
 

@@ -133,7 +133,8 @@ class Runtime:
 
     `config` holds settings of code mode, or a whole config document: see `run_config_from`.
     `approval_seconds` is how long an approval stays open. `require` names protections of the
-    sandbox, instead of `sandbox.require` in the document.
+    sandbox, instead of `sandbox.require` in the document. With `is_lazy`, the first program starts
+    the workers.
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class Runtime:
         require: Collection[Protection] | None = None,
         max_suspended_cells: int = MAX_SUSPENDED_CELLS,
         approval_seconds: float = APPROVAL_SECONDS,
+        is_lazy: bool = False,
     ) -> None:
         if (
             type(max_suspended_cells) is not int
@@ -156,10 +158,12 @@ class Runtime:
                 f"allowed: whole numbers from 1 to {_MAX_SUSPENDED_LIMIT}",
             )
         self._config = run_config_from(config)
-        self._approval_seconds = approval_seconds
+        self.approval_seconds = approval_seconds
         if require is None:
             require = self._config.required_protections()
-        options = SandboxOptions(workers=workers, cache_directory=cache_directory, require=require)
+        options = SandboxOptions(
+            workers=workers, cache_directory=cache_directory, require=require, is_lazy=is_lazy
+        )
         self._sandbox = Sandbox(options)
         self._suspended = SuspendedCells(max_suspended_cells)
         self._live = LiveCells(self._suspended)
@@ -183,7 +187,7 @@ class Runtime:
 
     def approvals(self, approver: Approver | ApprovalQueue | None) -> Approvals:
         """Approvals that share the memory and the time limit of this runtime."""
-        return Approvals(approver, ttl_seconds=self._approval_seconds, memory=self._approval_memory)
+        return Approvals(approver, ttl_seconds=self.approval_seconds, memory=self._approval_memory)
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._sandbox)
@@ -298,6 +302,15 @@ class Runtime:
                 await run.abort(reason)
         # Also the cells of runs that have been garbage-collected.
         await self._live.abort(lambda cell: session_id in (None, cell.context.session_id), reason)
+
+    def request_resume(self, cell_id: str) -> bool:
+        """Resume a cell that waits for a person to do so; False if there is no such cell. Other
+        cells are resumed by the model, with `wait`."""
+        cell = self._live.find(cell_id)
+        if cell is None or cell.resume_request is None:
+            return False
+        cell.resume_request.set()
+        return True
 
     async def abort_cell(self, cell_id: str, reason: str = "the cell was aborted") -> bool:
         """Abort one cell; False if there is none with this id."""

@@ -9,7 +9,7 @@ Messages from a worker are untrusted.
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, TypeVar
@@ -287,10 +287,15 @@ class CellBursts:
         if self._requests.has_answers:
             settled, answers = self._requests.take_answers()
             return await self._run(Command.DELIVER, {"settled": settled}, answers, budget=budget)
-        return await self._run(Command.FIRE_TIMERS, {}, b"", budget=budget)
+        return await self._run(Command.FIRE_TIMERS, {}, (), budget=budget)
 
     async def _run(
-        self, command: Command, fields: dict[str, object], tail: bytes, *, budget: LegBudget
+        self,
+        command: Command,
+        fields: dict[str, object],
+        tail: Sequence[bytes],
+        *,
+        budget: LegBudget,
     ) -> Frame:
         fields = {**fields, **self._burst_fields(budget)}
         return await budget.charge(

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import json
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,7 +25,14 @@ from nacre.errors import (
 from nacre.sandbox.pool import Launcher, WorkerPool
 from nacre.sandbox.results import Limits
 from nacre.sandbox.worker_process import SharedData, WorkerProcess
-from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame, read_size
+from nacre.sandbox.worker_protocol import (
+    Command,
+    Event,
+    Frame,
+    encode_frame,
+    encode_pieces,
+    read_size,
+)
 
 _MAGIC: Final = b"NACRSNAP"
 _VERSION: Final = 1
@@ -222,20 +229,20 @@ class CellVm:
         self,
         command: Command,
         fields: Mapping[str, object],
-        tail: bytes = b"",
+        tail: Sequence[bytes] = (),
         *,
         budget_seconds: float,
     ) -> Frame:
         """Run the program until it waits or ends. Returns the event that says which."""
-        return await self.finish(budget_seconds, encode_frame(command, fields, tail))
+        return await self.finish(budget_seconds, encode_pieces(command, fields, tail))
 
-    async def finish(self, budget_seconds: float, command: bytes = b"") -> Frame:
+    async def finish(self, budget_seconds: float, command: Sequence[bytes] = ()) -> Frame:
         """Wait for the end of a burst. Raises BudgetExceeded if it does not end in time."""
         worker = self._require_worker()
         with anyio.move_on_after(max(budget_seconds, 0.0) + _GRACE_SECONDS):
-            if command:
+            for piece in command:
                 # Within the deadline, because a worker that does not read is stuck as well.
-                await worker.send(command)
+                await worker.send(piece)
             while True:
                 frame = await worker.event()
                 if frame.kind != Event.OUTPUT:

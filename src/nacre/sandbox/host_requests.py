@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 from nacre.errors import HostRequestError
 from nacre.foreign_calls import describe_error, passes_through
 from nacre.json_types import JsonValue, NotJsonError, TooLargeError, encode_json
-from nacre.large_json import MAX_VALUE_BYTES, MAX_VALUES, encode_off_loop
+from nacre.large_json import MAX_VALUE_BYTES, MAX_VALUES, CheckedJson, encode_off_loop
 from nacre.run_context import AbortController, AbortSignal
 from nacre.sandbox.results import MAX_ERROR_CHARACTERS, CellId, PendingRequest
 
@@ -50,7 +50,10 @@ class HostRequest:
     meanwhile, so the handler has to limit the wait."""
 
 
-HostRequestHandler = Callable[[HostRequest], Awaitable[JsonValue]]
+_Answer = tuple[bytes, bytes, bytes]
+"""`[id, succeeded, value]` as JSON, with the value as a piece of its own."""
+
+HostRequestHandler = Callable[[HostRequest], Awaitable[JsonValue | CheckedJson]]
 """Answers a request. A HostRequestError rejects the program's promise with its data; any other
 exception rejects it with its message alone. The handler is cancelled when the cell is aborted."""
 
@@ -76,7 +79,7 @@ class HostRequests:
         # Set to wake the idle server when there are more requests, or when it has to end.
         self._idle_server: anyio.Event | None = None
         self._unanswered: dict[int, HostRequest] = {}
-        self._answers: list[tuple[int, bytes]] = []
+        self._answers: list[tuple[int, _Answer]] = []
         # The space left for answers that are delivered together in the next burst.
         self._max_bytes = self._bytes_left = max_bytes
         self._waiting_for_person: set[int] = set()
@@ -175,7 +178,7 @@ class HostRequests:
 
     def answer(self, request_id: int, value: JsonValue = None) -> None:
         """Answer a request that needs no handler, such as a yield."""
-        self._answers.append((request_id, b"[%d,true,%b]" % (request_id, encode_json(value))))
+        self._answers.append((request_id, _success(request_id, encode_json(value))))
 
     def refuse(self, request_id: int, problem: str) -> None:
         """Reject a request whose payload cannot be passed to the handler."""
@@ -186,11 +189,15 @@ class HostRequests:
         )
         self._answers.append((request_id, _rejection(request_id, error)))
 
-    def take_answers(self) -> tuple[list[int], bytes]:
-        """Return and remove the answers: their ids, and `[[id, succeeded, value], ...]` as JSON."""
+    def take_answers(self) -> tuple[list[int], list[bytes]]:
+        """Return and remove the answers: their ids, and `[[id, succeeded, value], ...]` as pieces
+        of JSON. Large pieces are not joined: copying them would stop the event loop."""
         answers, self._answers = self._answers, []
         self._bytes_left = self._max_bytes
-        return [found for found, _ in answers], b"[%b]" % b",".join(json for _, json in answers)
+        pieces: list[bytes] = []
+        for _, answer in answers:
+            pieces += (b"," if pieces else b"[", *answer)
+        return [found for found, _ in answers], [*pieces, b"]"]
 
     def cancel(self, reason: str) -> None:
         """Cancel all requests. Later answers are dropped."""
@@ -252,19 +259,21 @@ class HostRequests:
         finally:
             # Also on a cancellation.
             self._unanswered.pop(request.id, None)
-        if len(answer) > self._bytes_left:
-            answer = _rejection(request.id, _backlog_full(request, len(answer)))
-        self._bytes_left -= len(answer)
+        size = sum(map(len, answer))
+        if size > self._bytes_left:
+            answer = _rejection(request.id, _backlog_full(request, size))
+            size = sum(map(len, answer))
+        self._bytes_left -= size
         self._answers.append((request.id, answer))
         self._wake()
 
-    async def _call_handler(self, request: HostRequest) -> bytes:
+    async def _call_handler(self, request: HostRequest) -> _Answer:
         task = asyncio.current_task()
         try:
             if self._handler is None:
                 raise HostRequestError(f"no host function {request.method!r} is defined")
             encoded = await _encode_answer(request, await self._handler(request))
-            return b"[%d,true,%b]" % (request.id, encoded)
+            return _success(request.id, encoded)
         except HostRequestError as error:
             return _rejection(request.id, error)
         except NotJsonError as error:
@@ -278,7 +287,7 @@ class HostRequests:
             return _rejection(request.id, HostRequestError(describe_error(error)))
 
 
-async def _encode_answer(request: HostRequest, answer: JsonValue) -> bytes:
+async def _encode_answer(request: HostRequest, answer: JsonValue | CheckedJson) -> bytes:
     try:
         encoded = await encode_off_loop(answer)
     except TooLargeError as error:
@@ -318,7 +327,11 @@ def _too_large(request: HostRequest, problem: str) -> HostRequestError:
     )
 
 
-def _rejection(request_id: int, error: HostRequestError) -> bytes:
+def _success(request_id: int, encoded: bytes) -> _Answer:
+    return b"[%d,true," % request_id, encoded, b"]"
+
+
+def _rejection(request_id: int, error: HostRequestError) -> _Answer:
     data: dict[str, object] = {**error.data, "name": error.name, "message": error.message}
     if error.code is not None:
         data["code"] = error.code
@@ -331,4 +344,4 @@ def _rejection(request_id: int, error: HostRequestError) -> bytes:
         encoded = encode_json(
             {key: str(text)[:MAX_ERROR_CHARACTERS] for key, text in texts.items() if text}
         )
-    return b"[%d,false,%b]" % (request_id, encoded)
+    return b"[%d,false," % request_id, encoded, b"]"

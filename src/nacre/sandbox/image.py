@@ -2,27 +2,26 @@
 
 An image is a WebAssembly module. Its identity is the hash of its bytes, which covers the engine,
 the guest code and the build settings. A snapshot contains the identity of its image.
+
+Workers import this module too. They start often, so it does without `dataclasses` and `pathlib`.
 """
 
-import hashlib
 import json
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+import os
+from typing import Literal, NamedTuple
 
 from nacre.errors import ImageError
 
 ImageKind = Literal["cell", "typescript"]
 
-_ASSETS = Path(__file__).parent / "assets"
+_ASSETS = os.path.join(os.path.dirname(__file__), "assets")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Image:
+class Image(NamedTuple):
     """The metadata of an image."""
 
     kind: ImageKind
-    path: Path
+    path: str
     identity: str
     entries: dict[str, int]
     heap_bytes: int
@@ -35,8 +34,11 @@ class Image:
 
     def wasm(self) -> bytes:
         """Read the module. Raises ImageError if it is not the one the package was built with."""
+        import hashlib
+
         try:
-            wasm = self.path.read_bytes()
+            with open(self.path, "rb") as file:
+                wasm = file.read()
         except OSError as error:
             raise ImageError(f"cannot read the sandbox image {self.path}: {error}") from error
         found = hashlib.sha256(wasm).hexdigest()
@@ -48,14 +50,15 @@ class Image:
         return wasm
 
 
-def load_image(kind: ImageKind, *, assets: Path = _ASSETS) -> Image:
+def load_image(kind: ImageKind, *, assets: str | os.PathLike[str] = _ASSETS) -> Image:
     """Load the metadata of an image, which the build wrote."""
-    manifest = assets / "images.json"
+    manifest = os.path.join(assets, "images.json")
     try:
-        facts = json.loads(manifest.read_bytes())["images"][kind]
+        with open(manifest, "rb") as file:
+            facts = json.load(file)["images"][kind]
         return Image(
             kind=kind,
-            path=assets / facts["file"],
+            path=os.path.join(assets, facts["file"]),
             identity=facts["sha256"],
             entries=facts["entries"],
             heap_bytes=facts["heapBytes"],
@@ -73,10 +76,11 @@ def load_image(kind: ImageKind, *, assets: Path = _ASSETS) -> Image:
         ) from error
 
 
-def engine_version(*, assets: Path = _ASSETS) -> str:
+def engine_version(*, assets: str | os.PathLike[str] = _ASSETS) -> str:
     """Return the name and version of the engine in the images, for display."""
     try:
-        engine = json.loads((assets / "images.json").read_bytes())["engine"]
+        with open(os.path.join(assets, "images.json"), "rb") as file:
+            engine = json.load(file)["engine"]
         return f"{engine['package']} {engine['version']}"
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ImageError(f"the sandbox images are missing or damaged: {error!r}") from error

@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -110,6 +109,10 @@ class WorkerPool:
     def workers(self) -> tuple[WorkerProcess, ...]:
         """The running workers."""
         return tuple(self._workers)
+
+    def is_busy(self, worker: WorkerProcess) -> bool:
+        """Whether a cell is in the worker."""
+        return worker in self._leases
 
     def warm(self) -> None:
         """Start workers up to the size of the pool, without waiting for them."""
@@ -465,7 +468,7 @@ class Launcher:
         self._seccomp_bpf, problem = _system_call_filter(cache)
         return {
             "library": str(library),
-            "image": {**asdict(self.image), "path": str(self.image.path)},
+            "image": self.image._asdict(),
             "module": module.fd,
             "maxGuestBytes": LIMITS["memory_limit_bytes"].most,
             "monotonicOffsetNs": self._monotonic_offset_ns,
@@ -484,7 +487,7 @@ class Launcher:
         )
         settings = {
             "kind": self.image.kind,
-            "assets": str(self.image.path.parent),
+            "assets": os.path.dirname(self.image.path),
             "library": str(library),
             "output": str(output),
         }

@@ -134,12 +134,13 @@ class Limits:
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             value: object = getattr(self, name)
+            limit = LIMITS[name]
             if type(value) is not int:
-                limit = LIMITS[name]
                 allowed = f"whole numbers from {limit.least} to {limit.most}"
                 raise ConfigError(name, f"is {value!r}; allowed: {allowed}")
-            # A number out of range is clamped, as in the config.
-            object.__setattr__(self, name, LIMITS[name].clamp(value))
+            if not limit.least <= value <= limit.most:
+                # As in the config.
+                object.__setattr__(self, name, limit.clamp(value))
 
     @classmethod
     def from_config(cls, config: CodeModeConfig) -> Limits:

@@ -224,6 +224,8 @@ class SandboxOptions:
     require: Collection[Protection] | None = None
     """The protections without which no program runs. By default, seccomp and landlock where the
     kernel has them."""
+    is_lazy: bool = False
+    """Whether the workers start with the first program, instead of with the sandbox."""
 
     def __post_init__(self) -> None:
         if type(self.workers) is not int or not 0 <= self.workers <= _MAX_WORKERS:
@@ -258,8 +260,9 @@ class SandboxReport:
 class Sandbox:
     """Runs programs. An async context manager: `async with Sandbox() as sandbox: ...`.
 
-    Entering starts workers in the background and does not wait for them. If they cannot start,
-    cells fail with `runtime_unavailable`. Exiting aborts all running cells.
+    Entering starts workers in the background and does not wait for them, unless the options say
+    that the first program starts them. If they cannot start, cells fail with
+    `runtime_unavailable`. Exiting aborts all running cells.
     """
 
     def __init__(self, options: SandboxOptions | None = None) -> None:
@@ -286,7 +289,8 @@ class Sandbox:
             running=set(),
         )
         self._stack.callback(self._wake_cells)
-        pool.warm()
+        if not self._options.is_lazy:
+            pool.warm()
         return self
 
     async def __aexit__(
@@ -351,6 +355,12 @@ class Sandbox:
         """Why programs cannot run now; empty if they can, or if the first worker still starts."""
         pool = self._require_services().runtime.pool
         return "" if pool.workers else pool.problem
+
+    @property
+    def workers(self) -> tuple[tuple[int, bool], ...]:
+        """The process id of each worker, and whether a cell is in it."""
+        pool = self._require_services().runtime.pool
+        return tuple((worker.pid, pool.is_busy(worker)) for worker in pool.workers)
 
     async def check(self) -> SandboxReport:
         """Wait for a worker to start and return a report about the sandbox."""

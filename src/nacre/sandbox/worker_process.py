@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
@@ -53,7 +54,11 @@ _MAX_SENT_BYTES: Final = 64 << 20
 MAX_SHARED_BYTES: Final = _MAX_SENT_BYTES // 2
 _MAX_THREADS: Final = 16
 _PROCESS_CLOCK: Final = 2
+# How many pieces of large frames are sent between two turns of the other tasks. While a thread
+# converts a large value, each send waits some milliseconds for the interpreter lock.
+_MAX_SENDS_PER_TURN: Final = 4
 _limiter: RunVar[anyio.CapacityLimiter] = RunVar("nacre_sandbox_threads")
+_sends: RunVar[anyio.Semaphore] = RunVar("nacre_sandbox_sends")
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
@@ -274,6 +279,8 @@ class WorkerProcess:
         while view:
             try:
                 view = view[self._socket.send(view) :]
+                if view:
+                    await _let_others_run()
             except BlockingIOError:
                 await anyio.wait_writable(self._socket)
             except OSError as error:
@@ -373,6 +380,17 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+async def _let_others_run() -> None:
+    """Return in a later turn of the event loop, together with a few other large sends."""
+    try:
+        sends = _sends.get()
+    except LookupError:
+        sends = anyio.Semaphore(_MAX_SENDS_PER_TURN, fast_acquire=True)
+        _sends.set(sends)
+    async with sends:
+        await anyio.lowlevel.checkpoint()
 
 
 async def run_in_thread(function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:

@@ -21,7 +21,7 @@ from nacre.json_types import MAX_PARTS, JsonValue, NotJsonError, TooLargeError, 
 
 if TYPE_CHECKING:
     # Not imported by workers, which use this module too.
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from nacre.sandbox.results import Reason
 
@@ -60,6 +60,10 @@ _WORKER_REASONS: Final[frozenset[Reason]] = frozenset(
         "unhandled_rejection",
     }
 )
+
+
+# Copying more than this in one step takes milliseconds.
+_MAX_JOINED_BYTES: Final = 1 << 20
 
 
 class Command(IntEnum):
@@ -102,8 +106,17 @@ class Frame(NamedTuple):
 
 def encode_frame(kind: int, fields: Mapping[str, object], tail: bytes = b"") -> bytes:
     """Encode a frame."""
+    return b"".join(encode_pieces(kind, fields, (tail,)))
+
+
+def encode_pieces(
+    kind: int, fields: Mapping[str, object], tail: Sequence[bytes]
+) -> Sequence[bytes]:
+    """Encode a frame whose tail is in pieces. Only small pieces are joined."""
     encoded = json.dumps(fields, separators=(",", ":")).encode()
-    return _HEADER.pack(kind, len(encoded), len(tail)) + encoded + tail
+    size = sum(map(len, tail))
+    pieces = (_HEADER.pack(kind, len(encoded), size), encoded, *tail)
+    return (b"".join(pieces),) if size <= _MAX_JOINED_BYTES else pieces
 
 
 def decode_header(data: bytes | bytearray) -> tuple[int, int, int]:

@@ -19,7 +19,6 @@ import anyio.to_thread
 from nacre.errors import CatalogError, ToolDeniedError, ToolError, ToolServerError, UnknownToolError
 from nacre.json_types import encode_json
 from nacre.tools import (
-    OPERATION_MARK,
     SOURCES,
     Catalog,
     CatalogEntry,
@@ -32,6 +31,7 @@ from nacre.tools import (
     ToolServer,
     build_catalog,
     effective_tools,
+    list_known_tools,
 )
 
 if TYPE_CHECKING:
@@ -194,11 +194,7 @@ class LiveCatalog:
         self._unusable, self._denied = {}, dict(self._own_denied)
         for server in self._servers.values():
             # Resources and prompts are not tools for a search.
-            offered = [
-                tool
-                for tool in server.known_tools or ()
-                if not tool.name.startswith(OPERATION_MARK)
-            ]
+            offered = list_known_tools([server])
             permitted = effective_tools(offered, self._policy)
             self._denied |= {tool.id: tool for tool in offered if not self._policy.permits(tool)}
             problem = _problem_with(server.name, offered)

@@ -14,6 +14,7 @@ from nacre.sandbox.worker.host_calls import MODULES_DISABLED, HostCalls
 from nacre.sandbox.worker.typescript import Transformed, TransformRefused, TypeScriptTransformer
 from nacre.sandbox.worker.vm import VmFactory
 from nacre.sandbox.worker.wasm_runtime import Runtime, WasmTrap, library_path
+from tests.compiled_modules import compiled_module
 
 CORPUS = Path(__file__).parents[3] / "guest" / "bakeoff"
 # The main thread's stack has 8 MiB; a worker can have more.
@@ -56,18 +57,15 @@ class Cell:
 class Sandbox:
     """What a worker has, in this process."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._runtime = Runtime(library_path(), max_stack_bytes=MAX_STACK_BYTES)
+    def __init__(self) -> None:
+        self._runtime = Runtime(str(library_path()), max_stack_bytes=MAX_STACK_BYTES)
         self.transformer = TypeScriptTransformer(self._runtime, self._module("typescript"))
         self._factory = VmFactory(
             self._runtime, HostCalls(self._runtime), load_image("cell"), self._module("cell")
         )
 
     def _module(self, kind: ImageKind) -> int:
-        path = self._folder / f"{kind}.cwasm"
-        path.write_bytes(self._runtime.compile(load_image(kind).wasm()))
-        return self._runtime.load(str(path))
+        return self._runtime.load(str(compiled_module(kind)))
 
     def transform(self, source: str) -> Transformed:
         return self.transformer.transform(source.encode())
@@ -105,8 +103,8 @@ def _position(stack: str, mappings: str | None) -> tuple[int, int] | None:
 
 
 @pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
-    return Sandbox(tmp_path_factory.mktemp("modules"))
+def sandbox() -> Sandbox:
+    return Sandbox()
 
 
 def corpus(folder: str) -> Callable[..., object]:

@@ -9,14 +9,11 @@ import json
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol
 
 from nacre.sandbox.hardening import harden, open_descriptors
 from nacre.sandbox.image import Image, load_image
-from nacre.sandbox.worker.cell_worker import CellWorker
 from nacre.sandbox.worker.host_calls import HostCalls
-from nacre.sandbox.worker.typescript import TransformWorker, TypeScriptTransformer
 from nacre.sandbox.worker.vm import VmFactory, memory_with_overhead
 from nacre.sandbox.worker.wasm_runtime import (
     MAX_WASM_STACK_BYTES,
@@ -83,19 +80,24 @@ def _describe_failure(error: Exception) -> dict[str, object]:
 def compile_image(settings_json: str) -> None:
     """Write the compiled module of an image to a file; the process then ends."""
     settings = json.loads(settings_json)
-    wasm = load_image(settings["kind"], assets=Path(settings["assets"])).wasm()
-    Path(settings["output"]).write_bytes(Runtime(Path(settings["library"])).compile(wasm))
+    wasm = load_image(settings["kind"], assets=settings["assets"]).wasm()
+    with open(settings["output"], "wb") as file:
+        file.write(Runtime(settings["library"]).compile(wasm))
 
 
 def _load(settings: dict[str, Any], connection: WorkerConnection) -> _Worker:
-    facts: dict[str, Any] = settings["image"]
-    image = Image(path=Path(facts.pop("path")), **facts)
+    image = Image(**settings["image"])
     stack = MAX_WASM_STACK_BYTES if _stack_can_grow() else _SMALL_WASM_STACK_BYTES
-    runtime = Runtime(Path(settings["library"]), max_stack_bytes=stack)
+    runtime = Runtime(settings["library"], max_stack_bytes=stack)
     prefix = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
     module = runtime.load(f"{prefix}/{settings['module']}")
+    # Each kind of worker imports its own code: a start is mostly imports.
     if image.kind == "typescript":
+        from nacre.sandbox.worker.typescript import TransformWorker, TypeScriptTransformer
+
         return TransformWorker(connection, TypeScriptTransformer(runtime, module))
+    from nacre.sandbox.worker.cell_worker import CellWorker
+
     calls = HostCalls(runtime, monotonic_offset_ns=settings["monotonicOffsetNs"])
     return CellWorker(connection, VmFactory(runtime, calls, image, module))
 

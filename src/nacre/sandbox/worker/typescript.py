@@ -13,8 +13,7 @@ import json
 import struct
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from nacre.sandbox.source_map import MAX_MAPPINGS_LENGTH, decode_segment, encode_segment
 from nacre.sandbox.worker.host_calls import MODULES_DISABLED
@@ -38,8 +37,7 @@ _MAX_MEMORY_BYTES: Final = 256 << 20
 _TAB_COLUMNS: Final = 4
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Transformed:
+class Transformed(NamedTuple):
     """A program in JavaScript."""
 
     code: bytes

@@ -6,13 +6,15 @@ calls, so they use the library directly. Errors and traps of wasmtime are raised
 `WasmTrap`.
 """
 
+from __future__ import annotations
+
 import ctypes
-import importlib.util
-import platform
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # The native stack for WebAssembly frames. QuickJS limits the shadow stack of the module, whose
 # frames are much smaller. With this size, the RangeError of QuickJS always comes first.
@@ -55,6 +57,11 @@ class StopGuest(Exception):
 
 def library_path() -> Path:
     """Return the path of the shared library in the installed `wasmtime` package."""
+    # Not above: the supervisor calls this, and workers do without these imports.
+    import importlib.util
+    import platform
+    from pathlib import Path
+
     spec = importlib.util.find_spec("wasmtime")
     if spec is None or not spec.submodule_search_locations:
         raise WasmError("the wasmtime package is not installed; reinstall nacre")
@@ -83,8 +90,8 @@ _HostCallback = ctypes.CFUNCTYPE(
 class _Library:
     """The C functions that are used, with their types."""
 
-    def __init__(self, path: Path) -> None:
-        dll = ctypes.CDLL(str(path))
+    def __init__(self, path: str) -> None:
+        dll = ctypes.CDLL(path)
         pointer, size, u64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64
 
         def function(
@@ -154,7 +161,7 @@ class _Library:
 class Runtime:
     """The wasmtime engine of this process. It is never freed."""
 
-    def __init__(self, library: Path, *, max_stack_bytes: int = MAX_WASM_STACK_BYTES) -> None:
+    def __init__(self, library: str, *, max_stack_bytes: int = MAX_WASM_STACK_BYTES) -> None:
         self.lib = _Library(library)
         config = self.lib.config_new()
         # wasmtime requires that the stack of its (unused) fibers is at least as large.

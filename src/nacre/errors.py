@@ -27,8 +27,14 @@
   x ToolPayloadError               a model request does not have exactly the run's tools
   x ApprovalError                  an approval is not open, or its answer is not valid
   x ProviderError                  a model request failed; carries the provider's message
+  x CodexError                     Codex cannot run the turn: missing, too old, or refused
+    + AppServerError               the app-server answered a request with an error
+    + AppServerTimeoutError        the app-server did not answer a request in time
+    + AppServerClosedError         the app-server process has ended
+  x RequestRefusedError            raised by a handler of a server request, to answer with an error
   x StorageError                   the database cannot be opened, read or written
   x SessionError                   a session or run does not exist, is busy or has ended
+  x MediaError                     a file cannot be part of a reply
   x PluginError                    a plugin cannot be loaded; it leaves nothing behind
   x AbortedError                   raised by a tool that checks its abort signal
 
@@ -270,6 +276,43 @@ class ProviderError(NacreError):
         self.is_context_overflow = is_context_overflow
 
 
+class CodexError(NacreError):
+    """Codex cannot run a turn; the message says why and what to do."""
+
+
+class AppServerError(CodexError):
+    """The app-server answered a request with an error."""
+
+    def __init__(self, method: str, *, code: int, message: str) -> None:
+        super().__init__(method, code, message)
+        self.method = method
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"Codex refused {self.method}: {self.message} ({self.code})"
+
+
+class AppServerTimeoutError(CodexError):
+    """The app-server did not answer a request in time."""
+
+
+class AppServerClosedError(CodexError):
+    """The app-server process has ended; the message has its status and its last output."""
+
+
+class RequestRefusedError(NacreError):
+    """Raised by a handler of a request of the app-server, to answer it with an error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.code})"
+
+
 class StorageError(NacreError):
     """The database cannot be opened, read or written; the message says which and why."""
 
@@ -289,6 +332,10 @@ class SessionError(NacreError):
         super().__init__(message)
         self.message = message
         self.code: SessionErrorCode = code
+
+
+class MediaError(NacreError):
+    """A file cannot be part of a reply: it is empty, too large, or there are too many."""
 
 
 class PluginError(NacreError):

@@ -62,11 +62,13 @@ def is_own_host(header: str, *, host: str, others: Iterable[str] = ()) -> bool:
 
     Web pages that reach the server under a name of their own (DNS rebinding) fail this check.
     """
-    names = {host.lower(), *(other.lower() for other in others)}
-    if host in ANY_ADDRESS or is_loopback(host):
-        names.update(_LOOPBACK_NAMES)
     found = _HOST.fullmatch(header)
-    return found is not None and (found[1] or found[2]).lower() in names
+    if found is None:
+        return False
+    name = (found[1] or found[2]).lower()
+    if name in {host.lower(), *(other.lower() for other in others)}:
+        return True
+    return name in _LOOPBACK_NAMES and (host in ANY_ADDRESS or is_loopback(host))
 
 
 def is_foreign_origin(origin: str, *, host_header: str) -> bool:

@@ -34,6 +34,8 @@ class RunContext:
     sender: str = ""
     """The author of the message that started the run, if the channel knows it."""
     channel: str = ""
+    trigger: str = ""
+    """What started the run, if it was not a message: `heartbeat`."""
     is_sandboxed: bool = False
     """Whether the agent's own tools run in a sandbox: `tools.sandbox.tools` applies as well."""
 

@@ -23,7 +23,7 @@ from nacre.agent import (
 from nacre.code_mode import Runtime
 from nacre.config.agents import AgentConfig
 from nacre.config.system import SystemConfig, system_config_from
-from nacre.hooks import HookRunner, Hooks
+from nacre.hooks import ContextRegistry, HookRunner, Hooks
 from nacre.messages import Message
 from nacre.run_context import RunContext
 from nacre.storage import Store
@@ -97,6 +97,7 @@ async def open_agent(
     context_tokens: int = 100_000,
     approval_seconds: float = 3600,
     harness: Harness | None = None,
+    contexts: ContextRegistry | None = None,
 ) -> AsyncGenerator[AgentSetup]:
     """Without a document the tools are shown as they are; `agent` are settings of the agent."""
     defaults = {"model": "fake/model", "instructions": "Be good.", **(agent or {})}
@@ -111,11 +112,11 @@ async def open_agent(
     )
     model = FakeModel(context_tokens=context_tokens)
     spare = FakeModel("fake/spare")
-    models = FakeModels({"fake/model": model, "fake/spare": spare})
+    models = FakeModels({"fake/model": model, "fake/spare": spare, str(defaults["model"]): model})
     registered = Hooks(hooks)
     approvals = ApprovalQueue()
     async with (
-        Runtime(whole, workers=1, approval_seconds=approval_seconds) as runtime,
+        Runtime(whole, workers=1, approval_seconds=approval_seconds, is_lazy=True) as runtime,
         AgentService(
             ServiceContext(
                 config=config,
@@ -127,6 +128,7 @@ async def open_agent(
                 hooks=HookRunner(registered),
                 approvals=approvals,
                 harness=harness or BuiltInHarness(runtime),
+                context_registry=contexts or ContextRegistry(),
             )
         ) as service,
     ):

@@ -83,7 +83,9 @@ async def test_hooks_stand_around_a_compaction(open_service: OpenAgent) -> None:
         await setup.turn("question 2", session_key="chat")
     began, ended = seen
     assert isinstance(began, BeforeCompaction)
-    assert (began.message_count, began.estimated_tokens >= 600) == (2, True)
+    assert began.message_count == 2
+    assert began.estimated_tokens is not None
+    assert began.estimated_tokens >= 600
     assert isinstance(ended, AfterCompaction)
     assert ended.summary == "SUMMARY"
 

@@ -1,7 +1,6 @@
 """The stored messages of a session, and the history that a model gets."""
 
 import logging
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +32,7 @@ from nacre.trajectory import RunEventLog, TrajectoryRecorder
 from tests.agent.conftest import OpenAgent
 from tests.agent.fake_models import call, calls, say
 from tests.agent.tools import HeldTool, echo_tool
+from tests.forked_python import FORKED_PYTHON
 
 
 class Recorded:
@@ -197,7 +197,7 @@ async def test_a_tool_does_not_run_if_the_start_of_its_call_cannot_be_stored(
 
 async def test_a_killed_process_has_stored_the_start_of_its_last_call(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/nacre.db"
-    command = [sys.executable, "-m", "tests.agent.killed_turn", url, str(tmp_path)]
+    command = [FORKED_PYTHON, "-m", "tests.agent.killed_turn", url, str(tmp_path)]
     async with await anyio.open_process(command, stderr=None) as process:
         assert process.stdout is not None
         assert b"effect" in await process.stdout.receive()

@@ -10,12 +10,14 @@ import anyio
 import pytest
 
 from nacre.hooks import (
+    AddToPrompt,
     AfterCompaction,
     AfterToolCall,
     AgentEnd,
     AskApproval,
     BeforeAgentFinalize,
     BeforeCompaction,
+    BeforePromptBuild,
     BeforeToolCall,
     Block,
     ChangeContent,
@@ -432,6 +434,38 @@ async def test_a_hook_that_raises_has_the_result_withheld() -> None:
     assert text == "[the result is withheld: the hook failing failed: RuntimeError: broken]"
 
 
+def adding(answer: object) -> tuple[str, object]:
+    async def adds(event: BeforePromptBuild) -> object:
+        return answer
+
+    return ("before_prompt_build", adds)
+
+
+async def additions(*hooks: object) -> AddToPrompt:
+    event = BeforePromptBuild(context=CONTEXT, model="m", prompt="hi", message_count=2)
+    with anyio.fail_after(10):
+        return await HookRunner(Hooks(hooks)).before_prompt_build(event)
+
+
+async def test_the_texts_of_all_hooks_are_added_to_the_prompt() -> None:
+    added = await additions(
+        adding(AddToPrompt(prepend_context=" one ", append_system_context="rule")),
+        adding(None),
+        adding({"prependContext": "two", "appendContext": "last", "prependSystemContext": None}),
+    )
+    assert added == AddToPrompt(
+        prepend_context="one\n\ntwo", append_context="last", append_system_context="rule"
+    )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["text", {"prepend": "x"}, {"appendContext": 3}, AddToPrompt(append_context=3)],  # pyright: ignore[reportArgumentType]
+)
+async def test_a_hook_that_returns_nonsense_adds_nothing(answer: object) -> None:
+    assert await additions(adding(answer), ("before_prompt_build", failing)) == AddToPrompt()
+
+
 @pytest.mark.parametrize("answer", [Revise("no tests"), {"action": "revise", "reason": "no tests"}])
 async def test_a_hook_sends_the_model_back_to_work(answer: object) -> None:
     assert await revision(finalizing(answer), finalizing(Revise("later"))) == "no tests"
@@ -454,6 +488,7 @@ async def test_a_revision_without_a_reason_says_so() -> None:
 def test_events_are_json_for_hooks_elsewhere() -> None:
     assert REQUEST.to_json() == {
         **IDENTITY,
+        "harness": "openclaw",
         "model": "openai/gpt",
         "instructions": "Be brief.",
         "messages": [{"role": "user", "text": "hi"}],
@@ -473,4 +508,6 @@ def test_events_are_json_for_hooks_elsewhere() -> None:
         "text": "",
         "error": "e",
         "usage": {},
+        "messages": [],
+        "durationMs": 0.0,
     }

@@ -1,7 +1,6 @@
 """Servers at a URL."""
 
 import os
-import sys
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -17,6 +16,7 @@ from nacre.config.mcp_entry import McpServerConfig
 from nacre.errors import ToolFailedError, ToolServerError
 from nacre.mcp_client import McpConnections, http_transport, transport
 from nacre.mcp_client.process import OutputTail
+from tests.forked_python import FORKED_PYTHON
 from tests.mcp_client.conftest import Opening
 from tests.mcp_client.peers import HTTP_SERVER, Person, call, call_tool, text_of, tool_of
 
@@ -35,7 +35,7 @@ class Running:
 
 @asynccontextmanager
 async def serving(*options: str, port: int = 0) -> AsyncGenerator[Running]:
-    command = [sys.executable, str(HTTP_SERVER), str(port), *options]
+    command = [FORKED_PYTHON, str(HTTP_SERVER), str(port), *options]
     async with await anyio.open_process(command, stderr=None) as process:
         assert process.stdout is not None
         with anyio.fail_after(30):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nacre.code_mode.namespaces import NamespaceRegistry
 from nacre.config.plugins import PluginEntry, PluginsConfig
-from nacre.hooks import Hooks
+from nacre.hooks import ContextRegistry, Hooks
 from nacre.plugins import MANIFEST_NAME, PluginHost
 
 if TYPE_CHECKING:
@@ -69,8 +69,12 @@ class Plugins:
     def __init__(self, *reserved_ids: str) -> None:
         self.hooks = Hooks()
         self.namespaces = NamespaceRegistry()
+        self.contexts = ContextRegistry()
         self.host = PluginHost(
-            hooks=self.hooks, namespaces=self.namespaces, reserved_ids=reserved_ids
+            hooks=self.hooks,
+            namespaces=self.namespaces,
+            contexts=self.contexts,
+            reserved_ids=reserved_ids,
         )
 
     async def apply(self, *paths: Path, **entries: JsonObject) -> None:

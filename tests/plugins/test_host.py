@@ -92,6 +92,34 @@ async def test_unloading_takes_out_tools_hooks_namespaces_and_modules(
     assert not await plugins.host.unload("seer")
 
 
+RECALL = """
+from nacre.plugins.api import ContextEngine, PluginApi
+
+class Recall(ContextEngine):
+    id = "recall"
+
+def register(api: PluginApi) -> None:
+    api.add_guidance("Say /recall.", surfaces=["codex_app_server"])
+    api.add_context_engine(Recall())
+"""
+
+
+async def test_a_context_engine_and_guidance_come_and_go_with_their_plugin(
+    plugins: Plugins, tmp_path: Path
+) -> None:
+    first = plugin_folder(tmp_path, "first", RECALL)
+    await plugins.apply(first, plugin_folder(tmp_path, "second", RECALL))
+    assert "already one of first" in plugins.problems["second"]
+    loaded = next(status for status in plugins.host.status() if status.id == "first")
+    assert loaded.to_json()["contextEngines"] == ["recall"]
+    assert plugins.contexts.engine("recall") is not None
+    # Nothing of the second is left, although its guidance was valid.
+    assert plugins.contexts.guidance_for("codex_app_server") == ("Say /recall.",)
+    await plugins.host.unload("first")
+    assert plugins.contexts.engine("recall") is None
+    assert plugins.contexts.guidance_for("codex_app_server") == ()
+
+
 @requirement("namespaces:cleared-with-plugin")
 async def test_a_load_that_fails_at_its_end_leaves_nothing_behind(
     plugins: Plugins, tmp_path: Path

@@ -179,3 +179,12 @@ def test_the_library_is_not_imported_for_nobody(monkeypatch: pytest.MonkeyPatch)
     with span("nacre.cell"):
         assert current_trace() is None
     assert "opentelemetry.trace" not in sys.modules
+
+
+def test_an_import_in_another_thread_is_not_waited_for(
+    exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(trace.__spec__, "_initializing", True, raising=False)
+        assert current_trace() is None
+    assert current_trace() is not None

@@ -191,6 +191,32 @@ async def test_a_response_that_was_cut_short_is_incomplete_in_the_stream() -> No
     assert events[-1].response.incomplete_details.reason == "max_output_tokens"
 
 
+async def test_responses_have_every_kind_of_call_and_read_its_result() -> None:
+    turn = [
+        Call("find", {"a": 1}, "c1", namespace="docs"),
+        Call("patch", "*** Begin", "c2", kind="custom"),
+        Call("tool_search", {"query": "q"}, "c3", kind="tool_search"),
+    ]
+    given: dict[str, Any] = {
+        "model": "m",
+        "tools": [{"type": "namespace", "name": "docs", "tools": [{"name": "find"}]}],
+        "input": [
+            {"type": "additional_tools", "tools": [{"type": "custom", "name": "patch"}]},
+            {"type": "custom_tool_call_output", "call_id": "c2", "output": "patched"},
+            {"type": "tool_search_output", "call_id": "c3", "tools": []},
+        ],
+    }
+    async with ScriptedProvider([turn]) as provider, httpx2.AsyncClient() as client:
+        answer = (await client.post(f"{provider.openai_url}/responses", json=given)).json()
+        (request,) = provider.requests
+        assert request.tool_names == ("docs.find", "patch")
+        assert request.tool_results == ("patched", "[]")
+    find, patch, search = answer["output"]
+    assert (find["type"], find["namespace"]) == ("function_call", "docs")
+    assert (patch["type"], patch["input"]) == ("custom_tool_call", "*** Begin")
+    assert (search["type"], search["arguments"]) == ("tool_search_call", {"query": "q"})
+
+
 async def raw_responses(clients: Clients) -> list[Any]:
     stream = await clients.openai.responses.create(model="m", input="go", stream=True)
     return [event async for event in stream]

@@ -5,9 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from nacre.json_types import JsonObject
+from nacre.json_types import JsonObject, encode_json
 from nacre.tools import definition
-from nacre.tools.definition import DefinitionFormat, Tool, ToolCall, format_definition, tool_digest
+from nacre.tools.definition import (
+    DefinitionFormat,
+    Tool,
+    ToolCall,
+    definition_bytes,
+    format_definition,
+    format_tool,
+    tool_digest,
+)
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"x": {"type": "string"}}}
 OUTPUT: JsonObject = {"type": "object"}
@@ -92,7 +100,7 @@ def test_what_one_text_ends_with_is_not_what_the_next_begins_with() -> None:
 
 
 def test_nothing_is_kept_of_a_tool_that_is_gone() -> None:
-    kept = definition._DIGESTS  # pyright: ignore[reportPrivateUsage]
+    kept = definition._MEASURED  # pyright: ignore[reportPrivateUsage]
     gc.collect()
     before = len(kept)
     mortal = tool("mortal")
@@ -101,3 +109,9 @@ def test_nothing_is_kept_of_a_tool_that_is_gone() -> None:
     del mortal
     gc.collect()
     assert len(kept) == before
+
+
+def test_the_size_of_a_definition_is_what_a_request_carries() -> None:
+    labelled = Tool(name="a-name", label="a label", description="x" * 500, execute=nothing)
+    for one in (tool(), tool(description='"quoted" ünïcode\n'), labelled):
+        assert definition_bytes(one) == len(encode_json(format_tool(one, "openai")))

@@ -14,7 +14,7 @@ from nacre.tools.tool_names import (
     convenience_names,
     safe_name,
 )
-from tests.tools.declarations.typescript_compiler import syntax_problems
+from tests.tools.declarations.typescript_compiler import TypeScriptCompiler
 
 
 async def nothing(input: dict[str, object], call: ToolCall) -> object:
@@ -221,8 +221,11 @@ def test_only_names_that_clash_change_each_other(name: str, others: list[str]) -
         assert alone in without.values() or any(found[other] != without[other] for other in without)
 
 
-def test_every_character_of_an_identifier_can_stand_after_a_dot() -> None:
+def test_every_character_of_an_identifier_can_stand_after_a_dot(
+    compiler: TypeScriptCompiler,
+) -> None:
     letters = [chr(code) for code in range(0x80, 0x30000) if chr(code).isidentifier()]
     groups = ["_".join(letters[start : start + 500]) for start in range(0, len(letters), 500)]
     names = assign_guest_names(groups).values()
-    assert syntax_problems([f"declare const x: typeof MCP.{name};" for name in names]) == []
+    texts = [f"declare const x: typeof MCP.{name};" for name in names]
+    assert compiler.syntax_problems(texts) == []

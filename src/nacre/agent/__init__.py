@@ -1,32 +1,111 @@
 """Sessions, turns, and the loop between a model and its tools."""
 
 from nacre.agent.approval_log import approval_to_json
+from nacre.agent.chat_commands import (
+    COMMAND_SURFACE,
+    OWNER_RIGHTS,
+    CallerRight,
+    ChatCommand,
+    ChatCommands,
+    CommandCall,
+    CommandHandler,
+)
+from nacre.agent.client_tools import ClientTool, PendingClientCall
+from nacre.agent.context_engine import TurnEngine, collect_additions
+from nacre.agent.diagnostics import (
+    Diagnostics,
+    FeedbackThread,
+    ThreadFeedback,
+    send_feedback,
+)
+from nacre.agent.harnesses import Harnesses
+from nacre.agent.heartbeat import HeartbeatReport, Heartbeats, find_last_heartbeat
+from nacre.agent.heartbeat_turn import HeartbeatTurn, build_heartbeat_guidance, heartbeat_tool
+from nacre.agent.input_requests import InputEnding, InputRequest
+from nacre.agent.manual_call import EXEC_ID, ManualCall, ManualCalls
 from nacre.agent.model_step import ProviderSource
+from nacre.agent.reply_media import (
+    ReplyMedia,
+    clean_media_name,
+    detect_media_type,
+    media_to_json,
+    media_url,
+)
 from nacre.agent.run import (
     AgentRun,
-    ClientTool,
-    PendingClientCall,
     RunEnding,
     RunFinish,
     RunResult,
     RunState,
+    ToolBytes,
+    tool_bytes_of,
 )
-from nacre.agent.service import AgentService, TurnRequest
-from nacre.agent.transcript import FailedTurnWrites
-from nacre.agent.turn_context import Harness, ServiceContext, ToolSource, TurnContext, TurnOutput
+from nacre.agent.service import AgentService, TurnRequest, new_session_id
+from nacre.agent.transcript import FailedTurnWrites, estimate_tokens
+from nacre.agent.turn_context import (
+    BudgetExceededError,
+    ExternalWaits,
+    Harness,
+    ServiceContext,
+    ToolSource,
+    TurnContext,
+    TurnOutput,
+)
 from nacre.agent.turn_loop import BuiltInHarness, planned_surface
+from nacre.agent.turn_tools import ServerTools, call_directly, list_server_tools, make_executor
+from nacre.agent.visible_replies import REPLY_RULE
+from nacre.agent.workspace_files import (
+    BOOTSTRAP_FILE,
+    MEMORY_FILE,
+    NO_FILES,
+    PROFILE_FILES,
+    Skill,
+    WorkspaceFile,
+    WorkspaceFiles,
+    format_block,
+    format_file,
+    format_skills,
+    read_workspace,
+    read_workspace_files,
+)
 from nacre.trajectory import RUN_EVENT_KINDS, RunEvent, RunEventKind, RunEventLog
 
 __all__ = [
+    "BOOTSTRAP_FILE",
+    "COMMAND_SURFACE",
+    "EXEC_ID",
+    "MEMORY_FILE",
+    "NO_FILES",
+    "OWNER_RIGHTS",
+    "PROFILE_FILES",
+    "REPLY_RULE",
     "RUN_EVENT_KINDS",
     "AgentRun",
     "AgentService",
+    "BudgetExceededError",
     "BuiltInHarness",
+    "CallerRight",
+    "ChatCommand",
+    "ChatCommands",
     "ClientTool",
+    "CommandCall",
+    "CommandHandler",
+    "Diagnostics",
+    "ExternalWaits",
     "FailedTurnWrites",
+    "FeedbackThread",
     "Harness",
+    "Harnesses",
+    "HeartbeatReport",
+    "HeartbeatTurn",
+    "Heartbeats",
+    "InputEnding",
+    "InputRequest",
+    "ManualCall",
+    "ManualCalls",
     "PendingClientCall",
     "ProviderSource",
+    "ReplyMedia",
     "RunEnding",
     "RunEvent",
     "RunEventKind",
@@ -34,11 +113,38 @@ __all__ = [
     "RunFinish",
     "RunResult",
     "RunState",
+    "ServerTools",
     "ServiceContext",
+    "Skill",
+    "ThreadFeedback",
+    "ToolBytes",
     "ToolSource",
     "TurnContext",
+    "TurnEngine",
     "TurnOutput",
     "TurnRequest",
+    "WorkspaceFile",
+    "WorkspaceFiles",
     "approval_to_json",
+    "build_heartbeat_guidance",
+    "call_directly",
+    "clean_media_name",
+    "collect_additions",
+    "detect_media_type",
+    "estimate_tokens",
+    "find_last_heartbeat",
+    "format_block",
+    "format_file",
+    "format_skills",
+    "heartbeat_tool",
+    "list_server_tools",
+    "make_executor",
+    "media_to_json",
+    "media_url",
+    "new_session_id",
     "planned_surface",
+    "read_workspace",
+    "read_workspace_files",
+    "send_feedback",
+    "tool_bytes_of",
 ]

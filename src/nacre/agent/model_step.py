@@ -305,6 +305,7 @@ class Compactor:
     def __init__(self, turn: TurnContext) -> None:
         self._turn = turn
         self._has_overflowed = False
+        self._failure: NacreError | None = None
 
     async def compact_if_long(self) -> None:
         """Compact if the session is close to the context window of the model."""
@@ -322,6 +323,26 @@ class Compactor:
         self._has_overflowed = True
         return await self._compact(0, self._estimate_tokens(0))
 
+    async def compact_now(self) -> str:
+        """Compact because a user asks for it, whatever the settings say; returns the reply.
+
+        Keeps the configured number of turns, unless there are no more than these. Raises the error
+        of a summary that failed.
+        """
+        transcript, keep_turns = self._turn.transcript, self._turn.agent.compaction.keep_turns
+        if not transcript.older_than(keep_turns):
+            keep_turns = 0
+        count, tokens = len(transcript.older_than(keep_turns)), self._estimate_tokens(keep_turns)
+        if not count:
+            return "There is nothing to compact."
+        if not await self._compact(keep_turns, tokens) and self._failure is not None:
+            raise self._failure
+        now = self._estimate_tokens(keep_turns)
+        return (
+            f"Compacted: a summary replaces {count} messages. The session has about {now:,} tokens "
+            f"instead of {tokens:,}."
+        )
+
     @property
     def _provider(self) -> Provider:
         return self._turn.providers.get(self._turn.models[0])
@@ -336,6 +357,8 @@ class Compactor:
         with self._turn.stop.cancelling():
             is_shorter = await self._replace_older(keep_turns, tokens)
         self._turn.stop.raise_if_aborted()
+        if is_shorter:
+            await self._turn.engine.assemble(self._turn)
         return is_shorter
 
     async def _replace_older(self, keep_turns: int, tokens: int) -> bool:
@@ -356,6 +379,7 @@ class Compactor:
         except NacreError as error:
             logger.warning("the session %s is not compacted: %s", transcript.session_id, error)
             turn.run.events.add("compaction.ended", {"messageCount": count, "error": str(error)})
+            self._failure = error
             return False
         turn.run.events.add("compaction.ended", {"messageCount": count, "summary": summary})
         await hooks.after_compaction(

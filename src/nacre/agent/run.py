@@ -1,4 +1,4 @@
-"""One run of an agent as its caller sees it, its client calls, and the registry of runs.
+"""One run of an agent as its caller sees it, and the registry of runs.
 
 queued -> running <-> waiting -> completed | failed | aborted
 queued -> aborted | failed
@@ -8,41 +8,42 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import anyio
 
 from nacre.agent.approval_log import approval_to_json
+from nacre.agent.client_tools import (
+    ClientCalls,
+    PendingClientCall,
+)
+from nacre.agent.input_requests import InputRequests
+from nacre.agent.reply_media import RunMedia, media_to_json
 from nacre.agent.transcript import message_size
+from nacre.agent.visible_replies import ReplyEventLog
 from nacre.errors import (
     RuntimeUnavailableError,
     SessionError,
     StorageError,
-    ToolAbortedError,
-    ToolDefinitionError,
-    ToolFailedError,
 )
-from nacre.json_types import copy_json
 from nacre.messages import FinishReason, Usage
 from nacre.run_context import AbortController
-from nacre.tools import Tool
-from nacre.trajectory import RunEventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from nacre.agent.input_requests import InputEnding, InputRequest
     from nacre.errors import NacreError
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import Message
     from nacre.run_context import AbortSignal
-    from nacre.tools import ApprovalRequest, ToolCall
+    from nacre.storage import MediaRecord, Store, Visibility
+    from nacre.tools import ApprovalRequest
 
 RunState = Literal["queued", "running", "waiting", "completed", "failed", "aborted"]
 RunEnding = Literal["completed", "failed", "aborted"]
 RunFinish: TypeAlias = FinishReason | Literal["aborted"]
 """Why the answer ended: the reason of the model, or `aborted`."""
-
-CLIENT_CALL_SECONDS: Final = 900.0
 
 _TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
     "queued": frozenset(("running", "failed", "aborted")),
@@ -54,9 +55,36 @@ _TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
 }
 _MAX_ENDED_RUNS: Final = 256
 _MAX_ENDED_BYTES: Final = 64 * 1024 * 1024
-CLIENT_OWNER: Final = "client"
-_MAX_ANSWERED_REMEMBERED: Final = 1024
-_MAX_SHOWN_ID: Final = 80
+
+
+_BYTES_PER_TOKEN: Final = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolBytes:
+    """The size of the definitions of tools in all model requests of a turn, and what all tools
+    would have cost if the model saw them directly."""
+
+    sent: int
+    direct: int
+
+    def to_json(self) -> JsonObject:
+        """With estimates of the tokens."""
+        return {
+            "sent": self.sent,
+            "direct": self.direct,
+            "sentTokens": self.sent // _BYTES_PER_TOKEN,
+            "directTokens": self.direct // _BYTES_PER_TOKEN,
+        }
+
+
+def tool_bytes_of(data: JsonObject) -> ToolBytes | None:
+    """From the data of a turn; None if no model was asked, or by a runtime that does not say."""
+    sent = data.get("toolBytes")
+    if not isinstance(sent, int) or not data.get("requests"):
+        return None
+    direct = data.get("directToolBytes", sent)
+    return ToolBytes(sent=sent, direct=direct) if isinstance(direct, int) else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +92,11 @@ class RunResult:
     """The result of a run."""
 
     text: str = ""
-    """The last answer; if the run was cut off, the part that was received."""
+    """The last answer; if the run was cut off, the part that was received. `visibility` says
+    whether it is for the user."""
+    visibility: Visibility = "visible"
+    sent: tuple[str, ...] = ()
+    """The texts that were sent to the user during the turn."""
     messages: tuple[Message, ...] = ()
     """The messages that the turn added to its session, the user's first."""
     usage: Usage = field(default_factory=Usage)
@@ -73,8 +105,17 @@ class RunResult:
     """Why the run failed or was aborted; empty if it completed."""
     model: str = ""
     """The model that gave the last answer."""
+    media: tuple[MediaRecord, ...] = ()
+    """The files of the reply, in the order in which they were added."""
     cause: NacreError | None = None
     """The exception that the run failed with, if there was one."""
+    tool_bytes: ToolBytes | None = None
+
+    @property
+    def reply(self) -> str:
+        """What the user reads at the end: the answer, or if it is not for the user, what was
+        sent."""
+        return self.text if self.visibility == "visible" else "\n\n".join(self.sent)
 
     @property
     def error_code(self) -> str:
@@ -90,12 +131,23 @@ class RunResult:
         return len(self.text) + sum(map(message_size, self.messages))
 
     def to_json(self) -> JsonObject:
+        is_visible = self.visibility == "visible"
         wire: JsonObject = {
-            "text": self.text,
+            "text": self.text if is_visible else "",
             "finishReason": self.finish_reason,
             "usage": self.usage.to_json(),
             "model": self.model,
         }
+        if not is_visible:
+            wire["visibility"] = self.visibility
+        if self.visibility == "private":
+            wire["privateText"] = self.text
+        if self.sent:
+            wire["sent"] = list(self.sent)
+        if self.media:
+            wire["media"] = [media_to_json(record) for record in self.media]
+        if self.tool_bytes is not None:
+            wire["toolBytes"] = self.tool_bytes.to_json()
         if self.error:
             wire["error"] = self.error
         if self.error_code:
@@ -114,23 +166,39 @@ class AgentRun:
         agent_id: str,
         session_key: str = "",
         is_stored: bool = True,
+        command: str = "",
+        store: Store | None = None,
     ) -> None:
+        """`store` takes the media of the reply, if the session is stored."""
         self.id = id
         self.session_id = session_id
         self.agent_id = agent_id
         self.session_key = session_key
         self.is_stored = is_stored
         """Whether its session is stored."""
-        self.events = RunEventLog()
+        self.command = command
+        """The name of the chat command that it is; empty for a message to the agent."""
+        self.events = ReplyEventLog()
+        self.media = RunMedia(
+            run_id=id,
+            session_id=session_id,
+            store=store if is_stored else None,
+            events=self.events,
+        )
+        """The files of the reply."""
         self.result: RunResult | None = None
         """None until the run has ended."""
         self.on_change: Callable[[], None] = do_nothing
-        """Called when an approval or a client call opens or closes; set by the running turn."""
+        """Called when an approval, a client call or a question opens or closes; set by the running
+        turn."""
         self.client_calls = ClientCalls(
-            expiry_seconds=CLIENT_CALL_SECONDS,
             on_opened=self._client_call_opened,
             on_closed=self._client_call_closed,
         )
+        self.input_requests = InputRequests(
+            on_opened=self._input_opened, on_closed=self._input_closed
+        )
+        """The question that the next message of the session answers."""
         self._approvals: dict[str, ApprovalRequest] = {}
         self._state: RunState = "queued"
         self._abort = AbortController()
@@ -158,9 +226,15 @@ class AgentRun:
         return tuple(self._approvals.values())
 
     @property
+    def pending_input(self) -> InputRequest | None:
+        """The question that the next message of the session answers."""
+        return self.input_requests.pending
+
+    @property
     def bytes_held(self) -> int:
         """The approximate memory that the run uses."""
-        return self.events.bytes_held + (self.result.size if self.result else 0)
+        held = self.events.bytes_held + self.media.bytes_held
+        return held + (self.result.size if self.result else 0)
 
     async def wait(self) -> RunResult:
         """Wait until the run has ended."""
@@ -218,6 +292,19 @@ class AgentRun:
             self._move_to("running")
             self.events.add("run.resumed")
 
+    def reply(self, text: str) -> None:
+        """Report an answer that no model gave."""
+        self.events.add(
+            "message.completed",
+            {
+                "model": "",
+                "text": text,
+                "toolCalls": [],
+                "finishReason": "stop",
+                "usage": Usage().to_json(),
+            },
+        )
+
     def end(self, ending: RunEnding, result: RunResult) -> None:
         """End the run and close its event log."""
         self._move_to(ending)
@@ -261,6 +348,15 @@ class AgentRun:
         self.events.add("client_call.answered", {"callId": call.call_id, "how": ending})
         self.on_change()
 
+    def _input_opened(self, request: InputRequest) -> None:
+        self.events.add("input.requested", request.to_json())
+        self.on_change()
+
+    def _input_closed(self, request: InputRequest, ending: InputEnding) -> None:
+        told: JsonObject = {"inputId": request.id, "toolCallId": request.call_id, "how": ending}
+        self.events.add("input.answered", told)
+        self.on_change()
+
 
 def do_nothing() -> None:
     """The `on_change` of a run that has no turn."""
@@ -283,8 +379,14 @@ class RunRegistry:
         known = [*self._ended.values(), *self._live.values()]
         return [run for run in known if session_id in (None, run.session_id)]
 
-    def live(self) -> list[AgentRun]:
-        return list(self._live.values())
+    def live(self, session_id: str | None = None) -> list[AgentRun]:
+        """Oldest first."""
+        return [run for run in self._live.values() if session_id in (None, run.session_id)]
+
+    def forget(self, session_id: str) -> None:
+        """Forget the runs of a session that have ended."""
+        for run in [run for run in self._ended.values() if run.session_id == session_id]:
+            self._ended_bytes -= self._ended.pop(run.id).bytes_held
 
     def watch(self, watcher: Callable[[AgentRun], None]) -> Callable[[], None]:
         """Call `watcher` with every new run; call the returned function to stop."""
@@ -304,167 +406,3 @@ class RunRegistry:
             self._ended_bytes > _MAX_ENDED_BYTES and len(self._ended) > 1
         ):
             self._ended_bytes -= self._ended.popitem(last=False)[1].bytes_held
-
-
-def _any_object() -> JsonObject:
-    return {"type": "object", "properties": {}}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ClientTool:
-    """A tool that the caller of a turn runs itself."""
-
-    name: str
-    description: str = ""
-    parameters: JsonObject = field(default_factory=_any_object)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PendingClientCall:
-    """A call that waits for the client's result."""
-
-    call_id: str
-    parent_id: str
-    """The call of `exec` that it is nested in; empty for a call of the model."""
-    name: str
-    arguments: JsonObject
-
-    def to_json(self) -> JsonObject:
-        wire: JsonObject = {
-            "callId": self.call_id,
-            "name": self.name,
-            "arguments": self.arguments,
-        }
-        if self.parent_id:
-            wire["parentToolCallId"] = self.parent_id
-        return wire
-
-
-@dataclass(kw_only=True, slots=True)
-class _OpenCall:
-    call: PendingClientCall
-    is_answered: anyio.Event = field(default_factory=anyio.Event)
-    content: JsonValue = None
-    is_error: bool = False
-
-
-class ClientCalls:
-    """The open client calls of one run. Each is answered once, or expires."""
-
-    def __init__(
-        self,
-        *,
-        expiry_seconds: float,
-        on_opened: Callable[[PendingClientCall], None],
-        on_closed: Callable[[PendingClientCall, str], None],
-    ) -> None:
-        self.expiry_seconds = expiry_seconds
-        """For new calls."""
-        self._on_opened = on_opened
-        self._on_closed = on_closed
-        self._open: dict[str, _OpenCall] = {}
-        self._closed: dict[str, str] = {}
-
-    @property
-    def pending(self) -> tuple[PendingClientCall, ...]:
-        """Oldest first."""
-        return tuple(each.call for each in self._open.values())
-
-    def deliver(self, call_id: str, content: JsonValue, *, is_error: bool = False) -> None:
-        """Answer a call. Raises SessionError if it is not open."""
-        waiting = self._open.get(call_id)
-        if waiting is None:
-            raise self._not_open_error(call_id)
-        waiting.content, waiting.is_error = content, is_error
-        # Close it now, so that a second answer is refused before the call continues.
-        self._close(waiting, "answered")
-        waiting.is_answered.set()
-
-    def as_tools(self, tools: Sequence[ClientTool]) -> list[Tool]:
-        """Convert client tools. Raises ToolDefinitionError for an invalid one, and a second one
-        of a name."""
-        names: set[str] = set()
-        for tool in tools:
-            if tool.name in names:
-                raise ToolDefinitionError(f"there are two client tools named {tool.name!r}")
-            names.add(tool.name)
-        return [self._as_tool(tool) for tool in tools]
-
-    def _as_tool(self, tool: ClientTool) -> Tool:
-        async def execute(given: dict[str, Any], call: ToolCall) -> object:
-            return await self._wait_for_result(tool.name, cast("JsonObject", given), call)
-
-        return Tool(
-            name=tool.name,
-            description=tool.description,
-            parameters=tool.parameters,
-            execute=execute,
-            owner=CLIENT_OWNER,
-            source="client",
-        )
-
-    async def _wait_for_result(self, name: str, given: JsonObject, call: ToolCall) -> JsonValue:
-        tool_id = f"client:{CLIENT_OWNER}:{name}"
-        if call.id in self._open:
-            raise ToolFailedError(
-                f"a call of {name} with the id {call.id!r} is open already",
-                code="tool_failed",
-                tool_id=tool_id,
-            )
-        waiting = _OpenCall(
-            call=PendingClientCall(
-                call_id=call.id, parent_id=call.parent_id, name=name, arguments=copy_json(given)
-            )
-        )
-        with call.pause_timeout():
-            self._open[call.id] = waiting
-            self._closed.pop(call.id, None)
-            self._on_opened(waiting.call)
-            try:
-                with anyio.move_on_after(self.expiry_seconds):
-                    await waiting.is_answered.wait()
-            finally:
-                if call.id in self._open and self._open[call.id] is waiting:
-                    ending = "given up" if call.abort.is_aborted else "expired"
-                    self._close(waiting, ending)
-        return self._result_value(waiting, call, tool_id)
-
-    def _result_value(self, waiting: _OpenCall, call: ToolCall, tool_id: str) -> JsonValue:
-        if not waiting.is_answered.is_set():
-            if call.abort.is_aborted:
-                raise ToolAbortedError(call.abort.reason, tool_id=tool_id)
-            raise ToolFailedError(
-                f"the client gave no result within {self.expiry_seconds:g} seconds",
-                code="tool_failed",
-                tool_id=tool_id,
-            )
-        if waiting.is_error:
-            said = waiting.content
-            raise ToolFailedError(
-                said if isinstance(said, str) and said else "the client's tool failed",
-                code="tool_failed",
-                tool_id=tool_id,
-                details={} if said is None or isinstance(said, str) else {"structured": said},
-            )
-        return waiting.content
-
-    def _close(self, waiting: _OpenCall, ending: str) -> None:
-        call_id = waiting.call.call_id
-        del self._open[call_id]
-        self._closed[call_id] = ending
-        if len(self._closed) > _MAX_ANSWERED_REMEMBERED:
-            del self._closed[next(iter(self._closed))]
-        self._on_closed(waiting.call, ending)
-
-    def _not_open_error(self, call_id: str) -> SessionError:
-        shown = repr(call_id[:_MAX_SHOWN_ID])
-        ending = self._closed.get(call_id)
-        if ending is None:
-            known = ", ".join(call.call_id for call in self.pending) or "none"
-            return SessionError(
-                f"there is no open client call {shown}; open: {known}", code="not_found"
-            )
-        return SessionError(
-            f"the client call {shown} is over: it was {ending}; the result was not taken",
-            code="ended",
-        )

@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 import anyio
 
 from nacre.agent.approval_log import ApprovalLog
-from nacre.agent.run import RunRegistry
-from nacre.agent.session_queue import SessionQueues
-from nacre.errors import SessionError
+from nacre.agent.built_in_commands import (
+    QUEUE_MODES,
+    BuiltInCommands,
+    explain_mistake,
+    explain_refusal,
+    explain_renewal,
+)
+from nacre.agent.chat_commands import ChatCommands, CommandCall, CommandRuns
+from nacre.agent.run import AgentRun, RunRegistry
+from nacre.agent.session_queue import SessionQueues, new_run_id
+from nacre.config import choose_runtime
+from nacre.errors import ConfigError, SessionError
 from nacre.messages import UserMessage, user_message
 from nacre.providers import ModelSettings
 from nacre.telemetry import current_trace
@@ -21,7 +30,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from nacre.agent.run import AgentRun, ClientTool
+    from nacre.agent.chat_commands import CallerRight, CommandHandler, CommandLine, ServiceAction
+    from nacre.agent.client_tools import ClientTool
+    from nacre.agent.heartbeat_turn import HeartbeatTurn
+    from nacre.agent.manual_call import ManualCall
     from nacre.agent.turn_context import ServiceContext
     from nacre.config import AgentConfig, AgentsConfig, QueueMode, SystemConfig
     from nacre.messages import Message
@@ -49,6 +61,14 @@ class AgentService:
         self._runs = RunRegistry()
         self._tasks = anyio.create_task_group()
         self._queues = SessionQueues(context, self._runs, self._tasks)
+        self._command_runs = CommandRuns(store=context.store, runs=self._runs, tasks=self._tasks)
+        self.commands = ChatCommands()
+        """The chat commands; add those of a harness or of a program here."""
+        built_in = BuiltInCommands(
+            commands=self.commands, queues=self._queues, command_runs=self._command_runs
+        )
+        for command in built_in.as_commands():
+            self.commands.add(command)
         self._approval_log = ApprovalLog(
             context.approvals, store=context.store, run_of=self._runs.get
         )
@@ -83,6 +103,7 @@ class AgentService:
         with anyio.move_on_after(grace_seconds):
             await self._wait_until_idle()
         self._queues.abort_all(_CLOSED)
+        self._command_runs.abort_all(_CLOSED)
         with anyio.move_on_after(_END_HOOKS_SECONDS):
             await self._queues.until_idle()
         self._context.end_hooks.abort(_CLOSED)
@@ -93,24 +114,42 @@ class AgentService:
     # What callers do.
 
     async def start(self, request: TurnRequest) -> AgentRun:
-        """Start a turn, or pass the message to the running one; returns the run that takes it.
+        """Start a turn or a chat command, or pass the message to the running turn; returns the run
+        that takes it.
 
         Raises SessionError (`not_found`, `invalid`, `too_many`, or `busy` if the queue is full),
         ConfigError for an unknown model, and ToolDefinitionError for an invalid client tool.
         """
         self._check_open()
+        is_call = request.manual_call is not None
+        line = None if is_call else self.commands.find(request.user_message)
+        if line is not None:
+            return await self._start_command(line, request)
+        return await self._start_turn(request)
+
+    async def _start_turn(self, request: TurnRequest) -> AgentRun:
         if request.model:
             # First, so that no session is created for an invalid turn.
-            self._check_model(request.model)
+            agents = self._queues.context.config.agents
+            agent = agents.agent(request.agent_id or agents.default_id)
+            self._check_model(request.model, agent)
         session = await self._sessions.resolve(request)
         self._check_open()
         # As it is now: the configuration may have changed while the session was resolved.
         agent = self._queues.context.config.agents.agent(session.agent.id)
-        self._check_model(request.model or agent.model)
+        if session.model and not request.model:
+            request = replace(request, session_model=session.model)
+        if request.manual_call is None:
+            self._check_chosen_model(request, agent)
         if request.trace is None:
             # Now: the task that runs the turn may be one that an earlier caller started.
             request = replace(request, trace=current_trace())
         return self._queues.take(request, session)
+
+    @property
+    def config(self) -> SystemConfig:
+        """The configuration for new turns."""
+        return self._queues.context.config
 
     def run(self, run_id: str) -> AgentRun | None:
         """A run that is live or has ended recently."""
@@ -125,6 +164,34 @@ class AgentService:
         run = self._runs.get(run_id)
         return False if run is None else await run.abort(reason)
 
+    async def delete_session(self, session_id: str, *, aborts_runs: bool = False) -> bool:
+        """Delete a session with all that belongs to it; False if there is none.
+
+        With `aborts_runs`, its turns are aborted first. Otherwise raises SessionError (`busy`) if
+        it has any.
+        """
+        reason = "the session was deleted"
+        if aborts_runs:
+            with anyio.CancelScope(shield=True):
+                await self._queues.stop(session_id, reason)
+                for run in self._runs.live(session_id):
+                    await run.abort(reason)
+        elif live := self._runs.live(session_id):
+            raise SessionError(
+                f"the session {session_id!r} has a run that has not ended: {live[0].id}; abort it, "
+                "or wait for its end",
+                code="busy",
+            )
+        if not await self._context.store.delete_session(session_id):
+            return False
+        self._runs.forget(session_id)
+        # Stops the MCP servers of the session.
+        with self._context.servers(session_id, is_kept=False):
+            pass
+        with anyio.CancelScope(shield=True):
+            await self._context.harness.reset(session_id)
+        return True
+
     def watch_runs(self, watcher: Callable[[AgentRun], None]) -> Callable[[], None]:
         """Call `watcher` with every new run; call the returned function to stop."""
         return self._runs.watch(watcher)
@@ -138,6 +205,109 @@ class AgentService:
         """Use another configuration for new turns; turns that have begun keep theirs."""
         self._sessions = SessionResolver(config.agents, self._context.store)
         self._queues.context = replace(self._context, config=config)
+
+    # Chat commands.
+
+    async def _start_command(self, line: CommandLine, request: TurnRequest) -> AgentRun:
+        agent, session = await self._sessions.find(request)
+        self._check_open()
+        command = line.command
+        if command is None:
+            return self._run_command(line, request, agent, session, _reply(explain_mistake(line)))
+        if command.right is not None and command.right not in request.rights:
+            reply = _reply(explain_refusal(command))
+            return self._run_command(line, request, agent, session, reply)
+        match command.handler:
+            case "compact":
+                return self._start_compaction(line, request, agent, session)
+            case "new" | "reset" as action:
+                return await self._renew_session(action, line, request, agent, session)
+            case handler:
+                if session is None and command.creates_session and line.arguments:
+                    is_kept = request.history is None or request.session_key
+                    session = await self._sessions.create(request, agent) if is_kept else None
+                return self._run_command(line, request, agent, session, handler)
+
+    def _start_compaction(
+        self,
+        line: CommandLine,
+        request: TurnRequest,
+        agent: AgentConfig,
+        session: SessionRecord | None,
+    ) -> AgentRun:
+        """Compaction is a turn of its own: it calls a model, and must not meet another turn."""
+        if session is None:
+            reply = _reply("There is nothing to compact: the session has no messages.")
+            return self._run_command(line, request, agent, session, reply)
+        turn = TurnRequest(
+            message=request.message,
+            sender=request.sender,
+            channel=request.channel,
+            rights=request.rights,
+            session_model=session.model,
+            queue_mode="followup",
+            action="compact",
+            trace=request.trace or current_trace(),
+        )
+        return self._queues.take(turn, _resolve_record(agent, session))
+
+    async def _renew_session(
+        self,
+        action: ServiceAction,
+        line: CommandLine,
+        request: TurnRequest,
+        agent: AgentConfig,
+        session: SessionRecord | None,
+    ) -> AgentRun:
+        """Give the caller an empty session. With a message, its first turn starts at once."""
+        keeps_settings = action == "new"
+        stopped: list[AgentRun] = []
+        new: SessionRecord | None = None
+        if session is not None:
+            # A caller that follows the running turn may go when that ends.
+            with anyio.CancelScope(shield=True):
+                reason = f"the session was left with /{action}"
+                stopped = await self._queues.stop(session.id, reason)
+                if action == "reset":
+                    await self._context.harness.reset(session.id)
+                new = await self._context.store.renew_session(
+                    session.id, new_id=new_session_id(), keeps_settings=keeps_settings
+                )
+                request = replace(request, session_id=new.id, session_key="")
+        if line.arguments:
+            return await self._start_turn(replace(request, message=line.arguments))
+        reply = explain_renewal(
+            had_session=session is not None, keeps_settings=keeps_settings, stopped=stopped
+        )
+        return self._run_command(line, request, agent, new, _reply(reply))
+
+    def _run_command(
+        self,
+        line: CommandLine,
+        request: TurnRequest,
+        agent: AgentConfig,
+        session: SessionRecord | None,
+        handler: CommandHandler,
+    ) -> AgentRun:
+        run = AgentRun(
+            id=new_run_id(),
+            session_id="" if session is None else session.id,
+            agent_id=agent.id,
+            session_key="" if session is None else session.key,
+            is_stored=session is not None,
+            command=line.name,
+        )
+        call = CommandCall(
+            arguments=line.arguments,
+            request=request,
+            agent=agent,
+            session=session,
+            active_run=None if session is None else self._queues.active_run(session.id),
+            run=run,
+            service=self._queues.context,
+            start=self._start_turn,
+        )
+        return self._command_runs.start(line, call, handler)
 
     async def _wait_until_idle(self) -> None:
         """Wait for the end of all runs; one that starts to wait for somebody is aborted."""
@@ -155,9 +325,26 @@ class AgentService:
             finally:
                 stop_watching()
 
-    def _check_model(self, model: str) -> None:
+    def _check_model(self, model: str, agent: AgentConfig) -> None:
+        config = self._queues.context.config
+        if choose_runtime(model, agent, config.models, config.codex).id == "codex":
+            # Its harness checks it: Codex may have a login of its own instead of a key.
+            return
         with self._context.providers() as providers:
             providers.get(model)
+
+    def _check_chosen_model(self, request: TurnRequest, agent: AgentConfig) -> None:
+        if not request.session_model:
+            self._check_model(request.model or agent.model, agent)
+            return
+        try:
+            self._check_model(request.session_model, agent)
+        except ConfigError as error:
+            raise SessionError(
+                f"the model of this session, chosen with /model, cannot be used: {error}; "
+                "choose another one, or send /model default",
+                code="invalid",
+            ) from error
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -167,6 +354,13 @@ class AgentService:
 async def _abort_when_waiting(run: AgentRun) -> None:
     if await run.waiting_or_ended() == "waiting":
         run.request_abort(_CLOSED_WAITING)
+
+
+def _reply(text: str) -> CommandHandler:
+    async def handler(call: CommandCall) -> str:
+        return text
+
+    return handler
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,8 +389,20 @@ class TurnRequest:
     """Added to the instructions of the agent."""
     settings: ModelSettings = field(default_factory=ModelSettings)
     tools_disabled: bool = False
+    light_context: bool = False
+    """Whether to leave out the workspace files that describe the agent."""
     queue_mode: QueueMode | Literal[""] = ""
     """How to handle the message while a turn is running; empty as configured."""
+    rights: frozenset[CallerRight] = frozenset()
+    """What the caller may do beyond talking to agents; see `OWNER_RIGHTS`."""
+    session_model: str = ""
+    """The model of the session, which the service sets; used if `model` is empty."""
+    action: Literal["", "compact"] = ""
+    """What the turn does instead of answering the message; set by the service for a command."""
+    manual_call: ManualCall | None = None
+    """A call that a person makes; no model is asked."""
+    heartbeat: HeartbeatTurn | None = None
+    """Set if the turn is a heartbeat; its message is the prompt of the heartbeat."""
     trace: TraceContext | None = field(default=None, repr=False, compare=False)
     """The parent of the turn's span; None for the current span of the caller."""
 
@@ -205,6 +411,13 @@ class TurnRequest:
         if isinstance(self.message, str):
             return user_message(self.message)
         return self.message
+
+    @property
+    def session_title(self) -> str:
+        """The title of a session that begins with this request."""
+        message = self.user_message if self.heartbeat is None else None
+        first_line = message.text.strip().partition("\n")[0] if message else ""
+        return self.title or first_line[:_MAX_TITLE_CHARACTERS]
 
     def can_join(self, other: TurnRequest) -> bool:
         """Whether the message can become part of the other turn without losing an option."""
@@ -216,6 +429,13 @@ class TurnRequest:
             and not self.instructions
             and self.settings == ModelSettings()
             and not self.tools_disabled
+            and not self.light_context
+            and not self.action
+            and not other.action
+            and self.heartbeat is None
+            and other.heartbeat is None
+            and self.manual_call is None
+            and other.manual_call is None
         )
         return is_plain and (self.sender, self.channel) == (other.sender, other.channel)
 
@@ -228,6 +448,10 @@ class ResolvedSession:
     session_id: str
     session_key: str = ""
     is_stored: bool = True
+    model: str = ""
+    """The model that was chosen for the session; empty for the agent's."""
+    queue_mode: QueueMode | Literal[""] = ""
+    """The queue mode that was chosen for the session; empty for the configured one."""
 
 
 class SessionResolver:
@@ -239,6 +463,14 @@ class SessionResolver:
 
     async def resolve(self, request: TurnRequest) -> ResolvedSession:
         """Return the session. Raises SessionError (`not_found` or `invalid`)."""
+        agent, found = await self.find(request)
+        if found is None and request.history is not None and not request.session_key:
+            return ResolvedSession(agent=agent, session_id=new_session_id(), is_stored=False)
+        return _resolve_record(agent, found or await self.create(request, agent))
+
+    async def find(self, request: TurnRequest) -> tuple[AgentConfig, SessionRecord | None]:
+        """Return the agent, and the session if it exists. Raises SessionError (`not_found` or
+        `invalid`)."""
         if request.user_message is None and not request.history:
             raise SessionError("there is no message and no history to answer", code="invalid")
         if request.session_id and request.session_key:
@@ -246,16 +478,24 @@ class SessionResolver:
                 "a request names its session by its id or by its key, not by both", code="invalid"
             )
         if request.session_id:
-            return await self._resolve_by_id(request)
+            return await self._find_by_id(request)
         agent = self._agents.agent(request.agent_id or self._agents.default_id)
-        if request.history is not None and not request.session_key:
-            return ResolvedSession(agent=agent, session_id=_new_session_id(), is_stored=False)
-        found: SessionRecord | None = None
-        if request.session_key:
-            found = await self._store.session_by_key(agent.id, request.session_key)
-        return _resolve_record(agent, found or await self._create_session(request, agent))
+        if not request.session_key:
+            return agent, None
+        return agent, await self._store.session_by_key(agent.id, request.session_key)
 
-    async def _resolve_by_id(self, request: TurnRequest) -> ResolvedSession:
+    async def create(self, request: TurnRequest, agent: AgentConfig) -> SessionRecord:
+        """Create the session of a request. Its first turn gives it a title."""
+        return await self._store.add_session(
+            id=new_session_id(),
+            agent_id=agent.id,
+            key=request.session_key,
+            channel=request.channel,
+            sender=request.sender,
+            title=request.title,
+        )
+
+    async def _find_by_id(self, request: TurnRequest) -> tuple[AgentConfig, SessionRecord]:
         found = await self._store.session(request.session_id)
         if found is None:
             shown = request.session_id[:_MAX_SHOWN_ID]
@@ -266,28 +506,19 @@ class SessionResolver:
                 f"the session {found.id} is one of the agent {agent.id}, not of {request.agent_id}",
                 code="invalid",
             )
-        return _resolve_record(agent, found)
-
-    async def _create_session(self, request: TurnRequest, agent: AgentConfig) -> SessionRecord:
-        return await self._store.add_session(
-            id=_new_session_id(),
-            agent_id=agent.id,
-            key=request.session_key,
-            channel=request.channel,
-            sender=request.sender,
-            title=request.title or _make_title(request),
-        )
+        return agent, found
 
 
 def _resolve_record(agent: AgentConfig, found: SessionRecord) -> ResolvedSession:
-    return ResolvedSession(agent=agent, session_id=found.id, session_key=found.key)
+    modes: list[QueueMode] = [mode for mode in QUEUE_MODES if mode == found.queue_mode]
+    return ResolvedSession(
+        agent=agent,
+        session_id=found.id,
+        session_key=found.key,
+        model=found.model,
+        queue_mode=modes[0] if modes else "",
+    )
 
 
-def _make_title(request: TurnRequest) -> str:
-    message = request.user_message
-    first_line = message.text.strip().partition("\n")[0] if message else ""
-    return first_line[:_MAX_TITLE_CHARACTERS]
-
-
-def _new_session_id() -> str:
+def new_session_id() -> str:
     return f"session_{os.urandom(_SESSION_ID_BYTES).hex()}"

@@ -1,7 +1,8 @@
 """Queues the messages of a session: one turn at a time; later messages steer, join or wait.
 
 `steer` puts a message into the running turn, `followup` gives it a turn of its own afterwards,
-`collect` joins all that came into one turn, after a moment of quiet.
+`collect` joins all that came into one turn, after a moment of quiet. If the running turn has asked
+the person a question, the next message is its answer and nothing else.
 """
 
 from __future__ import annotations
@@ -97,6 +98,8 @@ class SessionQueue:
         self, request: TurnRequest, mode: QueueMode, make_run: Callable[[], AgentRun]
     ) -> AgentRun:
         """Queue a message; returns the run that takes it. Raises SessionError if it is full."""
+        if self._answers_question(request):
+            return self.active
         mode = self._choose_mode(request, mode)
         self._make_room()
         self._last_arrival = anyio.current_time()
@@ -112,6 +115,18 @@ class SessionQueue:
             run.events.add("steered", {"text": _preview(request)})
         self._notify_change()
         return run
+
+    def _answers_question(self, request: TurnRequest) -> bool:
+        """Whether the running turn takes the message as the answer to its question. Options of the
+        message do not matter: clients may send them with each request."""
+        message, asked = request.user_message, self._active_request
+        return (
+            message is not None
+            and bool(message.text.strip())
+            and (request.sender, request.channel) == (asked.sender, asked.channel)
+            and not self.active.abort_signal.is_aborted
+            and self.active.input_requests.answer(message)
+        )
 
     def _choose_mode(self, request: TurnRequest, mode: QueueMode) -> QueueMode:
         """A message gets a turn of its own if it has options of its own or another sender, or if
@@ -144,6 +159,24 @@ class SessionQueue:
         self._items = deque(item for item in self._items if item.mode != "steer")
         messages = [item.request.user_message for item in taken]
         return self._add_drop_note([message for message in messages if message is not None])
+
+    async def wait_for_steered(self) -> None:
+        """Return when there are messages for the running turn and no more come for a moment."""
+        while True:
+            left = float("inf")
+            if any(item.mode == "steer" for item in self._items):
+                debounce = self._config.debounce_ms / 1000 if self._waits_for_quiet else 0
+                left = self._last_arrival + debounce - anyio.current_time()
+            if left <= 0:
+                return
+            with anyio.move_on_after(left):
+                await self._change.wait()
+
+    def put_back(self, messages: Sequence[UserMessage]) -> None:
+        """Put back messages that the running turn could not take; they run after it."""
+        for message in reversed(messages):
+            request = replace(self._active_request, message=message, history=None)
+            self._items.appendleft(_QueuedMessage(mode="steer", run=self.active, request=request))
 
     def stop_steering(self) -> None:
         """The running turn takes no more messages; later ones get a turn of their own."""
@@ -269,7 +302,7 @@ class SessionQueues:
         queue = self._queues.get(session.session_id)
         if queue is None:
             return self._open_queue(request, session)
-        mode = request.queue_mode or self.context.config.queue.mode
+        mode = request.queue_mode or session.queue_mode or self.context.config.queue.mode
         return queue.add(request, mode, partial(self._queued_run, request, session, queue))
 
     @contextmanager
@@ -280,6 +313,27 @@ class SessionQueues:
             yield
         finally:
             self._may_begin.set()
+
+    def active_run(self, session_id: str) -> AgentRun | None:
+        """The turn that runs in the session, or is about to."""
+        queue = self._queues.get(session_id)
+        return None if queue is None or queue.active.has_ended else queue.active
+
+    def queued_runs(self, session_id: str) -> list[AgentRun]:
+        """The turns of the session that wait for the running one."""
+        queue = self._queues.get(session_id)
+        return [] if queue is None else queue.queued_runs
+
+    async def stop(self, session_id: str, reason: str) -> list[AgentRun]:
+        """Abort the running turn of a session and the queued ones, and wait for their end."""
+        active = self.active_run(session_id)
+        # The queued ones first, or the next one would begin.
+        stopped = [*self.queued_runs(session_id), *([] if active is None else [active])]
+        for run in stopped:
+            run.request_abort(reason)
+        for run in stopped:
+            await run.wait()
+        return stopped[::-1]
 
     def hurry(self) -> None:
         """Start collected messages now: no more will come."""
@@ -383,11 +437,13 @@ class SessionQueues:
 
     def _new_run(self, request: TurnRequest, session: ResolvedSession) -> AgentRun:
         run = AgentRun(
-            id=f"run_{os.urandom(_RUN_ID_BYTES).hex()}",
+            id=new_run_id(),
             session_id=session.session_id,
             agent_id=session.agent.id,
             session_key=session.session_key,
             is_stored=session.is_stored,
+            command=request.action,
+            store=self.context.store,
         )
         # Here, so that the caller learns what is wrong with a tool.
         run.client_calls.as_tools(request.client_tools)
@@ -410,6 +466,10 @@ class SessionQueues:
     def _end_unstarted(self, run: AgentRun, reason: str) -> None:
         run.end("aborted", RunResult(error=reason, finish_reason="aborted"))
         self._runs.note_ended(run)
+
+
+def new_run_id() -> str:
+    return f"run_{os.urandom(_RUN_ID_BYTES).hex()}"
 
 
 def _is_store_failure(run: AgentRun) -> bool:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.storage import Store, StoredMessage, TurnStatus
+    from nacre.storage import BegunTurn, Store, StoredMessage, ThreadRecord, TurnStatus
     from nacre.trajectory import CallEventKind, RunEventLog, TrajectoryEvent, TrajectoryRecorder
 
 
@@ -57,6 +57,8 @@ class TurnEnd:
     usage: Usage = field(default_factory=Usage)
     error: str = ""
     data: JsonObject = field(default_factory=dict[str, "JsonValue"])
+    thread: ThreadRecord | None = None
+    """Replaces the thread of the session."""
 
 
 class Transcript:
@@ -75,6 +77,11 @@ class Transcript:
         self._run_id = run_id
         self._given = given_history
         self._stored: list[StoredMessage] = []
+        self._is_loaded = False
+        self.begun: BegunTurn | None = None
+        """The session and its thread when the turn began; None if nothing is stored."""
+        self.assembled: list[Message] | None = None
+        """The messages of a context engine instead of those of the session."""
         # None if it is not known, because the response of the store was lost.
         self._is_begun: bool | None = False
 
@@ -85,7 +92,7 @@ class Transcript:
         Their markers stay. Images would be paid for in every turn, and one that a provider cannot
         read would end every later turn of the session, not only its own.
         """
-        messages = self._given
+        messages = self._given if self.assembled is None else self.assembled
         if messages is None:
             messages = [stored.message for stored in self._stored]
         return list(map(_without_images, messages))
@@ -101,26 +108,49 @@ class Transcript:
         return self._is_begun is not False
 
     async def load(self) -> None:
+        """Read the messages of the session from the store."""
+        self.assembled = None
         if self._store is not None and self._given is None:
             self._stored = await self._store.messages(self.session_id)
+            self._is_loaded = True
 
-    async def begin(self, *, prompt: Message | None, model: str, surface: str) -> None:
+    async def ensure_loaded(self) -> None:
+        """Read the messages of the session unless `begin` or `load` has done so."""
+        if not self._is_loaded:
+            await self.load()
+
+    async def begin(
+        self,
+        *,
+        prompt: Message | None,
+        model: str,
+        surface: str,
+        title: str = "",
+        loads_messages: bool = True,
+    ) -> None:
+        """Store the start of the turn, and load the messages of the session; a session without a
+        title gets this one."""
         if self._store is None:
             return
         # A turn in the store has to be ended there, so this must not be cancelled half-way.
         with anyio.CancelScope(shield=True):
             try:
-                await self._store.begin_turn(
+                self.begun = await self._store.begin_turn(
                     run_id=self._run_id,
                     session_id=self.session_id,
                     prompt=prompt,
                     model=model,
                     surface=surface,
+                    title=title,
+                    loads_messages=loads_messages and self._given is None,
                 )
             except StorageError as error:
                 self._is_begun = None if error.is_uncertain else False
                 raise
             self._is_begun = True
+        if self.begun is not None:
+            self._stored = await self._store.decode_messages(self.begun)
+            self._is_loaded = loads_messages
 
     async def end(self, end: TurnEnd, events: Sequence[JsonObject]) -> None:
         """Store the whole turn at once, with the last events of its trajectory."""
@@ -135,6 +165,7 @@ class Transcript:
                 error=end.error,
                 data=end.data,
                 events=events,
+                thread=end.thread,
             )
         except SessionError as error:
             # The turn was not in the store after all.
@@ -162,7 +193,7 @@ class Transcript:
         runs = {each.run_id for each in self._stored if not each.is_summary}
         has_summary = any(each.is_summary for each in self._stored)
         # Usage that was counted before the summary does not hold for the shorter session.
-        trusts_usage = not has_summary or len(runs) > keep_turns
+        trusts_usage = (not has_summary or len(runs) > keep_turns) and self.assembled is None
         return estimate_tokens([*self.history, *new], trusts_usage=trusts_usage)
 
 

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from nacre.agent.run import RunEnding, RunFinish, RunResult, do_nothing
+from nacre.agent.chat_commands import COMMAND_SURFACE
+from nacre.agent.heartbeat_turn import TRIGGER
+from nacre.agent.run import RunEnding, RunFinish, RunResult, do_nothing, tool_bytes_of
 from nacre.agent.transcript import TrajectoryWriter, TurnEnd, repair_history
 from nacre.errors import AbortedError, NacreError, ProviderError, StorageError
 from nacre.foreign_calls import describe_error
-from nacre.hooks import AgentEnd
+from nacre.hooks import AgentEnd, FinishedTurn
+from nacre.messages import message_to_json
 from nacre.telemetry import end_turn_span, turn_span
 
 if TYPE_CHECKING:
@@ -20,9 +23,10 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from nacre.agent.turn_context import TurnContext
+    from nacre.agent.heartbeat_turn import HeartbeatTurn
+    from nacre.agent.turn_context import Harness, TurnContext
     from nacre.json_types import JsonObject
-    from nacre.messages import UserMessage
+    from nacre.messages import Message, UserMessage
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +51,7 @@ class Turn:
         self._error = ""
         self._cause: NacreError | None = None
         self._harness_ended = anyio.Event()
+        self._started = anyio.current_time()
         self._trajectory_writer = TrajectoryWriter(
             turn.trajectory,
             event_log=turn.run.events,
@@ -78,6 +83,7 @@ class Turn:
                 "sessionId": self._run.session_id,
                 "agentId": turn.agent.id,
                 "model": turn.models[0],
+                **_start_marks(turn),
             }
         )
         self._run.on_change = turn.waits.look
@@ -86,14 +92,16 @@ class Turn:
     async def _run_harness(self, tasks: TaskGroup) -> None:
         turn, harness = self._turn, self._turn.service.harness
         try:
+            is_command = bool(turn.request.action)
             await turn.transcript.begin(
                 prompt=turn.request.user_message,
                 model=turn.models[0],
-                surface=harness.plan_surface(turn),
+                surface=COMMAND_SURFACE if is_command else harness.plan_surface(turn),
+                title="" if is_command else turn.request.session_title,
+                loads_messages=bool(turn.engine.engine_id) or harness.needs_history(turn),
             )
             tasks.start_soon(self._trajectory_writer.write)
-            await turn.transcript.load()
-            await harness.run(turn)
+            await self._run_action(harness)
             if not turn.stop.is_aborted:
                 self._error = turn.output.error
                 self._ending = "failed" if self._error else "completed"
@@ -104,6 +112,20 @@ class Turn:
             self._fail(error)
         finally:
             self._harness_ended.set()
+
+    async def _run_action(self, harness: Harness) -> None:
+        turn = self._turn
+        if turn.request.manual_call is not None:
+            await harness.run(turn)
+            return
+        if not turn.request.action:
+            await turn.engine.assemble(turn)
+            await harness.run(turn)
+            return
+        turn.queue.stop_steering()
+        turn.output.text = await harness.compact(turn)
+        turn.output.data.update({"command": turn.request.action, "reply": turn.output.text})
+        turn.run.reply(turn.output.text)
 
     # Ending early.
 
@@ -152,6 +174,8 @@ class Turn:
         self._take_leftovers()
         missing = f"[aborted: {self._error}]" if self._error else "[no result]"
         messages = repair_history(output.messages, missing=missing)
+        if turn.request.heartbeat is not None:
+            messages = self._settle_heartbeat(turn.request.heartbeat)
         await self._store_end(
             TurnEnd(
                 status=self._ending,
@@ -159,21 +183,38 @@ class Turn:
                 usage=turn.budget.usage,
                 error=self._error,
                 data=self._turn_data(),
+                thread=output.thread,
             )
         )
         result = RunResult(
             text=output.text,
+            visibility=self._run.events.visibility_of(output.text),
+            sent=tuple(self._run.events.sent),
             messages=tuple(messages),
             usage=turn.budget.usage,
             finish_reason=self._finish_reason(),
             error=self._error,
             model=output.model,
+            media=self._run.media.records,
             cause=self._cause,
+            tool_bytes=tool_bytes_of(output.data),
         )
         # Before the run ends: a program may exit with the run that it waits for.
         self._end_span()
         self._run.end(self._ending, result)
-        await self._call_end_hooks(result)
+        if not turn.request.action and turn.request.manual_call is None:
+            await self._finish_engine(result)
+            await self._call_end_hooks(result)
+
+    def _settle_heartbeat(self, heartbeat: HeartbeatTurn) -> list[Message]:
+        """Notify the user or stay quiet; returns the messages that stay in the session."""
+        turn, events = self._turn, self._run.events
+        heartbeat.settle(turn.output.text, is_completed=self._ending == "completed")
+        is_told = heartbeat.status == "notified" and heartbeat.config.notifies_chat
+        if is_told and heartbeat.text not in events.sent:
+            events.add("message.sent", {"text": heartbeat.text, "trigger": TRIGGER})
+        turn.output.data.update({"trigger": TRIGGER, "heartbeat": heartbeat.to_json()})
+        return heartbeat.select_messages(events.sent, model=turn.output.model)
 
     def _take_leftovers(self) -> None:
         """Messages that came too late for the last model call."""
@@ -192,7 +233,7 @@ class Turn:
         data: JsonObject = {"status": end.status, "usage": end.usage.to_json(), **end.data}
         self._turn.trajectory.record("turn.ended", data={**data, "error": end.error})
         events = self._trajectory_writer.close()
-        cause = StorageError("the store did not answer in time")
+        cause: StorageError | None = None
         with anyio.move_on_after(_STORE_SECONDS):
             try:
                 await self._turn.transcript.end(end, events)
@@ -201,6 +242,7 @@ class Turn:
                 cause = error
             except NacreError as error:
                 cause = StorageError(str(error))
+        cause = cause or StorageError("the store did not answer in time")
         self._ending, self._error, self._cause = "failed", f"the turn is not kept: {cause}", cause
         data = {**end.data, "errorCode": "storage_failed"}
         failed = replace(end, status="failed", error=self._error, messages=(), data=data)
@@ -220,6 +262,19 @@ class Turn:
             usage=self._turn.budget.usage,
         )
 
+    async def _finish_engine(self, result: RunResult) -> None:
+        turn = self._turn
+        finished = FinishedTurn(
+            context=turn.identity,
+            status=self._ending,
+            messages=result.messages,
+            error=self._error,
+            usage=result.usage.to_json(),
+        )
+        is_stored = self._run.is_stored and not isinstance(self._cause, StorageError)
+        with turn.service.end_hooks.signal.cancelling():
+            await turn.engine.finish(turn, finished, is_stored=is_stored)
+
     async def _call_end_hooks(self, result: RunResult) -> None:
         service = self._turn.service
         if not service.hooks.has_hooks("agent_end"):
@@ -232,8 +287,13 @@ class Turn:
                     text=result.text,
                     error=self._error,
                     usage=result.usage.to_json(),
+                    messages=[message_to_json(message) for message in result.messages],
+                    duration_ms=self._duration_ms(),
                 )
             )
+
+    def _duration_ms(self) -> float:
+        return round((anyio.current_time() - self._started) * 1_000, 1)
 
     def _finish_reason(self) -> RunFinish:
         match self._ending:
@@ -244,11 +304,26 @@ class Turn:
             case "aborted":
                 return "aborted"
 
+    def _reply_data(self) -> JsonObject:
+        """What the user saw, if it was not only the answer."""
+        events = self._run.events
+        visibility = events.visibility_of(self._turn.output.text)
+        data: JsonObject = {} if visibility == "visible" else {"visibility": visibility}
+        return {**data, "sent": [*events.sent]} if events.sent else data
+
     def _turn_data(self) -> JsonObject:
         output = self._turn.output
         data: JsonObject = {
+            **self._reply_data(),
             "steps": self._turn.budget.steps,
             "model": output.model,
             **output.data,
         }
         return {**data, "surface": output.surface} if output.surface else data
+
+
+def _start_marks(turn: TurnContext) -> JsonObject:
+    """Members of `run.started` that few runs have."""
+    if turn.request.heartbeat is not None:
+        return {"trigger": TRIGGER}
+    return {"visibleReplies": "message_tool"} if turn.run.events.is_private else {}

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import anyio
 
+from nacre.agent.context_engine import TurnEngine
+from nacre.agent.heartbeat_turn import TRIGGER, heartbeat_tool
 from nacre.agent.transcript import Transcript
+from nacre.agent.visible_replies import choose_reply_mode
 from nacre.errors import NacreError
+from nacre.hooks import ContextRegistry
 from nacre.messages import Usage
 from nacre.run_context import AbortController, RunContext
 from nacre.trajectory import TrajectoryRecorder
@@ -23,12 +27,12 @@ if TYPE_CHECKING:
     from nacre.agent.service import TurnRequest
     from nacre.agent.session_queue import QueuedTurn, SessionQueue
     from nacre.agent.transcript import FailedTurnWrites
-    from nacre.config import AgentConfig, SystemConfig
+    from nacre.config import AgentConfig, SystemConfig, VisibleReplies
     from nacre.hooks import HookRunner
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import FinishReason, Message
     from nacre.run_context import AbortSignal
-    from nacre.storage import Store
+    from nacre.storage import Store, ThreadRecord
     from nacre.tools import ApprovalQueue, Tool, ToolServer
 
 
@@ -66,6 +70,8 @@ class ServiceContext:
     hooks: HookRunner
     approvals: ApprovalQueue
     harness: Harness
+    context_registry: ContextRegistry = field(default_factory=ContextRegistry)
+    """The context engines and the guidance of plugins."""
     end_hooks: AbortController = field(default_factory=AbortController)
     """Aborted when closing the service no longer waits for `agent_end` hooks."""
 
@@ -87,7 +93,12 @@ class TurnContext:
     servers: Sequence[ToolServer]
     tools: Sequence[Tool]
     """The tools of the agent and of the client, before policy."""
+    reply_mode: VisibleReplies
+    """Whether the user sees the answer, or only what is sent with the tool `message`. The answer of
+    a heartbeat is never shown."""
     queue: SessionQueue
+    engine: TurnEngine
+    """The context engine; it does nothing if none is configured."""
     transcript: Transcript
     trajectory: TrajectoryRecorder
     budget: RunBudget
@@ -118,12 +129,33 @@ def open_turn_context(
         run_id=run.id,
         sender=request.sender,
         channel=request.channel,
+        trigger=TRIGGER if request.heartbeat else "",
         is_sandboxed=agent.is_sandboxed(run.session_key),
     )
     run.client_calls.expiry_seconds = agent.tools.code_mode.snapshot_ttl_seconds
     prompt = request.user_message
-    budget = RunBudget(agent)
+    seconds = agent.timeout_seconds
+    if request.heartbeat is not None:
+        seconds = min(seconds, request.heartbeat.config.timeout_seconds)
+    budget = RunBudget(replace(agent, timeout_seconds=seconds))
     servers_in_use = service.servers(run.session_id, is_kept=run.is_stored)
+    tools = [
+        *service.tools.tools(agent, identity),
+        *run.client_calls.as_tools(request.client_tools),
+    ]
+    if request.heartbeat is not None:
+        tools.append(heartbeat_tool(request.heartbeat))
+    reply_mode = choose_reply_mode(
+        service.config,
+        agent=agent,
+        request=request,
+        identity=identity,
+        tools=tools,
+        model=_models(request, agent)[0],
+    )
+    is_private = reply_mode == "message_tool" or request.heartbeat is not None
+    is_chat = not request.action and request.manual_call is None
+    run.events.is_private = is_private and is_chat
     with service.providers() as providers, servers_in_use as servers:
         yield TurnContext(
             service=service,
@@ -133,11 +165,10 @@ def open_turn_context(
             identity=identity,
             providers=providers,
             servers=servers,
-            tools=[
-                *service.tools.tools(agent, identity),
-                *run.client_calls.as_tools(request.client_tools),
-            ],
+            tools=tools,
+            reply_mode=reply_mode,
             queue=queue,
+            engine=TurnEngine(service.context_registry, service.config.plugins.context_engine),
             transcript=Transcript(
                 service.store if run.is_stored else None,
                 session_id=run.session_id,
@@ -148,13 +179,16 @@ def open_turn_context(
             budget=budget,
             waits=ExternalWaits(run, budget),
             output=TurnOutput(
-                messages=[] if prompt is None else [prompt], model=_models(request, agent)[0]
+                # A command is not part of the conversation.
+                messages=[] if prompt is None or request.action else [prompt],
+                model=_models(request, agent)[0],
             ),
         )
 
 
 def _models(request: TurnRequest, agent: AgentConfig) -> tuple[str, ...]:
-    return (request.model,) if request.model else (agent.model, *agent.fallback_models)
+    chosen = request.model or request.session_model
+    return (chosen,) if chosen else (agent.model, *agent.fallback_models)
 
 
 class BudgetExceededError(NacreError):
@@ -219,11 +253,12 @@ class RunBudget:
 
 
 class ExternalWaits:
-    """The open approvals and client calls of a run, and whether the run waits for nothing else."""
+    """The open approvals, client calls and questions of a run, and whether the run waits for
+    nothing else."""
 
     def __init__(self, run: AgentRun, budget: RunBudget) -> None:
         self.closed_count = 0
-        """How many approvals and client calls have been answered or withdrawn."""
+        """How many of them have been answered or withdrawn."""
         self._run = run
         self._budget = budget
         self._open_before: set[str] = set()
@@ -231,8 +266,10 @@ class ExternalWaits:
         self._change = anyio.Event()
 
     def open_ids(self) -> set[str]:
-        """The ids of the calls that wait for an approval or for a client's result."""
+        """The ids of the calls that wait for an approval, an answer or a client's result."""
         asked = {request.call_id for request in self._run.pending_approvals}
+        if (question := self._run.pending_input) is not None:
+            asked.add(question.call_id)
         return asked | {call.call_id for call in self._run.pending_client_calls}
 
     async def any_closed(self, call_ids: Set[str]) -> None:
@@ -280,8 +317,17 @@ class Harness(Protocol):
     trajectory, the `agent_end` hooks and the span of the turn.
     """
 
+    def label(self, model: str, agent: AgentConfig, config: SystemConfig, /) -> str:
+        """The name that users see as the runtime of turns with this model."""
+        ...
+
     def plan_surface(self, turn: TurnContext, /) -> str:
         """The kind of tools that the model is going to see; recorded when the turn begins."""
+        ...
+
+    def needs_history(self, turn: TurnContext, /) -> bool:
+        """Whether to load the messages of the session when the turn begins. Without them, the
+        harness calls `turn.transcript.ensure_loaded` when it needs them."""
         ...
 
     async def run(self, turn: TurnContext, /) -> None:
@@ -293,6 +339,17 @@ class Harness(Protocol):
         - Record calls in `turn.trajectory`, and keep `turn.waits` informed of those that run.
         - Return or raise soon after `turn.stop` is aborted; the task is cancelled otherwise.
         """
+        ...
+
+    async def compact(self, turn: TurnContext, /) -> str:
+        """Shorten the context of the session, for a turn that does nothing else; returns the reply.
+
+        The prompt of the turn is the command, which is not part of the conversation.
+        """
+        ...
+
+    async def reset(self, session_id: str, /) -> None:
+        """Forget everything that the harness itself holds about a session."""
         ...
 
 
@@ -311,5 +368,7 @@ class TurnOutput:
     """Why the turn failed, if its loop ended without an exception."""
     surface: str = ""
     """The kind of tools that the model sees; empty until it is known."""
+    thread: ThreadRecord | None = None
+    """The thread of the session in another runtime, if the turn has changed it."""
     data: JsonObject = field(default_factory=dict[str, "JsonValue"])
     """Further members for the record of the turn."""

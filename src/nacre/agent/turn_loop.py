@@ -10,29 +10,40 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from nacre.agent.context_engine import collect_additions
+from nacre.agent.heartbeat_turn import build_heartbeat_guidance
 from nacre.agent.model_step import Compactor, ModelStep, partial_answer
 from nacre.agent.transcript import repair_history
+from nacre.agent.turn_tools import (
+    call_directly,
+    list_server_tools,
+    make_executor,
+    measure_direct_tools,
+)
+from nacre.agent.visible_replies import REPLY_RULE
+from nacre.agent.workspace_files import NO_FILES, format_files, read_workspace_files
 from nacre.config import RunConfig
-from nacre.errors import NacreError, ProviderError, ToolError, ToolServerError
+from nacre.errors import NacreError, ProviderError
 from nacre.hooks import BeforeAgentFinalize, ToolResultPersist
-from nacre.messages import AssistantMessage, ToolMessage, ToolSpec, user_message
+from nacre.messages import (
+    AssistantMessage,
+    TextPart,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+    user_message,
+)
 from nacre.run_context import AbortController
 from nacre.telemetry import execute_tool_span
 from nacre.tool_search import start_run
 from nacre.tools import (
-    OPERATION_MARK,
     CallResult,
     CallSite,
-    DirectResult,
     InvalidCall,
-    ToolExecutor,
     assign_tool_names,
     effective_tools,
-    format_direct_result,
     format_error,
     parse_call,
-    permitted_servers,
-    policy_for,
     verify_payload,
 )
 
@@ -40,11 +51,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence, Set
 
     from nacre.agent.turn_context import TurnContext
+    from nacre.agent.workspace_files import WorkspaceFiles
     from nacre.code_mode import Runtime
-    from nacre.config import AgentConfig
+    from nacre.config import AgentConfig, SystemConfig
+    from nacre.hooks import AddToPrompt
     from nacre.json_types import JsonObject
-    from nacre.messages import SentPayload, ToolCallPart
-    from nacre.tools import CallWaits, SurfaceKind, Tool, ToolServer, ToolSurface
+    from nacre.messages import Message, SentPayload, ToolCallPart
+    from nacre.tools import CallWaits, SurfaceKind, Tool, ToolExecutor, ToolSurface
 
 logger = logging.getLogger(__name__)
 
@@ -64,20 +77,33 @@ class BuiltInHarness:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
+    def label(self, _model: str, _agent: AgentConfig, _config: SystemConfig, /) -> str:
+        return "Nacre"
+
     def plan_surface(self, turn: TurnContext, /) -> SurfaceKind:
         """The configured surface; a run without tools shows none."""
         return planned_surface(turn.agent, tools_disabled=turn.request.tools_disabled)
 
+    def needs_history(self, _turn: TurnContext, /) -> bool:
+        return True
+
     async def run(self, turn: TurnContext, /) -> None:
         """Open a surface, run the loop, and abort everything that still runs in the surface."""
+        is_light = turn.request.light_context
+        additions = await collect_additions(turn)
         instructions = build_instructions(
             turn.agent,
-            added=turn.request.instructions,
+            added=_turn_instructions(turn),
             has_tools=not turn.request.tools_disabled,
+            files=NO_FILES if is_light else await read_workspace_files(turn.agent),
+            hints=turn.service.context_registry.guidance_for("openclaw_main"),
+            engine=turn.engine.instructions,
         )
+        around = (additions.prepend_system_context, instructions, additions.append_system_context)
+        instructions = "\n\n".join(filter(None, around))
         surface = await open_surface(turn, self._runtime)
         turn.output.surface = surface.kind
-        loop = TurnLoop(turn, surface, instructions=instructions)
+        loop = TurnLoop(turn, surface, instructions=instructions, additions=additions)
         reason = "the turn has ended; `wait` works within a turn"
         try:
             await loop.run()
@@ -88,16 +114,44 @@ class BuiltInHarness:
         finally:
             turn.queue.stop_steering()
             loop.keep_partial_answer()
+            turn.output.data.update(loop.telemetry())
             with anyio.move_on_after(_CLEAN_UP_SECONDS, shield=True):
                 await surface.abort(reason)
-            turn.output.data.update(loop.telemetry())
+                turn.output.data.update(loop.telemetry())
+                if surface.kind != "direct":
+                    direct = await measure_direct_tools(turn) * loop.request_count
+                    turn.output.data["directToolBytes"] = direct
+
+    async def compact(self, turn: TurnContext, /) -> str:
+        """Summarize the older turns now."""
+        return await Compactor(turn).compact_now()
+
+    async def reset(self, session_id: str, /) -> None:
+        """Everything about a session is in the store."""
+
+
+def _turn_instructions(turn: TurnContext) -> str:
+    """The rule for replies or the guidance of a heartbeat, and the instructions of the caller."""
+    if turn.request.heartbeat is not None:
+        rule = build_heartbeat_guidance(turn.request.heartbeat, inlines_file=True)
+    else:
+        rule = REPLY_RULE if turn.reply_mode == "message_tool" else ""
+    return "\n\n".join(filter(None, (rule, turn.request.instructions.strip())))
 
 
 class TurnLoop:
     """The loop of one turn over one surface."""
 
-    def __init__(self, turn: TurnContext, surface: ToolSurface, *, instructions: str) -> None:
+    def __init__(
+        self,
+        turn: TurnContext,
+        surface: ToolSurface,
+        *,
+        instructions: str,
+        additions: AddToPrompt,
+    ) -> None:
         self._turn = turn
+        self._additions = additions
         self._output = turn.output
         self._surface = surface
         self._step = ModelStep(turn, surface, instructions=instructions)
@@ -123,6 +177,11 @@ class TurnLoop:
         if text.strip():
             self._output.text, self._output.finish_reason = text, "error"
             self._output.messages.append(partial_answer(text, self._output.model))
+
+    @property
+    def request_count(self) -> int:
+        """How many requests the models got."""
+        return self._step.request_count
 
     def telemetry(self) -> JsonObject:
         """Counts of model requests and of the surface, for the record of the turn."""
@@ -150,7 +209,8 @@ class TurnLoop:
         return answer
 
     async def _call_model(self) -> AssistantMessage:
-        messages = repair_history([*self._turn.transcript.history, *self._output.messages])
+        new = _with_additions(self._output.messages, self._additions)
+        messages = repair_history([*self._turn.transcript.history, *new])
         answers: list[AssistantMessage] = []
         with self._turn.stop.cancelling():
             answers.append(await self._step.ask(messages))
@@ -180,16 +240,39 @@ class TurnLoop:
         return True
 
 
-def build_instructions(agent: AgentConfig, *, added: str = "", has_tools: bool = True) -> str:
-    """Build the instructions of the model; `added` is from the caller. They contain no time."""
+def _with_additions(messages: Sequence[Message], additions: AddToPrompt) -> Sequence[Message]:
+    """Put the texts of hooks around the message of the user, for the model only."""
+    before, after = additions.prepend_context, additions.append_context
+    if not messages or not isinstance(messages[0], UserMessage) or not (before or after):
+        return messages
+    parts = (
+        *([TextPart(text=before)] if before else []),
+        *messages[0].parts,
+        *([TextPart(text=after)] if after else []),
+    )
+    return [UserMessage(parts=parts), *messages[1:]]
+
+
+def build_instructions(
+    agent: AgentConfig,
+    *,
+    added: str = "",
+    has_tools: bool = True,
+    files: WorkspaceFiles = NO_FILES,
+    hints: Sequence[str] = (),
+    engine: str = "",
+) -> str:
+    """Build the instructions of the model; they contain no time.
+
+    `hints` are of plugins, `engine` is of the context engine, `added` is from the caller.
+    """
     parts = [
         agent.instructions.strip() or _DEFAULT_INSTRUCTIONS.format(name=agent.name or agent.id)
     ]
     if has_tools:
         parts.append(f"The workspace is {agent.workspace}.")
-    if added.strip():
-        parts.append(added.strip())
-    return "\n\n".join(parts)
+    parts += ["\n".join(hints), format_files(files, has_tools=has_tools), engine, added.strip()]
+    return "\n\n".join(filter(None, parts))
 
 
 class ToolCalls:
@@ -299,15 +382,7 @@ async def open_surface(turn: TurnContext, runtime: Runtime) -> ToolSurface:
     mode has no sandbox.
     """
     settings = turn.agent.tools
-    policy = policy_for(settings, turn.identity)
-    executor = ToolExecutor(
-        context=turn.identity,
-        policy=policy,
-        hooks=turn.service.hooks,
-        approvals=runtime.approvals(turn.service.approvals),
-        recorder=turn.trajectory,
-        validators=runtime.validators,
-    )
+    executor = make_executor(turn, runtime)
     if turn.request.tools_disabled:
         return DirectSurface((), executor)
     if settings.code_mode.enabled:
@@ -328,34 +403,8 @@ async def open_surface(turn: TurnContext, runtime: Runtime) -> ToolSurface:
             servers=turn.servers,
             sandbox=runtime.sandbox,
         )
-    servers = permitted_servers(turn.servers, policy, turn.tools)
-    return DirectSurface([*turn.tools, *await _list_server_tools(servers, turn)], executor)
-
-
-async def _list_server_tools(servers: Sequence[ToolServer], turn: TurnContext) -> list[Tool]:
-    """List the tools of all servers at once. A server that fails has none in this turn."""
-    found: dict[str, Sequence[Tool]] = {server.name: () for server in servers}
-
-    async def list_tools(server: ToolServer) -> None:
-        try:
-            known = server.known_tools
-            found[server.name] = await server.tools() if known is None else known
-        except ToolServerError as error:
-            logger.info("the tools of %s are not shown: %s", server.name, error)
-            turn.run.events.add(
-                "server.unavailable", {"server": server.name, "problem": error.message}
-            )
-
-    async with anyio.create_task_group() as tasks:
-        for server in servers:
-            tasks.start_soon(list_tools, server)
-    # Providers do not accept the names of operations, such as `$resources.read`.
-    return [
-        tool
-        for listed in found.values()
-        for tool in listed
-        if not tool.name.startswith(OPERATION_MARK)
-    ]
+    listed = await list_server_tools(turn, executor.policy)
+    return DirectSurface([*turn.tools, *listed.tools], executor)
 
 
 class DirectSurface:
@@ -383,11 +432,7 @@ class DirectSurface:
         tool = self._tools[call.name]
         self._call_count += 1
         site = CallSite(call_id=call.call_id, abort=self._abort.signal)
-        try:
-            value = await self._executor.call_directly(tool, given, site=site)
-        except ToolError as error:
-            return format_error(error.message)
-        return await format_direct_result(DirectResult(value=value), is_mcp=tool.source == "mcp")
+        return await call_directly(self._executor, tool, given, site=site)
 
     def is_held(self, call: ToolCallPart, *, open_ids: Set[str]) -> bool:
         return call.call_id in open_ids

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from nacre.errors import HookError
-from nacre.hooks.events import AskApproval, Block, ChangeContent, ChangeInput, ChangeResult, Revise
+from nacre.hooks.events import (
+    AddToPrompt,
+    AskApproval,
+    Block,
+    ChangeContent,
+    ChangeInput,
+    ChangeResult,
+    Revise,
+)
 from nacre.json_types import NotJsonError, copy_json, decode_json, encode_json
 from nacre.large_json import is_plain, is_small
 
@@ -34,6 +42,12 @@ _BEFORE_KEYS: Final = (
     "approval",
     "requireApproval",
 )
+_ADDITIONS: Final = {
+    "prependContext": "prepend_context",
+    "appendContext": "append_context",
+    "prependSystemContext": "prepend_system_context",
+    "appendSystemContext": "append_system_context",
+}
 _NO_REASON: Final = "no reason given"
 _MAX_SHOWN_CHARACTERS: Final = 60
 
@@ -91,6 +105,32 @@ def changed_content_from(returned: object) -> ChangeContent | None:
             raise HookError(
                 f"it returned {_format(returned)}; "
                 'allowed: None, ChangeContent, or {"content": "..."} to change the stored text'
+            )
+
+
+def additions_from(returned: object) -> AddToPrompt | None:
+    """Parse the return value of a `before_prompt_build` hook; raises HookError."""
+    match returned:
+        case None:
+            return None
+        case AddToPrompt():
+            for name in _ADDITIONS.values():
+                _check_text(getattr(returned, name), f"`{name}`")
+            return returned
+        case Mapping():
+            members = cast("Mapping[object, object]", returned)
+            _refuse_unknown_keys(members, tuple(_ADDITIONS))
+            return AddToPrompt(
+                **{
+                    name: _check_text(members[key], f"`{key}`")
+                    for key, name in _ADDITIONS.items()
+                    if members.get(key) is not None
+                }
+            )
+        case _:
+            raise HookError(
+                f"it returned {_format(returned)}; "
+                f"allowed: None, AddToPrompt, or a mapping with {', '.join(_ADDITIONS)}"
             )
 
 

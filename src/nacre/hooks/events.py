@@ -14,6 +14,7 @@ HookEvent = Literal[
     "before_tool_call",
     "after_tool_call",
     "tool_result_persist",
+    "before_prompt_build",
     "llm_input",
     "llm_output",
     "before_agent_finalize",
@@ -119,6 +120,44 @@ class ChangeResult:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class BeforePromptBuild:
+    """A turn, before the prompt of its model is built."""
+
+    context: RunContext
+    model: str
+    prompt: str
+    """The text of the new message."""
+    message_count: int
+    """How many earlier messages the model gets."""
+
+    def to_json(self) -> JsonObject:
+        return {
+            **_identity(self.context),
+            "model": self.model,
+            "prompt": self.prompt,
+            "messageCount": self.message_count,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AddToPrompt:
+    """Add texts to the prompt of this turn. They are not stored in the session."""
+
+    prepend_context: str = ""
+    """Before the new message."""
+    append_context: str = ""
+    """After the new message."""
+    prepend_system_context: str = ""
+    """Before the instructions."""
+    append_system_context: str = ""
+    """After the instructions."""
+
+
+HarnessId = Literal["openclaw", "codex"]
+"""`openclaw` is the built-in harness."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LlmInput:
     """A request to a model, before it is sent."""
 
@@ -128,10 +167,13 @@ class LlmInput:
     messages: list[JsonObject]
     """A copy; changing it has no effect."""
     tool_names: tuple[str, ...]
+    harness: HarnessId = "openclaw"
+    """With `codex`, the event holds what Nacre knows of the turn, not the request of Codex."""
 
     def to_json(self) -> JsonObject:
         return {
             **_identity(self.context),
+            "harness": self.harness,
             "model": self.model,
             "instructions": self.instructions,
             "messages": [*self.messages],
@@ -150,10 +192,16 @@ class LlmOutput:
     """The names of the called tools, in order."""
     usage: JsonObject = field(default_factory=dict[str, "JsonValue"])
     finish_reason: str = "stop"
+    harness: HarnessId = "openclaw"
+    """With `codex`, the event is the outcome of a whole turn."""
+    texts: tuple[str, ...] = ()
+    """All texts of a turn of Codex; empty if the turn could not be started."""
 
     def to_json(self) -> JsonObject:
         return {
             **_identity(self.context),
+            "harness": self.harness,
+            **({"texts": [*self.texts]} if self.harness == "codex" else {}),
             "model": self.model,
             "text": self.text,
             "calledNames": [*self.called_names],
@@ -205,10 +253,15 @@ class AgentEnd:
     text: str = ""
     error: str = ""
     usage: JsonObject = field(default_factory=dict[str, "JsonValue"])
+    messages: list[JsonObject] = field(default_factory=list["JsonObject"])
+    """The messages that the turn added to its session."""
+    duration_ms: float = 0.0
 
     def to_json(self) -> JsonObject:
         return {
             **_identity(self.context),
+            "messages": [*self.messages],
+            "durationMs": self.duration_ms,
             "status": self.status,
             "text": self.text,
             "error": self.error,
@@ -221,12 +274,15 @@ class BeforeCompaction:
     """Older messages of a session, before a summary replaces them in the model's context."""
 
     context: RunContext
-    message_count: int
-    estimated_tokens: int
+    message_count: int | None
+    """None with `codex`, which does not tell."""
+    estimated_tokens: int | None
+    harness: HarnessId = "openclaw"
 
     def to_json(self) -> JsonObject:
         return {
             **_identity(self.context),
+            "harness": self.harness,
             "messageCount": self.message_count,
             "estimatedTokens": self.estimated_tokens,
         }
@@ -237,12 +293,15 @@ class AfterCompaction:
     """The summary that replaces older messages. The session still stores the messages."""
 
     context: RunContext
-    message_count: int
-    summary: str
+    message_count: int | None
+    summary: str | None
+    """None with `codex`, which does not tell."""
+    harness: HarnessId = "openclaw"
 
     def to_json(self) -> JsonObject:
         return {
             **_identity(self.context),
+            "harness": self.harness,
             "messageCount": self.message_count,
             "summary": self.summary,
         }

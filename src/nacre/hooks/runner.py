@@ -16,12 +16,13 @@ import anyio
 from nacre.errors import HookError
 from nacre.foreign_calls import call_in_thread, describe_error, passes_through
 from nacre.hooks.answers import (
+    additions_from,
     before_answer_from,
     changed_content_from,
     changed_result_from,
     revision_from,
 )
-from nacre.hooks.events import HOOK_EVENTS, HookEvent
+from nacre.hooks.events import HOOK_EVENTS, AddToPrompt, HookEvent
 from nacre.large_json import copy_off_loop, is_small, run_in_json_thread
 from nacre.telemetry import Redaction
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         AgentEnd,
         BeforeAgentFinalize,
         BeforeCompaction,
+        BeforePromptBuild,
         BeforeToolCall,
         LlmInput,
         LlmOutput,
@@ -276,6 +278,21 @@ class HookRunner:
 
     # Hooks around model calls, results, answers and the end of a turn.
 
+    async def before_prompt_build(self, event: BeforePromptBuild) -> AddToPrompt:
+        """The additions of all hooks, each on lines of its own; a hook that fails adds nothing."""
+        found: list[AddToPrompt] = []
+        for hook in self._hooks.for_event("before_prompt_build"):
+            with suppress(FailedHookError):
+                answer = await self._run_hook(hook, partial(_same_event, event), additions_from)
+                if answer is not None:
+                    found.append(answer)
+        return AddToPrompt(
+            prepend_context=_join_texts(it.prepend_context for it in found),
+            append_context=_join_texts(it.append_context for it in found),
+            prepend_system_context=_join_texts(it.prepend_system_context for it in found),
+            append_system_context=_join_texts(it.append_system_context for it in found),
+        )
+
     async def llm_input(self, event: LlmInput) -> None:
         await self._notify("llm_input", partial(_llm_input_event, event))
 
@@ -283,7 +300,7 @@ class HookRunner:
         await self._notify("llm_output", partial(_same_event, event))
 
     async def agent_end(self, event: AgentEnd) -> None:
-        await self._notify("agent_end", partial(_same_event, event))
+        await self._notify("agent_end", partial(_end_event, event))
 
     async def before_compaction(self, event: BeforeCompaction) -> None:
         await self._notify("before_compaction", partial(_same_event, event))
@@ -375,6 +392,10 @@ def _make_block(
     )
 
 
+def _join_texts(texts: Iterable[str]) -> str:
+    return "\n\n".join(filter(None, map(str.strip, texts)))
+
+
 # Hooks may change their event, so each gets a copy.
 
 
@@ -383,6 +404,10 @@ async def _same_event(event: object) -> object:
 
 
 async def _llm_input_event(event: LlmInput) -> LlmInput:
+    return replace(event, messages=await copy_off_loop(event.messages))
+
+
+async def _end_event(event: AgentEnd) -> AgentEnd:
     return replace(event, messages=await copy_off_loop(event.messages))
 
 

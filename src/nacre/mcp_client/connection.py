@@ -176,6 +176,13 @@ class Connection:
         """Whether the text contains a secret value of the configuration."""
         return self._secrets.without_values(text) != text
 
+    async def stop(self) -> None:
+        """Stop the server, and forget its failures; the next request starts it. Open calls fail."""
+        if self._connection_task is not None:
+            await self._connection_task.stop()
+        self._backoff = RestartBackoff()
+        self.problem = ""
+
     async def aclose(self) -> None:
         """Close the connection permanently. Open calls fail."""
         self._is_closed = True

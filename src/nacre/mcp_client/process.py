@@ -17,11 +17,10 @@ import anyio
 import anyio.to_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from anyio.abc import ByteReceiveStream, ByteSendStream, Process
-
-    from nacre.config import McpServerConfig
 
 
 logger = logging.getLogger(__name__)
@@ -207,15 +206,19 @@ class ServerProcess:
 
     @classmethod
     async def start(
-        cls, config: McpServerConfig, *, environment: Mapping[str, str]
+        cls,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        cwd: str | Path | None = None,
     ) -> ServerProcess:
         """Start the process. Raises OSError for a missing command or directory, and ValueError."""
         await _call_guard(_guard.prepare)
         try:
             process = await anyio.open_process(
-                [config.command, *config.args],
+                command,
                 env=environment,
-                cwd=config.cwd,
+                cwd=cwd,
                 start_new_session=True,
             )
         except BaseException:

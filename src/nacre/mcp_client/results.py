@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nacre.json_types import NotJsonError, encode_json
-from nacre.large_json import encode_large, is_small, run_in_json_thread
+from nacre.large_json import is_small, measure_large, run_in_json_thread
 from nacre.mcp_client.upstream import RpcError
 
 if TYPE_CHECKING:
@@ -131,4 +130,4 @@ def _describe_size(
 
 def _size_bytes(value: JsonValue) -> int:
     # Without a limit: the message that contained it had one.
-    return len(encode_json(value) if is_small(value) else encode_large(value, max_bytes=math.inf))
+    return len(encode_json(value)) if is_small(value) else measure_large(value)

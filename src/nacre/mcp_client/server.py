@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -64,6 +65,8 @@ class ServerStatus:
     session_id: str = ""
     last_output: tuple[str, ...] = ()
     """The last lines of its standard error, and of output that was not a message."""
+    listed: float | None = None
+    """When it last listed its tools, in seconds since the epoch."""
 
 
 _MAX_NOTES: Final = 5
@@ -132,6 +135,7 @@ class McpServer:
         )
         self._change_count = 0
         self._listed_at: tuple[int, int] | None = None
+        self._listed_time: float | None = None
         self._listing: ToolListing | None = None
         self._digest = b""
         self._listing_task: _ListingTask | None = None
@@ -203,7 +207,14 @@ class McpServer:
             pid=connection.pid,
             session_id=self._session_id,
             last_output=connection.last_output,
+            listed=self._listed_time,
         )
+
+    async def restart(self) -> None:
+        """Stop the server, start it again and list its tools. Raises ToolServerError."""
+        await self._connection.stop()
+        self._listed_at = None
+        await self.tools()
 
     async def aclose(self) -> None:
         """Close the connection permanently."""
@@ -232,6 +243,7 @@ class McpServer:
                 listing_task.problem = self._problem("did not list its tools in time")
                 return
             self._listed_at, listing_task.problem = version, ""
+            self._listed_time = time.time()
             await self._share_listing()
         except ToolServerError as error:
             listing_task.problem = error.message
@@ -420,6 +432,28 @@ class McpConnections:
             *found,
             *(_unused_status(config) for config in self._configs if config.name not in used_names),
         ]
+
+    async def restart(self, name: str) -> bool:
+        """Restart a server in every session that has used it, or start it without a session.
+
+        False if there is no such server, or it is disabled. A server that does not start has its
+        problem in its status.
+        """
+        if not any(config.name == name and not config.is_disabled for config in self._configs):
+            return False
+        used = [server for servers in self._sessions.values() for server in servers]
+        used = [server for server in used if server.name == name]
+        if not used:
+            used = [it for it in self.servers(with_emptied=True) if it.name == name]
+
+        async def restart(server: McpServer) -> None:
+            with suppress(ToolServerError):
+                await server.restart()
+
+        async with anyio.create_task_group() as tasks:
+            for server in used:
+                tasks.start_soon(restart, server)
+        return True
 
     async def aclose(self) -> None:
         """Stop all servers permanently, in parallel. Open calls fail."""

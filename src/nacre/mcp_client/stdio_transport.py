@@ -63,7 +63,9 @@ _CLOSED_ERRORS: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, O
 async def open_stdio(config: McpServerConfig, tail: OutputTail) -> AsyncGenerator[Transport]:
     """Start the server. Raises OSError or ValueError if it cannot be started."""
     environment = {**get_default_environment(), **config.env}
-    process = await ServerProcess.start(config, environment=environment)
+    process = await ServerProcess.start(
+        [config.command, *config.args], environment=environment, cwd=config.cwd
+    )
     incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sent, outgoing = anyio.create_memory_object_stream[SessionMessage](_OUTGOING_MESSAGES)
     errors_read = anyio.Event()

@@ -22,57 +22,88 @@ from nacre.code_mode.namespace_scope import namespace_tool
 from nacre.code_mode.namespaces import Namespace, NamespaceContext
 from nacre.errors import PluginError
 from nacre.hooks import (
+    AddToPrompt,
     AfterCompaction,
     AfterToolCall,
     AgentEnd,
     AskApproval,
+    AssembledContext,
+    AssembleRequest,
     BeforeAgentFinalize,
     BeforeCompaction,
+    BeforePromptBuild,
     BeforeToolCall,
     Block,
     ChangeContent,
     ChangeInput,
     ChangeResult,
+    ContextEngine,
+    FinishedTurn,
+    Guidance,
     LlmInput,
     LlmOutput,
     Revise,
     ToolResultPersist,
 )
+from nacre.messages import (
+    AssistantMessage,
+    ImagePart,
+    Message,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    UserMessage,
+)
 from nacre.run_context import AbortSignal, RunContext
 from nacre.tools import Tool, ToolCall, ToolResult, tool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
-    from nacre.hooks import HookEvent
+    from nacre.hooks import HookEvent, PromptSurface
     from nacre.json_types import JsonObject
     from nacre.plugins.registration import Registration
 
 __all__ = [
     "AbortSignal",
+    "AddToPrompt",
     "AfterCompaction",
     "AfterToolCall",
     "AgentEnd",
     "AskApproval",
+    "AssembleRequest",
+    "AssembledContext",
+    "AssistantMessage",
     "BeforeAgentFinalize",
     "BeforeCompaction",
+    "BeforePromptBuild",
     "BeforeToolCall",
     "Block",
     "ChangeContent",
     "ChangeInput",
     "ChangeResult",
+    "ContextEngine",
+    "FinishedTurn",
+    "ImagePart",
     "LlmInput",
     "LlmOutput",
+    "Message",
     "Namespace",
     "NamespaceContext",
     "PluginApi",
     "PluginError",
     "Revise",
     "RunContext",
+    "SystemMessage",
+    "TextPart",
     "Tool",
     "ToolCall",
+    "ToolCallPart",
+    "ToolMessage",
     "ToolResult",
     "ToolResultPersist",
+    "UserMessage",
     "namespace_tool",
     "tool",
 ]
@@ -120,6 +151,41 @@ class PluginApi:
         with other plugins are detected after `register` returns.
         """
         self._registration.add_namespace(namespace)
+
+    def add_context_engine(self, engine: ContextEngine) -> None:
+        """Add a context engine; `plugins.slots.contextEngine` has to name its id.
+
+        Raises HookError for an invalid id. A conflict with another plugin is detected after
+        `register` returns.
+        """
+        self._registration.add_context_engine(engine)
+
+    def add_guidance(self, text: str, *, surfaces: Iterable[PromptSurface] = ()) -> None:
+        """Add a hint to the prompts of turns, such as how to use a command of this plugin.
+
+        `surfaces` are `openclaw_main`, the built-in harness, and `codex_app_server`, Codex. Without
+        them, only the built-in harness shows the hint. Raises HookError for an invalid value.
+        """
+        self._registration.add_guidance(Guidance(text=text, surfaces=tuple(surfaces)))
+
+    def add_command(
+        self,
+        name: str,
+        handler: Callable[[str, RunContext], object],
+        *,
+        description: str,
+        arguments: str = "",
+        owner_only: bool = False,
+    ) -> None:
+        """Add a chat command: a message `/name ...`, which `handler` answers instead of a model.
+
+        `handler` takes the text after the name and the context of the run, and returns the reply.
+        It may be async. `arguments` is the syntax for `/help`, such as `[city]`. With `owner_only`,
+        others are refused. Raises PluginError for a name that is invalid, or one of Nacre's own.
+        """
+        self._registration.add_command(
+            name, handler, description=description, arguments=arguments, owner_only=owner_only
+        )
 
     def on_unload(self, callback: Callable[[], Awaitable[None] | None]) -> None:
         """Call `callback` when the plugin is unloaded, or if loading it fails.

@@ -14,6 +14,7 @@ import anyio
 
 from nacre.errors import PluginError
 from nacre.foreign_calls import call_in_own_task, call_in_thread, describe_error, passes_through
+from nacre.hooks import ContextRegistry
 from nacre.json_types import copy_json
 from nacre.plugins.api import PluginApi
 from nacre.plugins.modules import PluginModules
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from nacre.config import PluginEntry, PluginsConfig
     from nacre.hooks import Hooks
     from nacre.json_types import JsonObject
+    from nacre.plugins.registration import PluginCommand
     from nacre.tools import Tool
 
 logger = logging.getLogger(__name__)
@@ -48,6 +50,7 @@ class PluginStatus:
     tool_names: tuple[str, ...] = ()
     hook_events: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
+    context_engines: tuple[str, ...] = ()
     problem: str = ""
 
     def to_json(self) -> JsonObject:
@@ -60,6 +63,7 @@ class PluginStatus:
             "tools": list(self.tool_names),
             "hooks": list(self.hook_events),
             "namespaces": list(self.namespaces),
+            "contextEngines": list(self.context_engines),
             "problem": self.problem,
         }
 
@@ -89,10 +93,12 @@ class PluginHost:
         *,
         hooks: Hooks,
         namespaces: NamespaceRegistry,
+        contexts: ContextRegistry | None = None,
         reserved_ids: Collection[str] = (),
     ) -> None:
         self._hooks = hooks
         self._namespaces = namespaces
+        self._contexts = ContextRegistry() if contexts is None else contexts
         self.reserved_ids = reserved_ids
         self._loaded: dict[str, _Loaded] = {}
         self._others: list[PluginStatus] = []
@@ -111,6 +117,11 @@ class PluginHost:
     def tools(self) -> tuple[Tool, ...]:
         """The tools of all loaded plugins."""
         return tuple(tool for it in self._loaded.values() for tool in it.registration.tools)
+
+    @property
+    def commands(self) -> tuple[PluginCommand, ...]:
+        """The chat commands of all loaded plugins."""
+        return tuple(it for each in self._loaded.values() for it in each.registration.commands)
 
     def status(self) -> list[PluginStatus]:
         """The status of all plugins, sorted by id."""
@@ -178,7 +189,7 @@ class PluginHost:
             with _convert_errors(plugin_id, "`register` failed"):
                 await _register(register, api)
             with _convert_errors(plugin_id, "its additions are invalid"):
-                registration.activate(self._hooks, self._namespaces)
+                registration.activate(self._hooks, self._namespaces, self._contexts)
             is_active = True
         finally:
             if not is_active:
@@ -195,7 +206,7 @@ class PluginHost:
         return True
 
     async def _roll_back(self, registration: Registration, modules: PluginModules) -> None:
-        registration.deactivate(self._hooks, self._namespaces)
+        registration.deactivate(self._hooks, self._namespaces, self._contexts)
         try:
             with anyio.CancelScope(shield=True):
                 await registration.run_callbacks()
@@ -267,6 +278,7 @@ def _status_of(loaded: _Loaded) -> PluginStatus:
         tool_names=tuple(tool.name for tool in registration.tools),
         hook_events=tuple(hook.event for hook in registration.hooks),
         namespaces=tuple(namespace.global_name for namespace in registration.namespaces),
+        context_engines=tuple(engine.id for engine in registration.engines),
     )
 
 

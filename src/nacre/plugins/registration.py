@@ -5,25 +5,36 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import re
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
 from nacre.errors import NacreError, PluginError
-from nacre.foreign_calls import call_in_own_task, call_in_thread, passes_through
-from nacre.hooks import Hooks
+from nacre.foreign_calls import call_in_own_task, call_in_thread, describe_error, passes_through
+from nacre.hooks import Hooks, check_engine, check_guidance
 from nacre.tools import CORE_OWNER, Tool, ToolCall, tool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from nacre.code_mode.namespaces import Namespace, NamespaceRegistry
-    from nacre.hooks import HookEvent
+    from nacre.hooks import ContextEngine, ContextRegistry, Guidance, HookEvent
+    from nacre.run_context import RunContext
 
 logger = logging.getLogger(__name__)
 
 _UNLOAD_SECONDS: Final = 10.0
+_COMMAND_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+RESERVED_COMMANDS: Final = frozenset(
+    (
+        *("help", "status", "model", "new", "reset", "compact", "queue", "stop", "abort"),
+        *("approve", "codex", "diagnostics", "quit", "exit"),
+    )
+)
+"""The chat commands of Nacre itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +42,18 @@ class _Hook:
     event: HookEvent
     function: Callable[..., object]
     priority: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PluginCommand:
+    """A chat command of a plugin."""
+
+    name: str
+    description: str
+    arguments: str
+    owner_only: bool
+    run: Callable[[str, RunContext], Awaitable[str]]
+    """Given the arguments and the context of the run; raises PluginError if the plugin fails."""
 
 
 @dataclass(kw_only=True)
@@ -44,6 +67,9 @@ class Registration:
     tools: list[Tool] = field(default_factory=list[Tool])
     hooks: list[_Hook] = field(default_factory=list[_Hook])
     namespaces: list[Namespace] = field(default_factory=list["Namespace"])
+    engines: list[ContextEngine] = field(default_factory=list["ContextEngine"])
+    guidance: list[Guidance] = field(default_factory=list["Guidance"])
+    commands: list[PluginCommand] = field(default_factory=list[PluginCommand])
     is_removed: bool = False
     _is_collecting: bool = True
     _callbacks: list[Callable[[], Awaitable[None] | None]] = field(
@@ -74,6 +100,46 @@ class Registration:
         self._refuse_if_late()
         self.namespaces.append(namespace)
 
+    def add_context_engine(self, engine: ContextEngine) -> None:
+        self._refuse_if_late()
+        check_engine(engine)
+        self.engines.append(engine)
+
+    def add_guidance(self, guidance: Guidance) -> None:
+        self._refuse_if_late()
+        check_guidance(guidance)
+        self.guidance.append(guidance)
+
+    def add_command(
+        self,
+        name: str,
+        handler: Callable[[str, RunContext], object],
+        *,
+        description: str,
+        arguments: str,
+        owner_only: bool,
+    ) -> None:
+        self._refuse_if_late()
+        if _COMMAND_NAME.fullmatch(name) is None:
+            raise PluginError(
+                f"{name!r} cannot be the name of a chat command; use a-z, 0-9, _ and -"
+            )
+        if name in RESERVED_COMMANDS:
+            raise PluginError(f"/{name} is a chat command of Nacre; choose another name")
+        if any(other.name == name for other in self.commands):
+            raise PluginError(f"the chat command /{name} was added twice")
+        if not callable(handler):
+            raise PluginError(f"the handler of /{name} is not a function")
+        self.commands.append(
+            PluginCommand(
+                name=name,
+                description=description,
+                arguments=arguments,
+                owner_only=owner_only,
+                run=self._run_safely(name, handler),
+            )
+        )
+
     def on_unload(self, callback: Callable[[], Awaitable[None] | None]) -> None:
         self._refuse_if_late()
         if not callable(callback):
@@ -82,7 +148,9 @@ class Registration:
 
     # Called by the host.
 
-    def activate(self, hooks: Hooks, namespaces: NamespaceRegistry) -> None:
+    def activate(
+        self, hooks: Hooks, namespaces: NamespaceRegistry, contexts: ContextRegistry
+    ) -> None:
         """Register all additions or none; raises PluginError."""
         self._is_collecting = False
         try:
@@ -92,16 +160,23 @@ class Registration:
                 )
             for namespace in self.namespaces:
                 namespaces.register(self.plugin_id, namespace)
+            for engine in self.engines:
+                contexts.add_engine(engine, owner=self.plugin_id)
+            for guidance in self.guidance:
+                contexts.add_guidance(guidance, owner=self.plugin_id)
         except NacreError as error:
-            self.deactivate(hooks, namespaces)
+            self.deactivate(hooks, namespaces, contexts)
             raise PluginError(str(error)) from error
 
-    def deactivate(self, hooks: Hooks, namespaces: NamespaceRegistry) -> None:
+    def deactivate(
+        self, hooks: Hooks, namespaces: NamespaceRegistry, contexts: ContextRegistry
+    ) -> None:
         """Remove all additions; running calls continue, later ones are refused."""
         self._is_collecting = False
         self.is_removed = True
         hooks.remove_owner(self.plugin_id)
         namespaces.clear_plugin(self.plugin_id)
+        contexts.remove_owner(self.plugin_id)
 
     async def run_callbacks(self) -> None:
         """Run the unload callbacks of the plugin; raises nothing but a cancellation."""
@@ -128,11 +203,37 @@ class Registration:
 
         return execute
 
+    def _run_safely(
+        self, name: str, handler: Callable[[str, RunContext], object]
+    ) -> Callable[[str, RunContext], Awaitable[str]]:
+        async def run(arguments: str, context: RunContext) -> str:
+            if self.is_removed:
+                raise PluginError(f"the plugin {self.plugin_id} was unloaded")
+            task = asyncio.current_task()
+            work = partial(handler, arguments, context)
+            try:
+                reply = await _call_function(work, is_async=inspect.iscoroutinefunction(handler))
+            except BaseException as error:
+                if passes_through(error, caller=task):
+                    raise
+                logger.exception("/%s of the plugin %s failed", name, self.plugin_id)
+                raise PluginError(f"/{name} failed: {describe_error(error)}") from error
+            if not isinstance(reply, str):
+                raise PluginError(f"/{name} returned a {type(reply).__name__}, not a text")
+            return reply
+
+        return run
+
 
 async def _call_callback(callback: Callable[[], Awaitable[None] | None]) -> None:
-    if inspect.iscoroutinefunction(callback):
-        await call_in_own_task(callback)
-        return
-    returned = await call_in_thread(callback)
+    await _call_function(callback, is_async=inspect.iscoroutinefunction(callback))
+
+
+async def _call_function(function: Callable[[], Any], *, is_async: bool) -> object:
+    """Call a function of a plugin in a thread or, if it is async, in a task of its own."""
+    if is_async:
+        return await call_in_own_task(function)
+    returned = await call_in_thread(function)
     if inspect.isawaitable(returned):
-        await call_in_own_task(lambda: returned)
+        return await call_in_own_task(lambda: returned)
+    return returned

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from nacre.config import member_path, nearest_key
-from nacre.errors import ConfigError, MissingReferenceError, PluginError
+from nacre.config import (
+    CODEX_PLUGIN_ID,
+    list_unused_places,
+    member_path,
+    nearest_key,
+    read_system,
+)
+from nacre.errors import ConfigError, MisplacedValueError, MissingReferenceError, PluginError
 from nacre.plugins.manifest import MANIFEST_NAME, PluginManifest, read_manifest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nacre.config import PluginsConfig
 
 
@@ -108,7 +117,7 @@ def _mark_duplicates(
 ) -> list[PluginSource | BrokenSource]:
     """Replace each further plugin with the same id by a BrokenSource."""
     sources: list[PluginSource | BrokenSource] = []
-    origins: dict[str, str] = {}
+    origins = {CODEX_PLUGIN_ID: "the Codex harness, which is built in"}
     for source in found:
         if isinstance(source, BrokenSource):
             sources.append(source)
@@ -134,6 +143,14 @@ class PluginFindings:
 
     problems: tuple[ConfigError, ...]
     warnings: tuple[str, ...]
+
+
+def find_misplaced(document: Mapping[str, object], file: Path) -> frozenset[str]:
+    """The paths of values that are misplaced or unused: they may be secrets. Blocks."""
+    found = read_system(document, environment=os.environ, folder=file.absolute().parent)
+    problems = (*found.problems, *check_plugins(found.config.plugins).problems)
+    places = (it.place for it in problems if isinstance(it, MisplacedValueError))
+    return frozenset((*places, *list_unused_places(found.document)))
 
 
 def check_plugins(config: PluginsConfig) -> PluginFindings:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from nacre.errors import ProviderError
+from nacre.errors import AbortedError, ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -179,7 +179,12 @@ def _tracer() -> Tracer | None:
     """The tracer of the current provider; None if there is none that records."""
     global _tracer_of_provider
     # An application that sets a provider has imported OpenTelemetry. Importing it takes 30 ms.
-    if "opentelemetry.trace" not in sys.modules and _PROVIDER_VARIABLE not in os.environ:
+    imported = sys.modules.get("opentelemetry.trace")
+    if imported is None and _PROVIDER_VARIABLE not in os.environ:
+        return None
+    # Another thread may be importing it, for the SDK of a model; nobody has set a provider yet, and
+    # the event loop must not wait for it.
+    if getattr(getattr(imported, "__spec__", None), "_initializing", False):
         return None
     from opentelemetry import trace
 
@@ -241,16 +246,48 @@ def note_answer(current: Span, answer: AssistantMessage, *, response_model: str)
         current.fail("error")
 
 
-def execute_tool_span(name: str, *, call_id: str) -> Span:
+@contextmanager
+def codex_turn_span(model: str, *, context: RunContext) -> Generator[Span]:
+    """The span of a turn inside of Codex, with all its model requests."""
+    attributes: dict[str, AttributeValue] = {
+        "gen_ai.operation.name": "invoke_agent",
+        **_model_attributes(model),
+        "gen_ai.agent.name": "codex",
+        "gen_ai.conversation.id": context.session_id,
+    }
+    with start_span("codex turn", attributes, is_request=True) as current:
+        try:
+            yield current
+        except ProviderError as error:
+            current.fail(str(error.status) if error.status else type(error).__name__)
+            raise
+        except AbortedError:
+            current.fail("aborted")
+            raise
+
+
+def note_codex_turn(current: Span, *, thread_id: str, turn_id: str, usage: Usage) -> None:
+    for name, value in (("thread", thread_id), ("turn", turn_id)):
+        if value:
+            current.set(f"codex.{name}.id", value[:_MAX_CHARACTERS])
+    _set_usage(current, usage)
+
+
+def execute_tool_span(
+    name: str, *, call_id: str, tool_id: str = "", parent: TraceContext | None = None
+) -> Span:
     """Start the span of a tool call; `name` is empty if there is no such tool."""
     attributes: dict[str, AttributeValue] = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.call.id": call_id[:_MAX_CHARACTERS],
         "gen_ai.tool.type": "function",
     }
+    if tool_id:
+        attributes["nacre.tool.id"] = tool_id
     if not name:
-        return start_span("execute_tool", attributes)
-    return start_span(f"execute_tool {name}", {**attributes, "gen_ai.tool.name": name})
+        return start_span("execute_tool", attributes, parent=parent)
+    attributes["gen_ai.tool.name"] = name
+    return start_span(f"execute_tool {name}", attributes, parent=parent)
 
 
 def _set_usage(current: Span, usage: Usage) -> None:

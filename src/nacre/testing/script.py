@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nacre.messages import Usage
     from nacre.testing.wire.base import SeenMessage, Wire
 
+CallKind = Literal["function", "custom", "tool_search"]
 EndReason = Literal["stop", "tool_calls", "length", "content_filter"]
 
 
@@ -43,9 +44,12 @@ class Call:
 
     name: str
     arguments: JsonObject | str = field(default_factory=dict[str, "JsonValue"])
-    """An object, or text that is sent unchanged, to test invalid JSON."""
+    """An object, or text that is sent unchanged: invalid JSON, or the input of a custom tool."""
     call_id: str = ""
     """Generated if it is empty."""
+    kind: CallKind = "function"
+    """Other kinds exist only in the Responses API; the arguments of `custom` are its input."""
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

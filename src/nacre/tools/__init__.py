@@ -16,6 +16,10 @@ from nacre.tools.approvals import (
     Approvals,
     Approver,
     Deny,
+    Granted,
+    Refused,
+    accept_any_input,
+    call_fingerprint,
 )
 from nacre.tools.catalog import (
     OTHER_IDS,
@@ -43,6 +47,7 @@ from nacre.tools.definition import (
     Tool,
     ToolCall,
     ToolServer,
+    definition_bytes,
     format_definition,
     format_tool,
     servers_of,
@@ -56,6 +61,7 @@ from nacre.tools.servers import (
     PauseClock,
     ServerStarts,
     describe_missing_start,
+    list_known_tools,
     permitted_servers,
     refresh_server,
 )
@@ -80,8 +86,10 @@ from nacre.tools.tool_names import NearestNames, assign_guest_names, possible_gu
 from nacre.tools.tool_result import ToolResult, part_text, take_images
 
 if TYPE_CHECKING:
-    from nacre.tools.core.core_tools import CoreTools, MessageSink
+    from nacre.tools.core.core_tools import CoreTools
+    from nacre.tools.core.message_tool import Attachment, MessageSink
     from nacre.tools.core.shell_process import kill_all_commands
+    from nacre.tools.core.workspace import FileProblem, Workspace
     from nacre.tools.declarations import (
         DeclaredServer,
         DeclaredTool,
@@ -109,6 +117,7 @@ __all__ = [
     "ApprovalRequest",
     "Approvals",
     "Approver",
+    "Attachment",
     "CallResult",
     "CallSite",
     "CallSubject",
@@ -125,12 +134,15 @@ __all__ = [
     "DirectResult",
     "Execute",
     "Explanation",
+    "FileProblem",
+    "Granted",
     "InputValidators",
     "InvalidCall",
     "ListedServer",
     "MessageSink",
     "NearestNames",
     "PauseClock",
+    "Refused",
     "RunIndex",
     "ScorePart",
     "ServerStarts",
@@ -142,11 +154,15 @@ __all__ = [
     "ToolResult",
     "ToolServer",
     "ToolSurface",
+    "Workspace",
+    "accept_any_input",
     "as_dict",
     "as_list",
     "assign_guest_names",
     "assign_tool_names",
     "build_catalog",
+    "call_fingerprint",
+    "definition_bytes",
     "describe_missing_start",
     "effective_tools",
     "format_definition",
@@ -158,6 +174,7 @@ __all__ = [
     "index_of",
     "is_control_tool",
     "kill_all_commands",
+    "list_known_tools",
     "make_call_site",
     "make_tool_specs",
     "mcp_file_path",
@@ -182,8 +199,10 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "nacre.tools.core.core_tools": ("CoreTools", "MessageSink"),
+        "nacre.tools.core.core_tools": ("CoreTools",),
+        "nacre.tools.core.message_tool": ("Attachment", "MessageSink"),
         "nacre.tools.core.shell_process": ("kill_all_commands",),
+        "nacre.tools.core.workspace": ("FileProblem", "Workspace"),
         "nacre.tools.declarations": (
             "DeclaredServer",
             "DeclaredTool",

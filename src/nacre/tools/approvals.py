@@ -36,25 +36,39 @@ _MAX_REMEMBERED_CALLS: Final = 1024
 class ApprovalMemory:
     """Calls that are always allowed: a tool with an exact input, in one session of one agent."""
 
-    def __init__(self, max_remembered: int = _MAX_REMEMBERED_CALLS) -> None:
+    def __init__(
+        self,
+        max_remembered: int = _MAX_REMEMBERED_CALLS,
+        *,
+        max_age_seconds: float = float("inf"),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._max_remembered = max_remembered
-        self._keys: OrderedDict[str, None] = OrderedDict()
+        self._max_age_seconds = max_age_seconds
+        self._clock = clock
+        # The time of the decision by key, the least recently used first.
+        self._keys: OrderedDict[str, float] = OrderedDict()
 
     def remember(self, *, tool_id: str, input: JsonObject, context: RunContext) -> None:
         """Remember a call; beyond the limit, the least recently used one is forgotten."""
-        self._keys[_memory_key(tool_id, input, context)] = None
+        self._keys[call_fingerprint(tool_id, input, context)] = self._clock()
         if len(self._keys) > self._max_remembered:
             self._keys.popitem(last=False)
 
     def contains(self, *, tool_id: str, input: JsonObject, context: RunContext) -> bool:
-        key = _memory_key(tool_id, input, context)
-        is_remembered = key in self._keys
-        if is_remembered:
-            self._keys.move_to_end(key)
-        return is_remembered
+        key = call_fingerprint(tool_id, input, context)
+        decided = self._keys.get(key)
+        if decided is None:
+            return False
+        if self._clock() - decided > self._max_age_seconds:
+            del self._keys[key]
+            return False
+        self._keys.move_to_end(key)
+        return True
 
 
-def _memory_key(tool_id: str, input: JsonObject, context: RunContext) -> str:
+def call_fingerprint(tool_id: str, input: JsonObject, context: RunContext) -> str:
+    """The same for the same call in the same session, whatever the order of its members is."""
     parts = [context.session_id, context.session_key, context.agent_id, tool_id, input]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -305,6 +319,8 @@ class Granted:
     is_edited: bool = False
     is_remembered: bool = False
     """Whether an earlier "allow always" covers the call."""
+    is_always: bool = field(default=False, compare=False)
+    """Whether the decision is "allow always"; the call is granted as with "allow once"."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -399,7 +415,7 @@ class Approvals:
                 self._memory.remember(
                     tool_id=call.tool_id, input=call.input(), context=call.context
                 )
-                return Granted(input=call.input())
+                return Granted(input=call.input(), is_always=True)
             case AllowEdited():
                 return Granted(input=decision.input, is_edited=True)
             case Deny():

@@ -137,19 +137,34 @@ class Tool:
 
 
 # By identity, because tools are not hashable. An entry is removed together with its tool.
-_DIGESTS: Final[dict[int, tuple[weakref.ref[Tool], bytes]]] = {}
+_MEASURED: Final[dict[int, tuple[weakref.ref[Tool], bytes, int]]] = {}
+_EMPTY_DEFINITION: Final = b'{"type":"function","function":{"name":,"description":,"parameters":}}'
 
 
 def tool_digest(tool: Tool) -> bytes:
     """A digest of the id, the label, the description and the parameters."""
+    return _measure(tool)[0]
+
+
+def definition_bytes(tool: Tool) -> int:
+    """The size of its definition in a request to a model, in the format of OpenAI."""
+    return _measure(tool)[1]
+
+
+def _measure(tool: Tool) -> tuple[bytes, int]:
+    """The digest and the size, which are cached."""
     key = id(tool)
-    known = _DIGESTS.get(key)
+    known = _MEASURED.get(key)
     if known is not None and known[0]() is tool:
-        return known[1]
-    parts = [tool.id, tool.label, tool.description, tool.parameters]
-    digest = hashlib.sha256(encode_json(parts)).digest()
-    _DIGESTS[key] = (weakref.ref(tool, lambda _: _DIGESTS.pop(key, None)), digest)
-    return digest
+        return known[1], known[2]
+    encoded = encode_json([tool.id, tool.label, tool.description, tool.parameters])
+    digest = hashlib.sha256(encoded).digest()
+    # The description and the parameters, with the commas before them, are encoded only once.
+    rest = len(encoded) - len(encode_json([tool.id, tool.label])) - 2
+    size = len(_EMPTY_DEFINITION) + len(encode_json(tool.name)) + rest
+    reference = weakref.ref(tool, lambda _: _MEASURED.pop(key, None))
+    _MEASURED[key] = (reference, digest, size)
+    return digest, size
 
 
 DefinitionFormat = Literal["openai", "openai-responses", "anthropic", "mcp"]

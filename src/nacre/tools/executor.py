@@ -99,13 +99,16 @@ class ToolExecutor:
         approvals: Approvals,
         recorder: TrajectoryRecorder,
         validators: InputValidators,
+        on_result: Callable[[JsonValue], Awaitable[None]] | None = None,
     ) -> None:
+        """`on_result` is given the result of each completed call of a tool, after all hooks."""
         self.context = context
         self.policy = policy
         self.recorder = recorder
         self._hooks = hooks
         self._approvals = approvals
         self._validators = validators
+        self._on_result = on_result
 
     async def call(self, tool: Tool, given: object, *, site: CallSite) -> JsonValue:
         """Call a tool and return its value as JSON; raises ToolError."""
@@ -168,7 +171,12 @@ class ToolExecutor:
             return self._validators.check(tool, changed)
 
         refusal = self.policy.refusal(tool)
-        return await self._run_guarded(subject, given, site, check, perform, refusal=refusal)
+        value, result = await self._run_guarded(
+            subject, given, site, check, perform, refusal=refusal
+        )
+        if self._on_result is not None:
+            await self._on_result(result)
+        return value, result
 
     async def _run_guarded(
         self,

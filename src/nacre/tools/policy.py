@@ -34,6 +34,11 @@ class ToolPolicy:
     def __init__(self, rules: Sequence[tuple[str, ToolRules]] = ()) -> None:
         self._layers = [_Layer(path, layer) for path, layer in rules]
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether there is a tool that the policy does not permit."""
+        return any(layer.has_rules for layer in self._layers)
+
     def permits(self, tool: Tool) -> bool:
         return self.refusal(tool) is None
 
@@ -46,6 +51,15 @@ class ToolPolicy:
             refusal = layer.refusal(names)
             if refusal is not None:
                 return f"{tool.name} is not permitted: {refusal}"
+        return None
+
+    def denial(self, tool: Tool) -> str | None:
+        """Why a `deny` list refuses the tool; None if none does, whatever `allow` says."""
+        names = _names_of(tool)
+        for layer in self._layers:
+            denial = layer.denial(names)
+            if denial is not None:
+                return f"{tool.name} is not permitted: {denial}"
         return None
 
     def may_permit_server(self, owner: str, *, other_names: Collection[str] = ()) -> bool:
@@ -78,14 +92,21 @@ class _Layer:
         if rules.allow is not None:
             allow = (*rules.allow, *rules.also_allow)
             self._allow = _Patterns((pattern, _kind_of(pattern)) for pattern in allow)
+        self.has_rules = rules.allow is not None or bool(rules.deny)
 
     def refusal(self, names: _Names) -> str | None:
-        denied_by = self._deny.find_match(names)
-        if denied_by is not None:
-            return f"`{self._path}.deny` has {json.dumps(denied_by, ensure_ascii=False)}"
+        denial = self.denial(names)
+        if denial is not None:
+            return denial
         if self._allow is not None and self._allow.find_match(names) is None:
             return f"`{self._path}.allow` does not name it"
         return None
+
+    def denial(self, names: _Names) -> str | None:
+        denied_by = self._deny.find_match(names)
+        if denied_by is None:
+            return None
+        return f"`{self._path}.deny` has {json.dumps(denied_by, ensure_ascii=False)}"
 
     def rules_out_server(self, owner: str, other_names: Collection[str]) -> bool:
         """Whether the rules exclude all tools of an MCP server, whatever their names are."""

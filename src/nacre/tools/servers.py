@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import anyio
 
 from nacre.errors import ToolError, ToolServerError
+from nacre.tools.definition import OPERATION_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,6 +51,16 @@ def permitted_servers(
         return policy.may_permit_server(server.name, other_names=names)
 
     return [server for server in servers if is_permitted(server)]
+
+
+def list_known_tools(servers: Iterable[ToolServer]) -> list[Tool]:
+    """The tools that the servers have listed so far, without their resources and prompts."""
+    return [
+        tool
+        for server in servers
+        for tool in server.known_tools or ()
+        if not tool.name.startswith(OPERATION_MARK)
+    ]
 
 
 def describe_missing_start(server: ToolServer) -> str:

@@ -3,6 +3,7 @@
 from nacre.trajectory.events import (
     CALL_EVENT_KINDS,
     EVENT_KINDS,
+    MAX_RUN_EVENTS,
     RUN_EVENT_KINDS,
     CallEventKind,
     EventKind,
@@ -21,6 +22,7 @@ from nacre.trajectory.projection import CallNode, project
 __all__ = [
     "CALL_EVENT_KINDS",
     "EVENT_KINDS",
+    "MAX_RUN_EVENTS",
     "RUN_EVENT_KINDS",
     "CallEventKind",
     "CallNode",

@@ -43,6 +43,10 @@ EventKind = Literal[
     "approval.answered",
     "model.requested",
     "model.answered",
+    "codex_app_server.request",
+    "codex_app_server.notification",
+    "codex_app_server.hook",
+    "codex_app_server.lifecycle",
     "turn.ended",
 ]
 EVENT_KINDS: Final[tuple[EventKind, ...]] = get_args(EventKind)
@@ -56,17 +60,25 @@ RunEventKind = Literal[
     "model.started",
     "retry",
     "text.delta",
+    "private.delta",
     "thinking.delta",
     "message.completed",
     "message.sent",
+    "media.added",
     CallEventKind,
     "approval.requested",
     "approval.answered",
     "client_call.requested",
     "client_call.answered",
+    "input.requested",
+    "input.answered",
     "compaction.started",
     "compaction.ended",
     "server.unavailable",
+    "codex_app_server.lifecycle",
+    "codex_app_server.hook",
+    "tool.unavailable",
+    "context.failed",
     "run.completed",
     "run.failed",
     "run.aborted",
@@ -74,7 +86,7 @@ RunEventKind = Literal[
 RUN_EVENT_KINDS: Final[tuple[RunEventKind, ...]] = get_args(RunEventKind)
 _KEYS: Final = ("sequence", "time", "kind", "toolCallId", "parentToolCallId", "data")
 _MAX_SHOWN_CHARACTERS: Final = 60
-_MAX_EVENTS: Final = 20_000
+MAX_RUN_EVENTS: Final = 20_000
 _MAX_BYTES: Final = 16 * 1024 * 1024
 # The approximate memory of an event without its text.
 _BYTES_PER_EVENT: Final = 400
@@ -297,7 +309,7 @@ class RunEventLog(EventLog[RunEvent]):
     Adding an event never waits for a reader. Use it on the event loop only.
     """
 
-    def __init__(self, *, max_events: int = _MAX_EVENTS, max_bytes: int = _MAX_BYTES) -> None:
+    def __init__(self, *, max_events: int = MAX_RUN_EVENTS, max_bytes: int = _MAX_BYTES) -> None:
         super().__init__(max_events=max_events, max_bytes=max_bytes)
         self.is_closed = False
         self._change = anyio.Event()
@@ -418,5 +430,6 @@ def _run_data(context: RunContext) -> JsonObject:
         "runId": context.run_id,
         "sender": context.sender,
         "channel": context.channel,
+        "trigger": context.trigger,
     }
     return {key: value for key, value in identity.items() if value}

@@ -1,4 +1,4 @@
-"""The core tools together, sending messages, and cleaning up processes."""
+"""The core tools together, and cleaning up processes."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -8,9 +8,8 @@ import pytest
 from nacre.config.sections import CoreToolsConfig, ExecToolConfig, FsToolsConfig, WebFetchConfig
 from nacre.errors import ToolInputError
 from nacre.json_types import JsonObject
-from nacre.run_context import RunContext
 from nacre.tools import InputValidators
-from nacre.tools.core.core_tools import CoreTools, MessageProblem, message_tool
+from nacre.tools.core.core_tools import CoreTools
 from tests.tools.core.tool_calls import Calls
 
 ALL = CoreToolsConfig(
@@ -62,34 +61,3 @@ async def test_processes_end_with_the_tools_even_if_nobody_entered_them(tmp_path
         await calls.call("exec", command="sleep 1000", background=True)
     (process,) = (await calls.call("process", action="list"))["processes"]
     assert (process["status"], process["signal"]) == ("ended", "SIGTERM")
-
-
-class Channel:
-    """Keeps what was sent, and for whom."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, str]] = []
-
-    async def send(self, text: str, context: RunContext, /) -> None:
-        self.sent.append((text, context.session_id))
-
-
-async def test_a_message_goes_to_the_channel_of_the_session() -> None:
-    channel = Channel()
-    calls = Calls([message_tool(channel)])
-    result = await calls.call("message", text="half way", session_id="session_7")
-    assert (channel.sent, calls.updates) == ([("half way", "session_7")], [])
-    assert result == {"sentTo": "the session"}
-
-
-async def test_without_a_channel_whoever_follows_the_run_sees_it() -> None:
-    calls = Calls([message_tool(None)])
-    assert await calls.call("message", text="half way") == {"sentTo": "the readers of the run"}
-    assert calls.updates == [{"message": "half way"}]
-
-
-async def test_an_empty_message_is_not_sent() -> None:
-    calls = Calls([message_tool(None)])
-    with pytest.raises(MessageProblem, match="text is empty"):
-        await calls.call("message", text=" \n")
-    assert calls.updates == []

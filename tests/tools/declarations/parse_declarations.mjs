@@ -1,7 +1,7 @@
-// Reads a JSON array of TypeScript texts; prints what the compiler says of each, in the same order.
-// `--meaning` checks names and types as well, each text by itself.
+// Reads lines of JSON, each `[checksMeaning, texts]`, and prints a line for each: what the compiler
+// says of each text. `checksMeaning` is for names and types as well, of each text by itself.
 
-import { text as readAll } from "node:stream/consumers";
+import { createInterface } from "node:readline";
 import ts from "../../../tooling/peers/node_modules/typescript/lib/typescript.js";
 
 // Only what declarations use: the real library takes seconds.
@@ -33,11 +33,14 @@ function meaningProblems(file) {
   return ts.getPreEmitDiagnostics(ts.createProgram(Object.keys(files), options, host));
 }
 
-function problems(text) {
+function problems(text, checksMeaning) {
   const file = parsed("file.d.ts", text);
-  const isMeaningAsked = process.argv.includes("--meaning") && file.parseDiagnostics.length === 0;
-  const found = isMeaningAsked ? meaningProblems(file) : file.parseDiagnostics;
+  const isParsed = file.parseDiagnostics.length === 0;
+  const found = checksMeaning && isParsed ? meaningProblems(file) : file.parseDiagnostics;
   return found.map((problem) => ts.flattenDiagnosticMessageText(problem.messageText, " "));
 }
 
-console.log(JSON.stringify(JSON.parse(await readAll(process.stdin)).map(problems)));
+for await (const line of createInterface({ input: process.stdin })) {
+  const [checksMeaning, texts] = JSON.parse(line);
+  console.log(JSON.stringify(texts.map((text) => problems(text, checksMeaning))));
+}

@@ -16,7 +16,7 @@ from nacre.tools.declarations.files import (
 )
 from nacre.tools.declarations.typescript import comment_lines
 from tests.tools.declarations.test_types import HOSTILE, SCHEMAS, TREE
-from tests.tools.declarations.typescript_compiler import meaning_problems, syntax_problems
+from tests.tools.declarations.typescript_compiler import TypeScriptCompiler
 
 CREATE_ISSUE: JsonValue = {
     "type": "object",
@@ -98,7 +98,7 @@ def test_an_ordinary_tool_resolves_to_its_value() -> None:
     )
 
 
-def test_a_server_is_a_namespace_with_its_own_functions_first() -> None:
+def test_a_server_is_a_namespace_with_its_own_functions_first(compiler: TypeScriptCompiler) -> None:
     text = mcp_server_file(
         "github",
         [
@@ -117,7 +117,7 @@ def test_a_server_is_a_namespace_with_its_own_functions_first() -> None:
     assert "\n  function createIssue(input: {\n    owner: string;\n" in text
     assert "\n  type WalkInputTree = {" in text
     assert "\n  function walk(input: WalkInputTree): Promise<McpToolResult>;\n}\n" in text
-    assert meaning_problems([text]) == []
+    assert compiler.meaning_problems([text]) == []
 
 
 def test_a_server_without_resources_and_prompts_declares_none() -> None:
@@ -126,13 +126,13 @@ def test_a_server_without_resources_and_prompts_declares_none() -> None:
     assert "prompts" not in text
 
 
-def test_words_of_the_language_are_members_of_an_object() -> None:
+def test_words_of_the_language_are_members_of_an_object(compiler: TypeScriptCompiler) -> None:
     tools = [DeclaredTool(name=name, parameters=TREE) for name in ("delete", "create")]
     text = mcp_server_file("files", tools)
     assert "\ndeclare const MCP: {\n  files: {\n    /** This header" in text
     assert '\n    "delete"(input: DeleteInputTree): Promise<McpToolResult>;\n' in text
     assert "\n    create(input: CreateInputTree): Promise<McpToolResult>;\n" in text
-    assert meaning_problems([text]) == []
+    assert compiler.meaning_problems([text]) == []
 
 
 @pytest.mark.parametrize("name", ["delete", "搜索"])
@@ -141,7 +141,7 @@ def test_a_single_function_with_an_odd_name_is_exported_under_it(name: str) -> N
     assert f' as "{name}" }};' in text
 
 
-def test_the_index_names_servers_their_files_and_functions() -> None:
+def test_the_index_names_servers_their_files_and_functions(compiler: TypeScriptCompiler) -> None:
     text = mcp_index_file(
         [
             DeclaredServer(name="github", description="Issues */", tool_names=("createIssue", "b")),
@@ -154,7 +154,7 @@ def test_the_index_names_servers_their_files_and_functions() -> None:
         "  github: object;\n"
     ) in text
     assert '\n  /** 1 function in mcp/delete.d.ts: a */\n  "delete": object;\n' in text
-    assert meaning_problems([text]) == []
+    assert compiler.meaning_problems([text]) == []
 
 
 def test_ordinary_tools_are_members_of_tools() -> None:
@@ -174,12 +174,12 @@ def test_ordinary_tools_are_members_of_tools() -> None:
     )
 
 
-def test_types_of_two_tools_are_told_apart() -> None:
+def test_types_of_two_tools_are_told_apart(compiler: TypeScriptCompiler) -> None:
     tools = [
         DeclaredTool(name="a_b", parameters=TREE, output_schema=TREE),
         DeclaredTool(name="aB", parameters=TREE, output_schema=TREE),
     ]
-    assert meaning_problems([mcp_server_file("x", tools), tools_file("x", tools)]) == []
+    assert compiler.meaning_problems([mcp_server_file("x", tools), tools_file("x", tools)]) == []
 
 
 def test_a_file_that_grew_too_large_goes_on_with_names_alone() -> None:
@@ -192,7 +192,7 @@ def test_a_file_that_grew_too_large_goes_on_with_names_alone() -> None:
     assert "\n  function tool999(input?: object /* shortened */): Promise<McpToolResult>;\n" in text
 
 
-def test_every_kind_of_file_means_something_to_the_compiler() -> None:
+def test_every_kind_of_file_means_something_to_the_compiler(compiler: TypeScriptCompiler) -> None:
     plain = [
         DeclaredTool(name=f"tool{n}", description=kind, parameters=schema, output_schema=schema)
         for n, (kind, schema) in enumerate(HOSTILE.items())
@@ -209,10 +209,10 @@ def test_every_kind_of_file_means_something_to_the_compiler() -> None:
         tools_file("odd", odd),
         tools_file("none", []),
     ]
-    assert meaning_problems(files) == []
+    assert compiler.meaning_problems(files) == []
 
 
-def test_whatever_a_server_says_its_file_parses() -> None:
+def test_whatever_a_server_says_its_file_parses(compiler: TypeScriptCompiler) -> None:
     texts: list[str] = []
     names = st.one_of(st.sampled_from(WORDS), st.text(max_size=6))
 
@@ -234,7 +234,7 @@ def test_whatever_a_server_says_its_file_parses() -> None:
         texts.append(mcp_index_file([DeclaredServer(name=server, description=description)]))
 
     collect()
-    assert syntax_problems(texts) == []
+    assert compiler.syntax_problems(texts) == []
 
 
 @pytest.mark.parametrize(
@@ -248,14 +248,16 @@ def test_whatever_a_server_says_its_file_parses() -> None:
         "*",
     ],
 )
-def test_the_name_of_a_property_cannot_leave_the_comment(key: str) -> None:
+def test_the_name_of_a_property_cannot_leave_the_comment(
+    compiler: TypeScriptCompiler, key: str
+) -> None:
     schema: JsonValue = {"properties": {key: {"type": "string", "description": "it */ evil()"}}}
     nested: JsonValue = {"properties": {"outer": schema}}
     texts = [
         function_declaration("f", description="Two lines", parameters=parameters)
         for parameters in (schema, nested)
     ]
-    assert syntax_problems(texts) == []
+    assert compiler.syntax_problems(texts) == []
     comment, end, rest = texts[0].partition("*/")
     assert end
     assert "@param" in comment

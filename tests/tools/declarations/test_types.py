@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nacre.json_types import JsonValue
 from nacre.tools.declarations.types import MAX_TYPE_CHARACTERS, RenderedType, input_type_of, type_of
 from nacre.tools.declarations.typescript import TypeNames
-from tests.tools.declarations.typescript_compiler import meaning_problems, syntax_problems
+from tests.tools.declarations.typescript_compiler import TypeScriptCompiler
 
 TREE: JsonValue = {
     "$ref": "#/$defs/Tree",
@@ -351,8 +351,9 @@ def test_what_follows_a_doubling_type_is_bounded_by_naming_it() -> None:
     assert len(statements(found)) < 2_000
 
 
-def test_hostile_schemas_parse_and_their_names_are_known() -> None:
-    assert meaning_problems([statements(type_of(schema)) for schema in HOSTILE.values()]) == []
+def test_hostile_schemas_parse_and_their_names_are_known(compiler: TypeScriptCompiler) -> None:
+    texts = [statements(type_of(schema)) for schema in HOSTILE.values()]
+    assert compiler.meaning_problems(texts) == []
 
 
 APPLICATORS = [
@@ -391,7 +392,7 @@ SCHEMAS = st.recursive(
 )
 
 
-def test_whatever_the_schema_is_the_text_parses() -> None:
+def test_whatever_the_schema_is_the_text_parses(compiler: TypeScriptCompiler) -> None:
     texts: list[str] = []
 
     # Collected first, so that one process of the compiler serves all.
@@ -402,4 +403,4 @@ def test_whatever_the_schema_is_the_text_parses() -> None:
         texts.append(statements(input_type_of(schema, name="Input", names=TypeNames())))
 
     collect()
-    assert syntax_problems(texts) == []
+    assert compiler.syntax_problems(texts) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
+from nacre.json_types import decode_json, encode_json
 from nacre.testing.script import Call, Say, Think
 from nacre.testing.wire.base import (
     CREATED_AT,
@@ -50,7 +51,14 @@ class ResponsesWire:
         return [*seen, *filter(None, map(_seen_item, objects_in(given)))]
 
     def tool_names(self, body: JsonObject) -> list[str]:
-        return [str(tool.get("name", tool.get("type"))) for tool in objects_in(body.get("tools"))]
+        items = [each for each in objects_in(body.get("input")) if "tools" in each]
+        added = [each for each in items if each.get("type") == "additional_tools"]
+        return [
+            name
+            for holder in (body, *added)
+            for tool in objects_in(holder.get("tools"))
+            for name in _names_of(tool)
+        ]
 
     def stream(self, answer: Answer) -> ResponsesStream:
         return ResponsesStream(answer)
@@ -91,9 +99,11 @@ class ResponsesStream:
                 yield from self._text(text, item_id=item_id, output_index=index)
             case Think(text):
                 yield from self._summary(text, item_id=item_id, output_index=index)
-            case Call():
+            case Call(kind="function"):
                 text = arguments_text(part)
                 yield from self._arguments(text, item_id=item_id, output_index=index)
+            case Call():
+                pass
         yield self._event("response.output_item.done", output_index=index, item=whole)
 
     def fail(self, failure: Fail) -> Iterator[bytes]:
@@ -135,10 +145,18 @@ class ResponsesStream:
         return named_event(event)
 
 
+def _names_of(tool: JsonObject) -> list[str]:
+    name = str(tool.get("name", tool.get("type")))
+    if tool.get("type") != "namespace":
+        return [name]
+    return [f"{name}.{each.get('name')}" for each in objects_in(tool.get("tools"))]
+
+
 def _seen_item(item: JsonObject) -> SeenMessage | None:
-    if item.get("type") == "function_call_output":
-        text = text_in(item.get("output"))
-        return SeenMessage(role="tool", text=text, call_id=str(item.get("call_id")))
+    kind = item.get("type")
+    if kind in ("function_call_output", "custom_tool_call_output", "tool_search_output"):
+        found = item.get("output") if "output" in item else encode_json(item.get("tools")).decode()
+        return SeenMessage(role="tool", text=text_in(found), call_id=str(item.get("call_id")))
     role = _ROLES.get(item.get("role"))
     return SeenMessage(role=role, text=text_in(item.get("content"))) if role else None
 
@@ -165,15 +183,34 @@ def _item(part: Spoken, item_id: str) -> JsonObject:
                 "summary": [_summary_content(text)],
                 "encrypted_content": signature,
             }
-        case Call(name, _, call_id):
+        case Call(kind="tool_search"):
             return {
                 "id": item_id,
+                "type": "tool_search_call",
+                "call_id": part.call_id,
+                "execution": "client",
+                "arguments": decode_json(arguments_text(part).encode()),
+                "status": "completed",
+            }
+        case Call(kind="custom"):
+            return {
+                "id": item_id,
+                "type": "custom_tool_call",
+                "call_id": part.call_id,
+                "name": part.name,
+                "input": arguments_text(part),
+                "status": "completed",
+            }
+        case Call():
+            called: JsonObject = {
+                "id": item_id,
                 "type": "function_call",
-                "call_id": call_id,
-                "name": name,
+                "call_id": part.call_id,
+                "name": part.name,
                 "arguments": arguments_text(part),
                 "status": "completed",
             }
+            return {**called, "namespace": part.namespace} if part.namespace else called
 
 
 def _empty_item(item: JsonObject) -> JsonObject:

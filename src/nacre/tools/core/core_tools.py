@@ -2,72 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING
 
 from nacre.tools.core.file_tools import file_tools
+from nacre.tools.core.message_tool import message_tool
 from nacre.tools.core.shell_tools import Processes, shell_tools
 from nacre.tools.core.web_tools import web_tools
-from nacre.tools.definition import Tool
+from nacre.tools.core.workspace import Workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
     from nacre.config import CoreToolsConfig
-    from nacre.json_types import JsonObject
-    from nacre.run_context import RunContext
-    from nacre.tools.definition import ToolCall
-
-
-_MAX_CHARACTERS: Final = 20_000
-
-
-class MessageSink(Protocol):
-    """Sends messages to the channel of a session."""
-
-    async def send(self, text: str, context: RunContext, /) -> None:
-        """Send a text; an exception becomes the error of the tool."""
-        ...
-
-
-class MessageProblem(Exception):
-    """A message cannot be sent; the message is for the model."""
-
-
-def message_tool(sink: MessageSink | None) -> Tool:
-    """The tool `message`; without a sink, messages are progress updates of the call."""
-
-    async def execute(given: dict[str, Any], call: ToolCall) -> JsonObject:
-        text: str = given["text"]
-        if not text.strip():
-            raise MessageProblem("text is empty")
-        if sink is None:
-            call.update({"message": text})
-            return {"sentTo": "the readers of the run"}
-        await sink.send(text, call.context)
-        return {"sentTo": call.context.channel or "the session"}
-
-    return Tool(
-        name="message",
-        description="Send a message to the user now, while you continue to work.",
-        parameters=_INPUT,
-        execute=execute,
-    )
-
-
-_INPUT: Final[JsonObject] = {
-    "type": "object",
-    "properties": {
-        "text": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": _MAX_CHARACTERS,
-            "description": "The message, as Markdown",
-        },
-    },
-    "required": ["text"],
-    "additionalProperties": False,
-}
+    from nacre.tools.core.message_tool import MessageSink
+    from nacre.tools.definition import Tool
+    from nacre.tools.policy import ToolPolicy
 
 
 class CoreTools:
@@ -83,12 +33,21 @@ class CoreTools:
     ) -> None:
         """With `replaces`, both share their background commands, which continue to run."""
         self._processes = Processes() if replaces is None else replaces._processes
+        # A file that is sent is read without an approval.
+        may_send_files = config.fs.is_enabled and config.fs.ask != "always"
         self.tools: tuple[Tool, ...] = (
             *file_tools(config.fs, workspace),
             *shell_tools(config.exec, workspace, self._processes),
             *web_tools(config.web_fetch),
-            message_tool(messages),
+            message_tool(messages, workspace=Workspace(workspace) if may_send_files else None),
         )
+
+        self._without_files = (*self.tools[:-1], message_tool(messages))
+
+    def permitted_tools(self, policy: ToolPolicy) -> tuple[Tool, ...]:
+        """The tools of a run, in which `message` takes files only if the agent may read them."""
+        may_read = any(tool.name == "read" and policy.permits(tool) for tool in self.tools)
+        return self.tools if may_read else self._without_files
 
     async def end_background_commands(self, reason: str) -> None:
         """End all background commands; new ones are refused with this reason."""

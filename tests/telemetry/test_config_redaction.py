@@ -2,8 +2,8 @@
 
 import pytest
 
-from nacre.cli.config_redaction import redact_secrets
 from nacre.json_types import JsonValue
+from nacre.telemetry.config_redaction import redact_secrets
 
 
 def shown(value: JsonValue) -> JsonValue:
@@ -45,6 +45,9 @@ def test_all_that_stands_in_an_object_of_secrets_is_hidden(key: str) -> None:
 def test_settings_about_logging_in_are_shown_without_the_token() -> None:
     hidden = {"auth": {"mode": "token", "token": "***"}}
     assert shown({"auth": {"mode": "token", "token": "abc"}}) == hidden
+    named: JsonValue = {"ci": {"token": "abc", "scopes": ["read"]}}
+    assert shown({"tokens": named}) == {"tokens": {"ci": {"token": "***", "scopes": ["read"]}}}
+    assert shown({"tokens": {"ci": {"value": "abc"}}}) == {"tokens": {"ci": "***"}}
 
 
 def test_numbers_of_tokens_and_files_with_secrets_are_no_secrets() -> None:

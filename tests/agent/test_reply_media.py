@@ -1,0 +1,118 @@
+"""Media of a run: types by content, limits, and each file once."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nacre.agent.reply_media import RunMedia, add_user_images, detect_media_type
+from nacre.errors import MediaError
+from nacre.messages import MAX_MEDIA_BYTES
+from nacre.trajectory import RunEventLog
+
+if TYPE_CHECKING:
+    from nacre.json_types import JsonObject
+    from nacre.storage import Store
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type"),
+    [
+        (PNG, "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"RIFF\x10\0\0\0WEBPVP8 ", "image/webp"),
+        (b"RIFF\x10\0\0\0WAVEfmt ", "audio/wav"),
+        (b"XXXX\x10\0\0\0WEBP", "application/octet-stream"),
+        (b"\0\0\0\x20ftypisom", "video/mp4"),
+        (b"%PDF-1.7", "application/pdf"),
+        (b"<svg onload='alert(1)'/>", "text/plain"),
+        ("größer\n".encode(), "text/plain"),
+        (b"MZ\x90\0", "application/octet-stream"),
+        (b"caf\xe9", "application/octet-stream"),
+    ],
+)
+def test_the_type_follows_from_the_content_and_is_safe_to_show(
+    data: bytes, media_type: str
+) -> None:
+    assert detect_media_type(data) == media_type
+
+
+async def test_the_same_content_or_item_is_added_once(store: Store) -> None:
+    await store.add_session(id="s", agent_id="main")
+    events = RunEventLog()
+    media = RunMedia(run_id="r", session_id="s", store=store, events=events)
+
+    first = await media.add(PNG, name="one.png")
+    again = await media.add(PNG, name="two.png", key="item_1")
+    by_item = await media.add(PNG + b"later state of the item", name="one.png", key="item_1")
+    other = await media.add(PNG + b"other", name="one.png")
+
+    assert first == again == by_item
+    assert media.records == (first, other)
+    assert [event.data["id"] for event in events.events] == [first.id, other.id]
+    assert await store.media_of_runs(["r"]) == [first, other]
+
+
+async def test_what_is_empty_too_large_or_too_much_is_refused() -> None:
+    media = RunMedia(run_id="r", session_id="s", store=None, events=RunEventLog())
+    with pytest.raises(MediaError, match=r"a\.txt is empty"):
+        await media.add(b"", name="a.txt")
+    with pytest.raises(MediaError, match=f"may have {MAX_MEDIA_BYTES}"):
+        await media.add(bytes(MAX_MEDIA_BYTES + 1), name="a.bin")
+    for number in range(4):
+        await media.add(bytes([number]) * MAX_MEDIA_BYTES, name="a.bin")
+    with pytest.raises(MediaError, match="bytes together"):
+        await media.add(b"one more", name="a.txt")
+
+    small = RunMedia(run_id="r", session_id="s", store=None, events=RunEventLog())
+    for number in range(50):
+        await small.add(b"%d" % number, name="a.txt")
+    with pytest.raises(MediaError, match="may send 50 files"):
+        await small.add(b"51", name="a.txt")
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("/home/me/../a b.png", "a b.png"),
+        ("C:\\images\\a.png", "a.png"),
+        ("a\r\nSet-Cookie: x.png", "a__Set-Cookie: x.png"),
+        ("\u202egnp.exe", "_gnp.exe"),
+        ("/", "file"),
+        (f"{'x' * 300}.png", f"{'x' * 196}.png"),
+    ],
+)
+async def test_a_name_is_the_last_part_and_shows_what_it_is(given: str, name: str) -> None:
+    media = RunMedia(run_id="r", session_id="s", store=None, events=RunEventLog())
+    assert (await media.add(PNG, name=given)).name == name
+
+
+async def test_images_that_a_tool_means_for_the_user_become_media(store: Store) -> None:
+    await store.add_session(id="s", agent_id="main")
+    media = RunMedia(run_id="r", session_id="s", store=store, events=RunEventLog())
+
+    def image(data: bytes, *audience: str) -> JsonObject:
+        encoded = b64encode(data).decode()
+        part: JsonObject = {"type": "image", "mimeType": "image/png", "data": encoded}
+        return {**part, "annotations": {"audience": [*audience]}} if audience else part
+
+    result: JsonObject = {
+        "content": [
+            image(PNG + b"for both", "user", "assistant"),
+            image(PNG + b"for the model", "assistant"),
+            image(PNG + b"for anybody"),
+            image(b"<script>", "user"),
+            {"type": "image", "data": "no base64", "annotations": {"audience": ["user"]}},
+            {"type": "text", "text": "two", "annotations": {"audience": ["user"]}},
+        ]
+    }
+    await add_user_images(media, result)
+    await add_user_images(media, ["not", "an", "object"])
+
+    [record] = media.records
+    assert (record.name, record.type) == ("image.png", "image/png")
+    assert await store.media(record.id) == (record, PNG + b"for both")

@@ -42,6 +42,9 @@ BENCHMARKS = (
     "gateway_kill",
     "gateway_load",
     "gateway_memory",
+    "codex_relay",
+    "codex_tool_calls",
+    "codex_turns",
     "soak",
 )
 

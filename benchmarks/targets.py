@@ -103,7 +103,7 @@ TARGETS: Final[dict[str, Target]] = {
         at_most=1.1,
         peer="1.0 (OpenClaw)",
     ),
-    "loop_wall_ratio": Target(label="5,000,000 additions, wall against Node", unit="x"),
+    "loop_wall_ratio": Target(label="5,000,000 additions, wall against Node", unit="times"),
     "loop_cpu": Target(label="5,000,000 additions, CPU", unit="ms", peer="746 (OpenClaw)"),
     # typescript
     "typescript_first_wall": Target(label="TypeScript cell, first, wall", unit="ms"),
@@ -579,6 +579,53 @@ TARGETS: Final[dict[str, Target]] = {
         label="gateway: growth after 140 prompts of 8 MB and 20 answers of 20 MB",
         unit="MB",
         at_most=150,
+    ),
+    # codex_tool_calls
+    "codex_tool_call_p50": Target(label="a step of Codex with a Nacre tool, wall p50", unit="ms"),
+    "codex_tool_call_bare_p50": Target(label="the same with a bare client, wall p50", unit="ms"),
+    "codex_tool_call_built_in_p50": Target(
+        label="the same step in the built-in loop, wall p50", unit="ms"
+    ),
+    "codex_tool_call_added": Target(
+        label="what Nacre adds to a call of Codex, wall p50", unit="ms", at_most=10
+    ),
+    "codex_tool_call_more": Target(
+        label="a step of Codex more than one of the built-in loop", unit="ms"
+    ),
+    "codex_tool_call_own": Target(label="of that, what Codex itself needs", unit="ms"),
+    "codex_tool_call_answer": Target(
+        label="a call of Codex until Nacre has answered it, p50", unit="ms", at_most=10
+    ),
+    "codex_tool_call_ratio": Target(label="a step with Nacre by a bare one", unit="times"),
+    # codex_relay
+    "codex_relay_wall": Target(
+        label="one native hook of Codex, wall p50", unit="ms", at_most=60, peer="3400 (OpenClaw)"
+    ),
+    "codex_relay_cpu": Target(label="one native hook of Codex, CPU p50", unit="ms"),
+    "codex_relay_ratio": Target(
+        label="one native hook, compared with `python -c pass`", unit="times", at_most=1.5
+    ),
+    # codex_turns
+    "codex_turn_p50": Target(label="a turn in Codex, wall p50", unit="ms"),
+    "codex_turn_bare_p50": Target(label="the same turn by a bare client, wall p50", unit="ms"),
+    "codex_turn_added": Target(
+        label="what Nacre adds to a turn of Codex, wall p50", unit="ms", at_most=25
+    ),
+    "codex_turn_ratio": Target(label="a turn with Nacre by a bare one", unit="times"),
+    "codex_abort_model": Target(
+        label="abort in Codex while the model streams, slowest", unit="ms", at_most=300
+    ),
+    "codex_abort_shell": Target(
+        label="abort in Codex while a command runs, slowest", unit="ms", at_most=300
+    ),
+    "codex_abort_tool": Target(
+        label="abort in Codex while a tool of Nacre runs, slowest", unit="ms", at_most=300
+    ),
+    "codex_abort_approval": Target(
+        label="abort in Codex while an approval is open, slowest", unit="ms", at_most=300
+    ),
+    "codex_sessions_ratio": Target(
+        label="four sessions of Codex at once by one alone", unit="times", at_most=4
     ),
     # soak
     "soak_growth": Target(label="soak: growth of memory", unit="MB", at_least=-20, at_most=20),

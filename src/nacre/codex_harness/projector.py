@@ -1,0 +1,435 @@
+"""Turns the notifications of one turn into run events, its output and its trajectory."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Literal
+
+import anyio
+
+from nacre.agent import BudgetExceededError
+from nacre.codex_harness.mirror import ANSWER, make_answer, make_identity, read_texts
+from nacre.codex_harness.native_hooks import make_hook_event
+from nacre.codex_harness.native_tools import parse_native_call
+from nacre.errors import CodexError, NacreError, ProviderError, ToolDefinitionError
+from nacre.json_types import get_objects, get_text
+from nacre.messages import AssistantMessage, TextPart, Usage
+from nacre.telemetry import current_trace, execute_tool_span
+
+if TYPE_CHECKING:
+    from nacre.agent import TurnContext
+    from nacre.codex_harness.native_hooks import NativeHooks
+    from nacre.codex_harness.native_tools import NativeCall
+    from nacre.json_types import JsonObject, JsonValue
+    from nacre.telemetry import Span
+
+logger = logging.getLogger(__name__)
+
+_MAX_NOTIFICATIONS: Final = 5_000
+_MAX_PROBLEM_CHARACTERS: Final = 300
+# No request has more. The database could not store the largest numbers that a provider can send.
+_MAX_TOKENS: Final = 10**12
+_DELTAS: Final = ("elta", "/outputDelta", "/progress")
+# In the trajectory under other kinds, or of no interest.
+_NOT_RECORDED: Final = (
+    "hook/started",
+    "hook/completed",
+    "thread/status/changed",
+    "thread/readState/changed",
+    "rawResponseItem/completed",
+)
+
+
+# Calls that Codex asks about before it makes them.
+_CHECKED_ITEMS: Final = ("commandExecution", "fileChange", "mcpToolCall")
+# Items that change nothing outside of the thread.
+_HARMLESS_ITEMS: Final = ("userMessage", "reasoning", "contextCompaction")
+# The model refuses the whole request, and so each later one of the thread.
+_REFUSALS: Final = ("badRequest", "other")
+_BAD_IMAGE = re.compile(r"invalid.image|not represent a valid image", re.IGNORECASE)
+_OVERFLOW: Final = "context_length_exceeded"
+
+ThreadDamage = Literal["", "overflow", "image", "refused"]
+"""Why a thread cannot be used again: it is too large for the model, has an image that the model
+cannot read, or is refused for another reason. Empty if it can."""
+
+
+class Projector:
+    """Takes the notifications of one turn, in their order. It never blocks."""
+
+    def __init__(self, turn: TurnContext, *, native: NativeHooks, model: str) -> None:
+        self.thread_id = ""
+        self.turn_id = ""
+        """Known when Codex has started the turn."""
+        self.ended = anyio.Event()
+        self.error: NacreError | None = None
+        """Why the turn has failed; valid when it has ended."""
+        self.images: dict[str, JsonObject] = {}
+        """The generated images, by the id of their item."""
+        self._turn = turn
+        self._trace = current_trace()
+        self._call_spans: dict[str, Span] = {}
+        self._native = native
+        self._model = model
+        self._partial: dict[str, list[str]] = {}
+        self._thoughts: list[str] = []
+        self._plans: list[str] = []
+        self._usage = Usage()
+        self._answers: dict[str, str] = {}
+        self._called_names: list[str] = []
+        self._recorded_count = 0
+        self._problem = ""
+        self._activity = ""
+        self.damage: ThreadDamage = ""
+        """What the failure of the turn means for its thread; valid when it has ended."""
+        self.used_tokens = 0
+        """The size of the thread after the last request to the model."""
+        self.window_tokens = 0
+        """The context window of the model; 0 if Codex does not say it."""
+
+    def take(self, method: str, params: JsonObject) -> None:
+        """A notification of the thread; those of other turns are ignored."""
+        if not self._is_of_turn(method, params):
+            return
+        self._record(method, params)
+        item = params.get("item")
+        match method:
+            case "item/agentMessage/delta":
+                self._take_text(params)
+            case "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta":
+                text = get_text(params, "delta")
+                self._turn.run.events.add("thinking.delta", {"text": text})
+            case "item/started" if isinstance(item, dict):
+                self._start_item(item)
+            case "item/completed" if isinstance(item, dict):
+                self._complete_item(item)
+            case "thread/tokenUsage/updated":
+                self._take_usage(params)
+            case "hook/started" | "hook/completed":
+                self._activity = self._activity or "potential_side_effect"
+                event = make_hook_event(method.rpartition("/")[2], params)
+                self._turn.run.events.add("codex_app_server.hook", event)
+                self._turn.trajectory.record("codex_app_server.hook", data=event)
+            case "error":
+                self._take_error(params)
+            case "turn/completed":
+                self._complete_turn(params)
+            case _:
+                # Recorded, and of no use for the turn.
+                pass
+
+    def fail(self, error: NacreError) -> None:
+        """End the turn without Codex."""
+        if not self.ended.is_set():
+            self.error = error
+            self.ended.set()
+
+    def end_spans(self) -> None:
+        """End the spans of calls that were cut off."""
+        for span in self._call_spans.values():
+            span.fail("aborted")
+            span.end()
+        self._call_spans.clear()
+
+    def keep_partial_answer(self) -> None:
+        """Keep the text of an answer that was cut off; somebody may have read it."""
+        text = "".join(piece for pieces in self._partial.values() for piece in pieces)
+        self._partial.clear()
+        if text.strip():
+            output = self._turn.output
+            output.text, output.finish_reason = text, "error"
+            output.messages.append(
+                AssistantMessage(
+                    parts=(TextPart(text=text),),
+                    model=output.model,
+                    finish_reason="error",
+                    identity=self.identity_of(ANSWER),
+                )
+            )
+
+    def _is_of_turn(self, method: str, params: JsonObject) -> bool:
+        turn = params.get("turn")
+        turn_id = turn.get("id") if isinstance(turn, dict) else params.get("turnId")
+        if method == "turn/started" and not self.turn_id and isinstance(turn_id, str):
+            # It may come before the answer to the request.
+            self.turn_id = turn_id
+        return turn_id is None or turn_id == self.turn_id
+
+    def _record(self, method: str, params: JsonObject) -> None:
+        if method in _NOT_RECORDED or method.endswith(_DELTAS):
+            return
+        self._recorded_count += 1
+        if self._recorded_count <= _MAX_NOTIFICATIONS:
+            self._turn.trajectory.record(
+                "codex_app_server.notification", data={"method": method, "params": params}
+            )
+
+    # Text.
+
+    def _take_text(self, params: JsonObject) -> None:
+        text, item_id = get_text(params, "delta"), get_text(params, "itemId")
+        if item_id not in self._partial:
+            self._turn.run.events.start_message()
+        self._partial.setdefault(item_id, []).append(text)
+        self._turn.run.events.add("text.delta", {"text": text})
+
+    def _complete_message(self, item: JsonObject) -> None:
+        item_id, text = get_text(item, "id"), get_text(item, "text")
+        if not self._partial.pop(item_id, None) and text:
+            # Some versions send no deltas.
+            self._turn.run.events.start_message()
+            self._turn.run.events.add("text.delta", {"text": text})
+        if item.get("phase") == "commentary" or not text:
+            return
+        self._answers[item_id] = text
+        self._turn.output.text = text
+
+    # Items.
+
+    def _start_item(self, item: JsonObject) -> None:
+        call = _parse_call(item)
+        call_id = get_text(item, "id")
+        kind = item.get("type")
+        if call is not None or kind == "dynamicToolCall":
+            self._activity = "tool_activity"
+        elif kind not in _HARMLESS_ITEMS:
+            is_text = kind == "agentMessage"
+            self._activity = self._activity or ("assistant_output" if is_text else "active_item")
+        if kind == "dynamicToolCall":
+            self._called_names.append(get_text(item, "tool"))
+        if call is not None:
+            self._called_names.append(call.tool.name)
+            self._call_spans[call_id] = self._start_span(call, call_id)
+        if call is not None and not self._native.has_recorded(call_id):
+            started: JsonObject = {
+                "toolId": call.tool.id,
+                "toolName": call.tool.name,
+                "source": call.tool.source,
+                "owner": call.tool.owner,
+                "toolKind": "tool",
+                "input": call.input,
+            }
+            self._turn.trajectory.record("call.started", call_id=call_id, data=started)
+        if call is not None and kind in _CHECKED_ITEMS and self._native.has_missed(call_id):
+            self._take_unchecked(call, call_id)
+        if item.get("type") == "contextCompaction":
+            self._turn.run.events.add("compaction.started", {"by": "codex"})
+
+    def _complete_item(self, item: JsonObject) -> None:
+        self._native.take_item(item)
+        match item.get("type"):
+            case "agentMessage":
+                self._complete_message(item)
+            case "reasoning":
+                self._thoughts += read_texts(item, "summary")
+            case "plan":
+                self._plans.append(get_text(item, "text"))
+            case "contextCompaction":
+                self._turn.run.events.add("compaction.ended", {"by": "codex"})
+            case _:
+                if item.get("type") == "imageGeneration":
+                    self.images[get_text(item, "id")] = item
+                call = _parse_call(item)
+                if call is not None:
+                    self._end_call(item, call)
+
+    def _take_unchecked(self, call: NativeCall, call_id: str) -> None:
+        """Nacre was not asked about a call: Codex makes it if the shell of its hook was killed, and
+        old versions have no hooks for MCP tools.
+
+        If the policy denies it, the turn ends, and with it the call.
+        """
+        event: JsonObject = {
+            "phase": "unanswered",
+            "turnId": self.turn_id,
+            "eventName": "preToolUse",
+            "callId": call_id,
+            "toolName": call.tool.name,
+        }
+        self._turn.run.events.add("codex_app_server.hook", event)
+        self._turn.trajectory.record("codex_app_server.hook", call_id=call_id, data=event)
+        logger.warning("Codex made a call of %s without asking Nacre", call.tool.name)
+        refusal = self._native.find_refusal(call)
+        if refusal is not None:
+            self.fail(
+                CodexError(
+                    f"Codex started {call.tool.name} without asking Nacre, and it is not "
+                    f"permitted: {refusal}. The turn was ended; check what it has done"
+                )
+            )
+
+    def _start_span(self, call: NativeCall, call_id: str) -> Span:
+        name, tool_id = call.tool.name, call.tool.id
+        return execute_tool_span(name, call_id=call_id, tool_id=tool_id, parent=self._trace)
+
+    def _end_call(self, item: JsonObject, call: NativeCall) -> None:
+        call_id = get_text(item, "id")
+        # Codex does not tell of the start of each call.
+        span = self._call_spans.pop(call_id, None) or self._start_span(call, call_id)
+        status = get_text(item, "status")
+        has_failed = status in ("failed", "declined")
+        data: JsonObject = {
+            "outcome": "failed" if has_failed else "completed",
+            "durationMs": item.get("durationMs") or 0,
+        }
+        if has_failed:
+            data["error"] = f"the call has the status {status}"
+            data["errorCode"] = code = "approval_denied" if status == "declined" else "tool_failed"
+            span.fail(code)
+        for name in ("aggregatedOutput", "exitCode", "result", "changes"):
+            if item.get(name) is not None:
+                data[name] = item[name]
+        span.end()
+        self._turn.trajectory.record("call.ended", call_id=call_id, data=data)
+
+    # Usage, errors and the end.
+
+    def _take_usage(self, params: JsonObject) -> None:
+        usage = params.get("tokenUsage")
+        if not isinstance(usage, dict) or not isinstance(last := usage.get("last"), dict):
+            return
+        self.used_tokens = _tokens(last, "totalTokens")
+        self.window_tokens = _tokens(usage, "modelContextWindow")
+        used = Usage(
+            input_tokens=_tokens(last, "inputTokens"),
+            output_tokens=_tokens(last, "outputTokens"),
+            cached_tokens=_tokens(last, "cachedInputTokens"),
+        )
+        self._usage += used
+        budget = self._turn.budget
+        budget.add(used)
+        try:
+            budget.take_step()
+        except BudgetExceededError as error:
+            self.fail(error)
+
+    def _take_error(self, params: JsonObject) -> None:
+        error = params.get("error")
+        message = get_text(error, "message") if isinstance(error, dict) else ""
+        if params.get("willRetry") is True:
+            problem = message[:_MAX_PROBLEM_CHARACTERS]
+            self._turn.run.events.add("retry", {"problem": problem, "model": self._model})
+        else:
+            self._problem = message
+
+    def _complete_turn(self, params: JsonObject) -> None:
+        turn = params.get("turn")
+        members = turn if isinstance(turn, dict) else {}
+        for item in get_objects(members, "items"):
+            if item.get("type") == "agentMessage" and get_text(item, "id") not in self._answers:
+                self._complete_message(item)
+        status = members.get("status")
+        if status == "completed":
+            self._keep_answer()
+        elif status == "failed":
+            self.error = _to_error(members.get("error"), self._problem)
+            self.damage = _find_damage(members.get("error"), self.error)
+        else:
+            self.error = CodexError("Codex interrupted the turn; send the message again")
+        self.ended.set()
+
+    def _keep_answer(self) -> None:
+        """Mirror what was said: light records of reasoning and plans, and the last answer."""
+        output = self._turn.output
+        text = next(reversed(self._answers.values()), "")
+        answer = make_answer(
+            text, thoughts=self._thoughts, plans=self._plans, identity=self.identity_of(ANSWER)
+        )
+        output.text, output.finish_reason = text, "stop"
+        if answer is not None:
+            output.messages.append(replace(answer, model=output.model, usage=self._usage))
+        said: JsonObject = {
+            "model": output.model,
+            "text": text,
+            "finishReason": "stop",
+            "usage": self._usage.to_json(),
+        }
+        self._turn.run.events.add("message.completed", {**said, "toolCalls": []})
+        self._turn.trajectory.record(
+            "model.answered", data={**said, "calledNames": [*self._called_names]}
+        )
+
+    # What is known so far.
+
+    def identity_of(self, kind: str) -> str:
+        """The name of a message of this turn in the mirror."""
+        return make_identity(self.thread_id, self.turn_id, kind)
+
+    @property
+    def activity(self) -> str:
+        """Why the turn cannot be repeated, as in the lifecycle events: it has said or done
+        something. Empty if it has not."""
+        return self._activity
+
+    @property
+    def usage(self) -> Usage:
+        return self._usage
+
+    @property
+    def answers(self) -> list[str]:
+        """The texts of the model, without comments between calls."""
+        return [*self._answers.values()]
+
+    @property
+    def called_names(self) -> list[str]:
+        """The tools that the model has called, Codex's own and Nacre's."""
+        return [*self._called_names]
+
+
+def _parse_call(item: JsonObject) -> NativeCall | None:
+    """The call of a native tool; None for other items, and for Nacre's own tools."""
+    match item.get("type"):
+        case "commandExecution":
+            name, given = "exec", {"command": item.get("command"), "cwd": item.get("cwd")}
+        case "fileChange":
+            name, given = "apply_patch", {"changes": item.get("changes")}
+        case "mcpToolCall":
+            name = f"mcp__{item.get('server')}__{item.get('tool')}"
+            arguments = item.get("arguments")
+            given = arguments if isinstance(arguments, dict) else {}
+        case "webSearch":
+            name, given = "web_search", {"query": item.get("query")}
+        case "imageView":
+            name, given = "view_image", {"path": item.get("path")}
+        case "imageGeneration":
+            name, given = "image_generation", {}
+        case "collabAgentToolCall":
+            name, given = get_text(item, "tool"), {"prompt": item.get("prompt")}
+        case _:
+            return None
+    try:
+        return parse_native_call(name, given)
+    except ToolDefinitionError:
+        return None
+
+
+def _to_error(error: JsonValue, problem: str) -> ProviderError:
+    found = error if isinstance(error, dict) else {}
+    message = get_text(found, "message") or problem or "Codex gave no reason"
+    info = found.get("codexErrorInfo")
+    status = 0
+    if isinstance(info, dict):
+        for details in info.values():
+            status = _number(details, "httpStatusCode") if isinstance(details, dict) else 0
+    # Codex does not recognise all providers' answers.
+    is_overflow = info == "contextWindowExceeded" or _OVERFLOW in message
+    return ProviderError(message, status=status, is_context_overflow=is_overflow)
+
+
+def _find_damage(error: JsonValue, cause: ProviderError) -> ThreadDamage:
+    if cause.is_context_overflow:
+        return "overflow"
+    if not isinstance(error, dict) or error.get("codexErrorInfo") not in _REFUSALS:
+        return ""
+    return "image" if _BAD_IMAGE.search(cause.message) else "refused"
+
+
+def _number(members: JsonObject, key: str) -> int:
+    value = members.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _tokens(members: JsonObject, key: str) -> int:
+    return min(max(_number(members, key), 0), _MAX_TOKENS)

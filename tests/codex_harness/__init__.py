@@ -1,0 +1,1 @@
+"""The Codex harness, with the real binary where it matters."""

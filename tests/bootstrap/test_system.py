@@ -10,13 +10,16 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from nacre.agent import RunResult, TurnRequest
+from nacre.agent import OWNER_RIGHTS, RunResult, TurnRequest
 from nacre.bootstrap import System, open_system
 from nacre.config.models import ProviderConfig
 from nacre.config.system import SystemConfig, system_config_from
 from nacre.errors import StorageError
+from nacre.plugins import RESERVED_COMMANDS
 from nacre.providers import pydantic_ai_provider
 from nacre.run_context import RunContext
+from nacre.sandbox import Completed
+from nacre.sandbox.pool import WorkerPool
 from nacre.storage import SessionRecord
 from nacre.testing import Call, Say, ScriptedProvider
 from nacre.tools.core.shell_process import ShellProblem
@@ -69,6 +72,34 @@ async def test_without_any_configuration_the_demonstration_answers(tmp_path: Pat
         result = await said(system, "hello")
     assert result.error == ""
     assert "demonstration" in result.text
+
+
+@pytest.mark.parametrize(
+    ("tools", "starts"),
+    [
+        ({}, 0),
+        ({"toolSearch": {"enabled": True, "mode": "tools"}}, 0),
+        ({"toolSearch": {"enabled": True, "mode": "code"}}, 1),
+        ({"codeMode": {"enabled": True}}, 1),
+    ],
+)
+async def test_workers_start_with_the_system_only_if_models_can_write_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tools: Mapping[str, Any], starts: int
+) -> None:
+    warmed: list[WorkerPool] = []
+    warm = WorkerPool.warm
+
+    def count_and_warm(pool: WorkerPool) -> None:
+        warmed.append(pool)
+        warm(pool)
+
+    monkeypatch.setattr(WorkerPool, "warm", count_and_warm)
+    async with opened(tmp_path, tools=tools) as system:
+        assert len(warmed) == starts
+        # Without them, the first program starts them.
+        result = await system.runtime.sandbox.cell("return 1").run()
+    assert isinstance(result, Completed)
+    assert warmed
 
 
 async def test_a_program_reaches_core_plugin_and_mcp_tools(tmp_path: Path) -> None:
@@ -377,3 +408,43 @@ async def test_commands_end_with_the_system(tmp_path: Path) -> None:
     async with system_of(tmp_path, "main") as system:
         tools = await started(system, "main")
     assert await states(tools) == ["ended"]
+
+
+COMMANDS = """
+from nacre.plugins.api import PluginApi, RunContext
+
+async def weather(arguments: str, context: RunContext) -> str:
+    return f"sunny in {arguments or 'Oslo'} for {context.agent_id}"
+
+def crash(arguments: str, context: RunContext) -> str:
+    raise ValueError("no paper left")
+
+def register(api: PluginApi) -> None:
+    api.add_command("weather", weather, description="Show the weather", arguments="[city]")
+    api.add_command("paper", crash, description="Print", owner_only=True)
+"""
+REPLACING = """
+def register(api):
+    api.add_command("status", lambda arguments, context: "mine", description="Replace it")
+"""
+
+
+async def test_plugins_add_chat_commands_and_take_them_along(tmp_path: Path) -> None:
+    folders = [plugin_folder(tmp_path, "one", COMMANDS), plugin_folder(tmp_path, "two", REPLACING)]
+    plugins = {"paths": list(map(str, folders)), "entryPoints": False}
+    async with opened(tmp_path, plugins=plugins) as system:
+        assert (await said(system, "/weather Rome")).text == "sunny in Rome for main"
+        assert "/weather [city]" in (await said(system, "/help")).text
+        assert "Did you mean /weather?" in (await said(system, "/wether")).text
+        assert "You may not use /paper" in (await said(system, "/paper")).text
+        crashed = await said(system, "/paper", rights=OWNER_RIGHTS)
+        assert crashed.error == "/paper failed: no paper left"
+        # A plugin cannot replace a command of Nacre.
+        (refused,) = [it.problem for it in system.plugins.status() if it.id == "two"]
+        assert "/status is a chat command of Nacre" in refused
+        own = {name for it in system.agents.commands.all for name in (it.name, *it.aliases)}
+        # `nacre chat` adds the last two.
+        assert own - {"weather", "paper"} == RESERVED_COMMANDS - {"quit", "exit"}
+
+        await system.apply(await to_thread.run_sync(configuration, tmp_path, dict[str, Any]()))
+        assert "demonstration" in (await said(system, "/weather")).text

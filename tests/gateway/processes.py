@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,11 +15,12 @@ import httpx2
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from nacre.testing import ScriptedProvider
+from tests.forked_python import FORKED_PYTHON
 from tests.gateway.worlds import TOKEN
 
 # Longer than any sound gateway needs on a busy machine.
 PATIENCE_SECONDS = 90
-_COMMAND = [sys.executable, "-m", "nacre.cli.main", "gateway"]
+_COMMAND = ["-m", "nacre.cli.main", "gateway"]
 
 
 class GatewayProcess:
@@ -55,13 +55,16 @@ class GatewayProcess:
 
 
 @asynccontextmanager
-async def gateway_process(folder: Path, *arguments: str) -> AsyncGenerator[GatewayProcess]:
-    """At home in the folder, and nowhere else."""
-    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "XDG_CACHE_HOME")}
+async def gateway_process(
+    folder: Path, *arguments: str, python: str = FORKED_PYTHON
+) -> AsyncGenerator[GatewayProcess]:
+    """At home in the folder, and nowhere else. `sys.executable` starts it as a shell does."""
+    names = ("PATH", "SSL_CERT_FILE", "XDG_CACHE_HOME")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     # The compiled engine is shared: compiling it takes a second.
     cache = os.environ.get("XDG_CACHE_HOME", str(await anyio.Path.home() / ".cache"))
     async with await anyio.open_process(
-        [*_COMMAND, *arguments],
+        [python, *_COMMAND, *arguments],
         cwd=folder,
         env={**kept, "HOME": str(folder), "XDG_CACHE_HOME": cache},
         stdin=subprocess.DEVNULL,

@@ -51,7 +51,7 @@ async def started(client: httpx2.AsyncClient) -> str:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the lines are for curl")
 async def test_without_any_configuration_what_it_says_to_try_works(tmp_path: Path) -> None:
-    async with gateway_process(tmp_path, "--port", "0") as gateway:
+    async with gateway_process(tmp_path, "--port", "0", python=sys.executable) as gateway:
         said: list[str] = []
         while not said or "/events" not in said[-1]:
             said.append(await gateway.line())

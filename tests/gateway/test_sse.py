@@ -8,7 +8,8 @@ import anyio
 import pytest
 from starlette.types import Message
 
-from nacre.agent import AgentRun, RunEventLog, RunResult
+from nacre.agent import AgentRun, RunResult
+from nacre.agent.visible_replies import ReplyEventLog
 from nacre.gateway.errors import ApiError
 from nacre.gateway.openai.answer_stream import AnswerStream, RunEnd, TextDelta
 from nacre.gateway.openai.run_starter import WaitingRuns
@@ -115,7 +116,7 @@ async def test_a_reader_that_goes_away_ends_the_run() -> None:
 
 async def test_a_reader_that_is_too_slow_is_told_that_something_is_lost() -> None:
     run = a_run()
-    run.events = RunEventLog(max_events=3)
+    run.events = ReplyEventLog(max_events=3)
     for number in range(5):
         run.events.add("text.delta", {"text": str(number)})
     with pytest.raises(ApiError, match="2 events of the run run_1 are lost"):

@@ -15,6 +15,7 @@ from nacre.agent import AgentRun
 from nacre.bootstrap import System, open_system
 from nacre.config.system import system_config_from
 from nacre.gateway.app import create_app
+from nacre.gateway.web import ASSETS
 from nacre.testing import ScriptedProvider
 from nacre.testing.http_server import serving
 from nacre.testing.script import Script
@@ -50,6 +51,13 @@ class World:
         run = self.run(run_id)
         with anyio.fail_after(PATIENCE_SECONDS):
             await run.wait()
+
+    async def wait_for_event(self, run_id: str, kind: str) -> None:
+        with anyio.fail_after(PATIENCE_SECONDS):
+            async for event in self.follow(f"/api/runs/{run_id}/events"):
+                if event.kind == kind:
+                    return
+        raise AssertionError(f"the run {run_id} has no event {kind}")
 
     def run(self, run_id: str) -> AgentRun:
         run = self.system.agents.run(run_id)
@@ -97,7 +105,11 @@ async def open_gateway(
 
 @asynccontextmanager
 async def open_world(
-    folder: Path, model: ScriptedProvider, document: Mapping[str, object] | None = None
+    folder: Path,
+    model: ScriptedProvider,
+    document: Mapping[str, object] | None = None,
+    *,
+    assets: Path = ASSETS,
 ) -> AsyncGenerator[World]:
     """The same folder once more is the gateway after a restart."""
     scripted = {"baseUrl": model.openai_url, "apiKey": "x", "maxRetries": 0}
@@ -116,13 +128,18 @@ async def open_world(
         partial(system_config_from, whole, environment={}, folder=folder)
     )
     async with open_system(config, workers=1) as system:
-        app = create_app(system)
+        app = create_app(system, assets=assets)
         headers = {"authorization": f"Bearer {TOKEN}"}
         async with (
             serving(app) as url,
             httpx2.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE_SECONDS) as client,
         ):
             yield World(system=system, app=app, url=url, client=client, model=model)
+
+
+def error_of(answer: httpx2.Response) -> tuple[int, str]:
+    """The status and the code of an error response."""
+    return answer.status_code, answer.json()["error"]["code"]
 
 
 def _object(document: Mapping[str, object], key: str) -> dict[str, Any]:

@@ -15,18 +15,29 @@ import anyio
 from nacre.agent import (
     AgentService,
     BuiltInHarness,
+    ChatCommand,
+    Diagnostics,
     FailedTurnWrites,
+    Harnesses,
+    ManualCalls,
     ServiceContext,
 )
 from nacre.code_mode import Runtime
-from nacre.config import changed_sections
+from nacre.codex_harness import (
+    CodexCommands,
+    CodexFeedback,
+    CodexHarness,
+    open_codex_harness,
+)
+from nacre.config import changed_sections, choose_runtime
 from nacre.errors import NacreError
-from nacre.hooks import HookRunner, Hooks
+from nacre.hooks import ContextRegistry, HookRunner, Hooks
 from nacre.mcp_client import McpConnections
 from nacre.plugins import PluginHost
 from nacre.providers import Provider, Providers
 from nacre.run_context import RunContext
 from nacre.storage import open_store
+from nacre.telemetry import keep_recent_logs
 from nacre.tools import ApprovalQueue, CoreTools, Tool, policy_for
 
 if TYPE_CHECKING:
@@ -36,7 +47,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
-    from nacre.agent import AgentRun
+    from nacre.agent import AgentRun, CommandCall
     from nacre.config import (
         AgentConfig,
         CoreToolsConfig,
@@ -44,23 +55,33 @@ if TYPE_CHECKING:
         ModelsConfig,
         SystemConfig,
     )
+    from nacre.json_types import JsonObject
     from nacre.mcp_client.server import McpServer, ServerStatus
+    from nacre.plugins import PluginCommand
     from nacre.storage import Store
-    from nacre.tools import MessageSink
+    from nacre.telemetry import RecentLogs
+    from nacre.tools import Attachment, MessageSink
 
 logger = logging.getLogger(__name__)
 
 
 class RunMessageSink:
-    """The sink of the `message` tool: adds an event to the run."""
+    """The sink of the `message` tool: adds the files to the reply of the run, and an event."""
 
     def __init__(self, run_of: Callable[[str], AgentRun | None]) -> None:
         self._run_of = run_of
 
-    async def send(self, text: str, context: RunContext, /) -> None:
+    async def send(
+        self, text: str, context: RunContext, /, *, attachments: Sequence[Attachment] = ()
+    ) -> None:
         run = self._run_of(context.run_id)
-        if run is not None:
-            run.events.add("message.sent", {"text": text})
+        if run is None:
+            return
+        sent = [
+            await run.media.add(file.data, name=file.name, path=file.path) for file in attachments
+        ]
+        media: JsonObject = {"media": [record.id for record in sent]} if sent else {}
+        run.events.add("message.sent", {"text": text, **media})
 
 
 _NOT_ALLOWED: Final = "the configuration has changed, and this agent may no longer use `exec`"
@@ -97,7 +118,8 @@ class AgentTools:
 
     def tools(self, agent: AgentConfig, context: RunContext, /) -> Sequence[Tool]:
         """The tools in catalog order, before the policy is applied."""
-        return (*self._core_tools_of(agent).tools, *self._plugins.tools)
+        policy = policy_for(agent.tools, context)
+        return (*self._core_tools_of(agent).permitted_tools(policy), *self._plugins.tools)
 
     async def configure(self, config: SystemConfig) -> None:
         """End the commands of agents that were removed or may no longer run commands. Active runs
@@ -217,6 +239,14 @@ class LiveMcp:
     def status(self) -> list[ServerStatus]:
         return [] if self._current is None else self._current.open.status()
 
+    async def restart(self, name: str) -> bool:
+        """Restart a server in all sessions that use it; False if there is no such server."""
+        current = self._current
+        if current is None:
+            return False
+        with current.in_use() as connections:
+            return await connections.restart(name)
+
     def _replace(self, new: _Lease[McpConnections] | None) -> None:
         old, self._current = self._current, new
         if old is not None:
@@ -308,6 +338,9 @@ class System:
         tools: AgentTools,
         agents: AgentService,
         approvals: ApprovalQueue,
+        diagnostics: Diagnostics,
+        codex: CodexHarness,
+        logs: RecentLogs,
     ) -> None:
         self.config = config
         self.store = store
@@ -319,6 +352,12 @@ class System:
         """The core tools of each agent and those of the plugins."""
         self.agents = agents
         self.approvals = approvals
+        self.diagnostics = diagnostics
+        """What `/diagnostics` collects."""
+        self.codex = codex
+        """The harness of turns in Codex."""
+        self.logs = logs
+        """The last lines of the log."""
 
     def list_models(self) -> list[str]:
         """The models of the configuration: those of providers with a list, and of agents."""
@@ -330,7 +369,13 @@ class System:
         """Load the SDKs of the agents' models, which takes seconds, before a turn needs them."""
         agents = self.config.agents
         ordered = (agents.agent(agents.default_id), *agents.by_id.values())
-        for model in dict.fromkeys(agent.model for agent in ordered):
+        models, codex = self.config.models, self.config.codex
+        used = [
+            agent.model
+            for agent in ordered
+            if choose_runtime(agent.model, agent, models, codex).id != "codex"
+        ]
+        for model in dict.fromkeys(used):
             try:
                 await self.providers.prepare(model)
             except NacreError as error:
@@ -360,6 +405,67 @@ class System:
             logger.info("the configuration changed: %s", ", ".join(sections))
 
 
+def _has_programs(config: SystemConfig) -> bool:
+    """Whether models can write programs. A changed configuration may allow it later."""
+    settings = [agent.tools for agent in config.agents.by_id.values()]
+    return any(
+        it.code_mode.enabled or (it.tool_search.enabled and it.tool_search.mode == "code")
+        for it in settings
+    )
+
+
+def _make_runtime(config: SystemConfig, workers: int, cache_directory: Path | None) -> Runtime:
+    # Without settings: each run has those of its agent.
+    return Runtime(
+        workers=workers,
+        cache_directory=cache_directory,
+        require=config.required_protections,
+        is_lazy=not _has_programs(config),
+    )
+
+
+def _make_plugin_host(
+    config: SystemConfig, hooks: Hooks, contexts: ContextRegistry, runtime: Runtime
+) -> PluginHost:
+    return PluginHost(
+        hooks=hooks,
+        namespaces=runtime.namespaces,
+        contexts=contexts,
+        reserved_ids=[server.name for server in config.mcp_servers],
+    )
+
+
+def _make_harnesses(runtime: Runtime, codex: CodexHarness) -> Harnesses:
+    return Harnesses(built_in=BuiltInHarness(runtime), codex=codex, manual=ManualCalls(runtime))
+
+
+def _add_commands(
+    agents: AgentService, logs: RecentLogs, codex: CodexHarness, plugins: PluginHost
+) -> Diagnostics:
+    """Add the chat commands; return what `/diagnostics` collects."""
+    diagnostics = Diagnostics(
+        sources={"log.txt": lambda: logs.to_text().encode()},
+        feedback=CodexFeedback(codex.servers),
+    )
+    agents.commands.add(diagnostics.as_command())
+    agents.commands.add(CodexCommands(codex).as_command())
+    agents.commands.add_source(lambda: map(_as_chat_command, plugins.commands))
+    return diagnostics
+
+
+def _as_chat_command(command: PluginCommand) -> ChatCommand:
+    async def handle(call: CommandCall) -> str:
+        return await command.run(call.arguments, call.identity)
+
+    return ChatCommand(
+        name=command.name,
+        description=command.description,
+        arguments=command.arguments,
+        handler=handle,
+        right="owner" if command.owner_only else None,
+    )
+
+
 @asynccontextmanager
 async def open_system(
     config: SystemConfig, *, workers: int = 0, cache_directory: Path | None = None
@@ -369,47 +475,34 @@ async def open_system(
     Raises StorageError, ConfigError, and RuntimeUnavailableError if the sandbox is needed and
     cannot start. A broken plugin or MCP server does not affect the rest.
     """
-    hooks = Hooks()
-    approvals = ApprovalQueue()
+    hooks, contexts, approvals = Hooks(), ContextRegistry(), ApprovalQueue()
     async with AsyncExitStack() as stack:
+        logs = stack.enter_context(keep_recent_logs())
         store = await stack.enter_async_context(open_store(config.storage.url))
         await store.interrupt_open_turns()
-        runtime = await stack.enter_async_context(
-            # Without settings: each run has those of its agent.
-            Runtime(
-                workers=workers,
-                cache_directory=cache_directory,
-                require=config.required_protections,
-            )
-        )
+        runtime = await stack.enter_async_context(_make_runtime(config, workers, cache_directory))
         providers = await stack.enter_async_context(LiveProviders(config.models))
         mcp = await stack.enter_async_context(LiveMcp())
         await mcp.configure(config.mcp_servers)
-        plugins = await stack.enter_async_context(
-            PluginHost(
-                hooks=hooks,
-                namespaces=runtime.namespaces,
-                reserved_ids=[server.name for server in config.mcp_servers],
-            )
-        )
+        plugins = _make_plugin_host(config, hooks, contexts, runtime)
+        await stack.enter_async_context(plugins)
         await plugins.apply(config.plugins)
-        messages = RunMessageSink(lambda run_id: agents.run(run_id))
-        tools = await stack.enter_async_context(AgentTools(plugins, messages=messages))
-        agents = await stack.enter_async_context(
-            AgentService(
-                ServiceContext(
-                    config=config,
-                    store=store,
-                    failed_writes=FailedTurnWrites(store),
-                    providers=providers.in_use,
-                    tools=tools,
-                    servers=mcp.in_use,
-                    hooks=HookRunner(hooks),
-                    approvals=approvals,
-                    harness=BuiltInHarness(runtime),
-                )
-            )
+        sink = RunMessageSink(lambda run_id: agents.run(run_id))
+        tools = await stack.enter_async_context(AgentTools(plugins, messages=sink))
+        codex = await stack.enter_async_context(open_codex_harness(runtime, store))
+        context = ServiceContext(
+            config=config,
+            store=store,
+            failed_writes=FailedTurnWrites(store),
+            providers=providers.in_use,
+            tools=tools,
+            servers=mcp.in_use,
+            hooks=HookRunner(hooks),
+            approvals=approvals,
+            harness=_make_harnesses(runtime, codex),
+            context_registry=contexts,
         )
+        agents = await stack.enter_async_context(AgentService(context))
         yield System(
             config,
             store=store,
@@ -420,4 +513,7 @@ async def open_system(
             tools=tools,
             agents=agents,
             approvals=approvals,
+            diagnostics=_add_commands(agents, logs, codex, plugins),
+            codex=codex,
+            logs=logs,
         )

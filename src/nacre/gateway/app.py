@@ -4,40 +4,98 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fastapi import FastAPI, Security
-from fastapi.security import HTTPBearer
+import anyio.to_thread
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from starlette.routing import Route
 
 import nacre
 from nacre.gateway.errors import add_error_handlers
 from nacre.gateway.metrics import Metrics, log_failures
 from nacre.gateway.middleware import AuthMiddleware, BodyLimit, RequestMeter, is_probe
-from nacre.gateway.openai import openai_router
-from nacre.gateway.routes import approvals, runs, sessions, trajectories
+from nacre.gateway.openai import create_openai_api, openai_router
+from nacre.gateway.routes import (
+    ag_ui,
+    approvals,
+    catalog,
+    cells,
+    configuration,
+    contents,
+    events,
+    heartbeats,
+    media,
+    operate,
+    runs,
+    session_changes,
+    sessions,
+    trajectories,
+    uploads,
+    web,
+)
 from nacre.gateway.routes import system as system_routes
 from nacre.gateway.routing import GatewayState
+from nacre.gateway.web import ASSETS, web_routes
 
 if TYPE_CHECKING:
-    from starlette.types import Scope
+    from pathlib import Path
 
     from nacre.bootstrap import System
+    from nacre.config import ConfigFile
 
 _DESCRIPTION: Final = """Agents over HTTP: sessions, runs, approvals and trajectories under `/api`,
 and the same agents under `/v1` for OpenAI clients. Times are seconds since the epoch."""
 
-# For the OpenAPI document only: `AuthMiddleware` checks the token.
-_BEARER: Final = HTTPBearer(auto_error=False, description="The token of the gateway.")
+_ROUTERS: Final = (
+    system_routes.open_router,
+    system_routes.metrics_router,
+    events.router,
+    runs.router,
+    trajectories.router,
+    sessions.router,
+    session_changes.router,
+    approvals.router,
+    contents.router,
+    media.router,
+    uploads.router,
+    heartbeats.router,
+    system_routes.router,
+    web.open_router,
+    web.router,
+    operate.router,
+    cells.router,
+    catalog.router,
+    ag_ui.router,
+    configuration.router,
+    openai_router,
+)
 
 
-def create_app(system: System, *, generated_token: str = "") -> FastAPI:
+def create_app(
+    system: System,
+    *,
+    generated_token: str = "",
+    config_file: ConfigFile | None = None,
+    assets: Path = ASSETS,
+) -> FastAPI:
     """Create the application of an open system, which the caller closes.
 
-    `generated_token` applies if the configuration has no token. Raises ConfigError if a token is
+    `generated_token` applies if the configuration has no token. Clients can read and change
+    `config_file`. `assets` is the folder of the built web app. Raises ConfigError if a token is
     required and there is none.
     """
     metrics = Metrics(system)
-    state = GatewayState(system, metrics=metrics, generated_token=generated_token)
+    system.diagnostics.sources["metrics.txt"] = metrics.render
+    state = GatewayState(
+        system, metrics=metrics, generated_token=generated_token, config_file=config_file
+    )
     system.agents.watch_runs(log_failures)
     app = FastAPI(
+        # `include_router` would build each of them again, with the first request.
+        routes=[
+            *(route for router in _ROUTERS for route in router.routes),
+            Route("/openapi.json", _get_document, include_in_schema=False),
+        ],
+        openapi_url=None,
         title="Nacre gateway",
         version=nacre.__version__,
         description=_DESCRIPTION,
@@ -51,28 +109,16 @@ def create_app(system: System, *, generated_token: str = "") -> FastAPI:
         redirect_slashes=False,
     )
     app.state.gateway = state
-    app.include_router(system_routes.open_router)
-    for router in (
-        system_routes.metrics_router,
-        runs.router,
-        trajectories.router,
-        sessions.router,
-        approvals.router,
-        system_routes.router,
-    ):
-        app.include_router(router, dependencies=[Security(_BEARER)])
-    app.include_router(openai_router(system), dependencies=[Security(_BEARER)])
+    app.state.openai = create_openai_api(system)
+    app.router.routes.extend(web_routes(assets))
     add_error_handlers(app)
     # The last one runs first.
     app.add_middleware(BodyLimit, state)
     app.add_middleware(AuthMiddleware, state)
     app.add_middleware(RequestMeter, metrics)
-    _build_routes(app)
     return app
 
 
-def _build_routes(app: FastAPI) -> None:
-    """Let FastAPI build its routes now. With the first request, it would stop the event loop."""
-    unknown: Scope = {"type": "http", "method": "GET", "path": "", "root_path": "", "headers": []}
-    for route in app.routes:
-        route.matches(unknown)
+async def _get_document(request: Request) -> JSONResponse:
+    # In a thread: the first time, it takes half a second, in which the loop would serve nobody.
+    return JSONResponse(await anyio.to_thread.run_sync(request.app.openapi))

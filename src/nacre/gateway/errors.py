@@ -87,6 +87,7 @@ RETRY_SECONDS: Final = 1
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _MAX_PROBLEMS: Final = 5
 _MAX_SHOWN: Final = 120
+_MAX_SHOWN_ID: Final = 80
 
 _CODES_BY_STATUS: Final[Mapping[int, str]] = {
     400: "invalid_request",
@@ -111,6 +112,11 @@ _SESSION_STATUSES: Final[Mapping[str, int]] = {
     "too_many": 429,
     "invalid": 400,
 }
+
+
+def quote_id(text: str) -> str:
+    """Quote an id or a name from a request, for a message; a long one is cut."""
+    return repr(text[:_MAX_SHOWN_ID])
 
 
 class ApiError(HTTPException):

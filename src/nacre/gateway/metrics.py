@@ -15,6 +15,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from nacre.json_types import get_text
 from nacre.telemetry import format_log_line
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ class RunMeter:
             "call.started": self._on_call,
             "call.ended": self._on_call_end,
             "cell.suspended": lambda _event: metrics.suspensions.inc(),
-            "cell.ended": lambda event: metrics.cells.labels(_text(event.data, "status")).inc(),
+            "cell.ended": lambda event: metrics.cells.labels(get_text(event.data, "status")).inc(),
             "approval.answered": lambda event: metrics.approvals.labels(
-                _text(event.data, "answer")
+                get_text(event.data, "answer")
             ).inc(),
             "run.completed": self._on_end,
             "run.failed": self._on_end,
@@ -74,14 +75,14 @@ class RunMeter:
 
     def _on_request(self, event: RunEvent) -> None:
         metrics, data = self._metrics, event.data
-        metrics.model_requests.labels(metrics.model_label(_text(data, "model"))).inc()
+        metrics.model_requests.labels(metrics.model_label(get_text(data, "model"))).inc()
         metrics.sent_bytes.labels("tools").inc(_number(data, "toolBytes"))
         metrics.sent_bytes.labels("payload").inc(_number(data, "payloadBytes"))
 
     def _on_usage(self, event: RunEvent) -> None:
         data = event.data
         usage = cast("JsonObject", data.get("usage") or {})
-        model = self._metrics.model_label(_text(data, "model"))
+        model = self._metrics.model_label(get_text(data, "model"))
         for kind, key in (
             ("input", "inputTokens"),
             ("output", "outputTokens"),
@@ -90,21 +91,16 @@ class RunMeter:
             self._metrics.tokens.labels(model, kind).inc(_number(usage, key))
 
     def _on_call(self, event: RunEvent) -> None:
-        self._sources[_text(event.data, "toolCallId")] = _text(event.data, "source")
+        self._sources[get_text(event.data, "toolCallId")] = get_text(event.data, "source")
 
     def _on_call_end(self, event: RunEvent) -> None:
         data = event.data
-        source = self._sources.pop(_text(data, "toolCallId"), "") or "unknown"
+        source = self._sources.pop(get_text(data, "toolCallId"), "") or "unknown"
         nested = "yes" if data.get("parentToolCallId") else "no"
-        outcome = _text(data, "outcome") or "unknown"
+        outcome = get_text(data, "outcome") or "unknown"
         self._metrics.tool_calls.labels(source, nested, outcome).inc()
         seconds = _number(data, "durationMs") / 1000
         self._metrics.tool_call_seconds.labels(source).observe(seconds)
-
-
-def _text(data: JsonObject, key: str) -> str:
-    value = data.get(key)
-    return value if isinstance(value, str) else ""
 
 
 def _number(data: JsonObject, key: str) -> float:
@@ -173,6 +169,8 @@ class Metrics:
             "Times in which the event loop ran no task, from 0.1 seconds on.",
             _STALL_SECONDS,
         )
+        self.stall_count = 0
+        self.longest_stall_seconds = 0.0
         self._add_gauges(system)
         self.close = system.agents.watch_runs(self._watch)
 
@@ -181,6 +179,8 @@ class Metrics:
 
     def observe_stall(self, stall: LoopStall) -> None:
         self.loop_stall_seconds.observe(stall.seconds)
+        self.stall_count += 1
+        self.longest_stall_seconds = max(self.longest_stall_seconds, stall.seconds)
 
     def model_label(self, model: str) -> str:
         """The model's name, or `other` if there are too many or it has control characters."""

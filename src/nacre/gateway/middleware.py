@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
 import time
 from typing import TYPE_CHECKING, Final
@@ -11,27 +10,44 @@ from urllib.parse import urlsplit
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
 
+from nacre.agent import OWNER_RIGHTS
+from nacre.errors import StorageError
 from nacre.gateway import ACCESS_LOG
-from nacre.gateway.errors import ApiError, error_response
+from nacre.gateway.errors import ApiError, convert_error, error_response
+from nacre.gateway.sign_in import Credential, is_own_origin
+from nacre.gateway.web import is_app_path
 from nacre.http_server import ANY_ADDRESS, is_foreign_origin, is_own_host
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from nacre.agent import CallerRight
     from nacre.config import GatewayConfig, TokenScope
     from nacre.gateway.metrics import Metrics
     from nacre.gateway.routing import GatewayState
+    from nacre.gateway.sign_in import WebSession
 
 logger = logging.getLogger(ACCESS_LOG)
 
 
-OPEN_PATHS: Final = frozenset(("/", "/healthz", "/readyz", "/openapi.json"))
-"""Public paths, which need no token."""
+OPEN_PATHS: Final = frozenset(("/", "/healthz", "/readyz", "/openapi.json", "/api/web/sign-in"))
+"""Public paths, which need no token. The paths of the web app are public too."""
+# They use the session of a browser, and work without one.
+_SESSION_PATHS: Final = frozenset(("/api/web/session", "/api/web/sign-out"))
 
 _PROBES: Final = frozenset((*OPEN_PATHS, "/metrics"))
 
+# Whatever the method is.
+_ADMIN_PATHS: Final = frozenset(("/api/config", "/api/logs", "/api/diagnostics"))
+
 _SCHEME: Final = "bearer "
 _ALL_SCOPES: Final[frozenset[TokenScope]] = frozenset(("admin",))
+_SCOPES_KEY: Final = "nacre.scopes"
+_TOKEN_KEY: Final = "nacre.token"
+_SESSION_KEY: Final = "nacre.web_session"
+_READ_METHODS: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 _PREFLIGHT_SECONDS: Final = "600"
 _EXPOSED_HEADERS: Final = "Location, Retry-After, WWW-Authenticate"
 
@@ -65,13 +81,16 @@ class AuthMiddleware:
                 if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
                     await _answer_preflight(headers, send)
                     return
-            self._check_token(scope, headers)
-        except ApiError as error:
+            await self._check_caller(scope, headers)
+        except (ApiError, StorageError) as problem:
+            error = problem if isinstance(problem, ApiError) else convert_error(problem)
             response = error_response(scope, error)
             if error.status_code == 401:
                 response.headers["www-authenticate"] = "Bearer"
             await response(scope, receive, send)
             return
+        if _SESSION_KEY in scope or self._config.auth_mode == "none":
+            send = _add_headers(send, _EMBEDDING_HEADERS)
         await self._app(scope, receive, send)
 
     @property
@@ -97,42 +116,92 @@ class AuthMiddleware:
         if "*" not in allowed and origin.lower() not in map(str.lower, allowed):
             raise ApiError(403, "this origin is not allowed; see `gateway.corsOrigins`")
 
-    def _check_token(self, scope: Scope, headers: Headers) -> None:
-        if scope["path"] in OPEN_PATHS or self._config.auth_mode == "none":
+    async def _check_caller(self, scope: Scope, headers: Headers) -> None:
+        """Find the token or the browser session of a request, and check its scope."""
+        path = scope["path"]
+        if path in OPEN_PATHS or is_app_path(path):
             return
-        given = headers.getlist("authorization")
-        if len(given) != 1 or given[0][: len(_SCHEME)].lower() != _SCHEME:
-            raise ApiError(401, "a token is required: Authorization: Bearer <token>")
-        scopes = self._find_scopes(given[0][len(_SCHEME) :].strip())
-        if not scopes:
+        if self._config.auth_mode == "none":
+            # The gateway listens on a loopback address only.
+            scope[_SCOPES_KEY] = _ALL_SCOPES
+            return
+        caller = self._find_bearer(headers) or await self._find_session(scope, headers)
+        if caller is None:
+            if path in _SESSION_PATHS:
+                return
             raise ApiError(
-                401, "the token is wrong; the gateway prints the token's file when it starts"
+                401, "a token is required: Authorization: Bearer <token>, or sign in at /app/"
             )
-        needed = required_scope(scope["method"], scope["path"])
-        if not scopes & {needed, "admin"}:
+        needed = required_scope(scope["method"], path)
+        if path not in _SESSION_PATHS and not caller.scopes & {needed, "admin"}:
             raise ApiError(
                 403,
                 f"the token does not have the scope `{needed}`; see `gateway.auth.tokens`",
                 code="missing_scope",
             )
+        scope[_SCOPES_KEY] = caller.scopes
+        scope[_TOKEN_KEY] = caller.token
 
-    def _find_scopes(self, given: str) -> frozenset[TokenScope]:
-        """The scopes of the token; empty if it is unknown."""
-        tokens: list[tuple[str, frozenset[TokenScope]]] = [(self._state.token, _ALL_SCOPES)]
-        tokens += [(named.token, named.scopes) for named in self._config.named_tokens]
-        # All are compared, so that the time does not tell which one is similar.
-        found = [
-            scopes
-            for token, scopes in tokens
-            if hmac.compare_digest(given.encode(), token.encode()) and token
-        ]
-        return found[0] if found else frozenset()
+    def _find_bearer(self, headers: Headers) -> Credential | None:
+        """The token in the header; None if the request has no such header."""
+        given = headers.getlist("authorization")
+        if not given:
+            return None
+        if len(given) != 1 or given[0][: len(_SCHEME)].lower() != _SCHEME:
+            raise ApiError(401, "a token is required: Authorization: Bearer <token>")
+        found = self._state.sign_in.find_credential(given[0][len(_SCHEME) :].strip())
+        if found is None:
+            raise ApiError(
+                401, "the token is wrong; the gateway prints the token's file when it starts"
+            )
+        return found
+
+    async def _find_session(self, scope: Scope, headers: Headers) -> Credential | None:
+        """The token of the browser session in the cookie. Raises ApiError if another page sends a
+        request that changes something."""
+        host = headers.get("host", "")
+        session = await self._state.sign_in.find_session(headers.get("cookie", ""), host)
+        if session is None:
+            return None
+        origin, site = headers.get("origin", ""), headers.get("sec-fetch-site", "")
+        if scope["method"] not in _READ_METHODS and not is_own_origin(origin, site, host=host):
+            raise ApiError(
+                403,
+                "a request with the cookie of the web app must come from a page of this gateway; "
+                "other clients send Authorization: Bearer <token>",
+            )
+        scope[_SESSION_KEY] = session
+        return Credential(token=session.token, scopes=session.scopes)
+
+
+def caller_token(scope: Scope) -> str:
+    """The token of a request, or of its browser session."""
+    return scope.get(_TOKEN_KEY, "")
+
+
+def caller_session(scope: Scope) -> WebSession | None:
+    """The browser session of a request; None for other clients."""
+    return scope.get(_SESSION_KEY)
+
+
+def caller_rights(scope: Scope) -> frozenset[CallerRight]:
+    """What the sender of a request may do in a chat: `admin` is the owner, `approve` may answer
+    approvals."""
+    scopes: frozenset[TokenScope] = scope.get(_SCOPES_KEY, frozenset())
+    if "admin" in scopes:
+        return OWNER_RIGHTS
+    return frozenset(("approve",)) if "approve" in scopes else frozenset()
 
 
 def required_scope(method: str, path: str) -> TokenScope:
     """The scope that a token needs for the request."""
+    if path in _ADMIN_PATHS or path.startswith("/api/servers/"):
+        return "admin"
     match method:
         case "GET" | "HEAD" | "OPTIONS":
+            return "read"
+        case "POST" if path == "/api/web/codes":
+            # The link has the scopes of this token.
             return "read"
         case "POST":
             return "approve" if path.startswith("/api/approvals/") else "run"
@@ -160,10 +229,27 @@ def _add_cors_headers(send: Send, origin: str) -> Send:
     return send_with_cors
 
 
+# A page on another port of the same host can embed scripts and images, and the browser sends the
+# cookie for them. Without authentication, any page can.
+_EMBEDDING_HEADERS: Final = {
+    "cross-origin-resource-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+}
+
+
+def _add_headers(send: Send, more: Mapping[str, str]) -> Send:
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(more)
+        await send(message)
+
+    return send_with_headers
+
+
 async def _answer_preflight(headers: Headers, send: Send) -> None:
     requested = headers.get("access-control-request-headers", "")
     response_headers = [
-        (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+        (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE, OPTIONS"),
         (b"access-control-allow-headers", requested.encode("latin-1")),
         (b"access-control-max-age", _PREFLIGHT_SECONDS.encode()),
     ]

@@ -3,19 +3,25 @@
 import logging
 import math
 import re
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import anyio
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Request, Response, Security
 from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, core_schema
 
+from nacre.agent import Heartbeats
 from nacre.errors import ConfigError, StorageError
 from nacre.gateway.errors import ApiError
+from nacre.gateway.event_hub import EventHub
+from nacre.gateway.idempotency import IdempotencyKeys
+from nacre.gateway.sign_in import Credential, SignIn
 from nacre.json_types import NotJsonError, TooLargeError
 from nacre.large_json import decode_off_loop
 
@@ -24,10 +30,15 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
 
     from nacre.bootstrap import System
+    from nacre.config import ConfigFile
     from nacre.gateway.metrics import Metrics
     from nacre.storage import Store
 
 logger = logging.getLogger(__name__)
+
+BEARER: Final = Security(HTTPBearer(auto_error=False, description="The token of the gateway."))
+"""The dependency of every route that needs the token. For the OpenAPI document only:
+`AuthMiddleware` checks the token."""
 
 
 class Readiness:
@@ -66,20 +77,43 @@ MAX_BODY_PARTS: Final = 50_000
 class GatewayState:
     """The system that the gateway serves, and the state of the gateway itself."""
 
-    def __init__(self, system: "System", *, metrics: "Metrics", generated_token: str = "") -> None:
+    def __init__(
+        self,
+        system: "System",
+        *,
+        metrics: "Metrics",
+        generated_token: str = "",
+        config_file: "ConfigFile | None" = None,
+    ) -> None:
         """`generated_token` applies if the configuration has no token. Raises ConfigError."""
         self.system = system
         self.metrics = metrics
+        self.config_file = config_file
+        """The file of the configuration, for the routes that show and change it."""
+        self.started = time.monotonic()
         self.readiness = Readiness(system.store)
+        self.events = EventHub(system.agents, system.store)
+        """What `/api/events` sends."""
+        self.idempotency_keys = IdempotencyKeys(system.store)
+        self.heartbeats = Heartbeats(system.agents, system.store)
+        """The gateway process runs it."""
         self.is_closing = False
         """Whether the gateway shuts down: running turns end, and new ones are rejected."""
         self.generated_token = generated_token
+        self.sign_in = SignIn(system.store, self._credentials)
         if system.config.gateway.auth_mode == "token" and not self.token:
             raise ConfigError("gateway.auth.token", "is not set, and none was generated")
 
     @property
     def token(self) -> str:
         return self.system.config.gateway.token or self.generated_token
+
+    def _credentials(self) -> list[Credential]:
+        named = self.system.config.gateway.named_tokens
+        return [
+            Credential(token=self.token, scopes=frozenset(("admin",))),
+            *(Credential(token=it.token, scopes=it.scopes) for it in named),
+        ]
 
 
 async def _get_state(request: Request) -> GatewayState:
@@ -165,7 +199,7 @@ _DESCRIPTIONS: Final = {
     403: "The origin of the web page is not allowed, or the token lacks a scope.",
     404: "There is no such resource.",
     408: "The body was not complete in time.",
-    409: "The run or approval has already ended.",
+    409: "The run or approval has already ended, or the request conflicts with an earlier one.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     421: "The Host header does not name this gateway.",
@@ -179,10 +213,26 @@ _COMMON_STATUSES: Final = (400, 401, 403, 408, 413, 421, 422, 500, 503)
 
 def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """For `responses=`: the error responses of every route, and these."""
-    return {
-        status: {"model": ErrorResponse, "description": _DESCRIPTIONS[status]}
-        for status in sorted({*_COMMON_STATUSES, *statuses})
+    chosen = sorted({*_COMMON_STATUSES, *statuses})
+    return responses_with_body(ErrorResponse, {it: _DESCRIPTIONS[it] for it in chosen})
+
+
+def responses_with_body(
+    model: type[BaseModel], descriptions: Mapping[int, str]
+) -> dict[int | str, dict[str, Any]]:
+    """For `responses=`: the same body for several statuses.
+
+    Only the first one has the model itself, which adds its schema to the document. FastAPI builds
+    a validator for each model of each route, which takes a long time when the gateway starts.
+    """
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    body = {"content": {"application/json": {"schema": schema}}}
+    responses: dict[int | str, dict[str, Any]] = {
+        status: {"description": description, **body} for status, description in descriptions.items()
     }
+    first = next(iter(descriptions))
+    responses[first] = {"description": descriptions[first], "model": model}
+    return responses
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

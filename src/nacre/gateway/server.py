@@ -106,6 +106,8 @@ class Served:
     """The file of the token: a generated one, or the file that the configuration names."""
     database: str
     """The address of the database."""
+    app_url: str = field(repr=False)
+    """The link to the web app, with a code that signs in once."""
 
 
 def serve_gateway(options: GatewayOptions, on_ready: Callable[[Served], None]) -> None:
@@ -197,7 +199,9 @@ class _Gateway:
     async def _serve(self, system: System) -> None:
         from nacre.gateway.app import create_app
 
-        app = create_app(system, generated_token=self._token.generated)
+        app = create_app(
+            system, generated_token=self._token.generated, config_file=self._options.file
+        )
         state: GatewayState = app.state.gateway
         async with anyio.create_task_group() as tasks, http_server(app, self._listener) as server:
             tasks.start_soon(self._watcher(system, state).run)
@@ -205,13 +209,16 @@ class _Gateway:
             tasks.start_soon(_prepare, system)
             tasks.start_soon(LoopWatchdog(state.metrics.observe_stall).run)
             tasks.start_soon(_return_memory_when_idle, system)
+            tasks.start_soon(state.heartbeats.run)
             self._is_serving = True
+            url = gateway_url(self._config.gateway.host, self._listener)
             self._on_ready(
                 Served(
-                    url=gateway_url(self._config.gateway.host, self._listener),
+                    url=url,
                     config=self._config,
                     token_file=self._token.file,
                     database=system.store.address,
+                    app_url=_app_url(url, state),
                 )
             )
             await self._stop.wait()
@@ -221,6 +228,7 @@ class _Gateway:
             with anyio.CancelScope(shield=True):
                 # Streams end with the last events of their runs.
                 await system.agents.aclose(system.config.gateway.shutdown_seconds)
+            state.events.close()
 
     def _watcher(self, system: System, state: GatewayState) -> ConfigWatcher:
         async def apply_change(change: ConfigChange) -> None:
@@ -230,6 +238,7 @@ class _Gateway:
             # Last: if the change is rejected, clients keep their token.
             state.generated_token = token.generated
             self._log_restart_needed(change)
+            state.events.publish("config.applied", {"needsRestart": [*change.needs_restart]})
 
         return ConfigWatcher(
             self._options.file,
@@ -276,6 +285,15 @@ class _Gateway:
         current = self._config.gateway
         gateway = replace(config.gateway, host=current.host, port=current.port)
         return replace(config, gateway=check_auth(gateway, self._options.environment))
+
+
+def _app_url(url: str, state: GatewayState) -> str:
+    from nacre.gateway.web import APP_PATH
+
+    if state.system.config.gateway.auth_mode == "none":
+        return f"{url}{APP_PATH}/"
+    code, _ = state.sign_in.create_code(state.token)
+    return f"{url}{APP_PATH}/#code={code}"
 
 
 async def _prepare(system: System) -> None:

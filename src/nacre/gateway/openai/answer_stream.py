@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import anyio
 from starlette.responses import JSONResponse, Response
 
+from nacre.agent import RunResult
 from nacre.errors import ProviderError, RuntimeUnavailableError, StorageError
 from nacre.gateway.errors import ApiError
 from nacre.gateway.sse import cancel_on_disconnect
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from fastapi import Request
 
-    from nacre.agent import AgentRun, RunEvent, RunResult
+    from nacre.agent import AgentRun, InputRequest, RunEvent
     from nacre.gateway.openai.run_starter import ClientCall, WaitingRuns
     from nacre.json_types import JsonObject
 
@@ -62,7 +63,11 @@ AnswerPart: TypeAlias = TextDelta | MessageEnd | ClientCalls | RunEnd
 
 
 class AnswerStream:
-    """The answer to one request. `close` aborts the run, unless it has ended or waits."""
+    """The answer to one request. `close` aborts the run, unless it has ended or waits.
+
+    A question of the agent ends the answer, if the session of the run can be continued: the next
+    message of the client is the answer to it.
+    """
 
     def __init__(
         self,
@@ -75,7 +80,8 @@ class AnswerStream:
     ) -> None:
         self.run = run
         self.number = number
-        """The number of this answer: a run gives one more each time the client delivers results."""
+        """The number of this answer: a run gives one more each time the client delivers results or
+        answers a question."""
         self.usage = Usage()
         self._waiting = waiting
         self._after = after
@@ -105,6 +111,13 @@ class AnswerStream:
                 if self._is_waiting_for_client(event):
                     yield self._wait_for_client()
                     return
+                question = self._find_question(event)
+                if question is not None:
+                    yield TextDelta(text=question.text, begins_message=True)
+                    yield MessageEnd()
+                    self._is_over = True
+                    yield RunEnd(result=RunResult(text=question.text, usage=self.usage))
+                    return
         self._is_over = True
         result = self.run.result
         assert result is not None
@@ -128,8 +141,21 @@ class AnswerStream:
             case "message.sent" if isinstance(text, str) and text:
                 # A message of the tool `message` is part of the answer for this client.
                 return [TextDelta(text=text, begins_message=True), MessageEnd()]
+            case "media.added":
+                return [TextDelta(text=_link_to(event.data), begins_message=True), MessageEnd()]
             case _:
                 return []
+
+    def _find_question(self, event: RunEvent) -> InputRequest | None:
+        """The open question that the event asks, if the client can answer it."""
+        question = self.run.pending_input
+        if question is None or question.id != event.data.get("inputId"):
+            return None
+        if self.run.is_stored:
+            return question
+        # The next request of this client is another session.
+        self.run.input_requests.withdraw(question.id)
+        return None
 
     def _is_waiting_for_client(self, event: RunEvent) -> bool:
         """Whether the run waits for the client, and all earlier events were handled."""
@@ -198,6 +224,13 @@ def _provider_status(error: ProviderError) -> int:
 def _forbid_retry(error: ApiError) -> ApiError:
     error.headers = {**(error.headers or {}), "x-should-retry": "false"}
     return error
+
+
+def _link_to(media: JsonObject) -> str:
+    """A file of the reply as Markdown; the client gets it with its token."""
+    name = str(media["name"]).replace("[", "(").replace("]", ")")
+    is_image = str(media["type"]).startswith("image/")
+    return f"{'!' if is_image else ''}[{name}]({media['url']})"
 
 
 def _parse_usage(data: JsonObject) -> Usage:

@@ -8,12 +8,13 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, assert_never, cast
 
-from nacre.gateway.errors import ApiError
+from nacre.gateway.errors import ApiError, quote_id
 from nacre.gateway.openai.answer_stream import ClientCalls, MessageEnd, RunEnd, TextDelta
 from nacre.gateway.openai.responses_request import response_id_of, run_id_of
+from nacre.gateway.routes.sessions import turn_reply
 from nacre.gateway.sse import encode_event
 from nacre.json_types import decode_json, encode_json
-from nacre.messages import AssistantMessage, Usage
+from nacre.messages import AssistantMessage, TextPart, Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -39,7 +40,6 @@ _TURN_STATUSES: Final[dict[str, ResponseStatus]] = {
 }
 _MAX_RESPONSES: Final = 256
 _MAX_BYTES: Final = 32 * 1024 * 1024
-_MAX_SHOWN: Final = 80
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,6 +129,8 @@ def call_item(item_id: str, shown: ClientCall) -> JsonObject:
 def stored_response(response_id: str, turn: TurnRecord, messages: Sequence[Message]) -> JsonObject:
     """The response as far as the session stores it: the text and the status."""
     said = [each.text for each in messages if isinstance(each, AssistantMessage) and each.text]
+    if turn.visibility != "visible":
+        said = list(turn.sent)
     output = [
         message_item(f"msg_{response_id.removeprefix('resp_')}_{index}", text)
         for index, text in enumerate(said)
@@ -352,8 +354,11 @@ class ResponseLog:
         if turn is None:
             raise ApiError(
                 404,
-                f"there is no stored response {response_id[:_MAX_SHOWN]!r}",
+                f"there is no stored response {quote_id(response_id)}",
                 path="response_id",
             )
         stored = await self._store.messages_of_turns(turn.session_id, [turn.run_id])
-        return stored_response(response_id, turn, [each.message for each in stored])
+        messages = [each.message for each in stored]
+        if reply := turn_reply(turn):
+            messages.append(AssistantMessage(parts=(TextPart(text=reply),)))
+        return stored_response(response_id, turn, messages)

@@ -1,15 +1,17 @@
 """The routes under `/v1`, compatible with OpenAI's API."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Annotated, Any, Final
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, cast
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from nacre.bootstrap import System
 from nacre.gateway.errors import OPENAI_PREFIX, ApiError
+from nacre.gateway.middleware import caller_rights
 from nacre.gateway.openai.answer_stream import AnswerStream, complete_response
 from nacre.gateway.openai.chat import (
     ChatCompletionRequest,
@@ -22,7 +24,7 @@ from nacre.gateway.openai.responses_output import ResponseLog, ResponseStream, c
 from nacre.gateway.openai.responses_request import ResponsesRequest, responses_turn_input, run_id_of
 from nacre.gateway.openai.run_starter import RunStarter, WaitingRuns
 from nacre.gateway.openai.turn_input import choose_model, model_to_json, models_to_json
-from nacre.gateway.routing import JsonRoute
+from nacre.gateway.routing import BEARER, JsonRoute, responses_with_body
 from nacre.gateway.sse import EventStreamResponse
 from nacre.json_types import JsonObject
 
@@ -42,23 +44,23 @@ class OpenAiErrorResponse(BaseModel):
     error: OpenAiErrorDetail
 
 
-ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    status: {"model": OpenAiErrorResponse, "description": description}
-    for status, description in (
-        (400, "The request is invalid; `param` names the member."),
-        (401, "The token is missing or wrong."),
-        (403, "The origin of the web page is not allowed, or the token lacks a scope."),
-        (404, "There is no such model or response."),
-        (408, "The body was not complete in time."),
-        (409, "The previous response is not complete yet."),
-        (413, "The body is too large."),
-        (421, "The Host header does not name this gateway."),
-        (429, "Too many requests at a time, or the limit of the model's provider is reached."),
-        (500, "The run failed, or exceeded a limit."),
-        (502, "The model's provider failed."),
-        (503, "The provider is busy, or the run was aborted."),
-    )
-}
+ERRORS: Final = responses_with_body(
+    OpenAiErrorResponse,
+    {
+        400: "The request is invalid; `param` names the member.",
+        401: "The token is missing or wrong.",
+        403: "The origin of the web page is not allowed, or the token lacks a scope.",
+        404: "There is no such model or response.",
+        408: "The body was not complete in time.",
+        409: "The previous response is not complete yet.",
+        413: "The body is too large.",
+        421: "The Host header does not name this gateway.",
+        429: "Too many requests at a time, or the limit of the model's provider is reached.",
+        500: "The run failed, or exceeded a limit.",
+        502: "The model's provider failed.",
+        503: "The provider is busy, or the run was aborted.",
+    },
+)
 _EVENT: Final = {
     "type": "object",
     "required": ["data"],
@@ -81,87 +83,28 @@ SessionKey = Annotated[
 ]
 
 
-def openai_router(system: System) -> APIRouter:
-    """Create the router. It has its own prefix, so that metrics show the whole paths."""
+@dataclass(frozen=True, kw_only=True)
+class OpenAiApi:
+    """What the routes need: the system, the start of runs, and the stored responses."""
+
+    system: System
+    starter: RunStarter
+    log: ResponseLog
+
+
+def create_openai_api(system: System) -> OpenAiApi:
     # Half of the allowed runs, so that clients that never return cannot block all others.
     waiting = WaitingRuns(max_runs=lambda: system.config.gateway.max_concurrent_runs // 2)
-    router = APIRouter(
-        prefix=OPENAI_PREFIX, route_class=OpenAiRoute, tags=["OpenAI"], responses=ERRORS
-    )
-    starter = RunStarter(system, waiting)
-    _add_models(router, system)
-    _add_chat(router, system, starter)
-    _add_responses(router, system, starter)
-    return router
-
-
-def _add_models(router: APIRouter, system: System) -> None:
-    @router.get("/models", summary="List agents and models")
-    async def models() -> dict[str, Any]:
-        return models_to_json(system)
-
-    @router.get("/models/{model:path}", summary="Get an agent or model")
-    async def model(model: str) -> dict[str, Any]:
-        return model_to_json(choose_model(system, model).name)
-
-
-def _add_chat(router: APIRouter, system: System, starter: RunStarter) -> None:
-    @router.post("/chat/completions", summary="Create a chat completion", responses=RESPONSES)
-    async def chat_completions(
-        request: Request, body: ChatCompletionRequest, session_key: SessionKey = ""
-    ) -> Response:
-        choice = choose_model(system, body.model)
-        answer = await starter.start(chat_turn_input(body, choice, session_key=session_key))
-        head = create_chat_head(answer, body.model)
-        if not body.stream:
-            return await complete_response(request, answer, lambda: chat_completion(answer, head))
-        options = body.stream_options
-        stream = ChatStream(answer, head, includes_usage=bool(options and options.include_usage))
-        return _stream_response(answer, stream)
-
-
-def _add_responses(router: APIRouter, system: System, starter: RunStarter) -> None:
-    log = ResponseLog(system.store)
-
-    @router.post("/responses", summary="Create a response", responses=RESPONSES)
-    async def responses(
-        request: Request, body: ResponsesRequest, session_key: SessionKey = ""
-    ) -> Response:
-        choice = choose_model(system, body.model)
-        answer = await starter.start(responses_turn_input(body, choice, session_key=session_key))
-        keep = log.keep if body.is_kept else _keep_nothing
-        stream = ResponseStream(answer, create_response_head(answer, body), keep=keep)
-        if not body.stream:
-            return await complete_response(request, answer, stream.complete)
-        return _stream_response(answer, stream)
-
-    @router.get("/responses/{response_id}", summary="Get a response")
-    async def response(response_id: str) -> Response:
-        return JSONResponse(await log.response(response_id))
-
-    @router.post("/responses/{response_id}/cancel", summary="Cancel a response")
-    async def cancel(response_id: str) -> Response:
-        await log.response(response_id)
-        was_aborted = await system.agents.abort(
-            run_id_of(response_id), "the response was cancelled"
-        )
-        wire = await log.response(response_id)
-        if was_aborted:
-            wire["status"] = "cancelled"
-        return JSONResponse(wire)
-
-
-def _stream_response(answer: AnswerStream, stream: ChatStream | ResponseStream) -> Response:
-    return EventStreamResponse(
-        stream.events(),
-        headers=answer.headers,
-        error_event=stream.encode_error,
-        on_close=answer.close,
+    return OpenAiApi(
+        system=system, starter=RunStarter(system, waiting), log=ResponseLog(system.store)
     )
 
 
-def _keep_nothing(response: JsonObject) -> None:
-    """For requests with `store: false`."""
+async def _get_api(request: Request) -> OpenAiApi:
+    return cast("OpenAiApi", request.app.state.openai)
+
+
+Api = Annotated[OpenAiApi, Depends(_get_api)]
 
 
 class OpenAiRoute(JsonRoute):
@@ -200,3 +143,83 @@ def _format_path(location: Sequence[str | int]) -> str:
 def _is_alternative(step: str) -> bool:
     """Whether pydantic added the step to name one type of a union."""
     return step == "str" or step.startswith("list[") or step[:1].isupper()
+
+
+# It has its own prefix, so that metrics show the whole paths.
+router = APIRouter(
+    prefix=OPENAI_PREFIX,
+    route_class=OpenAiRoute,
+    tags=["OpenAI"],
+    responses=ERRORS,
+    dependencies=[BEARER],
+)
+
+
+@router.get("/models", summary="List agents and models")
+async def models(api: Api) -> dict[str, Any]:
+    return models_to_json(api.system)
+
+
+@router.get("/models/{model:path}", summary="Get an agent or model")
+async def model(api: Api, model: str) -> dict[str, Any]:
+    return model_to_json(choose_model(api.system, model).name)
+
+
+@router.post("/chat/completions", summary="Create a chat completion", responses=RESPONSES)
+async def chat_completions(
+    api: Api, request: Request, body: ChatCompletionRequest, session_key: SessionKey = ""
+) -> Response:
+    choice = choose_model(api.system, body.model)
+    rights = caller_rights(request.scope)
+    turn_input = chat_turn_input(body, choice, session_key=session_key)
+    answer = await api.starter.start(replace(turn_input, rights=rights))
+    head = create_chat_head(answer, body.model)
+    if not body.stream:
+        return await complete_response(request, answer, lambda: chat_completion(answer, head))
+    options = body.stream_options
+    stream = ChatStream(answer, head, includes_usage=bool(options and options.include_usage))
+    return _stream_response(answer, stream)
+
+
+@router.post("/responses", summary="Create a response", responses=RESPONSES)
+async def responses(
+    api: Api, request: Request, body: ResponsesRequest, session_key: SessionKey = ""
+) -> Response:
+    choice = choose_model(api.system, body.model)
+    rights = caller_rights(request.scope)
+    turn_input = responses_turn_input(body, choice, session_key=session_key)
+    answer = await api.starter.start(replace(turn_input, rights=rights))
+    keep = api.log.keep if body.is_kept else _keep_nothing
+    stream = ResponseStream(answer, create_response_head(answer, body), keep=keep)
+    if not body.stream:
+        return await complete_response(request, answer, stream.complete)
+    return _stream_response(answer, stream)
+
+
+@router.get("/responses/{response_id}", summary="Get a response")
+async def response(api: Api, response_id: str) -> Response:
+    return JSONResponse(await api.log.response(response_id))
+
+
+@router.post("/responses/{response_id}/cancel", summary="Cancel a response")
+async def cancel(api: Api, response_id: str) -> Response:
+    await api.log.response(response_id)
+    run_id = run_id_of(response_id)
+    was_aborted = await api.system.agents.abort(run_id, "the response was cancelled")
+    wire = await api.log.response(response_id)
+    if was_aborted:
+        wire["status"] = "cancelled"
+    return JSONResponse(wire)
+
+
+def _stream_response(answer: AnswerStream, stream: ChatStream | ResponseStream) -> Response:
+    return EventStreamResponse(
+        stream.events(),
+        headers=answer.headers,
+        error_event=stream.encode_error,
+        on_close=answer.close,
+    )
+
+
+def _keep_nothing(response: JsonObject) -> None:
+    """For requests with `store: false`."""

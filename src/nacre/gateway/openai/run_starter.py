@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from nacre.agent import TurnRequest
@@ -208,12 +208,14 @@ async def add_messages(store: Store, session_id: str, messages: Sequence[Message
 
 async def messages_until(store: Store, session_id: str, run_id: str) -> list[Message]:
     """The messages up to the end of that turn. A summary replaces earlier ones, unless the turn is
-    among them."""
-    for whole in (False, True):
-        stored = await store.messages(session_id, whole=whole)
-        mine = [index for index, each in enumerate(stored) if each.run_id == run_id]
-        if mine:
-            return [each.message for each in stored[: mine[-1] + 1]]
+    among them. A chat command has no messages: those before it count."""
+    stored = [await store.messages(session_id, whole=whole) for whole in (False, True)]
+    earlier = [turn.run_id for turn in await store.turns(session_id, before=run_id)]
+    for wanted in (run_id, *reversed(earlier)):
+        for messages in stored:
+            mine = [index for index, each in enumerate(messages) if each.run_id == wanted]
+            if mine:
+                return [each.message for each in messages[: mine[-1] + 1]]
     return []
 
 
@@ -226,6 +228,11 @@ class RunStarter:
 
     async def start(self, turn_input: TurnInput) -> AnswerStream:
         """Resume the waiting run or start a new one. Raises ApiError and NacreError."""
+        if self._system.agents.commands.find(turn_input.conversation.last_user_message):
+            # First: a run that waits for the client must not be aborted.
+            run = await self._system.agents.start(await self._command_request(turn_input))
+            return self._answer(run, turn_input)
+        turn_input = self._remove_commands(turn_input)
         waiting = self._waiting.find(turn_input.conversation.results)
         if waiting is not None and (resumed := await self._resume(waiting, turn_input)) is not None:
             return resumed
@@ -235,7 +242,41 @@ class RunStarter:
             run = await self._system.agents.start(request)
         except ToolDefinitionError as error:
             raise invalid("tools", f"cannot be used: {error}", code="invalid_tool") from None
+        answered = [
+            event
+            for event in run.events.events
+            if event.kind == "input.answered" and event.data.get("how") == "answered"
+        ]
+        if answered:
+            # The message has answered a question of a run whose first answers the client has.
+            number = len(answered) + 1
+            return self._answer(run, turn_input, after=answered[-1].sequence, number=number)
         return self._answer(run, turn_input)
+
+    # Chat commands.
+
+    async def _command_request(self, turn_input: TurnInput) -> TurnRequest:
+        said, earlier = turn_input.conversation.last_user_message, turn_input.conversation.earlier
+        if turn_input.previous_run_id:
+            turn = await self._system.store.turn(turn_input.previous_run_id)
+            if turn is None:
+                raise _unknown_response_error()
+            return turn_input.to_request(message=said, session_id=turn.session_id)
+        if turn_input.session_key:
+            return turn_input.to_request(message=said, session_key=turn_input.session_key)
+        if not turn_input.is_kept:
+            return turn_input.to_request(message=said, history=earlier)
+        # The client continues with the id of the response, so there must be a session.
+        session_id = await create_session(
+            self._system.store, agent_id=self._agent_id(turn_input), messages=earlier
+        )
+        return turn_input.to_request(message=said, session_id=session_id)
+
+    def _remove_commands(self, turn_input: TurnInput) -> TurnInput:
+        """Leave out earlier commands and their replies, which are not for the model."""
+        conversation = turn_input.conversation
+        messages = tuple(self._system.agents.commands.remove_from(conversation.messages))
+        return replace(turn_input, conversation=replace(conversation, messages=messages))
 
     # A run that waits for these results.
 
@@ -306,6 +347,10 @@ class RunStarter:
 
     async def _continue_response(self, turn_input: TurnInput) -> TurnRequest:
         run_id, store = turn_input.previous_run_id, self._system.store
+        live = self._system.agents.run(run_id)
+        if live is not None and live.pending_input is not None:
+            said = turn_input.conversation.last_user_message
+            return turn_input.to_request(message=said, session_id=live.session_id)
         await self._abort_waiting(lambda run: run.id == run_id)
         turn = _check_turn(await store.turn(run_id))
         said, earlier = turn_input.conversation.last_user_message, turn_input.conversation.earlier
@@ -364,11 +409,7 @@ def _check_results(turn_input: TurnInput) -> None:
 
 def _check_turn(turn: TurnRecord | None) -> TurnRecord:
     if turn is None:
-        raise invalid(
-            "previous_response_id",
-            "names no stored response; responses with `store: false` are not stored",
-            code="previous_response_not_found",
-        )
+        raise _unknown_response_error()
     if turn.status == "running":
         raise ApiError(
             409,
@@ -377,3 +418,11 @@ def _check_turn(turn: TurnRecord | None) -> TurnRecord:
             path="previous_response_id",
         )
     return turn
+
+
+def _unknown_response_error() -> ApiError:
+    return invalid(
+        "previous_response_id",
+        "names no stored response; responses with `store: false` are not stored",
+        code="previous_response_not_found",
+    )

@@ -25,6 +25,7 @@ from nacre.messages import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from nacre.agent import CallerRight
     from nacre.bootstrap import System
     from nacre.json_types import JsonObject, JsonValue
     from nacre.messages import AssistantPart
@@ -256,6 +257,8 @@ class TurnInput:
     """The run whose session continues; Responses only."""
     is_kept: bool = False
     """Whether to create a session if none is named."""
+    rights: frozenset[CallerRight] = frozenset()
+    """What the sender of the request may do in the chat."""
 
     def to_request(
         self,
@@ -278,6 +281,7 @@ class TurnInput:
             settings=self.settings,
             channel=CHANNEL,
             queue_mode="followup",
+            rights=self.rights,
         )
 
 

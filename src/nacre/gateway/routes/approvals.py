@@ -9,6 +9,7 @@ from nacre.agent.approval_log import approval_to_json
 from nacre.errors import ApprovalError
 from nacre.gateway.errors import ApiError
 from nacre.gateway.routing import (
+    BEARER,
     JsonMap,
     JsonRoute,
     OpaqueMap,
@@ -126,7 +127,9 @@ def approval_info(record: ApprovalRecord) -> ApprovalInfo:
     )
 
 
-router = APIRouter(prefix="/api/approvals", tags=["approvals"], route_class=JsonRoute)
+router = APIRouter(
+    prefix="/api/approvals", tags=["approvals"], route_class=JsonRoute, dependencies=[BEARER]
+)
 
 
 @router.get("", summary="List approvals", responses=error_responses())

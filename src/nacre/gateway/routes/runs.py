@@ -1,18 +1,24 @@
 """Runs: start, inspect, follow and abort them, and deliver results of client tools."""
 
-from typing import Annotated, Final, Literal
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal, TypedDict
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import ConfigDict, Field, JsonValue
 
-from nacre.agent import AgentRun, ClientTool, RunFinish, TurnRequest
+from nacre.agent import AgentRun, CallerRight, ClientTool, RunFinish, TurnRequest, tool_bytes_of
 from nacre.config import QueueMode
 from nacre.errors import ConfigError, MissingReferenceError, SessionError
-from nacre.gateway.errors import RETRY_SECONDS, ApiError
+from nacre.gateway.errors import RETRY_SECONDS, ApiError, quote_id
+from nacre.gateway.middleware import caller_rights
 from nacre.gateway.routes.approvals import PendingApproval, pending_approval
-from nacre.gateway.routes.sessions import UsageInfo, parts_from, usage_info
+from nacre.gateway.routes.media import MediaInfo, media_info
+from nacre.gateway.routes.messages import UsageInfo, usage_info
+from nacre.gateway.routes.sessions import ToolBytesInfo, tool_bytes_info, turn_reply
+from nacre.gateway.routes.uploads import attachment_parts
 from nacre.gateway.routing import (
+    BEARER,
     GatewayState,
     JsonMap,
     JsonRoute,
@@ -31,9 +37,10 @@ from nacre.gateway.run_events import (
     stored_events,
 )
 from nacre.gateway.sse import EventStreamResponse
-from nacre.messages import AssistantMessage, UserMessage
+from nacre.json_types import JsonObject, encode_json
+from nacre.messages import AssistantMessage, ImagePart, TextPart, UserMessage
 from nacre.providers import ModelSettings
-from nacre.storage import TurnRecord
+from nacre.storage import MediaRecord, TurnRecord, Visibility
 
 ShortText = Annotated[str, Field(max_length=500)]
 _TOOL_NAME: Final = TextPattern(
@@ -74,6 +81,11 @@ class StartRunRequest(RequestModel):
     text: str = ""
     images: Annotated[tuple[ImageUrl, ...], Field(max_length=32)] = ()
     """URLs: `data:image/...` or `https://...`."""
+    attachments: Annotated[tuple[ShortText, ...], Field(max_length=32)] = ()
+    """The ids of uploads. Images and short texts become part of the message, other files are put
+    into the workspace."""
+    idempotency_key: ShortText = ""
+    """The same as the header `Idempotency-Key`."""
     agent_id: ShortText = ""
     """Empty for the agent of the session, or the default agent."""
     session_id: ShortText = ""
@@ -98,6 +110,7 @@ class StartRunRequest(RequestModel):
             "anyOf": [
                 {"required": ["text"], "properties": {"text": {"minLength": 1}}},
                 {"required": ["images"], "properties": {"images": {"minItems": 1}}},
+                {"required": ["attachments"], "properties": {"attachments": {"minItems": 1}}},
             ],
             "not": {
                 "required": ["sessionId", "sessionKey"],
@@ -110,8 +123,10 @@ class StartRunRequest(RequestModel):
         }
     )
 
-    def to_request(self) -> TurnRequest:
-        parts = parts_from(self.text, self.images)
+    def to_request(
+        self, rights: frozenset[CallerRight], attached: Sequence[TextPart | ImagePart] = ()
+    ) -> TurnRequest:
+        parts = (*_make_parts(self.text, self.images), *attached)
         return TurnRequest(
             message=UserMessage(parts=parts) if parts else None,
             agent_id=self.agent_id,
@@ -134,7 +149,14 @@ class StartRunRequest(RequestModel):
                 stop=self.settings.stop,
             ),
             tools_disabled=self.disable_tools,
+            rights=rights,
         )
+
+
+def _make_parts(text: str, images: tuple[str, ...]) -> tuple[TextPart | ImagePart, ...]:
+    """The parts of a user message: text first, then images."""
+    texts = (TextPart(text=text),) if text else ()
+    return (*texts, *(ImagePart(url=url) for url in images))
 
 
 class StartRunResponse(ResponseModel):
@@ -156,12 +178,34 @@ class ClientCallInfo(ResponseModel):
     arguments: OpaqueMap
 
 
+class PendingInput(ResponseModel):
+    """A question of the agent. The next message of the session is its answer."""
+
+    input_id: str
+    tool_call_id: str
+    text: str
+    """The question with its options, as a person reads it."""
+    questions: tuple[OpaqueMap, ...] = ()
+    expires_at: float
+
+
 class RunResultInfo(ResponseModel):
     """The result of a run."""
 
     text: str = ""
+    """The last answer; empty if it is not for the user."""
+    visibility: Visibility = "visible"
+    """`private` if the user sees only sent messages, `silent` if the answer says nothing."""
+    private_text: str = ""
+    """The last answer, if it is private."""
+    sent: tuple[str, ...] = ()
+    """The texts that the agent sent to the user during the turn."""
+    media: tuple[MediaInfo, ...] = ()
+    """The files of the reply."""
     finish_reason: RunFinish
     usage: UsageInfo
+    tool_bytes: ToolBytesInfo | None = None
+    """Null if no model was asked, or if the runtime does not say."""
     model: str = ""
     error: str = ""
     error_code: str = ""
@@ -185,6 +229,7 @@ class RunResponse(ResponseModel):
     """Null until the run has ended."""
     pending_approvals: tuple[PendingApproval, ...] = ()
     pending_client_calls: tuple[ClientCallInfo, ...] = ()
+    pending_input: PendingInput | None = None
 
 
 class RunsResponse(ResponseModel):
@@ -246,9 +291,12 @@ def live_run_response(run: AgentRun) -> RunResponse:
     result = None
     if run.result is not None:
         result = RunResultInfo(
-            text=run.result.text,
+            **_shown_text(run.result.text, run.result.visibility),
+            sent=run.result.sent,
+            media=tuple(map(media_info, run.result.media)),
             finish_reason=run.result.finish_reason,
             usage=usage_info(run.result.usage),
+            tool_bytes=tool_bytes_info(run.result.tool_bytes),
             model=run.result.model,
             error=run.result.error,
             error_code=run.result.error_code,
@@ -264,19 +312,40 @@ def live_run_response(run: AgentRun) -> RunResponse:
         result=result,
         pending_approvals=tuple(map(pending_approval, run.pending_approvals)),
         pending_client_calls=client_call_infos(run),
+        pending_input=pending_input(run),
+    )
+
+
+def pending_input(run: AgentRun) -> PendingInput | None:
+    question = run.pending_input
+    if question is None:
+        return None
+    return PendingInput(
+        input_id=question.id,
+        tool_call_id=question.call_id,
+        text=question.text,
+        questions=question.questions,
+        expires_at=question.expires,
     )
 
 
 def stored_run_response(
-    turn: TurnRecord, *, agent_id: str, last_message: AssistantMessage | None
+    turn: TurnRecord,
+    *,
+    agent_id: str,
+    last_message: AssistantMessage | None,
+    media: list[MediaRecord],
 ) -> RunResponse:
     """A run that is no longer in memory. `last_message` is the last answer of the model."""
     result = None
     if turn.status != "running":
         result = RunResultInfo(
-            text=last_message.text if last_message else "",
+            **_shown_text(last_message.text if last_message else turn_reply(turn), turn.visibility),
+            sent=turn.sent,
+            media=tuple(map(media_info, media)),
             finish_reason=_stored_finish(turn, last_message),
             usage=usage_info(turn.usage),
+            tool_bytes=tool_bytes_info(tool_bytes_of(turn.data)),
             model=turn.model,
             error=turn.error,
             error_code=str(turn.data.get("errorCode", "")),
@@ -292,6 +361,20 @@ def stored_run_response(
     )
 
 
+class _ShownText(TypedDict):
+    text: str
+    visibility: Visibility
+    private_text: str
+
+
+def _shown_text(text: str, visibility: Visibility) -> _ShownText:
+    return {
+        "text": text if visibility == "visible" else "",
+        "visibility": visibility,
+        "private_text": text if visibility == "private" else "",
+    }
+
+
 def _stored_finish(turn: TurnRecord, last_message: AssistantMessage | None) -> RunFinish:
     match turn.status:
         case "completed":
@@ -302,28 +385,74 @@ def _stored_finish(turn: TurnRecord, last_message: AssistantMessage | None) -> R
             return "error"
 
 
-_MAX_SHOWN_ID: Final = 80
 _ABORT: Final = AbortRunRequest()
 
-router = APIRouter(prefix="/api/runs", tags=["runs"], route_class=JsonRoute)
+router = APIRouter(prefix="/api/runs", tags=["runs"], route_class=JsonRoute, dependencies=[BEARER])
 
 
 @router.post(
     "",
     status_code=202,
     summary="Start a run",
-    responses=error_responses(404, 415, 429),
+    responses=error_responses(404, 409, 415, 429),
 )
-async def start_run(body: StartRunRequest, response: Response, state: State) -> StartRunResponse:
+async def start_run(
+    body: StartRunRequest,
+    request: Request,
+    response: Response,
+    state: State,
+    idempotency_key: Annotated[
+        str,
+        Header(
+            description=(
+                "A random text of your choice. If you send the request again with the same key "
+                "within 24 hours, you get the first response, and the message is taken once."
+            ),
+            max_length=500,
+        ),
+    ] = "",
+) -> StartRunResponse:
     """Send a message to an agent.
 
     Returns immediately; follow the run by its events. While a turn of the session is running, the
-    queue mode decides which run handles the message.
+    queue mode decides which run handles the message. If that turn has asked a question, the message
+    is the answer.
+
+    A chat command, such as `/status`, is a run of its own, without a model. Its `sessionId` is
+    empty if there is no session.
     """
+
+    async def start() -> JsonObject:
+        started = await _start(body, caller_rights(request.scope), state)
+        return started.model_dump(mode="json")
+
+    key = idempotency_key or body.idempotency_key
+    if not key:
+        started = await _start(body, caller_rights(request.scope), state)
+    else:
+        content = body.model_dump(mode="json", exclude={"idempotency_key"})
+        full_key = _add_session(key, body, state)
+        first = await state.idempotency_keys.run_once(full_key, content, start)
+        started = StartRunResponse.model_validate(first)
+    response.headers["location"] = f"/api/runs/{started.run_id}"
+    return started
+
+
+def _add_session(key: str, body: StartRunRequest, state: GatewayState) -> str:
+    """The idempotency key with its session. A session key names one session of each agent."""
+    agent_id = body.agent_id or state.system.config.agents.default_id
+    owner = agent_id.lower() if body.session_key else ""
+    return encode_json([owner, body.session_id, body.session_key, key]).decode()
+
+
+async def _start(
+    body: StartRunRequest, rights: frozenset[CallerRight], state: GatewayState
+) -> StartRunResponse:
     if state.is_closing:
         raise _closing_error()
+    attached = await _load_attachments(body, state) if body.attachments else ()
     try:
-        run = await state.system.agents.start(body.to_request())
+        run = await state.system.agents.start(body.to_request(rights, attached))
     except ConfigError as error:
         if not body.model or isinstance(error, MissingReferenceError):
             raise
@@ -331,10 +460,18 @@ async def start_run(body: StartRunRequest, response: Response, state: State) -> 
     except SessionError as error:
         # The service closes before the gateway does.
         raise _closing_error() if error.code == "ended" else error from None
-    response.headers["location"] = f"/api/runs/{run.id}"
     return StartRunResponse(
         run_id=run.id, session_id=run.session_id, agent_id=run.agent_id, state=run.state
     )
+
+
+async def _load_attachments(
+    body: StartRunRequest, state: GatewayState
+) -> tuple[TextPart | ImagePart, ...]:
+    session = await state.system.store.session(body.session_id) if body.session_id else None
+    agents = state.system.agents.config.agents
+    agent = agents.agent(session.agent_id if session else body.agent_id or agents.default_id)
+    return await attachment_parts(state, body.attachments, workspace=agent.workspace)
 
 
 @router.get("", summary="List runs", responses=error_responses())
@@ -356,7 +493,10 @@ async def get_run(run_id: str, state: State) -> RunResponse:
     session = await state.system.store.session(turn.session_id)
     agent_id = session.agent_id if session else ""
     return stored_run_response(
-        turn, agent_id=agent_id, last_message=await _last_answer(turn, state)
+        turn,
+        agent_id=agent_id,
+        last_message=await _last_answer(turn, state),
+        media=await state.system.store.media_of_runs([turn.run_id]),
     )
 
 
@@ -438,7 +578,7 @@ def _check_pending(run: AgentRun, body: ClientResultsRequest) -> None:
             continue
         path = f"body.results[{index}].callId"
         if any(earlier.call_id == result.call_id for earlier in body.results[:index]):
-            raise ApiError(400, f"{result.call_id[:_MAX_SHOWN_ID]!r} is given twice", path=path)
+            raise ApiError(400, f"{quote_id(result.call_id)} is given twice", path=path)
         try:
             # The call is not pending; the run raises the reason.
             run.deliver(result.call_id, None)
@@ -450,7 +590,7 @@ def _check_pending(run: AgentRun, body: ClientResultsRequest) -> None:
 async def _stored_turn(run_id: str, state: GatewayState) -> TurnRecord:
     turn = await state.system.store.turn(run_id)
     if turn is None:
-        raise ApiError(404, f"there is no run {run_id[:_MAX_SHOWN_ID]!r}")
+        raise ApiError(404, f"there is no run {quote_id(run_id)}")
     return turn
 
 

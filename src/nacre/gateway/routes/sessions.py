@@ -1,223 +1,39 @@
 """Sessions: list them, and show one with its turns, messages and calls."""
 
-from typing import Annotated, Final, Literal, assert_never
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
-from pydantic import Field
 
-from nacre.gateway.errors import ApiError
+from nacre.agent import ToolBytes, tool_bytes_of
+from nacre.gateway.errors import ApiError, quote_id
+from nacre.gateway.routes.media import MediaInfo, media_info
+from nacre.gateway.routes.messages import (
+    CallInfo,
+    MessageInfo,
+    UsageInfo,
+    call_info,
+    cut_text,
+    message_info,
+    usage_info,
+)
 from nacre.gateway.routing import (
+    BEARER,
     GatewayState,
     JsonRoute,
-    OpaqueJson,
-    OpaqueMap,
     ResponseModel,
     State,
     TextPattern,
     error_responses,
 )
 from nacre.gateway.run_events import events_of_run
-from nacre.messages import (
-    AssistantMessage,
-    FinishReason,
-    ImagePart,
-    SystemMessage,
-    TextPart,
-    ThinkingPart,
-    ToolMessage,
-    Usage,
-    UserMessage,
+from nacre.storage import (
+    MediaRecord,
+    SessionRecord,
+    TurnRecord,
+    TurnStatus,
+    Visibility,
 )
-from nacre.storage import SessionRecord, StoredMessage, TurnRecord, TurnStatus
-from nacre.trajectory import CallNode, project
-
-
-class UsageInfo(ResponseModel):
-    """Token counts of the provider."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-
-
-class ImageInfo(ResponseModel):
-    """An image in a message."""
-
-    url: str
-
-
-class ToolCallInfo(ResponseModel):
-    """A tool call of the model."""
-
-    call_id: str
-    name: str
-    arguments: str
-    """JSON text, as written by the model."""
-
-
-class _StoredMessageInfo(ResponseModel):
-    sequence: int
-    """Its position in the session."""
-    run_id: str
-    """The run of its turn; empty for a summary."""
-
-
-class SystemMessageInfo(_StoredMessageInfo):
-    """A system message, such as the summary of earlier messages."""
-
-    role: Literal["system"] = "system"
-    text: str
-    is_summary: bool = False
-
-
-class UserMessageInfo(_StoredMessageInfo):
-    """A message of the user."""
-
-    role: Literal["user"] = "user"
-    text: str
-    images: tuple[ImageInfo, ...] = ()
-
-
-class AssistantMessageInfo(_StoredMessageInfo):
-    """An answer of the model, with its thinking and tool calls."""
-
-    role: Literal["assistant"] = "assistant"
-    text: str
-    thinking: str = ""
-    tool_calls: tuple[ToolCallInfo, ...] = ()
-    model: str = ""
-    usage: UsageInfo
-    finish_reason: FinishReason
-
-
-class ToolMessageInfo(_StoredMessageInfo):
-    """The result of a tool call."""
-
-    role: Literal["tool"] = "tool"
-    call_id: str
-    name: str
-    content: str
-    is_error: bool = False
-    images: tuple[ImageInfo, ...] = ()
-
-
-MessageInfo = Annotated[
-    SystemMessageInfo | UserMessageInfo | AssistantMessageInfo | ToolMessageInfo,
-    Field(discriminator="role"),
-]
-
-
-def usage_info(usage: Usage) -> UsageInfo:
-    return UsageInfo(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cached_tokens=usage.cached_tokens,
-    )
-
-
-def message_info(
-    stored: StoredMessage,
-) -> SystemMessageInfo | UserMessageInfo | AssistantMessageInfo | ToolMessageInfo:
-    message = stored.message
-    match message:
-        case SystemMessage():
-            return SystemMessageInfo(
-                sequence=stored.sequence,
-                run_id=stored.run_id,
-                text=message.text,
-                is_summary=stored.is_summary,
-            )
-        case UserMessage():
-            return UserMessageInfo(
-                sequence=stored.sequence,
-                run_id=stored.run_id,
-                text=message.text,
-                images=tuple(
-                    ImageInfo(url=part.url) for part in message.parts if isinstance(part, ImagePart)
-                ),
-            )
-        case AssistantMessage():
-            return _assistant_info(stored, message)
-        case ToolMessage():
-            return ToolMessageInfo(
-                sequence=stored.sequence,
-                run_id=stored.run_id,
-                call_id=message.call_id,
-                name=message.name,
-                content=message.content,
-                is_error=message.is_error,
-                images=tuple(ImageInfo(url=image.url) for image in message.images),
-            )
-        case _:
-            assert_never(message)
-
-
-def _assistant_info(stored: StoredMessage, message: AssistantMessage) -> AssistantMessageInfo:
-    return AssistantMessageInfo(
-        sequence=stored.sequence,
-        run_id=stored.run_id,
-        text=message.text,
-        thinking="\n".join(it.text for it in message.parts if isinstance(it, ThinkingPart)),
-        tool_calls=tuple(
-            ToolCallInfo(call_id=call.call_id, name=call.name, arguments=call.arguments)
-            for call in message.tool_calls
-        ),
-        model=message.model,
-        usage=usage_info(message.usage),
-        finish_reason=message.finish_reason,
-    )
-
-
-def parts_from(text: str, images: tuple[str, ...]) -> tuple[TextPart | ImagePart, ...]:
-    """The parts of a user message: text first, then images."""
-    texts = (TextPart(text=text),) if text else ()
-    return (*texts, *(ImagePart(url=url) for url in images))
-
-
-class CallInfo(ResponseModel):
-    """A tool call and its nested calls. Secrets are redacted, and long values are cut."""
-
-    tool_call_id: str
-    tool_id: str
-    tool_name: str
-    source: str
-    input: OpaqueJson = None
-    outcome: Literal["completed", "failed", "running"]
-    result: OpaqueJson = None
-    error: str = ""
-    error_code: str = ""
-    abort_reason: str = ""
-    """Why the program of a completed `exec` call was aborted."""
-    started_at: float | None
-    """Seconds since the epoch."""
-    ended_at: float | None
-    duration_ms: float | None
-    approvals: tuple[OpaqueMap, ...] = ()
-    updates: int = 0
-    """The number of progress reports."""
-    children: tuple["CallInfo", ...] = ()
-
-
-def call_info(node: CallNode) -> CallInfo:
-    # The projection limits the depth.
-    return CallInfo(
-        tool_call_id=node.call_id,
-        tool_id=node.tool_id,
-        tool_name=node.tool_name,
-        source=node.source,
-        input=node.input,
-        outcome=node.outcome,
-        result=node.result,
-        error=node.error,
-        error_code=node.error_code,
-        abort_reason=node.abort_reason,
-        started_at=node.started,
-        ended_at=node.ended,
-        duration_ms=node.duration_ms,
-        approvals=tuple(node.approvals),
-        updates=node.updates,
-        children=tuple(map(call_info, node.children)),
-    )
+from nacre.trajectory import project
 
 
 class SessionInfo(ResponseModel):
@@ -234,6 +50,10 @@ class SessionInfo(ResponseModel):
     updated_at: float
     turn_count: int
     message_count: int
+    model: str = ""
+    """The model that was chosen with `/model`; empty for the agent's."""
+    queue_mode: str = ""
+    """The queue mode that was chosen with `/queue`; empty for the configured one."""
 
 
 class SessionsResponse(ResponseModel):
@@ -244,18 +64,42 @@ class SessionsResponse(ResponseModel):
     """The value of `before` for the next page. Null on the last page."""
 
 
+class ToolBytesInfo(ResponseModel):
+    """The size of the definitions of tools in all model requests of a turn."""
+
+    sent: int
+    direct: int
+    """What all tools of the turn would have cost if the model saw them directly."""
+    sent_tokens: int
+    """An estimate: four bytes per token."""
+    direct_tokens: int
+
+
 class TurnInfo(ResponseModel):
     """A turn: its prompt, result, token usage and tool calls."""
 
     run_id: str
     status: TurnStatus
     prompt: str = ""
+    """Cut if it is long; the first message of the turn has it, too."""
     model: str = ""
     surface: str = ""
     usage: UsageInfo
+    tool_bytes: ToolBytesInfo | None = None
+    """Null if no model was asked, or if the runtime does not say."""
     error: str = ""
+    reply: str = ""
+    """The reply of a chat command, whose turn has no messages and the surface `command`."""
     started_at: float
     ended_at: float | None
+    trigger: str = ""
+    """`heartbeat` if no message started the turn."""
+    visibility: Visibility = "visible"
+    """Whether the user saw the last answer; see the result of a run."""
+    sent: tuple[str, ...] = ()
+    """The texts that the agent sent to the user during the turn."""
+    media: tuple[MediaInfo, ...] = ()
+    """The files of the reply."""
     calls: tuple[CallInfo, ...] = ()
     has_more_calls: bool = False
     """Whether calls are left out. The trajectory has all of them."""
@@ -285,34 +129,58 @@ def session_info(record: SessionRecord) -> SessionInfo:
         updated_at=record.updated,
         turn_count=record.turn_count,
         message_count=record.message_count,
+        model=record.model,
+        queue_mode=record.queue_mode,
     )
 
 
-def turn_info(turn: TurnRecord, *, calls: tuple[CallInfo, ...], has_more_calls: bool) -> TurnInfo:
+def turn_reply(turn: TurnRecord) -> str:
+    """The reply of a chat command; empty for other turns."""
+    return str(turn.data.get("reply", ""))
+
+
+def turn_info(
+    turn: TurnRecord,
+    *,
+    media: tuple[MediaInfo, ...],
+    calls: tuple[CallInfo, ...],
+    has_more_calls: bool,
+) -> TurnInfo:
     return TurnInfo(
         run_id=turn.run_id,
         status=turn.status,
-        prompt=getattr(turn.prompt, "text", ""),
+        prompt=cut_text(getattr(turn.prompt, "text", ""))[0],
         model=turn.model,
         surface=turn.surface,
         usage=usage_info(turn.usage),
+        tool_bytes=tool_bytes_info(tool_bytes_of(turn.data)),
         error=turn.error,
+        reply=turn_reply(turn),
         started_at=turn.started,
         ended_at=turn.ended,
+        trigger=str(turn.data.get("trigger", "")),
+        visibility=turn.visibility,
+        sent=turn.sent,
+        media=media,
         calls=calls,
         has_more_calls=has_more_calls,
     )
 
 
+def tool_bytes_info(found: ToolBytes | None) -> ToolBytesInfo | None:
+    return None if found is None else ToolBytesInfo.model_validate(found.to_json())
+
+
 # The limit of one response. The trajectory has all events.
 _MAX_EVENTS: Final = 20_000
-_MAX_SHOWN_ID: Final = 80
 _CURSOR_PATTERN: Final = TextPattern(
     pattern=r"[0-9]{1,12}(\.[0-9]{1,20})?~[A-Za-z0-9._~-]{1,300}",
     words="the `nextCursor` of a response",
 )
 
-router = APIRouter(prefix="/api/sessions", tags=["sessions"], route_class=JsonRoute)
+router = APIRouter(
+    prefix="/api/sessions", tags=["sessions"], route_class=JsonRoute, dependencies=[BEARER]
+)
 
 
 @router.get("", summary="List sessions", responses=error_responses())
@@ -361,7 +229,7 @@ async def get_session(
     store = state.system.store
     session = await store.session(session_id)
     if session is None:
-        raise ApiError(404, f"there is no session {session_id[:_MAX_SHOWN_ID]!r}")
+        raise ApiError(404, f"there is no session {quote_id(session_id)}")
     if before is not None:
         last = await store.turn(before)
         if last is None or last.session_id != session_id:
@@ -372,7 +240,7 @@ async def get_session(
     return SessionResponse(
         session=session_info(session),
         turns=tuple(await _turn_infos(shown, state)),
-        messages=tuple(map(message_info, messages)),
+        messages=tuple(message_info(it, session_id) for it in messages),
         next_cursor=shown[0].run_id if len(found) > turns else None,
     )
 
@@ -380,12 +248,19 @@ async def get_session(
 async def _turn_infos(turns: list[TurnRecord], state: GatewayState) -> list[TurnInfo]:
     answers: list[TurnInfo] = []
     left = _MAX_EVENTS
+    media = await state.system.store.media_of_runs([turn.run_id for turn in turns])
     # Newest first: they are the most important.
     for turn in reversed(turns):
         calls: tuple[CallInfo, ...] = ()
         events, has_more = await events_of_run(state.system.store, turn.run_id, max_events=left)
         left -= len(events)
         calls = tuple(map(call_info, project(events)))
-        answers.append(turn_info(turn, calls=calls, has_more_calls=has_more))
+        answers.append(
+            turn_info(turn, media=_media_of(turn, media), calls=calls, has_more_calls=has_more)
+        )
     answers.reverse()
     return answers
+
+
+def _media_of(turn: TurnRecord, media: list[MediaRecord]) -> tuple[MediaInfo, ...]:
+    return tuple(media_info(it) for it in media if it.run_id == turn.run_id)

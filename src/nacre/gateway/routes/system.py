@@ -1,12 +1,16 @@
 """Health, metrics, and the configured agents, models, tools and plugins."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import RedirectResponse
 
 import nacre
+from nacre.agent import CallerRight
+from nacre.config import TokenScope
 from nacre.gateway.metrics import CONTENT_TYPE
-from nacre.gateway.routing import OpaqueMap, ResponseModel, State, error_responses
+from nacre.gateway.routing import BEARER, OpaqueMap, ResponseModel, State, error_responses
+from nacre.gateway.web import APP_PATH, wants_page
 from nacre.run_context import RunContext
 from nacre.tools import effective_tools, policy_for
 
@@ -19,6 +23,8 @@ class AboutResponse(ResponseModel):
     openapi: str
     api: str
     openai_api: str
+    app: str
+    """The web app, for browsers."""
 
 
 class HealthResponse(ResponseModel):
@@ -94,6 +100,25 @@ class ToolsResponse(ResponseModel):
     servers: tuple[McpServerInfo, ...]
 
 
+class CommandInfo(ResponseModel):
+    """A chat command: a message such as `/status`."""
+
+    name: str
+    """Without the slash."""
+    arguments: str
+    """The syntax of its arguments; empty if it has none."""
+    description: str
+    aliases: tuple[str, ...]
+    required_scope: TokenScope
+    """The scope that the token needs."""
+
+
+class CommandsResponse(ResponseModel):
+    """The chat commands."""
+
+    commands: tuple[CommandInfo, ...]
+
+
 class PluginInfo(ResponseModel):
     """An installed plugin."""
 
@@ -104,6 +129,7 @@ class PluginInfo(ResponseModel):
     tools: tuple[str, ...]
     hooks: tuple[str, ...]
     namespaces: tuple[str, ...]
+    context_engines: tuple[str, ...] = ()
     problem: str = ""
 
 
@@ -114,18 +140,21 @@ class PluginsResponse(ResponseModel):
 
 
 open_router = APIRouter(tags=["health"])
-metrics_router = APIRouter(tags=["health"])
+metrics_router = APIRouter(tags=["health"], dependencies=[BEARER])
 
 
-@open_router.get("/", summary="About this gateway")
-async def get_about() -> AboutResponse:
-    """The version and the paths of the APIs."""
+@open_router.get("/", summary="About this gateway", response_model=AboutResponse)
+async def get_about(request: Request) -> AboutResponse | Response:
+    """The version and the paths of the APIs. Browsers are redirected to the web app."""
+    if wants_page(request.headers.get("accept", "")):
+        return RedirectResponse(f"{APP_PATH}/", headers={"vary": "Accept"})
     return AboutResponse(
         name="nacre",
         version=nacre.__version__,
         openapi="/openapi.json",
         api="/api",
         openai_api="/v1",
+        app=f"{APP_PATH}/",
     )
 
 
@@ -174,7 +203,7 @@ async def metrics(state: State) -> Response:
     return Response(state.metrics.render(), media_type=CONTENT_TYPE)
 
 
-router = APIRouter(prefix="/api", tags=["system"])
+router = APIRouter(prefix="/api", tags=["system"], dependencies=[BEARER])
 
 
 @router.get("/agents", summary="List agents", responses=error_responses())
@@ -245,6 +274,30 @@ async def list_tools(
     )
 
 
+_SCOPES: Final[dict[CallerRight | None, TokenScope]] = {
+    None: "run",
+    "approve": "approve",
+    "owner": "admin",
+}
+
+
+@router.get("/commands", summary="List chat commands", responses=error_responses())
+async def list_commands(state: State) -> CommandsResponse:
+    """List the chat commands. Send one as the text of a run."""
+    return CommandsResponse(
+        commands=tuple(
+            CommandInfo(
+                name=command.name,
+                arguments=command.arguments,
+                description=command.description,
+                aliases=command.aliases,
+                required_scope=_SCOPES[command.right],
+            )
+            for command in state.system.agents.commands.all
+        )
+    )
+
+
 @router.get("/plugins", summary="List plugins", responses=error_responses())
 async def list_plugins(state: State) -> PluginsResponse:
     """List the plugins, with the problems of those that are not loaded."""
@@ -258,6 +311,7 @@ async def list_plugins(state: State) -> PluginsResponse:
                 tools=plugin.tool_names,
                 hooks=plugin.hook_events,
                 namespaces=plugin.namespaces,
+                context_engines=plugin.context_engines,
                 problem=plugin.problem,
             )
             for plugin in state.system.plugins.status()

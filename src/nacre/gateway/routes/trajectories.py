@@ -5,8 +5,9 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from nacre.gateway.errors import ApiError
+from nacre.gateway.errors import ApiError, quote_id
 from nacre.gateway.routing import (
+    BEARER,
     GatewayState,
     JsonRoute,
     OpaqueMap,
@@ -34,7 +35,6 @@ class TrajectoryResponse(ResponseModel):
 
 
 _JSON_LINES: Final = ("application/jsonl", "application/x-ndjson", "application/json-lines")
-_MAX_SHOWN_ID: Final = 80
 _RESPONSES: Final = {
     **error_responses(404),
     200: {
@@ -44,7 +44,9 @@ _RESPONSES: Final = {
     },
 }
 
-router = APIRouter(prefix="/api", tags=["trajectories"], route_class=JsonRoute)
+router = APIRouter(
+    prefix="/api", tags=["trajectories"], route_class=JsonRoute, dependencies=[BEARER]
+)
 
 After = Annotated[int, Query(description="The `nextAfter` of the previous page.", ge=-1, le=2**62)]
 Limit = Annotated[int, Query(ge=1, le=5000)]
@@ -78,14 +80,14 @@ async def session_trajectory(
     """Get the events of all runs of a session, in the same formats as for one run."""
     store = state.system.store
     if await store.session(session_id) is None:
-        raise ApiError(404, f"there is no session {session_id[:_MAX_SHOWN_ID]!r}")
+        raise ApiError(404, f"there is no session {quote_id(session_id)}")
     if _wants_lines(request):
         return _json_lines_response(state, session_id=session_id)
     return await _page_response(state, session_id=session_id, after=after, limit=limit)
 
 
 async def _check_stored(run_id: str, state: GatewayState) -> None:
-    system, shown = state.system, repr(run_id[:_MAX_SHOWN_ID])
+    system, shown = state.system, quote_id(run_id)
     run = system.agents.run(run_id)
     if run is not None and not run.is_stored:
         raise ApiError(

@@ -1,0 +1,148 @@
+"""Uploads: files that a user attaches to a message."""
+
+import base64
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import Annotated, Final
+from urllib.parse import unquote
+
+import anyio.to_thread
+from fastapi import APIRouter, Header, Query, Request
+
+from nacre.agent import clean_media_name, detect_media_type
+from nacre.gateway.errors import ApiError, quote_id
+from nacre.gateway.routing import (
+    BEARER,
+    GatewayState,
+    JsonRoute,
+    ResponseModel,
+    State,
+    error_responses,
+)
+from nacre.messages import ImagePart, TextPart
+from nacre.storage import MediaRecord
+
+
+class UploadResponse(ResponseModel):
+    """An uploaded file. Send its id with a message within 24 hours."""
+
+    media_id: str
+    name: str
+    type: str
+    """Its media type, by its content."""
+    bytes: int
+
+
+_IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_MAX_TEXT_BYTES: Final = 128 * 1024
+_FOLDER: Final = "uploads"
+_MAX_NAME_BYTES: Final = 200
+_MAX_ENDING_BYTES: Final = 20
+
+router = APIRouter(
+    prefix="/api/uploads", tags=["media"], route_class=JsonRoute, dependencies=[BEARER]
+)
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Upload a file",
+    responses=error_responses(),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/octet-stream": {
+                    "schema": {"type": "string", "format": "binary", "minLength": 1}
+                }
+            },
+        }
+    },
+)
+async def upload(
+    request: Request,
+    state: State,
+    name: Annotated[str, Query(description="The name of the file.", max_length=1000)] = "",
+    x_file_name: Annotated[
+        str, Header(description="The same, percent-encoded.", max_length=3000)
+    ] = "",
+) -> UploadResponse:
+    """Upload a file for `attachments` of a message. The body is its content. It is deleted after 24
+    hours; what messages contain stays."""
+    data = await request.body()
+    if not data:
+        raise ApiError(400, "the body is empty; send the content of the file", path="body")
+    record = MediaRecord(
+        id=f"upload_{secrets.token_hex(16)}",
+        session_id="",
+        run_id="",
+        name=clean_media_name(name or unquote(x_file_name)),
+        type=await anyio.to_thread.run_sync(detect_media_type, data),
+        size=len(data),
+        created=time.time(),
+    )
+    await state.system.store.add_upload(record, data)
+    return UploadResponse(media_id=record.id, name=record.name, type=record.type, bytes=record.size)
+
+
+async def attachment_parts(
+    state: GatewayState, media_ids: tuple[str, ...], *, workspace: Path
+) -> tuple[TextPart | ImagePart, ...]:
+    """The parts of a message for uploaded files: images, texts, and references to files that are
+    put into the workspace."""
+    parts: list[TextPart | ImagePart] = []
+    for index, media_id in enumerate(media_ids):
+        found = await state.system.store.upload(media_id)
+        if found is None:
+            raise ApiError(
+                404,
+                f"there is no upload {quote_id(media_id)}; uploads expire after 24 hours",
+                path=f"body.attachments[{index}]",
+            )
+        record, data = found
+        parts.append(await _part(record, data, workspace))
+    return tuple(parts)
+
+
+async def _part(record: MediaRecord, data: bytes, workspace: Path) -> TextPart | ImagePart:
+    if record.type in _IMAGES:
+        encoded = await anyio.to_thread.run_sync(base64.b64encode, data)
+        return ImagePart(url=f"data:{record.type};base64,{encoded.decode()}")
+    if record.type == "text/plain" and len(data) <= _MAX_TEXT_BYTES:
+        return TextPart(text=f"The attached file {record.name}:\n\n{data.decode()}")
+    facts = f"{record.name} ({record.type}, {record.size} bytes)"
+    try:
+        path = await anyio.to_thread.run_sync(_put_into_workspace, record, data, workspace)
+    except OSError as error:
+        # The model at least knows of it.
+        reason = error.strerror or str(error)
+        return TextPart(
+            text=f"The user attached {facts}. It could not be put into the workspace: {reason}."
+        )
+    return TextPart(text=f"The user attached {facts}. It is in the workspace: {path}")
+
+
+def _put_into_workspace(record: MediaRecord, data: bytes, workspace: Path) -> str:
+    """Write the file and return its path in the workspace. Blocks. Raises OSError."""
+    folder = workspace / _FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    if not folder.resolve().is_relative_to(workspace.resolve()):
+        # The agent may have made a link.
+        raise OSError(f"{_FOLDER} leads out of the workspace")
+    name = f"{record.id[-8:]}-{_shorten(record.name)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    with open(os.open(folder / name, flags, 0o600), "wb") as file:
+        file.write(data)
+    return f"{_FOLDER}/{name}"
+
+
+def _shorten(name: str) -> str:
+    """The name as a file system can store it, with its ending: the limit is in bytes."""
+    stem, ending = os.path.splitext(name)
+    if len(ending.encode()) > _MAX_ENDING_BYTES:
+        stem, ending = name, ""
+    kept = stem.encode()[: _MAX_NAME_BYTES - len(ending.encode())]
+    return f"{kept.decode(errors='ignore')}{ending}"

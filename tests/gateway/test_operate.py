@@ -1,0 +1,138 @@
+"""Operating a gateway over HTTP: status, cells, MCP servers, logs, diagnostics, Codex."""
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from nacre.storage import ThreadRecord
+from nacre.testing import Call, Say, Stall
+from tests.gateway.worlds import CODE_MODE, TOKEN, error_of, open_gateway
+
+SMALL_SERVER = Path(__file__).parents[1] / "cli" / "small_mcp_server.py"
+READER = {"authorization": "Bearer reader-0123456789abcdef"}
+NAMED_TOKENS = {
+    "auth": {
+        "token": TOKEN,
+        "tokens": {"reader": {"token": "reader-0123456789abcdef", "scopes": ["read", "run"]}},
+    }
+}
+
+
+async def test_the_status_has_workers_runs_database_and_disk(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, lambda _request: Stall(), CODE_MODE) as world:
+        await world.system.runtime.sandbox.ensure_available()
+        await world.start("wait")
+        status = await world.get("/api/status")
+    assert (status["pid"], status["auth"]) == (os.getpid(), {"mode": "token"})
+    assert status["memoryBytes"] > 1_000_000
+    assert [worker["state"] for worker in status["workers"]] == ["idle"]
+    assert status["workers"][0]["memoryBytes"] > 100_000
+    assert sum(status["runs"].values()) == 1
+    assert status["database"]["kind"] == "sqlite" and status["database"]["isReady"]
+    assert status["database"]["location"] == str(tmp_path / "nacre.db")
+    assert status["database"]["bytes"] > 0 and status["disk"]["freeBytes"] > 0
+    assert status["config"] == {"path": "", "problems": []} and status["codex"] == []
+
+
+async def test_a_waiting_cell_of_a_model_is_listed_and_aborted_but_not_resumed(
+    tmp_path: Path,
+) -> None:
+    code = "await yield_control('look'); return 1"
+    script = [Call("exec", {"code": code}), Stall()]
+    async with open_gateway(tmp_path, script, CODE_MODE) as world:
+        started = await world.start("go")
+        await world.wait_for_event(started["runId"], "call.ended")
+        [cell] = (await world.get("/api/cells"))["cells"]
+        path = f"/api/cells/{cell['cellId']}"
+        of_session = await world.get("/api/cells", params={"sessionId": started["sessionId"]})
+        of_other = await world.get("/api/cells", params={"sessionId": "other"})
+        refused = await world.client.post(f"{path}/resume")
+        aborted = await world.client.post(f"{path}/abort")
+        gone = await world.client.post(f"{path}/abort")
+        assert (await world.get("/api/cells"))["cells"] == []
+    assert cell["runId"] == started["runId"] and cell["sessionId"] == started["sessionId"]
+    assert (cell["reason"], cell["code"], cell["language"]) == ("yield", code, "javascript")
+    assert cell["snapshotBytes"] > 0 and not cell["canBeResumed"]
+    assert cell["createdAt"] < cell["expiresAt"]
+    assert [it["cellId"] for it in of_session["cells"]] == [cell["cellId"]]
+    assert of_other["cells"] == []
+    assert error_of(refused) == (409, "conflict")
+    assert aborted.json() == {"cellId": cell["cellId"]}
+    assert error_of(gone) == (404, "not_found")
+
+
+async def test_an_mcp_server_is_listed_and_restarted(tmp_path: Path) -> None:
+    servers = {
+        "small": {"command": sys.executable, "args": [str(SMALL_SERVER), "a"]},
+        "broken": {"command": sys.executable, "args": ["-c", "raise SystemExit('no')"]},
+        "off": {"command": "x", "disabled": True},
+    }
+    document = {"mcp": {"servers": servers}, "gateway": NAMED_TOKENS}
+    async with open_gateway(tmp_path, [], document) as world:
+        before = await world.get("/api/servers")
+        await world.client.post("/api/servers/small/restart")
+        answer = await world.client.post("/api/servers/small/restart")
+        [small] = answer.json()["servers"]
+        [broken] = (await world.client.post("/api/servers/broken/restart")).json()["servers"]
+        disabled = await world.client.post("/api/servers/off/restart")
+        unknown = await world.client.post("/api/servers/none/restart")
+        refused = await world.client.post("/api/servers/small/restart", headers=READER)
+        status = await world.get("/api/status")
+    states = [(it["name"], it["state"]) for it in before["servers"]]
+    assert states == [("small", "idle"), ("broken", "idle"), ("off", "closed")]
+    assert (small["state"], small["tools"], small["restarts"]) == ("ready", 1, 1)
+    assert small["listedAt"] > 0 and small["transport"] == "stdio"
+    assert broken["state"] == "failed" and broken["problem"]
+    assert error_of(disabled) == error_of(unknown) == (404, "not_found")
+    assert error_of(refused) == (403, "missing_scope")
+    assert any("MCP server broken" in it for it in status["config"]["problems"])
+
+
+async def test_the_log_has_no_secrets_and_no_commands_for_terminals(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, [], {"gateway": NAMED_TOKENS}) as world:
+        logger = logging.getLogger("nacre.reef")
+        start = (await world.get("/api/logs"))["lastN"]
+        logger.warning("\x1b[31mred\x1b[0m \x1b]0;title\x07and Bearer %s", TOKEN)
+        logger.error("second")
+        found = await world.get("/api/logs", params={"after": start})
+        errors = await world.get("/api/logs", params={"after": start, "level": "error"})
+        nothing = await world.get("/api/logs", params={"after": found["lastN"]})
+        last = await world.get("/api/logs", params={"after": start, "limit": 1})
+        refused = await world.client.get("/api/logs", headers=READER)
+    [red, second] = [it for it in found["lines"] if it["logger"] == "nacre.reef"]
+    assert red["message"].startswith("red and Bearer") and TOKEN not in red["message"]
+    assert (second["level"], second["n"]) == ("error", red["n"] + 1)
+    assert [it["message"] for it in errors["lines"]] == ["second"]
+    assert [it["message"] for it in last["lines"]] == ["second"]
+    assert nothing["lines"] == []
+    assert error_of(refused) == (403, "missing_scope")
+
+
+async def test_a_support_bundle_is_written_after_an_approval(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, [Say("Hello.")], {"gateway": NAMED_TOKENS}) as world:
+        world.system.diagnostics.folder = tmp_path / "bundles"
+        asked = (await world.client.post("/api/diagnostics", json={"note": "slow"})).json()
+        assert asked["state"] == "waiting" and "when you allow it" in asked["message"]
+        assert not (tmp_path / "bundles").exists()
+        path = f"/api/approvals/{asked['approvalId']}"
+        assert (await world.client.post(path, json={"answer": "allow-once"})).status_code == 200
+        await world.end_of(asked["runId"])
+        [bundle] = (tmp_path / "bundles").iterdir()
+        run = await world.get(f"/api/runs/{asked['runId']}")
+        refused = await world.client.post("/api/diagnostics", headers=READER)
+    assert str(bundle) in run["result"]["text"]
+    assert error_of(refused) == (403, "missing_scope")
+
+
+async def test_threads_of_codex_are_listed_with_their_sessions(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, []) as world:
+        await world.system.store.add_session(id="s", agent_id="main")
+        data: dict[str, Any] = {"model": "openai/gpt-5", "usedTokens": 7, "windowTokens": "?"}
+        await world.system.store.put_thread(
+            ThreadRecord(session_id="s", thread_id="t", data=data, created=1.0, updated=2.0)
+        )
+        [thread] = (await world.get("/api/codex/threads"))["threads"]
+    assert (thread["sessionId"], thread["threadId"], thread["model"]) == ("s", "t", "openai/gpt-5")
+    assert (thread["usedTokens"], thread["windowTokens"], thread["provider"]) == (7, 0, None)

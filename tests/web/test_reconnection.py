@@ -1,0 +1,92 @@
+"""A page goes on after a reload, in two tabs, and when the gateway is killed and started again."""
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playwright.async_api import Browser, expect
+
+from nacre.testing import Call, Say
+from tests.e2e.gateways import CODE_MODE, Gateway, Home, open_home
+from tests.web.pages import App, open_app, send
+
+HOLD = "return tools.kit_hold({ note: 'n' })"
+
+
+async def test_a_reload_in_the_middle_of_a_run_shows_the_same_and_goes_on(
+    app: App, shared_home: Home
+) -> None:
+    code = "await tools.kit_add({ a: 1, b: 1 }); " + HOLD
+    marker = shared_home.model.script(Call("exec", {"code": code}), Say("all done"))
+    page = await app.open("/")
+    await send(page, f"hold {marker}")
+    held = await shared_home.outside.call()
+    running = page.get_by_role("treeitem", name="kit_hold, running")
+    await expect(running).to_be_visible()
+    await page.reload()
+    await expect(running).to_be_visible()
+    await expect(page.get_by_role("treeitem", name="kit_add, completed")).to_be_visible()
+    await expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    await held.answer("ok")
+    await expect(page.get_by_text("all done")).to_be_visible()
+    await expect(page.get_by_role("treeitem")).to_have_count(2)
+
+
+async def test_two_tabs_show_the_same_run_and_the_session_list_is_live(
+    app: App, shared_home: Home
+) -> None:
+    marker = shared_home.model.script(Call("exec", {"code": HOLD}), Say("for both"))
+    page = await app.open("/")
+    other = await app.new_tab("/")
+    await send(page, f"both tabs {marker}")
+    held = await shared_home.outside.call()
+    link = other.get_by_role("link", name=re.compile("^both tabs"))
+    await expect(link.get_by_role("img")).to_have_accessible_name(re.compile("[Rr]un"))
+    await link.click()
+    await expect(other.get_by_role("treeitem", name="kit_hold, running")).to_be_visible()
+    await held.answer("ok")
+    for each in (page, other):
+        await expect(each.get_by_text("for both")).to_be_visible()
+
+
+async def test_switching_sessions_does_not_wait_for_a_run(
+    app: App, gateway: Gateway, shared_home: Home
+) -> None:
+    quick = shared_home.model.script(Say("the other session"))
+    done = await gateway.start(f"hi {quick}", title="Finished long ago")
+    await gateway.events(done)
+    marker = shared_home.model.script(Call("exec", {"code": HOLD}), Say("at last"))
+    page = await app.open("/")
+    await send(page, f"slow {marker}")
+    held = await shared_home.outside.call()
+    await page.get_by_role("link", name="Finished long ago").click()
+    await expect(page.get_by_text("the other session")).to_be_visible()
+    await page.go_back()
+    await expect(page.get_by_role("treeitem", name="kit_hold, running")).to_be_visible()
+    await held.answer("ok")
+    await expect(page.get_by_text("at last")).to_be_visible()
+
+
+async def test_a_page_survives_a_gateway_that_is_killed_and_started_again(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with open_home(tmp_path) as home:
+        await home.configure(tools=CODE_MODE)
+        marker = home.model.script(Call("exec", {"code": HOLD}), Say("never said"))
+        again = home.model.script(Say("back again"))
+        async with home.gateway() as gateway:
+            port = str(urlsplit(gateway.url).port)
+            async with open_app(browser, gateway.url) as app:
+                page = app.page
+                await page.goto(gateway.app_url)
+                await send(page, f"hold {marker}")
+                await home.outside.call()
+                await expect(page.get_by_role("treeitem", name="kit_hold, running")).to_be_visible()
+                await gateway.kill()
+                await expect(page.get_by_text("No connection to the gateway")).to_be_visible()
+                async with home.gateway("--port", port):
+                    # By itself, without a new sign-in, and with the truth about the run.
+                    await expect(page.get_by_text("Interrupted")).to_be_visible()
+                    await send(page, f"again {again}")
+                    await expect(page.get_by_text("back again")).to_be_visible()
+                app.check()

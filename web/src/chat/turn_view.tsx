@@ -1,0 +1,259 @@
+/** One turn: the message, and everything until the agent has answered it. */
+import { type Signal, useSignal } from "@preact/signals";
+import { memo } from "preact/compat";
+
+import { describeError, request } from "../api/client";
+import type { MediaInfo, TextPart } from "../api/types";
+import { formatBytes, formatClock, formatCount, formatDuration } from "../model/format";
+import { type Item, type Prompt, type Turn, isLive } from "../model/turn";
+import { href, navigate } from "../router";
+import { STOP_REASON } from "../state/chat";
+import { useServerNow } from "../state/clock";
+import { attempt, notify } from "../state/notices";
+import { forkSession } from "../state/sessions";
+import { Button, CopyButton, IconButton, Spinner } from "../ui/controls";
+import { Icon } from "../ui/icons";
+import { Markdown } from "../ui/markdown";
+import { CallItem } from "./code_cell";
+import { QuestionForm } from "./answers";
+
+const MAX_PROMPT_CHARACTERS = 4000;
+const MAX_ANSWER_CHARACTERS = 1_000_000;
+
+export const TurnView = memo(function TurnView({ turn: source, sessionId }: { turn: Signal<Turn>; sessionId: string }) {
+  const turn = source.value;
+  return (
+    <article class="turn" data-run={turn.runId} aria-busy={isLive(turn)}>
+      {turn.prompt !== undefined && <PromptView prompt={turn.prompt} />}
+      {turn.trigger !== "" && <p class="hint">Started by {turn.trigger}</p>}
+      {turn.dropped > 0 && <p class="hint">The first {turn.dropped.toLocaleString("en-US")} events of this run are no longer available.</p>}
+      {turn.items.map((item) => (
+        <ItemView key={item.id} item={item} turn={turn} sessionId={sessionId} />
+      ))}
+      {turn.hasMoreCalls && (
+        <p class="hint">
+          Not all calls are listed here. <a href={href(`/runs/${turn.runId}`)}>Show the run</a>
+        </p>
+      )}
+      <TurnEnd turn={turn} sessionId={sessionId} />
+    </article>
+  );
+});
+
+export function PromptView({ prompt }: { prompt: Prompt }) {
+  const isWhole = useSignal(false);
+  const isLong = prompt.text.length > MAX_PROMPT_CHARACTERS;
+  return (
+    <div class="prompt">
+      <div class="bubble">
+        {isLong && !isWhole.value ? `${prompt.text.slice(0, MAX_PROMPT_CHARACTERS)}…` : prompt.text}
+        {isLong && (
+          <Button variant="quiet" onClick={() => (isWhole.value = !isWhole.value)}>
+            {isWhole.value ? "Show less" : "Show all"}
+          </Button>
+        )}
+        {prompt.images.map((image, index) => (
+          <ImageView key={index} url={image} name={`Image ${index + 1}`} />
+        ))}
+        {prompt.media.map((media) => (
+          <MediaView key={media.id} media={media} />
+        ))}
+      </div>
+    </div>
+  );
+}
+
+const ItemView = memo(
+  function ItemView({ item, turn, sessionId }: { item: Item; turn: Turn; sessionId: string }) {
+    switch (item.kind) {
+      case "text":
+        // Commands answer in lines, not in Markdown.
+        return turn.command === "" ? <AnswerText item={item} sessionId={sessionId} /> : <p class="command-answer">{item.text}</p>;
+      case "thinking":
+        return <Thinking text={item.text} isGrowing={item.isGrowing} />;
+      case "call": {
+        const call = turn.calls.get(item.callId);
+        return call === undefined ? null : <CallItem turn={turn} call={call} />;
+      }
+      case "steered":
+        return (
+          <div class="prompt">
+            <div class="bubble">
+              {item.text}
+              {item.note !== "" && <p class="hint">{item.note}</p>}
+            </div>
+          </div>
+        );
+      case "sent":
+        return (
+          <div class="answer sent">
+            <Markdown text={item.text} />
+          </div>
+        );
+      case "media":
+        return <MediaView media={item.media} />;
+      case "question":
+        return <QuestionForm sessionId={sessionId} question={item.question} />;
+      case "notice":
+        return (
+          <p class={`turn-notice${item.isProblem ? " problem" : ""}`}>
+            {item.isProblem && <Icon name="warning" />}
+            {item.text}
+          </p>
+        );
+    }
+  },
+  // A finished text does not change with the rest of its turn.
+  (before, after) => before.item === after.item && (before.item.kind !== "call" || before.turn === after.turn),
+);
+
+function AnswerText({ item, sessionId }: { item: Extract<Item, { kind: "text" }>; sessionId: string }) {
+  const rest = useSignal("");
+  const load = async () => {
+    let text = "";
+    for (let offset: number | null = 0; offset !== null && text.length < MAX_ANSWER_CHARACTERS; ) {
+      const part: TextPart = await request<TextPart>(`/api/sessions/${sessionId}/messages/${item.sequence}`, { query: { offset } });
+      text += part.text;
+      offset = part.nextOffset;
+    }
+    rest.value = text;
+  };
+  return (
+    <div class={`answer${item.isGrowing ? " growing" : ""}`}>
+      <Markdown text={rest.value || item.text} />
+      {item.cut?.isCut === true && rest.value === "" && (
+        <Button variant="quiet" onClick={() => void attempt(load)}>
+          Show all {formatBytes(item.cut.bytes)}
+        </Button>
+      )}
+    </div>
+  );
+}
+
+function Thinking({ text, isGrowing }: { text: string; isGrowing: boolean }) {
+  const isOpen = useSignal(false);
+  return (
+    <div class="thinking">
+      <button type="button" class="disclosure" aria-expanded={isOpen.value} onClick={() => (isOpen.value = !isOpen.value)}>
+        <span class={`twist${isOpen.value ? " open" : ""}`}>
+          <Icon name="chevron" />
+        </span>
+        {isGrowing ? "Thinking…" : "Thoughts"}
+      </button>
+      {isOpen.value && <Markdown text={text} />}
+    </div>
+  );
+}
+
+function MediaView({ media }: { media: MediaInfo }) {
+  const url = media.url || `/api/media/${media.id}`;
+  if (media.type.startsWith("image/") && media.type !== "image/svg+xml") return <ImageView url={url} name={media.name} />;
+  if (media.type.startsWith("audio/") || media.type.startsWith("video/")) {
+    return (
+      <a class="file" href={url} download={media.name}>
+        <Icon name="play" /> {media.name} <span class="hint">{formatBytes(media.size)}</span>
+      </a>
+    );
+  }
+  return (
+    <a class="file" href={url} download={media.name}>
+      <Icon name="file" /> {media.name} <span class="hint">{formatBytes(media.size)}</span>
+    </a>
+  );
+}
+
+function ImageView({ url, name }: { url: string; name: string }) {
+  if (!url.startsWith("/api/") && !url.startsWith("data:image/")) {
+    return (
+      <a class="file" href={url} target="_blank" rel="noopener noreferrer">
+        {url}
+      </a>
+    );
+  }
+  return (
+    <a href={url} target="_blank" rel="noopener noreferrer">
+      <img class="media" src={url} alt={name} loading="lazy" />
+    </a>
+  );
+}
+
+function TurnEnd({ turn, sessionId }: { turn: Turn; sessionId: string }) {
+  const live = isLive(turn);
+  const now = useServerNow(live);
+  if (live) {
+    const isWaiting = turn.status === "waiting" || [...turn.calls.values()].some(({ status }) => status === "waiting");
+    const label = isWaiting ? "Waiting for you" : turn.status === "queued" ? "Queued" : turn.activity || "Working";
+    return (
+      <p class="turn-end">
+        <Spinner label={label} />
+        <span>{label}</span>
+        {turn.startedAt > 0 && <span>{formatDuration(Math.max(0, now - turn.startedAt))}</span>}
+      </p>
+    );
+  }
+  return (
+    <footer class="turn-end">
+      <TurnProblem turn={turn} />
+      <TurnCost turn={turn} />
+      <span class="turn-actions">
+        <CopyButton text={() => turnText(turn)} label="Copy the answer" />
+        <IconButton icon="timeline" label="Show the run" onClick={() => navigate(`/runs/${turn.runId}`)} />
+        <IconButton icon="fork" label="Fork the session here" onClick={() => void fork(sessionId, turn.runId)} />
+      </span>
+    </footer>
+  );
+}
+
+function TurnProblem({ turn }: { turn: Turn }) {
+  if (turn.status === "completed") return null;
+  const words: Record<string, string> = {
+    failed: "Failed",
+    aborted: "Stopped",
+    interrupted: "Interrupted: the gateway ended during this run",
+  };
+  return (
+    <p class={`turn-problem ${turn.status}`}>
+      <Icon name={turn.status === "aborted" ? "stop" : "warning"} />
+      <span>
+        {words[turn.status] ?? turn.status}
+        {turn.error !== "" && turn.error !== STOP_REASON && `: ${turn.error}`}
+      </span>
+    </p>
+  );
+}
+
+function TurnCost({ turn }: { turn: Turn }) {
+  const { usage, toolBytes } = turn;
+  const parts: string[] = [];
+  if (turn.startedAt > 0) parts.push(formatClock(turn.startedAt));
+  if (turn.startedAt > 0 && turn.endedAt > 0) parts.push(formatDuration(turn.endedAt - turn.startedAt));
+  if (turn.model !== "") parts.push(turn.model);
+  if (usage !== null && usage.inputTokens + usage.outputTokens > 0) {
+    parts.push(`${formatCount(usage.inputTokens)} in, ${formatCount(usage.outputTokens)} out`);
+  }
+  return (
+    <>
+      <span class="turn-facts">{parts.join(" · ")}</span>
+      {toolBytes !== null && toolBytes.direct > toolBytes.sent && (
+        <span
+          class="badge good"
+          title={`Tool definitions: ${formatBytes(toolBytes.sent)} sent (about ${formatCount(toolBytes.sentTokens)} tokens). All tools directly: ${formatBytes(toolBytes.direct)} (about ${formatCount(toolBytes.directTokens)} tokens).`}
+        >
+          {formatCount(toolBytes.directTokens - toolBytes.sentTokens)} tokens saved ({formatBytes(toolBytes.direct - toolBytes.sent)})
+        </span>
+      )}
+    </>
+  );
+}
+
+function turnText(turn: Turn): string {
+  return turn.items.flatMap((item) => (item.kind === "text" || item.kind === "sent" ? [item.text] : [])).join("\n\n");
+}
+
+async function fork(sessionId: string, runId: string): Promise<void> {
+  try {
+    navigate(`/sessions/${await forkSession(sessionId, runId)}`);
+  } catch (error) {
+    notify(describeError(error), { isError: true });
+  }
+}

@@ -1,0 +1,26 @@
+/** Starts the app. */
+import { render } from "preact";
+
+import { App } from "./app";
+import { startRouter } from "./router";
+import { startApprovals } from "./state/approvals";
+import { startAuth } from "./state/auth";
+import { startChats } from "./state/chat";
+import { startLive } from "./state/live";
+import { startOutbox } from "./state/outbox";
+import { startSessions } from "./state/sessions";
+import { startTheme } from "./state/theme";
+import { startPalette } from "./ui/palette";
+import "./styles/index.css";
+
+startTheme();
+startRouter();
+startPalette();
+startSessions();
+startApprovals();
+startChats();
+startOutbox();
+startLive();
+void startAuth();
+const root = document.getElementById("app");
+if (root !== null) render(<App />, root);

@@ -1,0 +1,257 @@
+/** One turn as the page shows it: built from stored messages, or from the events of its run. */
+import type { Cut, Json, MediaInfo, RunState, ToolBytes, Usage } from "../api/types";
+
+export type CallStatus = "running" | "waiting" | "suspended" | "completed" | "failed" | "aborted";
+
+export interface Approval {
+  /** Empty if nobody was asked. */
+  approvalId: string;
+  reason: string;
+  input: Json;
+  expiresAt: number;
+  /** `allow`, `deny`, `expired`, `withdrawn` or `given_up`; empty while it is open. */
+  answer: string;
+  how: string;
+}
+
+/** A call of a tool that the client runs: somebody has to send its result. */
+export interface ClientRequest {
+  callId: string;
+  arguments: Json;
+  /** `answered`, `expired` or `given up`; empty while it is open. */
+  how: string;
+}
+
+export interface Cell {
+  cellId: string;
+  status: "running" | "suspended" | "completed" | "failed" | "aborted" | "expired";
+  reason: string;
+  snapshotBytes: number;
+  /** How often it was suspended. */
+  suspensions: number;
+}
+
+/** A piece of the output of a program. */
+export interface Output {
+  text: string;
+  isJson: boolean;
+}
+
+export interface Call {
+  id: string;
+  parentId: string;
+  toolId: string;
+  toolName: string;
+  source: string;
+  /** `exec`: a program with calls of its own. */
+  isProgram: boolean;
+  code: string;
+  language: string;
+  input: Json;
+  inputCut: Cut | null;
+  status: CallStatus;
+  result: Json;
+  resultCut: Cut | null;
+  error: string;
+  errorCode: string;
+  /** Where the program failed, from 1; 0 if unknown. */
+  line: number;
+  column: number;
+  startedAt: number;
+  endedAt: number;
+  /** Ids of nested calls, in the order of their start. */
+  children: readonly string[];
+  approvals: readonly Approval[];
+  clientRequest: ClientRequest | undefined;
+  output: readonly Output[];
+  cell: Cell | undefined;
+  /** The newest progress that the tool reported. */
+  progress: string;
+}
+
+export interface Question {
+  inputId: string;
+  text: string;
+  questions: Json;
+  expiresAt: number;
+  /** `answered`, `expired` or `withdrawn`; empty while it is open. */
+  how: string;
+}
+
+export type Item =
+  | { kind: "text"; id: string; text: string; isGrowing: boolean; sequence: number; cut: Cut | null }
+  | { kind: "thinking"; id: string; text: string; isGrowing: boolean }
+  | { kind: "call"; id: string; callId: string }
+  | { kind: "steered"; id: string; text: string; note: string }
+  | { kind: "sent"; id: string; text: string }
+  | { kind: "media"; id: string; media: MediaInfo }
+  | { kind: "question"; id: string; question: Question }
+  | { kind: "notice"; id: string; text: string; isProblem: boolean };
+
+export interface Prompt {
+  text: string;
+  images: readonly string[];
+  media: readonly MediaInfo[];
+}
+
+export interface Turn {
+  runId: string;
+  status: RunState;
+  prompt: Prompt | undefined;
+  command: string;
+  /** What woke the agent, if it was no message. */
+  trigger: string;
+  model: string;
+  startedAt: number;
+  endedAt: number;
+  usage: Usage | null;
+  toolBytes: ToolBytes | null;
+  error: string;
+  items: readonly Item[];
+  calls: ReadonlyMap<string, Call>;
+  hasMoreCalls: boolean;
+  /** The number of the last event; -1 for a stored turn. */
+  lastSequence: number;
+  /** Events that the page missed because the run has discarded them. */
+  dropped: number;
+  /** What the run does now, if it needs a word: a retry, for example. */
+  activity: string;
+}
+
+export function emptyTurn(runId: string): Turn {
+  return {
+    runId,
+    status: "queued",
+    prompt: undefined,
+    command: "",
+    trigger: "",
+    model: "",
+    startedAt: 0,
+    endedAt: 0,
+    usage: null,
+    toolBytes: null,
+    error: "",
+    items: [],
+    calls: new Map(),
+    hasMoreCalls: false,
+    lastSequence: -1,
+    dropped: 0,
+    activity: "",
+  };
+}
+
+export function emptyCall(id: string, parentId: string): Call {
+  return {
+    id,
+    parentId,
+    toolId: "",
+    toolName: "",
+    source: "",
+    isProgram: false,
+    code: "",
+    language: "",
+    input: null,
+    inputCut: null,
+    status: "running",
+    result: null,
+    resultCut: null,
+    error: "",
+    errorCode: "",
+    line: 0,
+    column: 0,
+    startedAt: 0,
+    endedAt: 0,
+    children: [],
+    approvals: [],
+    clientRequest: undefined,
+    output: [],
+    cell: undefined,
+    progress: "",
+  };
+}
+
+export function isLive(turn: Turn): boolean {
+  return turn.status === "queued" || turn.status === "running" || turn.status === "waiting";
+}
+
+const PROGRAM_TOOLS = new Set(["exec", "tool_search_code"]);
+
+/** Return the call with the program in its input, if it has one. */
+export function withInput(call: Call, toolName: string, input: Json): Call {
+  const fields = isObject(input) ? input : {};
+  const code = fields["code"];
+  if (!PROGRAM_TOOLS.has(toolName) || typeof code !== "string") return { ...call, toolName, input };
+  const language = fields["language"];
+  return {
+    ...call,
+    toolName,
+    input,
+    isProgram: true,
+    // The program of the model's message is complete; the one of the record may be cut.
+    code: call.code.length > code.length ? call.code : code,
+    language: typeof language === "string" ? language : call.language || "javascript",
+  };
+}
+
+/** Return the call with the result of a program: its status, output and the position of its error. */
+export function withProgramResult(call: Call, result: Json): Call {
+  if (typeof result === "string") return withProgramResult(call, readCutResult(result));
+  if (!isObject(result)) return call;
+  const { status, error, reason, line, column, output } = result;
+  const cellStatus = call.cell?.status;
+  const isAborted = reason === "aborted" || cellStatus === "aborted" || cellStatus === "expired";
+  let shown: CallStatus = call.status;
+  if (status === "completed") shown = "completed";
+  else if (status === "failed") shown = isAborted ? "aborted" : "failed";
+  else if (status === "waiting") shown = isAborted ? "aborted" : "suspended";
+  return {
+    ...call,
+    status: shown,
+    error: typeof error === "string" ? error : call.error,
+    line: typeof line === "number" ? line : 0,
+    column: typeof column === "number" ? column : 0,
+    output: call.output.length === 0 && Array.isArray(output) ? output.map(readOutput) : call.output,
+  };
+}
+
+/** Return the first fields of a result of which only the start is there. */
+function readCutResult(text: string): Json {
+  const status = /^\{\s*"status":\s*"(\w+)"/.exec(text)?.[1];
+  if (status === undefined) return null;
+  const error = /"error":\s*"((?:[^"\\]|\\.)*)"/.exec(text)?.[1];
+  const number = (name: string) => Number(new RegExp(`"${name}":\\s*(\\d+)`).exec(text)?.[1] ?? 0);
+  if (status !== "failed" || error === undefined) return { status };
+  return { status, error: JSON.parse(`"${error}"`) as string, line: number("line"), column: number("column") };
+}
+
+export function readOutput(part: Json): Output {
+  if (!isObject(part)) return { text: String(part), isJson: false };
+  if (typeof part["text"] === "string") return { text: part["text"], isJson: false };
+  const value = part["value"] ?? part["json"] ?? part["result"] ?? part;
+  return { text: JSON.stringify(value, null, 2), isJson: true };
+}
+
+export function isObject(value: Json | undefined): value is { [key: string]: Json } {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export interface CallCounts {
+  total: number;
+  failed: number;
+  running: number;
+}
+
+/** Count the nested calls below a call. */
+export function countCalls(calls: ReadonlyMap<string, Call>, call: Call): CallCounts {
+  const counts = { total: 0, failed: 0, running: 0 };
+  const pending = [...call.children];
+  for (let id = pending.pop(); id !== undefined; id = pending.pop()) {
+    const nested = calls.get(id);
+    if (nested === undefined) continue;
+    counts.total += 1;
+    if (nested.status === "failed") counts.failed += 1;
+    if (nested.status === "running" || nested.status === "waiting") counts.running += 1;
+    pending.push(...nested.children);
+  }
+  return counts;
+}

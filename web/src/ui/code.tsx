@@ -1,0 +1,60 @@
+/** Code, highlighted, with a button that copies it. */
+import { memo } from "preact/compat";
+import { useMemo } from "preact/hooks";
+
+import { CopyButton } from "./controls";
+import { highlight } from "./highlight";
+import { trustHtml } from "./trusted_html";
+
+interface CodeProps {
+  code: string;
+  language: string;
+  /** The line and column of an error, from 1. */
+  errorLine?: number;
+  errorColumn?: number;
+  hasLineNumbers?: boolean;
+}
+
+/** Code without a frame. */
+export const Code = memo(function Code({ code, language, errorLine = 0, errorColumn = 0, hasLineNumbers = false }: CodeProps) {
+  const html = useMemo(() => trustHtml(highlight(code, language)), [code, language]);
+  const lines = useMemo(() => code.split("\n").length, [code]);
+  const hasError = errorLine > 0 && errorLine <= lines;
+  return (
+    <div class="code" tabIndex={0} role="group" aria-label={`${language || "text"} code`}>
+      {hasLineNumbers && (
+        <pre class="line-numbers" aria-hidden="true">
+          {Array.from({ length: lines }, (_, index) => (
+            <span key={index} class={index + 1 === errorLine ? "error" : undefined}>
+              {index + 1}
+              {"\n"}
+            </span>
+          ))}
+        </pre>
+      )}
+      <div class="code-text">
+        {hasError && (
+          <div class="error-line" style={{ "--line": errorLine - 1, "--column": Math.max(0, errorColumn - 1) }}>
+            {errorColumn > 0 && <span class="error-column" />}
+          </div>
+        )}
+        <pre>
+          <code dangerouslySetInnerHTML={{ __html: html as unknown as string }} />
+        </pre>
+      </div>
+    </div>
+  );
+});
+
+/** A code block of a message. */
+export function CodeBlock({ code, language }: { code: string; language: string }) {
+  return (
+    <figure class="code-block">
+      <figcaption>
+        <span>{language || "text"}</span>
+        <CopyButton text={code} label="Copy code" />
+      </figcaption>
+      <Code code={code} language={language} />
+    </figure>
+  );
+}

@@ -1,0 +1,155 @@
+/** Parts that several views share: data from the gateway, blocks of code and JSON, facts. */
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useCallback, useEffect, useRef } from "preact/hooks";
+
+import { request, type RequestOptions } from "../api/client";
+import type { Json } from "../api/types";
+import { Code } from "../ui/code";
+import { Button, CopyButton, ErrorState, Loading } from "../ui/controls";
+
+
+/** More text than this enters the page only if the user asks for it. */
+const MAX_SHOWN_CHARS = 8_000;
+
+export interface Loaded<T> {
+  data: T | undefined;
+  error: unknown;
+  isLoading: boolean;
+  reload: () => Promise<void>;
+}
+
+/** Fetch a document, again after `reload`, and every `everyMs` while the page is visible. */
+export function useRequest<T>(path: string, query?: RequestOptions["query"], everyMs?: number): Loaded<T> {
+  const data = useSignal<T | undefined>(undefined);
+  const error = useSignal<unknown>(undefined);
+  const isLoading = useSignal(true);
+  const latest = useRef(0);
+  const key = path + JSON.stringify(query ?? {});
+  const reload = useCallback(async () => {
+    latest.current += 1;
+    const number = latest.current;
+    isLoading.value = true;
+    try {
+      const answer = await request<T>(path, query === undefined ? {} : { query });
+      if (number !== latest.current) return;
+      data.value = answer;
+      error.value = undefined;
+    } catch (problem) {
+      if (number === latest.current) error.value = problem;
+    }
+    if (number === latest.current) isLoading.value = false;
+  }, [key]);
+  useEffect(() => {
+    data.value = undefined;
+    void reload();
+    if (everyMs === undefined) return;
+    const timer = setInterval(() => {
+      if (document.visibilityState === "visible") void reload();
+    }, everyMs);
+    return () => clearInterval(timer);
+  }, [reload, everyMs]);
+  return { data: data.value, error: error.value, isLoading: isLoading.value, reload };
+}
+
+/** The content of a request, or its state. Old data stays while new data is fetched. */
+export function Fetched<T>({ loaded, children }: { loaded: Loaded<T>; children: (data: T) => ComponentChildren }) {
+  if (loaded.data !== undefined) return <>{children(loaded.data)}</>;
+  if (loaded.error !== undefined) return <ErrorState error={loaded.error} onRetry={() => void loaded.reload()} />;
+  return <Loading />;
+}
+
+interface BlockProps {
+  title: string;
+  value?: Json;
+  text?: string;
+  language?: string;
+}
+
+/** Code or JSON with a title and a copy button. A long one is cut until the user asks for all of it. */
+export function JsonBlock({ title, value, text, language = "json" }: BlockProps) {
+  const isWhole = useSignal(false);
+  const full = text ?? (typeof value === "string" ? value : JSON.stringify(value, null, 2));
+  const isCut = full.length > MAX_SHOWN_CHARS && !isWhole.value;
+  const shown = isCut ? full.slice(0, MAX_SHOWN_CHARS) : full;
+  return (
+    <section class="block" aria-label={title}>
+      <header>
+        <h3>{title}</h3>
+        <CopyButton text={full} label={`Copy ${title.toLowerCase()}`} />
+      </header>
+      <Code code={shown} language={typeof value === "string" ? "" : language} />
+      {isCut && (
+        <Button variant="quiet" onClick={() => (isWhole.value = true)}>
+          Show all {full.length.toLocaleString("en")} characters
+        </Button>
+      )}
+    </section>
+  );
+}
+
+/** Tabs of a view; the arrow keys move between them. */
+export function Tabs<T extends string>({ label, tabs, current, onChange }: { label: string; tabs: readonly { id: T; label: string; count?: number | undefined }[]; current: T; onChange: (id: T) => void }) {
+  const onKeyDown = (event: KeyboardEvent) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    const index = tabs.findIndex((tab) => tab.id === current);
+    const next = tabs[(index + step + tabs.length) % tabs.length];
+    if (next === undefined) return;
+    onChange(next.id);
+    document.getElementById(`tab-${next.id}`)?.focus();
+  };
+  return (
+    <div class="tabs" role="tablist" aria-label={label} onKeyDown={onKeyDown}>
+      {tabs.map((tab) => (
+        <button
+          key={tab.id}
+          type="button"
+          id={`tab-${tab.id}`}
+          role="tab"
+          aria-selected={tab.id === current}
+          aria-controls={tab.id === current ? `panel-${tab.id}` : undefined}
+          tabIndex={tab.id === current ? 0 : -1}
+          onClick={() => onChange(tab.id)}
+        >
+          {tab.label}
+          {tab.count !== undefined && tab.count > 0 && <span class="badge">{tab.count}</span>}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+export function TabPanel({ id, children }: { id: string; children: ComponentChildren }) {
+  return (
+    <div class="tab-panel" role="tabpanel" id={`panel-${id}`} aria-labelledby={`tab-${id}`} tabIndex={-1}>
+      {children}
+    </div>
+  );
+}
+
+/** A table that scrolls sideways on a narrow screen. */
+export function DataTable({ label, head, children }: { label: string; head: readonly string[]; children: ComponentChildren }) {
+  return (
+    <div class="table-scroll" tabIndex={0} role="region" aria-label={label}>
+      <table class="data-table">
+        <thead>
+          <tr>
+            {head.map((name) => (
+              <th key={name} scope="col">
+                {name === "" ? <span class="visually-hidden">Actions</span> : name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </div>
+  );
+}
+
+/** A sentence of a description, with the words between backticks as code. */
+export function Prose({ text }: { text: string }) {
+  return <>{text.split("`").map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))}</>;
+}

@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { type Blocks, NO_BLOCKS, splitBlocks } from "../src/model/markdown_blocks";
+
+const TEXT = `# Title
+
+A paragraph with **bold**
+and a second line.
+
+- one
+- two
+
+  still two
+
+\`\`\`js
+const a = 1;
+
+const b = 2;
+\`\`\`
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+[link][ref]
+
+[ref]: https://example.com
+`;
+
+test("a text that grows ends with the same blocks as the whole text", () => {
+  for (const size of [1, 7, 40]) {
+    let blocks: Blocks = NO_BLOCKS;
+    for (let end = size; end < TEXT.length + size; end += size) blocks = splitBlocks(TEXT.slice(0, end), blocks);
+    assert.equal(blocks.text, TEXT);
+    assert.equal(blocks.blocks.map((block) => block.source).join(""), TEXT);
+    assert.deepEqual(blocks.blocks, splitBlocks(TEXT).blocks, `pieces of ${size}`);
+    assert.match(blocks.definitions, /example\.com/);
+  }
+});
+
+test("blocks before the last one are not parsed again", () => {
+  const before = splitBlocks("one\n\ntwo\n\nthr");
+  const after = splitBlocks("one\n\ntwo\n\nthree", before);
+  assert.equal(after.blocks.length, 3);
+  assert.ok(after.blocks[0] === before.blocks[0] && after.blocks[1] === before.blocks[1]);
+  assert.equal(after.blocks[2]?.source, "three");
+});
+
+test("a fence that is still open is already code", () => {
+  const block = splitBlocks("Look:\n\n```python\nprint(1)\n").blocks[1];
+  assert.equal(block?.code, "print(1)");
+  assert.equal(block?.language, "python");
+});
+
+test("another text starts anew, and line ends do not matter", () => {
+  const before = splitBlocks("one\n\ntwo");
+  assert.deepEqual(splitBlocks("uno\r\n\r\ndos", before).blocks.map(({ source }) => source), ["uno\n\n", "dos"]);
+  assert.deepEqual(splitBlocks("").blocks, []);
+});

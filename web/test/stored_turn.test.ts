@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import type { SessionDocument, StoredCall, StoredTurn } from "../src/api/types";
+import { turnsFromDocument } from "../src/model/stored_turn";
+
+const CALL: StoredCall = {
+  toolCallId: "c1",
+  toolId: "code_mode:exec",
+  toolName: "exec",
+  source: "openclaw",
+  input: { code: "short… [9,000 characters]" },
+  outcome: "completed",
+  result: { status: "failed", error: "TypeError", line: 2, column: 3, output: [{ type: "text", text: "out" }] },
+  error: "",
+  errorCode: "",
+  startedAt: 10,
+  endedAt: 12,
+  durationMs: 2000,
+  approvals: [],
+  updates: 0,
+  children: [],
+};
+const TURN: StoredTurn = {
+  runId: "r1",
+  status: "completed",
+  prompt: "hello",
+  model: "m",
+  surface: "code_mode",
+  usage: null,
+  error: "",
+  startedAt: 1,
+  endedAt: 2,
+  hasMoreCalls: false,
+  calls: [CALL, { ...CALL, toolCallId: "lost", toolName: "read", input: { path: "a" }, result: "text" }],
+};
+const DOCUMENT: SessionDocument = {
+  session: { id: "s", agentId: "main", key: "", title: "", channel: "", sender: "", createdAt: 0, updatedAt: 0, turnCount: 1, messageCount: 4 },
+  turns: [TURN],
+  messages: [
+    { sequence: 0, runId: "r1", role: "user", text: "hello" },
+    {
+      sequence: 1,
+      runId: "r1",
+      role: "assistant",
+      text: "I look.",
+      thinking: "hm",
+      toolCalls: [{ callId: "c1", name: "exec", arguments: JSON.stringify({ code: "the whole program, which is longer than its record" }) }],
+    },
+    { sequence: 2, runId: "r1", role: "tool", callId: "c1", name: "exec", content: "{}" },
+    { sequence: 3, runId: "r1", role: "user", text: "and b" },
+    { sequence: 4, runId: "r1", role: "assistant", text: "Done." },
+  ],
+};
+
+test("a stored turn has the same parts as a live one, and no call is lost", () => {
+  const [turn] = turnsFromDocument(DOCUMENT);
+  assert.equal(turn?.prompt?.text, "hello");
+  assert.deepEqual(
+    turn?.items.map((item) => (item.kind === "call" ? item.callId : item.kind)),
+    ["thinking", "text", "c1", "steered", "text", "lost"],
+  );
+});
+
+test("a stored program is complete and has the position of its error", () => {
+  const call = turnsFromDocument(DOCUMENT)[0]?.calls.get("c1");
+  assert.equal(call?.code, "the whole program, which is longer than its record");
+  assert.equal(call?.status, "failed");
+  assert.deepEqual([call?.line, call?.column, call?.output.length], [2, 3, 1]);
+});
+
+test("a program whose arguments and result are cut still has its start and its error", () => {
+  const [message] = DOCUMENT.messages.filter(({ role }) => role === "assistant");
+  const cut = { isCut: true, bytes: 90_000 };
+  const [turn] = turnsFromDocument({
+    ...DOCUMENT,
+    turns: [{ ...TURN, calls: [{ ...CALL, result: '{"status":"failed","error":"a \\"b\\"","line":7,"column":3,"output":[{"ty', resultCut: cut }] }],
+    messages: [{ ...message!, toolCalls: [{ callId: "c1", name: "exec", arguments: '{"language":"typescript","code":"one();\\ntwo();\\nthree(\\"x\\", 40)', argumentsCut: cut }] }],
+  });
+  const call = turn?.calls.get("c1");
+  assert.equal(call?.code, 'one();\ntwo();\nthree("x", 40)');
+  assert.equal(call?.language, "typescript");
+  assert.deepEqual([call?.status, call?.error, call?.line, call?.column], ["failed", 'a "b"', 7, 3]);
+});

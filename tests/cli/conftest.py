@@ -7,12 +7,15 @@ import pytest
 
 from tests.cli.agent_setup import configure_agents
 from tests.cli.surroundings import Surroundings
+from tests.compiled_modules import copy_compiled_modules
 
 
 @pytest.fixture(scope="session")
 def module_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache directory of all tests: compiling the sandbox for each would take a second."""
-    return tmp_path_factory.mktemp("modules")
+    """A cache directory of all tests, with the compiled images of the sandbox."""
+    directory = tmp_path_factory.mktemp("modules")
+    copy_compiled_modules(directory)
+    return directory
 
 
 @pytest.fixture

@@ -1,9 +1,11 @@
-"""The command as a process of its own, as a shell would start it."""
+"""The command as a process of its own, as a shell would start it.
+
+By default a quick start by a fork. With `sys.executable` as `python`, a real one.
+"""
 
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,20 +13,23 @@ from typing import IO
 
 import psutil
 
+from tests.forked_python import FORKED_PYTHON
+
 # Longer than any sound command takes on a busy machine.
 PATIENCE_SECONDS = 50
 
-_COMMAND = [sys.executable, "-m", "nacre"]
+_COMMAND = ["-m", "nacre"]
 
 
 def run_nacre(
     *arguments: str | bytes | Path,
     stdin: bytes | int = subprocess.DEVNULL,
     environment: dict[str, str] | None = None,
+    python: str = FORKED_PYTHON,
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end; `stdin` is what is piped to it."""
     process = subprocess.Popen(
-        [*_COMMAND, *arguments],
+        [python, *_COMMAND, *arguments],
         stdin=subprocess.PIPE if isinstance(stdin, bytes) else stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -39,13 +44,13 @@ def run_nacre(
 
 @contextmanager
 def start_nacre(
-    *arguments: str, stdout: int = subprocess.PIPE
+    *arguments: str, stdout: int = subprocess.PIPE, python: str = FORKED_PYTHON
 ) -> Generator[subprocess.Popen[bytes]]:
     """Start the command and leave it running until the end of the block."""
     # A process that was started in the background of a shell ignores Ctrl-C; so would its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
-        [*_COMMAND, *arguments],
+        [python, *_COMMAND, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=subprocess.PIPE,

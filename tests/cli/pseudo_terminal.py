@@ -12,6 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from tests.cli.nacre_process import PATIENCE_SECONDS
+from tests.forked_python import FORKED_PYTHON
 
 CTRL_C = "\x03"
 CTRL_D = "\x04"
@@ -72,13 +73,14 @@ class Person:
 
 
 @contextmanager
-def person_at(*arguments: str, **environment: str) -> Generator[Person]:
-    """Run the command at a terminal of its own."""
+def person_at(*arguments: str, is_forked: bool = True, **environment: str) -> Generator[Person]:
+    """Run the command at a terminal of its own; `is_forked` for a quick start."""
+    forked = [FORKED_PYTHON, "-m", "nacre.cli.main"]
     # A process that was started in the background of a shell ignores Ctrl-C; so would its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     terminal, inner = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", _WITH_TERMINAL, *arguments],
+        [*(forked if is_forked else (sys.executable, "-c", _WITH_TERMINAL)), *arguments],
         stdin=inner,
         stdout=inner,
         stderr=inner,

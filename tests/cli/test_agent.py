@@ -330,6 +330,21 @@ def test_commands_that_are_not_used_import_nothing_heavy() -> None:
 
 
 def test_the_whole_command_runs_as_a_process(here: Surroundings) -> None:
-    done = run_nacre("run", "-q", "-", stdin=b"what is 2*21?")
+    done = run_nacre("run", "-q", "-", stdin=b"what is 2*21?", python=sys.executable)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("It returned:\n42\n")
+
+
+def test_files_of_the_reply_are_shown_as_paths(here: Surroundings) -> None:
+    picture = here.project / "pearl.png"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n")
+    send = Call("message", {"text": "Here it is.", "attachments": ["pearl.png"]})
+    tools = {"codeMode": False}
+    with scripted_model(here, [send, Say("Done."), send, Say("Done.")], tools=tools):
+        status, out, err = here.nacre("run", "draw")
+        quiet = here.nacre("run", "--quiet", "--session", "art", "draw")
+        _, shown, _ = here.nacre("sessions", "show", "art")
+    assert (status, out) == (0, "Here it is.\nDone.\n")
+    assert "  file     pearl.png (image/png, 8 bytes), media_" in shown
+    assert f"file: {picture} (image/png, 8 bytes)\n" in err
+    assert quiet == (0, f"Done.\n{picture}\n", "")

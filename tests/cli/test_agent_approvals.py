@@ -230,7 +230,7 @@ def test_a_question_of_a_chat_that_expires_lets_the_turn_go_on(
     here: Surroundings, tmp_path: Path
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(_IMPATIENT, encoding="utf-8")
-    with person_at("chat", PYTHONPATH=str(tmp_path)) as person:
+    with person_at("chat", is_forked=False, PYTHONPATH=str(tmp_path)) as person:
         asks(person, WRITE_A_FILE)
         person.reads("the approval is expired")
         leaves_well(person)
@@ -252,7 +252,7 @@ def test_words_before_and_after_a_question_reach_the_turn(here: Surroundings) ->
         person.types("be quick\n")
         person.reads("steered: be quick")
         person.types("/abort\n")
-        person.reads("aborted: aborted at the terminal")
+        person.reads("aborted: stopped with /stop")
         leaves_well(person)
     assert content(here) == "one\ntwo\n"
 
@@ -284,4 +284,4 @@ def test_what_is_typed_reaches_the_turn_also_where_the_chat_names_a_model(
         person.types("and be quick\n")
         person.reads("steered: and be quick")
         person.types("/abort\n")
-        person.reads("aborted: aborted at the terminal")
+        person.reads("aborted: stopped with /stop")

@@ -50,15 +50,29 @@ def test_nothing_is_read_after_quit(here: Surroundings, monkeypatch: pytest.Monk
     assert "continue with" not in err
 
 
-def test_an_unknown_command_is_answered_with_those_there_are(
+def test_a_mistyped_command_is_answered_with_the_right_one(
     here: Surroundings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipe(monkeypatch, b"/nope", b"/abort", b"/help")
+    pipe(monkeypatch, b"/halp", b"/abort", b"/help")
     status, out, err = here.nacre("chat")
-    assert (status, out) == (0, "")
-    assert "there is no command /nope\n" in err
-    assert "no turn is running\n" in err
-    assert err.count("/new    start a new session") == 2
+    assert status == 0
+    assert "There is no command /halp. Did you mean /help?" in out
+    assert "No turn is running.\n" in out
+    assert "/new [message]" in out
+    assert "Leave the chat, like Ctrl-D" in out
+    # No session was made for it.
+    assert "continue with" not in err
+
+
+def test_a_model_that_is_chosen_in_the_chat_replaces_the_option(
+    here: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe(monkeypatch, b"one", b"/model", b"/status", b"/model local/other", b"two")
+    with scripted_model(here, [Say("first"), Say("second")]) as provider:
+        status, out, _ = here.nacre("chat", "--model", "local/given")
+    assert status == 0
+    assert "Model: local/given (chosen by your client)" in out
+    assert [request.body["model"] for request in provider.requests] == ["given", "other"]
 
 
 @pytest.mark.parametrize("line", [b"/etc/hosts is what?", b" /new"])
@@ -286,12 +300,19 @@ def test_what_is_typed_while_a_turn_runs_steers_it(here: Surroundings) -> None:
         person.reads("● exec")
         person.types("and be quick\n")
         person.reads("steered: and be quick")
+        person.types("/status\n")
+        person.reads("Running turn: run_")
         person.types("/new\n")
-        person.reads("a turn is running; stop it with /abort")
-        person.types("/abort\n")
-        person.reads("aborted: aborted at the terminal")
+        person.reads("aborted: the session was left with /new")
+        person.reads("This is a new session")
         person.reads("> ")
-        person.types("/quit\n")
+        person.types(f"\x1b[200~{ENDLESS}\x1b[201~\n")
+        person.reads("● exec")
+        person.types("/abort\n")
+        person.reads("aborted: stopped with /stop")
+        person.reads("> ")
+        # The Tab key completes it.
+        person.types("/qui\t\n")
         assert person.leaves() == 0
 
 

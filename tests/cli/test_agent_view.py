@@ -175,6 +175,11 @@ async def test_thoughts_are_for_terminals_only(show: Show) -> None:
             "a/a failed: gone; trying b/b",
         ),
         ("steered", {"text": "be quick"}, "steered: be quick"),
+        (
+            "codex_app_server.lifecycle",
+            {"phase": "thread_replaced", "note": "another process has it open"},
+            "another process has it open",
+        ),
         ("steered", {"text": "old", "dropped": "the cap is 1"}, "dropped: old (the cap is 1)"),
         (
             "steered",
@@ -191,6 +196,11 @@ async def test_thoughts_are_for_terminals_only(show: Show) -> None:
             "server.unavailable",
             {"server": "files", "problem": "it ended"},
             "the tools of files are missing: it ended",
+        ),
+        (
+            "tool.unavailable",
+            {"toolId": "mcp:docs:find", "problem": "its schema is odd"},
+            "the tool mcp:docs:find is missing: its schema is odd",
         ),
         ("run.failed", {"error": "no money"}, "failed: no money"),
         ("run.aborted", {"error": "by hand"}, "aborted: by hand"),
@@ -254,3 +264,12 @@ async def test_many_direct_tools_are_reported_once_with_the_setting_that_changes
     few: JsonObject = {**many, "toolNames": ["read", "write"]}
     behind_search: JsonObject = {**many, "surface": "tool_search"}
     assert show(("model.started", few), ("model.started", behind_search)) == ("", "")
+
+
+async def test_a_question_of_the_agent_is_shown_with_its_end(show: Show) -> None:
+    _, err = show(
+        ("input.requested", {"inputId": "input_1", "text": "Which colour?\n1. Red\n2. Blue"}),
+        ("run.waiting", {}),
+        ("input.answered", {"inputId": "input_1", "how": "expired"}),
+    )
+    assert err.splitlines() == ["Which colour?", "1. Red", "2. Blue", "the question is expired"]

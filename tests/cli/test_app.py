@@ -6,7 +6,17 @@ from nacre.cli.app import COMMANDS, Command
 from nacre.cli.main import main
 from tests.cli.surroundings import Surroundings
 
-GROUPS = ("mcp", "config", "tools", "plugins", "sessions", "approvals", "trajectory")
+GROUPS = (
+    "mcp",
+    "config",
+    "tools",
+    "plugins",
+    "sessions",
+    "approvals",
+    "trajectory",
+    "diagnostics",
+    "codex",
+)
 
 
 @pytest.mark.parametrize("group", ["", *GROUPS])

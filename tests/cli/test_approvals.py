@@ -87,7 +87,7 @@ def test_the_configured_token_goes_to_the_configured_gateway_only(
         sent.append(request.get_header("Authorization"))
         raise OSError("not in this test")
 
-    monkeypatch.setattr("nacre.cli.approvals.urlopen", refuse)
+    monkeypatch.setattr("nacre.cli.gateway_client.urlopen", refuse)
     here.nacre("approvals", "list")
     here.nacre("approvals", "list", "--url", "http://gateway.example")
     monkeypatch.setenv("NACRE_GATEWAY_TOKEN", "fedcba9876543210")

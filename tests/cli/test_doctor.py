@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,15 +13,18 @@ import nacre
 from nacre.cli.main import main
 from nacre.config import default_cache_directory
 from nacre.sandbox.hardening import HardeningReport, Measure
+from nacre.sandbox.pool import Launcher
 from nacre.sandbox.sandbox import Sandbox, SandboxReport
 from nacre.sandbox.worker.wasm_runtime import WasmError
 from tests.cli.agent_setup import configure_agents
 from tests.cli.nacre_process import run_nacre
 from tests.cli.surroundings import Surroundings, small_server
+from tests.compiled_modules import compiled_module
 
 
 def test_sound_sandbox_is_ok(tmp_path: Path) -> None:
-    done = run_nacre("doctor", environment={"XDG_CONFIG_HOME": str(tmp_path)})
+    environment = {"XDG_CONFIG_HOME": str(tmp_path)}
+    done = run_nacre("doctor", environment=environment, python=sys.executable)
 
     lines = done.stdout.splitlines()
     names = [line.split("  ")[0] for line in lines if line and not line.startswith(" ")]
@@ -48,14 +53,20 @@ def test_json_holds_the_same_facts() -> None:
     ]
 
 
-def test_compiled_module_is_built_once_into_the_named_directory(tmp_path: Path) -> None:
-    environment = {"NACRE_CACHE_DIR": str(tmp_path / "modules")}
+def test_compiled_module_is_built_once_into_the_named_directory(
+    surroundings: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copy(launcher: Launcher, _library: Path, output: Path) -> None:
+        shutil.copy(compiled_module(launcher.image.kind), output)
 
-    first = json.loads(run_nacre("doctor", "--json", environment=environment).stdout)
-    second = json.loads(run_nacre("doctor", "--json", environment=environment).stdout)
+    # To compile both images takes five seconds. Tests of the sandbox do it.
+    monkeypatch.setattr(Launcher, "_compile", copy)
+    monkeypatch.setenv("NACRE_CACHE_DIR", str(tmp_path / "modules"))
+
+    first, second = (json.loads(surroundings.nacre("doctor", "--json")[1]) for _ in range(2))
 
     assert (first["moduleOrigin"], second["moduleOrigin"]) == ("built", "cache")
-    assert second["cacheDirectory"] == environment["NACRE_CACHE_DIR"]
+    assert second["cacheDirectory"] == str(tmp_path / "modules")
 
 
 def test_directory_that_cannot_be_used_is_a_warning(tmp_path: Path) -> None:

@@ -121,7 +121,9 @@ def test_json_of_a_failure_has_code_reason_and_position() -> None:
 def test_json_stays_json_where_the_encoding_lacks_a_character() -> None:
     ascii_only = {"PYTHONIOENCODING": "ascii"}
 
-    done = run_nacre("exec", "--json", "-e", "return 'é'", environment=ascii_only)
+    done = run_nacre(
+        "exec", "--json", "-e", "return 'é'", environment=ascii_only, python=sys.executable
+    )
 
     assert json.loads(done.stdout)["value"] == "é"
 

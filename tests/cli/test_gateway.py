@@ -57,8 +57,20 @@ def served(
 ) -> Served:
     config = system_config_from(document, environment=environment or {}, folder=tmp_path)
     return Served(
-        url="http://127.0.0.1:1", config=config, token_file=token_file, database="the database x"
+        url="http://127.0.0.1:1",
+        config=config,
+        token_file=token_file,
+        database="the database x",
+        app_url="http://127.0.0.1:1/app/#code=x",
     )
+
+
+def test_the_first_line_is_the_link_to_the_web_app(tmp_path: Path) -> None:
+    gateway = served(tmp_path)
+    assert welcome_text(gateway, "").startswith("open http://127.0.0.1:1/app/#code=x\n")
+    assert welcome_json(gateway)["appUrl"] == "http://127.0.0.1:1/app/#code=x"
+    # The link gives access, so it is not in tracebacks.
+    assert "code=x" not in repr(gateway)
 
 
 def test_a_generated_token_is_read_from_its_file(tmp_path: Path) -> None:
@@ -110,14 +122,17 @@ def test_all_interfaces_are_not_passed_over(tmp_path: Path) -> None:
     assert "all other addresses" not in welcome_text(served(tmp_path), "")
 
 
-def test_logs_are_lines_of_json_on_request(here: Surroundings) -> None:
+def test_logs_are_lines_of_json_on_request_and_a_link_is_made(here: Surroundings) -> None:
     options = ("--port", "0", "--json", "--access-log", "--log-format", "json")
     with start_nacre("gateway", *options) as process:
         facts = json.loads(pipe_of(process.stdout).readline())
+        status, link, _ = here.nacre("link", "--url", facts["url"])
         with urlopen(f"{facts['url']}/healthz"):
             lines = map(json.loads, pipe_of(process.stderr))
             line = next(line for line in lines if "/healthz" in line["message"])
     assert line.keys() == {"time", "level", "logger", "message"}
+    assert (status, link.startswith(f"{facts['url']}/app/#code=")) == (0, True)
+    assert link.strip() != facts["appUrl"]
     assert line["level"] == "info"
 
 

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -21,6 +20,7 @@ from tests.cli.nacre_process import (
     start_nacre,
 )
 from tests.cli.surroundings import Surroundings, small_server
+from tests.forked_python import FORKED_PYTHON
 
 
 def talk(*arguments: str | Path) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
@@ -33,7 +33,7 @@ def talk(*arguments: str | Path) -> tuple[subprocess.CompletedProcess[str], list
         {"id": 2, "method": "tools/list"},
     ]
     process = subprocess.Popen(
-        [sys.executable, "-m", "nacre.cli.main", "mcp", *arguments],
+        [FORKED_PYTHON, "-m", "nacre.cli.main", "mcp", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

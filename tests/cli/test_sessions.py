@@ -188,3 +188,15 @@ def test_unused_sessions_are_pruned_after_the_configured_time(
     assert (status, len(out.splitlines()), err) == (0, 1, "1 session would be deleted\n")
     assert here.nacre("sessions", "prune", "--older-than", "32")[1] == ""
     assert (here.nacre("sessions", "prune")[1], keys_in(here)) == (out, [])
+
+
+def test_a_chat_command_is_shown_with_its_reply(here: Surroundings) -> None:
+    with scripted_model(here, [Say("hello")]):
+        here.nacre("run", "--session", "work", "hi")
+        here.nacre("run", "--session", "work", "/queue collect")
+        _, out, _ = here.nacre("run", "--session", "work", "--quiet", "/queue")
+    assert out == "Queue mode: collect. Choose with /queue steer|followup|collect|default.\n"
+    status, out, _ = here.nacre("sessions", "show", "work")
+    assert status == 0
+    assert "you      /queue collect\n" in out
+    assert "nacre    The queue mode of this session is collect.\n" in out

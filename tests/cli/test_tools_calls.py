@@ -24,6 +24,7 @@ from tests.cli.nacre_process import (
 )
 from tests.cli.surroundings import Surroundings, small_server
 from tests.cli.tools_setup import calling_server, own_tools
+from tests.forked_python import FORKED_PYTHON
 
 
 def echoed(surroundings: Surroundings, *arguments: str) -> object:
@@ -60,7 +61,9 @@ def test_pairs_are_read_as_the_schema_has_them(one: Surroundings) -> None:
 
 
 def test_standard_input_is_json(one: Surroundings) -> None:
-    done = run_nacre("tools", "call", "mcp:one:echo", "-", stdin=b'{"count": 3}')
+    done = run_nacre(
+        "tools", "call", "mcp:one:echo", "-", stdin=b'{"count": 3}', python=sys.executable
+    )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, '{\n  "count": 3\n}\n', "")
 
@@ -204,7 +207,7 @@ class AskedPerson:
 
 @contextmanager
 def asked_person() -> Generator[AskedPerson]:
-    command = [sys.executable, "-m", "nacre.cli.main", "tools", "call", "mcp:one:echo", "count=1"]
+    command = [FORKED_PYTHON, "-m", "nacre.cli.main", "tools", "call", "mcp:one:echo", "count=1"]
     terminal, theirs = pty.openpty()
     process = subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE)
     os.close(theirs)

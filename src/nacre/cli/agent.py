@@ -122,7 +122,7 @@ def run_command(
         run = await system.agents.start(replace(request, message=text))
         follower = follower_for(system, stops, screen=screen, view=view, lines=typed_lines())
         await follower.follow(run)
-        if is_verbose:
+        if is_verbose and (session or run.session_id):
             hint = resume_hint(target, session or run.session_id, config_file=config)
             screen.write_note(hint, "dim")
         return screen.printer.problem or status_of(run, stops)

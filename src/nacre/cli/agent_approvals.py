@@ -1,4 +1,4 @@
-"""Asks the user at the terminal to approve, edit or deny a tool call."""
+"""Asks the user at the terminal to approve, edit or deny a tool call, or to answer the agent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import tempfile
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,8 @@ from nacre.tools import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from nacre.cli.agent_screen import Screen
     from nacre.cli.runner import StopSignals
     from nacre.cli.terminal_input import TypedLines
@@ -152,6 +154,16 @@ class ApprovalsPrompt:
         with self._screen.pause_status(), self._lines.lend():
             self._show_question(request, shown)
             return await self._read_answer(request, self._lines)
+
+    @contextmanager
+    def take_terminal(self) -> Generator[None]:
+        """Discard what was typed before; show a question of the agent in this block, and read."""
+        with self._screen.pause_status(), self._lines.lend() if self._lines else nullcontext():
+            yield
+
+    async def read_input(self) -> str | None:
+        """Read the answer; None without a terminal, and at the end of the input."""
+        return await self._lines.ask() if self._lines else None
 
     def _deny(self, request: ApprovalRequest, reason: str, *, hint: str = "") -> Deny:
         """Deny the call. The agent gets the reason, and the user also gets the hint."""

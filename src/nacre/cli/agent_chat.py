@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import sys
 import threading
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from nacre.agent import ChatCommand
 from nacre.cli.output import ExitStatus, error_stream
 from nacre.config import user_folder
 from nacre.errors import ConfigError, SessionError
 from nacre.private_files import create_private
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from nacre.agent import AgentRun, TurnRequest
+    from anyio.abc import TaskGroup
+
+    from nacre.agent import AgentRun, CommandCall, TurnRequest
     from nacre.bootstrap import System
     from nacre.cli.agent_runner import RunFollower
     from nacre.cli.agent_screen import Screen
@@ -64,6 +67,23 @@ class ChatInput:
                 path = _history_file()
                 create_private(path)
                 readline.write_history_file(path)
+
+    def complete_commands(self, names: Sequence[str]) -> None:
+        """Let the Tab key complete the names of commands."""
+        if not self._has_line_editor:
+            return
+        with suppress(ImportError):
+            import readline
+
+            def complete(text: str, state: int) -> str | None:
+                found = [f"/{name} " for name in names if f"/{name}".startswith(text)]
+                is_command = text.startswith("/") and readline.get_begidx() == 0
+                return found[state] if is_command and state < len(found) else None
+
+            readline.set_completer_delims(" \t\n")
+            readline.set_completer(complete)
+            is_libedit = "libedit" in (readline.__doc__ or "")
+            readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
 
     async def next_line(self) -> str | None:
         """Read the next line without its newline; None at the end of the input."""
@@ -124,18 +144,6 @@ async def _from_thread(read: Callable[[], str | None]) -> str | None:
     return lines[0]
 
 
-HELP: Final = """\
-/new    start a new session
-/abort  stop the current turn, like Ctrl-C
-/quit   leave, like Ctrl-D
-/help   show this list
-Anything else is a message to the agent. Messages reach the agent while it works.
-To send a message that looks like a command, put a space before it."""
-
-# Not a path such as `/etc/hosts`, which has a second slash.
-_COMMAND = re.compile(r"/(\w*)\s*")
-
-
 class Chat:
     """Sends each line as a message, and shows the turns."""
 
@@ -158,8 +166,23 @@ class Chat:
         self._source = source
         self._lines = lines if source.is_terminal else None
         self._run: AgentRun | None = None
+        self._unshown: list[AgentRun] = []
+        """Commands that were typed during a turn, until their reply is shown."""
         self._is_leaving = False
         self._has_failed = False
+        commands = system.agents.commands
+        commands.add(
+            ChatCommand(
+                name="quit",
+                description="Leave the chat, like Ctrl-D",
+                handler=self._quit,
+                aliases=("exit",),
+                is_stored=False,
+            )
+        )
+        source.complete_commands(
+            [name for command in commands.all for name in (command.name, *command.aliases)]
+        )
 
     @property
     def session(self) -> str:
@@ -170,7 +193,7 @@ class Chat:
         """Chat until the user leaves. With a pipe as input, a failed turn fails the command."""
         while not self._is_leaving and (line := await self._source.next_line()) is not None:
             if line.strip():
-                await self._handle_line(line)
+                await self._run_turn(line)
         problem = self._screen.printer.problem or self._stops.status
         if problem is not None:
             return problem
@@ -179,30 +202,22 @@ class Chat:
 
     # Between turns.
 
-    async def _handle_line(self, line: str) -> None:
-        match _command_in(line):
-            case None:
-                await self._run_turn(line)
-            case "quit":
-                self._is_leaving = True
-            case "new":
-                self._request = replace(self._request, session_id="", session_key="")
-                self._screen.write_note("your next message starts a new session", "dim")
-            case "abort":
-                self._screen.write_note("no turn is running", "dim")
-            case command:
-                self._explain(command)
-
     async def _run_turn(self, text: str) -> None:
         run = await self._start_turn(text)
         while run is not None:
             self._run = run
-            listen = None if self._lines is None else self._listen
-            await self._follower.follow(run, meanwhile=listen)
-            self._has_failed |= run.state != "completed"
+            await self._follow(run)
+            while self._unshown:
+                # Commands that were typed during the turn, and are not answered yet.
+                await self._follow(self._unshown.pop(0))
             self._leave_if_stopped()
-            run = None if self._is_leaving else self._next_run(run.session_id)
+            run = None if self._is_leaving else self._next_run()
         self._run = None
+
+    async def _follow(self, run: AgentRun) -> None:
+        listen = None if self._lines is None else self._listen
+        await self._follower.follow(run, meanwhile=listen, answer_input=self._answer_input)
+        self._has_failed |= run.state != "completed"
 
     async def _start_turn(self, text: str) -> AgentRun | None:
         try:
@@ -211,8 +226,18 @@ class Chat:
             self._screen.write_note(f"the message was not sent: {error}", "bad")
             self._has_failed = True
             return None
-        self._request = replace(self._request, session_id=run.session_id, session_key="")
+        if run.is_stored:
+            self._request = replace(self._request, session_id=run.session_id, session_key="")
+        if run.command == "model" and len(text.split()) > 1:
+            # The model of the session now counts, not the option of the command line.
+            self._request = replace(self._request, model="")
         return run
+
+    async def _quit(self, call: CommandCall) -> str:
+        self._is_leaving = True
+        if self._run is not None:
+            self._run.request_abort("aborted at the terminal to leave the chat")
+        return ""
 
     def _leave_if_stopped(self) -> None:
         """Ctrl-C at a terminal ends the turn; other signals end the chat."""
@@ -224,40 +249,46 @@ class Chat:
         elif stopped is not None:
             self._is_leaving = True
 
-    def _next_run(self, session_id: str) -> AgentRun | None:
+    def _next_run(self) -> AgentRun | None:
         """The turn that was started for messages that came too late for the last one."""
-        runs = self._system.agents.runs(session_id)
+        session_id = self._request.session_id
+        runs = self._system.agents.runs(session_id) if session_id else []
         return next((run for run in runs if not run.has_ended), None)
 
     # During a turn.
 
     async def _listen(self) -> None:
-        if self._lines is not None:
-            await self._lines.listen(self._handle_typed_line)
+        assert self._lines is not None
+        async with anyio.create_task_group() as tasks:
+            await self._lines.listen(partial(self._handle_typed_line, tasks))
 
-    async def _handle_typed_line(self, line: str) -> None:
+    async def _answer_input(self) -> None:
+        """The next line answers a question of the agent; at a terminal, `_listen` reads it."""
+        if self._lines is not None or self._run is None:
+            return
+        line = await self._source.next_line()
+        if line is None:
+            self._run.input_requests.withdraw()
+        else:
+            await self._start_turn(line)
+
+    async def _handle_typed_line(self, tasks: TaskGroup, line: str) -> None:
         if not line.strip() or self._run is None:
             return
-        match _command_in(line):
-            case None:
-                await self._start_turn(line)
-            case "abort":
-                self._run.request_abort("aborted at the terminal")
-            case "quit":
-                self._is_leaving = True
-                self._run.request_abort("aborted at the terminal to leave the chat")
-            case "new":
-                self._screen.write_note("a turn is running; stop it with /abort", "warning")
-            case command:
-                self._explain(command)
+        run = await self._start_turn(line)
+        if run is None or not run.command:
+            return
+        if any(event.kind == "run.queued" for event in run.events.events):
+            self._screen.write_note("queued until the running turn ends", "dim")
+        else:
+            self._unshown.append(run)
+            tasks.start_soon(self._show_reply, run)
 
-    def _explain(self, command: str) -> None:
-        if command != "help":
-            self._screen.write_note(f"there is no command /{command}", "warning")
-        self._screen.write_note(HELP, "dim")
-
-
-def _command_in(line: str) -> str | None:
-    """The command in the line; None for a message."""
-    found = _COMMAND.fullmatch(line)
-    return None if found is None else found[1]
+    async def _show_reply(self, run: AgentRun) -> None:
+        """Show the reply of a command between the lines of the running turn."""
+        result = await run.wait()
+        if run in self._unshown:
+            self._unshown.remove(run)
+            self._has_failed |= run.state != "completed"
+            if result.text or result.error:
+                self._screen.write_note(result.text or result.error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 import anyio
 import anyio.to_thread
 
-from nacre.agent import TurnRequest
+from nacre.agent import OWNER_RIGHTS, TurnRequest
 from nacre.bootstrap import open_system
 from nacre.cli.agent_approvals import ApprovalsPrompt
 from nacre.cli.agent_view import JsonView, LiveView, QuietView, create_highlighter
@@ -22,7 +23,10 @@ from nacre.cli.runner import StopSignals, run_async
 from nacre.cli.stored_records import session_names, unknown_name_problem
 from nacre.cli.system_config import code_mode_command
 from nacre.cli.terminal_input import TypedLines, is_interactive
+from nacre.config import user_folder
 from nacre.errors import ApprovalError, ConfigError, NacreError, SessionError
+from nacre.messages import user_message
+from nacre.private_files import write_private
 from nacre.providers import get_api_key
 from nacre.telemetry import DEBUG_LOGGER_NAME
 from nacre.tools import ApprovalDecision, ApprovalQueue, ApprovalRequest, NearestNames
@@ -30,11 +34,12 @@ from nacre.tools import ApprovalDecision, ApprovalQueue, ApprovalRequest, Neares
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 
-    from nacre.agent import AgentRun, RunEvent
+    from nacre.agent import AgentRun, ReplyMedia, RunEvent
     from nacre.bootstrap import System
     from nacre.cli.agent_screen import Screen
     from nacre.cli.agent_view import RunView
     from nacre.config import SystemConfig
+    from nacre.storage import Store
 
 
 def run_with_system(
@@ -220,7 +225,12 @@ async def request_for(target: Target, system: System) -> TurnRequest:
 
     Raises UsageError for an unknown session id.
     """
-    request = TurnRequest(agent_id=target.agent or "", model=target.model or "", channel=CHANNEL)
+    request = TurnRequest(
+        agent_id=target.agent or "",
+        model=target.model or "",
+        channel=CHANNEL,
+        rights=OWNER_RIGHTS,
+    )
     if not target.session:
         return request
     if await system.store.session(target.session) is not None:
@@ -250,36 +260,86 @@ class RunFollower:
         view: RunView,
         prompt: ApprovalsPrompt,
         approvals: ApprovalQueue,
+        store: Store,
         stops: StopSignals,
     ) -> None:
         self._screen = screen
         self._view = view
         self._prompt = prompt
         self._approvals = approvals
+        self._store = store
         self._stops = stops
 
     async def follow(
-        self, run: AgentRun, *, meanwhile: Callable[[], Coroutine[None, None, None]] | None = None
+        self,
+        run: AgentRun,
+        *,
+        meanwhile: Callable[[], Coroutine[None, None, None]] | None = None,
+        answer_input: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Show the run until it ends. A signal aborts it. `meanwhile` runs as a task beside it."""
+        """Show the run until it ends. A signal aborts it.
+
+        `meanwhile` runs as a task beside it. `answer_input` answers a question of the run; by
+        default the terminal does.
+        """
         with self._stops.stop_with(run.request_abort):
             async with anyio.create_task_group() as tasks:
                 if meanwhile is not None:
                     tasks.start_soon(meanwhile)
                 async for event in run.events.follow():
+                    if event.kind == "input.requested" and answer_input is None:
+                        await self._ask_for_input(run, event)
+                        continue
                     await self._show(run, event)
+                    if event.kind == "input.requested" and answer_input is not None:
+                        await answer_input()
                 tasks.cancel_scope.cancel()
         self._view.end(run)
+
+    async def _ask_for_input(self, run: AgentRun, event: RunEvent) -> None:
+        # Before the question is shown: an answer that comes at once counts.
+        with self._prompt.take_terminal():
+            await self._show(run, event)
+            await self._answer_input(run, event)
+
+    async def _answer_input(self, run: AgentRun, event: RunEvent) -> None:
+        """Read the answer at the terminal. Without one, the question has no answer."""
+        question = run.pending_input
+        if question is None or question.id != event.data.get("inputId"):
+            return
+        typed: list[str | None] = []
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_cancel_when_answered, run, event, tasks.cancel_scope)
+            typed.append(await self._prompt.read_input())
+            tasks.cancel_scope.cancel()
+        if run.pending_input is question:
+            if typed and typed[0]:
+                run.input_requests.answer(user_message(typed[0]))
+            else:
+                run.input_requests.withdraw(question.id)
 
     async def _show(self, run: AgentRun, event: RunEvent) -> None:
         self._view.add(run, event)
         if self._screen.printer.problem is not None:
             run.request_abort("the reader of the output is gone")
+        if event.kind == "media.added":
+            await self._show_media(run, str(event.data.get("id")))
         if event.kind == "approval.requested":
             # Asked here, so that nothing is written between the question and the answer.
             for request in run.pending_approvals:
                 if request.id == event.data.get("approvalId"):
                     await self._ask(request)
+
+    async def _show_media(self, run: AgentRun, media_id: str) -> None:
+        item = run.media.get(media_id)
+        if item is None:
+            return
+        try:
+            path = item.path or await save_media(item, self._store)
+        except (OSError, NacreError) as error:
+            self._screen.write_note(f"{item.record.name} cannot be saved: {error}", "warning")
+            return
+        self._view.add_media(item.record, path)
 
     async def _ask(self, request: ApprovalRequest) -> None:
         decided: list[ApprovalDecision] = []
@@ -298,6 +358,28 @@ class RunFollower:
         while any(pending.id == request.id for pending in self._approvals.pending):
             await self._approvals.wait_for_change()
         scope.cancel()
+
+
+async def _cancel_when_answered(
+    run: AgentRun, requested: RunEvent, scope: anyio.CancelScope
+) -> None:
+    """Cancel reading the answer when the question is closed, by an abort or a timeout."""
+    async for event in run.events.follow(after=requested.sequence):
+        if event.data.get("inputId") == requested.data.get("inputId"):
+            break
+    scope.cancel()
+
+
+async def save_media(item: ReplyMedia, store: Store) -> str:
+    """Write a file that is only in the database to the user's cache; returns its path."""
+    data = item.data
+    if data is None:
+        found = await store.media(item.record.id)
+        data = found[1] if found else b""
+    folder = user_folder("cache", os.environ) / "media" / item.record.id
+    path = folder / item.record.name
+    await anyio.to_thread.run_sync(write_private, path, data)
+    return str(path)
 
 
 def live_view(screen: Screen, *, config_file: str | None) -> LiveView:
@@ -330,6 +412,7 @@ def follower_for(
         view=view,
         prompt=ApprovalsPrompt(screen, lines, stops),
         approvals=system.approvals,
+        store=system.store,
         stops=stops,
     )
 

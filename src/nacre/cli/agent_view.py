@@ -26,12 +26,17 @@ if TYPE_CHECKING:
     from nacre.cli.agent_screen import Screen, Style
     from nacre.cli.output import Printer
     from nacre.json_types import JsonObject
+    from nacre.storage import MediaRecord
 
 
 class RunView(Protocol):
     """Receives every event of a run, in order, and its end."""
 
     def add(self, run: AgentRun, event: RunEvent) -> None: ...
+
+    def add_media(self, record: MediaRecord, path: str) -> None:
+        """A file of the reply, and where it is on this machine."""
+        ...
 
     def end(self, run: AgentRun) -> None: ...
 
@@ -46,25 +51,34 @@ class JsonView:
         whose = {"runId": run.id, "sessionId": run.session_id}
         self._printer.write_json({**whose, **event.to_json()}, is_indented=False)
 
+    def add_media(self, record: MediaRecord, path: str) -> None:
+        pass
+
     def end(self, run: AgentRun) -> None:
         pass
 
 
 class QuietView:
-    """Prints the last answer only, and an error on standard error."""
+    """Prints the last answer only, with the paths of its files, and an error on standard error."""
 
     def __init__(self, printer: Printer) -> None:
         self._printer = printer
+        self._paths: list[str] = []
 
     def add(self, run: AgentRun, event: RunEvent) -> None:
         pass
+
+    def add_media(self, record: MediaRecord, path: str) -> None:
+        self._paths.append(path)
 
     def end(self, run: AgentRun) -> None:
         result = run.result
         if result is None:
             return
-        if result.text:
-            self._printer.write(f"{result.text}\n")
+        if result.reply:
+            self._printer.write(f"{result.reply}\n")
+        for path in self._paths:
+            self._printer.write(f"{path}\n")
         if run.state == "failed":
             warn(f"failed: {result.error}")
 
@@ -87,6 +101,7 @@ class LiveView:
         self._calls = CallsView(screen, colours=colours)
         self._waited_for = ""
         self._has_said = False
+        self._has_question = False
         self._started = time.monotonic()
         self._handlers: dict[RunEventKind, Callable[[JsonObject], None]] = {
             "run.queued": self._on_queued,
@@ -100,9 +115,13 @@ class LiveView:
             "thinking.delta": self._on_thinking,
             "message.completed": self._on_message_completed,
             "message.sent": self._on_message_sent,
+            "input.requested": self._on_input_requested,
+            "input.answered": self._on_input_answered,
             "compaction.started": self._on_compaction_started,
             "compaction.ended": self._on_compaction_ended,
             "server.unavailable": self._on_server_unavailable,
+            "tool.unavailable": self._on_tool_unavailable,
+            "codex_app_server.lifecycle": self._on_codex_lifecycle,
             "run.failed": self._on_failed,
             "run.aborted": self._on_aborted,
         }
@@ -117,10 +136,15 @@ class LiveView:
         if event.kind != "call.updated":
             self._screen.set_status(self._calls.status or self._waited_for)
 
+    def add_media(self, record: MediaRecord, path: str) -> None:
+        self._screen.end_answer()
+        about = f"{record.type}, {size_text(record.size)}"
+        self._screen.write_note(f"file: {path} ({about})", "good")
+
     def end(self, run: AgentRun) -> None:
         self._waited_for = ""
         self._screen.set_status("")
-        if run.state == "completed" and run.result is not None:
+        if run.state == "completed" and run.result is not None and not run.command:
             took = duration_text((time.monotonic() - self._started) * 1000)
             tokens = count_text(run.result.usage.total_tokens, "token")
             facts = [f"completed in {took}", tokens, run.result.model]
@@ -130,6 +154,7 @@ class LiveView:
 
     def _on_started(self, data: JsonObject) -> None:
         self._started = time.monotonic()
+        self._has_said = False
         self._calls = CallsView(self._screen, colours=self._colours)
         self._waited_for = "starting"
 
@@ -137,7 +162,8 @@ class LiveView:
         self._screen.write_note("queued until the running turn ends", "dim")
 
     def _on_waiting(self, data: JsonObject) -> None:
-        self._waited_for = "waiting for an approval or a result"
+        if not self._has_question:
+            self._waited_for = "waiting for an approval or a result"
 
     def _on_resumed(self, data: JsonObject) -> None:
         self._waited_for = ""
@@ -151,6 +177,10 @@ class LiveView:
             self._screen.write_note(f"steered: {shorten(text, max_characters=80)}", "dim")
         else:
             self._screen.write_note("too late for this turn; it starts a new one", "dim")
+
+    def _on_codex_lifecycle(self, data: JsonObject) -> None:
+        if note := text_in(data, "note"):
+            self._screen.write_note(note, "warning")
 
     def _on_failed(self, data: JsonObject) -> None:
         self._screen.end_answer()
@@ -208,6 +238,18 @@ class LiveView:
         """A message of the tool `message`, which goes to the user beside the answer."""
         self._screen.write_answer(f"{text_in(data, 'text').rstrip()}\n")
 
+    # Questions to the user.
+
+    def _on_input_requested(self, data: JsonObject) -> None:
+        self._screen.end_answer()
+        self._screen.write_note(text_in(data, "text"), "strong")
+        self._has_question, self._waited_for = True, "waiting for your answer"
+
+    def _on_input_answered(self, data: JsonObject) -> None:
+        self._has_question, self._waited_for = False, ""
+        if (how := text_in(data, "how")) != "answered":
+            self._screen.write_note(f"the question is {how}", "dim")
+
     # Other events.
 
     def _on_compaction_started(self, data: JsonObject) -> None:
@@ -225,6 +267,10 @@ class LiveView:
     def _on_server_unavailable(self, data: JsonObject) -> None:
         server, problem = text_in(data, "server"), shorten(text_in(data, "problem"))
         self._screen.write_note(f"the tools of {shorten(server)} are missing: {problem}", "warning")
+
+    def _on_tool_unavailable(self, data: JsonObject) -> None:
+        tool, problem = text_in(data, "toolId"), shorten(text_in(data, "problem"))
+        self._screen.write_note(f"the tool {shorten(tool)} is missing: {problem}", "warning")
 
 
 def text_in(data: JsonObject, key: str) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlsplit
-from urllib.request import Request, urlopen
+from urllib.parse import quote
 
 import typer
 
 from nacre.cli.call_view import input_text
+from nacre.cli.gateway_client import GatewayError, UrlOption, request_gateway
 from nacre.cli.options import ConfigOption, JsonOption
 from nacre.cli.output import (
     ExitStatus,
@@ -23,29 +21,11 @@ from nacre.cli.output import (
     warn,
     write_table,
 )
-from nacre.config import TOKEN_VARIABLE, is_loopback
 
 if TYPE_CHECKING:
-    from nacre.config import SystemConfig
     from nacre.json_types import JsonObject
 
-_TIMEOUT_SECONDS: Final = 30
 _ANSWERS: Final = ("allow-once", "allow-always", "deny", "edit")
-_ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-
-UrlOption = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        metavar="URL",
-        help="The gateway. [default: gateway.host and gateway.port]",
-        show_default=False,
-    ),
-]
-
-
-class _GatewayError(Exception):
-    """The gateway cannot be reached, or refuses the request."""
 
 
 def list_command(
@@ -56,8 +36,8 @@ def list_command(
     Exit status: 0, or 1 if the gateway cannot be reached.
     """
     try:
-        found = _request(config, url, "")
-    except _GatewayError as error:
+        found = request_gateway(config, url, "/api/approvals")
+    except GatewayError as error:
         warn(str(error))
         return ExitStatus.FAILED
     printer = Printer()
@@ -114,8 +94,8 @@ def answer_command(
     if edited is not None:
         body["input"] = _parse_input(edited)
     try:
-        _request(config, url, f"/{quote(approval, safe='')}", body)
-    except _GatewayError as error:
+        request_gateway(config, url, f"/api/approvals/{quote(approval, safe='')}", body)
+    except GatewayError as error:
         warn(str(error))
         return ExitStatus.FAILED
     say(f"answered {approval}: {answer}")
@@ -130,66 +110,6 @@ def _parse_input(text: str) -> JsonObject:
     if not isinstance(value, dict):
         raise UsageError("--input is not a JSON object")
     return cast("JsonObject", value)
-
-
-def _request(
-    config: str | None, url: str | None, path: str, body: JsonObject | None = None
-) -> JsonObject:
-    """Send a request to the gateway. Raises _GatewayError and UsageError."""
-    from nacre.cli.system_config import read_system_config
-
-    _, system = read_system_config(config)
-    base = (url or _gateway_url(system)).rstrip("/")
-    headers = {"Content-Type": "application/json"}
-    if token := _find_token(system, base):
-        headers["Authorization"] = f"Bearer {token}"
-    try:
-        request = Request(f"{base}/api/approvals{path}", headers=headers)
-    except ValueError as error:
-        raise UsageError(f"--url is {base!r}: {error}") from None
-    if body is not None:
-        request.data = json.dumps(body).encode()
-    try:
-        with urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
-            return json.load(response)
-    except HTTPError as error:
-        raise _GatewayError(_error_text(error)) from None
-    except (URLError, OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise _GatewayError(
-            f"cannot reach the gateway at {base}: {reason}; start it with `nacre gateway`, or name "
-            "it with --url"
-        ) from None
-
-
-def _error_text(error: HTTPError) -> str:
-    try:
-        return f"the gateway refused: {json.load(error)['error']['message']}"
-    except (ValueError, KeyError, TypeError, OSError):
-        return f"the gateway refused with status {error.code}"
-
-
-def _gateway_url(system: SystemConfig) -> str:
-    host = _ANY_ADDRESS.get(system.gateway.host, system.gateway.host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{system.gateway.port}"
-
-
-def _find_token(system: SystemConfig, url: str) -> str:
-    """The token for the gateway at this URL; empty if it needs none, or none is known."""
-    if given := os.environ.get(TOKEN_VARIABLE, "").strip():
-        return given
-    gateway = system.gateway
-    # The configured token must not go to another machine.
-    is_ours = url == _gateway_url(system) or is_loopback(urlsplit(url).hostname or "")
-    if gateway.auth_mode == "none" or not is_ours:
-        return ""
-    if gateway.token:
-        return gateway.token
-    from nacre.gateway.server import token_file
-    from nacre.private_files import read_private
-
-    # Without a configured token, the gateway generates one and stores it.
-    return (read_private(token_file(os.environ)) or b"").decode("ascii", "replace").strip()
 
 
 def register(app: typer.Typer) -> None:

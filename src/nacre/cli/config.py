@@ -27,13 +27,13 @@ def get_command(
     """
     from nacre.cli.config_document import (
         defaults_at,
-        find_misplaced,
         parse_keys,
         read_document,
         unknown_path_error,
     )
-    from nacre.cli.config_redaction import redact_secrets
     from nacre.config import MISSING, list_settings, path_from_keys, value_at
+    from nacre.plugins import find_misplaced
+    from nacre.telemetry.config_redaction import redact_secrets
 
     keys, document = parse_keys(path), read_document(config)
     misplaced = find_misplaced(document.members, document.file.path)
@@ -67,8 +67,9 @@ def set_command(
     A value that is not JSON5 is text. Quote text that looks like a number, true, false or null:
     '"007"'.
     """
-    from nacre.cli.config_document import change_file, config_file, parse_keys, with_setting
-    from nacre.cli.config_redaction import is_plain_secret
+    from nacre.cli.config_document import change_file, config_file, parse_keys
+    from nacre.config import with_setting
+    from nacre.telemetry.config_redaction import is_plain_secret
 
     keys, file = parse_keys(path), config_file(config)
     is_new = not file.path.exists()
@@ -169,8 +170,9 @@ def show_command(config: ConfigOption = None, is_json: JsonOption = False) -> in
     Secrets are shown as ***, references such as ${NAME} as they are. With --json, the document also
     names the file.
     """
-    from nacre.cli.config_document import find_misplaced, origin_text, read_document
-    from nacre.cli.config_redaction import redact_secrets
+    from nacre.cli.config_document import origin_text, read_document
+    from nacre.plugins import find_misplaced
+    from nacre.telemetry.config_redaction import redact_secrets
 
     document = read_document(config)
     misplaced = find_misplaced(document.members, document.file.path)

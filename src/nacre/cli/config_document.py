@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, assert_never, cast
 
-from nacre.agent import planned_surface
 from nacre.cli.output import UsageError, warn
 from nacre.config import (
     CONFIG_VARIABLE,
@@ -25,17 +24,14 @@ from nacre.config import (
     parse_json5,
     read_config_file,
     read_system,
-    value_at,
-    with_member,
 )
-from nacre.errors import ConfigError, MisplacedValueError, MissingReferenceError
+from nacre.errors import ConfigError, MissingReferenceError
 from nacre.plugins import check_plugins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from nacre.config import ConfigFile, Key, Setting, SystemConfig
-    from nacre.json_types import JsonObject, JsonValue
     from nacre.tools import SurfaceKind
 
 
@@ -111,6 +107,9 @@ class CheckResult:
 
 def check(document: Mapping[str, object], file: Path) -> CheckResult:
     """Check the document as the gateway would."""
+    # Not above: a command that reads one setting would import the whole agent.
+    from nacre.agent import planned_surface
+
     found = read_system(document, environment=os.environ, folder=file.absolute().parent)
     plugins, reported = check_plugins(found.config.plugins), {it.path for it in found.problems}
     return CheckResult(
@@ -127,13 +126,6 @@ def check(document: Mapping[str, object], file: Path) -> CheckResult:
         surfaces={it.id: planned_surface(it) for it in found.config.agents.by_id.values()},
         config=found.config,
     )
-
-
-def find_misplaced(document: Mapping[str, object], file: Path) -> frozenset[str]:
-    """The paths of values that are misplaced or unused."""
-    found = check(document, file)
-    places = [it.place for it in found.problems if isinstance(it, MisplacedValueError)]
-    return frozenset((*places, *found.unused_places))
 
 
 def change_file(path: Path, change: Callable[[str], str | None]) -> bool:
@@ -207,30 +199,6 @@ def _set_default(section: dict[str, object], keys: list[str], value: object) -> 
             return
         section = cast("dict[str, object]", inner)
     section[keys[-1]] = value
-
-
-def with_setting(text: str, keys: Sequence[Key], value: JsonValue, *, path: str) -> str:
-    """Set the value in the text, as `with_member` does. Raises ConfigError.
-
-    Expands short forms: `codeMode: true` becomes `codeMode: {enabled: true, timeoutMs: 500}`.
-    """
-    *parents, last = keys
-    if text.strip() and isinstance(last, str):
-        expanded = _expand_shorthand(parents, value_at(parse_json5(text, path=path), parents))
-        if expanded is not None:
-            return with_member(text, parents, {**expanded, last: value}, path=path)
-    return with_member(text, keys, value, path=path)
-
-
-def _expand_shorthand(keys: Sequence[Key], value: object) -> JsonObject | None:
-    """The object for a short form."""
-    match keys, value:
-        case [*_, "tools", "codeMode" | "toolSearch"], bool():
-            return {"enabled": value}
-        case ["agents", *_, "model"], str():
-            return {"primary": value}
-        case _:
-            return None
 
 
 def origin_text(file: ConfigFile) -> str:

@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -23,6 +24,7 @@ from nacre.cli.runner import run_async
 from nacre.cli.stored_records import read_stored
 from nacre.config import (
     DEFAULT_DOCUMENT,
+    choose_runtime,
     default_cache_directory,
     is_missing_secret,
     read_config_file,
@@ -133,14 +135,9 @@ def doctor_command(
     the models, opens the database, and starts the MCP servers. Prints advice for each problem.
     Exit status: 0 if all of it works, also with warnings, and 1 if something does not.
     """
-    health = examine_installation()
-    system = _examine_config(config, health)
-    run_async(lambda: examine_sandbox(health))
-    health.checks += [*_check_keys(system), _check_database(system), _check_disk(system)]
-    surveys = _survey_servers(config)
-    if isinstance(surveys, ExitStatus):
-        return surveys
-    health.checks += map(_check_server, surveys)
+    health = examine_all(config)
+    if isinstance(health, ExitStatus):
+        return health
     printer = Printer()
     if is_json:
         printer.write_json(health.to_json(), is_indented=printer.is_terminal)
@@ -149,6 +146,20 @@ def doctor_command(
     if printer.problem is not None:
         return printer.problem
     return ExitStatus.FAILED if health.status == "broken" else ExitStatus.COMPLETED
+
+
+def examine_all(config: str | None) -> SandboxHealth | ExitStatus:
+    """All findings; the exit status if the user has interrupted the command."""
+    health = examine_installation()
+    system = _examine_config(config, health)
+    run_async(lambda: examine_sandbox(health))
+    health.checks += [*_check_keys(system), *_check_codex(system)]
+    health.checks += [_check_database(system), _check_disk(system)]
+    surveys = _survey_servers(config)
+    if isinstance(surveys, ExitStatus):
+        return surveys
+    health.checks += map(_check_server, surveys)
+    return health
 
 
 def register(app: typer.Typer) -> None:
@@ -382,7 +393,13 @@ def _check_keys(config: SystemConfig) -> Iterator[Check]:
     """Check the keys of the models that agents use, without showing them."""
     agents = config.agents
     needed = agents.agent(agents.default_id).model.partition("/")[0]
-    models = [it for each in agents.by_id.values() for it in (each.model, *each.fallback_models)]
+    models = [
+        model
+        for agent in agents.by_id.values()
+        for model in (agent.model, *agent.fallback_models)
+        # Codex may have a login of its own.
+        if choose_runtime(model, agent, config.models, config.codex).id != "codex"
+    ]
     for name in dict.fromkeys(model.partition("/")[0] for model in models):
         provider = config.models.providers.get(name)
         if provider is not None and provider.api != "demo":
@@ -403,8 +420,36 @@ def _check_key(provider: ProviderConfig, *, is_needed: bool) -> Check:
     return Check(name=name, detail="present" if provider.api_key else "none, and none is needed")
 
 
+def _check_codex(config: SystemConfig) -> Iterator[Check]:
+    """Check Codex for each agent whose model runs in it."""
+    for agent in config.agents.by_id.values():
+        if choose_runtime(agent.model, agent, config.models, config.codex).id != "codex":
+            continue
+        # Not every configuration needs it.
+        from nacre.codex_harness import examine_codex
+
+        name = f"codex of {agent.id}"
+        if config.codex.refusal:
+            yield _problem(name, config.codex.refusal, "enable it, or choose another model")
+            continue
+        work = partial(examine_codex, config.codex, agent.id, dict(os.environ))
+        health = run_async(work)
+        provider = config.models.providers.get(agent.model.partition("/")[0])
+        needs_login = provider is not None and provider.is_official_openai and not provider.api_key
+        if health.problem:
+            yield _problem(name, health.problem, "turns of this agent fail without it")
+        elif needs_login and not health.account:
+            detail = f"version {health.version}, not logged in"
+            advice = f"run `nacre codex login --agent {agent.id}`, or set OPENAI_API_KEY"
+            yield _problem(name, detail, advice)
+        else:
+            login = f", logged in with {health.account}" if health.account else ""
+            detail = f"version {health.version} ({health.program}){login}"
+            yield Check(name=name, detail=detail)
+
+
 def _check_database(config: SystemConfig) -> Check:
-    file = _database_file(config)
+    file = database_file(config)
     if file is not None and not file.exists():
         return Check(name="database", detail=f"{file}, created by the first run")
     started = time.monotonic()
@@ -422,14 +467,15 @@ async def _read_address(store: Store) -> str:
     return store.address
 
 
-def _database_file(config: SystemConfig) -> Path | None:
+def database_file(config: SystemConfig) -> Path | None:
+    """The file of the database; None if the database is not a file."""
     kind, _, path = config.storage.url.partition(":///")
     return Path(path) if kind == "sqlite" and path != ":memory:" else None
 
 
 def _check_disk(config: SystemConfig) -> Check:
     """Check the free space for the database and the compiled modules."""
-    database = _database_file(config)
+    database = database_file(config)
     folders = [database.parent if database else user_folder("data", os.environ)]
     if cache := _find_path(default_cache_directory):
         folders.append(Path(cache))

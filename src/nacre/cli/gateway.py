@@ -1,4 +1,4 @@
-"""Command `nacre gateway`: serves the agents over HTTP and prints how to reach them."""
+"""Commands `nacre gateway`, which serves the agents over HTTP, and `nacre link`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from nacre.agent import planned_surface
+from nacre.cli.gateway_client import GatewayError, UrlOption, request_gateway
+from nacre.cli.options import ConfigOption, JsonOption
 from nacre.cli.output import ExitStatus, Printer, UsageError, warn
 from nacre.cli.system_config import describe_surface, read_agent_config
 from nacre.config import DEFAULT_DOCUMENT, DEFAULT_MODEL, TOKEN_VARIABLE
@@ -59,8 +61,9 @@ def gateway_command(
 ) -> int:
     """Serve the agents over HTTP.
 
-    Offers a JSON API under /api and the OpenAI API under /v1. Without a configuration, a demo model
-    answers, and code mode is enabled. Ctrl-C, SIGTERM or SIGHUP stops the gateway after
+    Offers a web app, a JSON API under /api and the OpenAI API under /v1. The first line is a link
+    to the web app that signs in once; `nacre link` prints another one. Without a configuration, a
+    demo model answers, and code mode is enabled. Ctrl-C, SIGTERM or SIGHUP stops the gateway after
     the running turns have ended; a second Ctrl-C or SIGTERM stops it at once.
     """
     _set_up_logging(log_level, log_format, is_logging_requests=is_logging_requests)
@@ -147,8 +150,31 @@ def _announce(served: Served, file: ConfigFile, *, is_json: bool) -> None:
         printer.write(welcome_text(served, "" if is_default else str(file.path)))
 
 
+def link_command(
+    url: UrlOption = None, config: ConfigOption = None, is_json: JsonOption = False
+) -> int:
+    """Print a link that opens the web app of a running gateway.
+
+    The link signs in a browser once, within ten minutes.
+
+    Exit status: 0, or 1 if the gateway cannot be reached.
+    """
+    try:
+        found = request_gateway(config, url, "/api/web/codes", {})
+    except GatewayError as error:
+        warn(str(error))
+        return ExitStatus.FAILED
+    printer = Printer()
+    if is_json:
+        printer.write_json(found, is_indented=printer.is_terminal)
+    else:
+        printer.write(f"{found['url']}\n")
+    return printer.problem or ExitStatus.COMPLETED
+
+
 def register(app: typer.Typer) -> None:
     app.command("gateway")(gateway_command)
+    app.command("link")(link_command)
 
 
 _ANY_ADDRESS: Final = ("0.0.0.0", "::")
@@ -161,6 +187,7 @@ def welcome_json(served: Served) -> JsonObject:
     """The facts for programs. The token itself is only in its file."""
     return {
         "url": served.url,
+        "appUrl": served.app_url,
         "pid": os.getpid(),
         "model": _model(served),
         "sessions": served.database,
@@ -173,6 +200,8 @@ def welcome_text(served: Served, config_file: str) -> str:
     """The message for people; `config_file` is empty without a configuration."""
     agent = served.config.agents.agent(served.config.agents.default_id)
     lines = [
+        f"open {served.app_url}",
+        "",
         f"Nacre gateway at {served.url}{_reach_text(served)} (Ctrl-C stops it)",
         "",
         f"  model      {_model(served)}{_demo_text(served)}",
@@ -182,8 +211,8 @@ def welcome_text(served: Served, config_file: str) -> str:
         f"  workspace  {agent.workspace}",
         f"  token      {_token_place(served)}",
         "",
-        "Open:",
-        f"  {served.url}/openapi.json",
+        "The link above signs in a browser once, within ten minutes. For another one: nacre link",
+        f"The API is described at {served.url}/openapi.json",
         "",
         "Try, in another terminal:",
         *(f"  {line}" for line in commands_to_try(served)),

@@ -36,6 +36,7 @@ def write_status(
     rows += [("tool", f"{tool.id}: {tool.description}") for tool in tools]
     rows += [("hook", event) for event in status.hook_events]
     rows += [("namespace", name) for name in status.namespaces]
+    rows += [("context", name) for name in status.context_engines]
     printer.write(f"{status.id}{version}: {status.state}\n")
     for label, text in rows:
         if text:

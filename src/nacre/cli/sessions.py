@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from nacre.config import SystemConfig
     from nacre.json_types import JsonObject
     from nacre.messages import AssistantPart, Message, ToolCallPart
-    from nacre.storage import SessionRecord, Store, TurnRecord
+    from nacre.storage import MediaRecord, SessionRecord, Store, TurnRecord
     from nacre.trajectory import CallNode
 
 
@@ -286,6 +286,7 @@ class WholeTurn:
     record: TurnRecord
     messages: list[Message]
     """Only the prompt while the turn has not ended."""
+    media: list[MediaRecord]
     calls: list[CallNode]
 
 
@@ -306,12 +307,19 @@ async def read_whole_session(store: Store, session: SessionRecord, *, limit: int
     run_ids = [record.run_id for record in records]
     for stored in await store.messages_of_turns(session.id, run_ids):
         messages[stored.run_id].append(stored.message)
+    media = await store.media_of_runs(run_ids)
     turns: list[WholeTurn] = []
     for record in records:
-        prompt = [] if record.prompt is None else [record.prompt]
-        calls = project(await events_of_run(store, record.run_id))
+        # A heartbeat has a prompt that nobody wrote.
+        is_asked = record.prompt is not None and "heartbeat" not in record.data
+        prompt = [record.prompt] if is_asked and record.prompt else []
         turns.append(
-            WholeTurn(record=record, messages=messages[record.run_id] or prompt, calls=calls)
+            WholeTurn(
+                record=record,
+                messages=messages[record.run_id] or prompt,
+                media=[it for it in media if it.run_id == record.run_id],
+                calls=project(await events_of_run(store, record.run_id)),
+            )
         )
     earlier = max(0, session.turn_count - len(records))
     return WholeSession(session=session, turns=turns, earlier_turns=earlier)
@@ -329,6 +337,8 @@ def session_to_json(session: SessionRecord) -> JsonObject:
         "updatedAt": session.updated,
         "turnCount": session.turn_count,
         "messageCount": session.message_count,
+        "model": session.model,
+        "queueMode": session.queue_mode,
     }
 
 
@@ -353,6 +363,7 @@ def _turn_to_json(turn: WholeTurn) -> JsonObject:
         "endedAt": record.ended,
         "data": record.data,
         "messages": [message_to_json(message) for message in turn.messages],
+        "media": [record.to_json() for record in turn.media],
         "calls": [call.to_json() for call in turn.calls],
     }
 
@@ -386,6 +397,22 @@ def _turn_lines(turn: WholeTurn) -> Iterator[str]:
     calls = _CallsById(turn.calls)
     for message in turn.messages:
         yield from _message_lines(message, calls)
+    for file in turn.media:
+        about = f"{file.type}, {size_text(file.size)}"
+        yield _speaker_text("file", f"{shorten(file.name)} ({about}), {file.id}")
+    match record.data.get("heartbeat"):
+        case {"status": str(status)} as beat:
+            summary = beat.get("summary")
+            said = f": {shorten(summary)}" if isinstance(summary, str) else ""
+            yield _speaker_text("nacre", f"heartbeat, {status}{said}")
+        case _:
+            pass
+    if isinstance(reply := record.data.get("reply"), str):
+        # A chat command has no messages.
+        yield _speaker_text("you", getattr(record.prompt, "text", ""))
+        yield _speaker_text("nacre", reply)
+    if isinstance(note := record.data.get("note"), str):
+        yield _speaker_text("nacre", note)
     if record.error:
         yield _speaker_text("error", shorten(record.error))
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from nacre.plugins import PluginHost
     from nacre.run_context import AbortSignal
     from nacre.tool_search.catalog import Listing
-    from nacre.tools import CoreTools
+    from nacre.tools import Attachment, CoreTools
 
 
 _NULL_HANDLER: Final = logging.NullHandler()
@@ -161,8 +161,12 @@ def _find_problem(problems: Iterable[ConfigError], sections: Collection[str]) ->
 class _MessagePrinter:
     """The sink of the tool `message`."""
 
-    async def send(self, text: str, context: RunContext, /) -> None:
-        say(text)
+    async def send(
+        self, text: str, context: RunContext, /, *, attachments: Sequence[Attachment] = ()
+    ) -> None:
+        for line in (text, *(file.path for file in attachments)):
+            if line:
+                say(line)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -105,13 +105,16 @@ def test_a_text_that_grows_when_it_is_spelled_out_still_fits() -> None:
     assert shown.startswith('{"force":true,')
 
 
+EMPTY: JsonValue = []
+
+
 @pytest.mark.parametrize(
     "value",
     [
         {"k" * 5000: 1},
         {f"key{number}": 1 for number in range(1000)},
         list(range(10_000)),
-        [[] for _ in range(1_000_000)],
+        [EMPTY] * 1_000_000,
         ["x" * 100] * 1500,
         nested(33),
         nested(5000),

@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 from collections import defaultdict
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +18,7 @@ from nacre.large_json import MAX_VALUE_BYTES
 from nacre.sandbox.results import CODE_OF_REASON, MAX_REQUEST_BACKLOG, Reason
 from nacre.telemetry.spans import SpanName
 from nacre.trajectory import EVENT_KINDS
+from tests.forked_python import FORKED_PYTHON
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -86,6 +86,19 @@ def test_every_public_name_is_documented(name: str) -> None:
 )
 def test_fixed_limits_are_documented(number: int) -> None:
     assert re.search(rf"(?<![\d,]){number:,}(?![\d,])", page("docs/limits.md"))
+
+
+def test_the_page_of_codex_has_every_setting_that_has_an_effect() -> None:
+    rows = re.findall(
+        r"^\| `plugins\.entries\.codex\.config\.([^`]+)` \| (`[^`]*`) \|.*\| ([^|]+) \|$",
+        page("docs/configuration.md"),
+        re.MULTILINE,
+    )
+    used = {(name, default) for name, default, said in rows if "no effect" not in said}
+    table = page("docs/codex.md").partition("\n## Settings\n")[2].partition("\n## ")[0]
+    found = set(re.findall(r"^\| `([^`]+)` \| (`[^`]*`) \|", table, re.MULTILINE))
+    assert len(found) > 20
+    assert found == used - {("appServer.transport", '`"stdio"`')}
 
 
 def anchors_of(path: Path) -> set[str]:
@@ -186,9 +199,11 @@ PRINTED = {
         "pay {'to': 'Ada', 'amount': 500}: a large amount\n"
         "['paid 500 to Ada', 'paid 0 to Ada', 'blocked_by_hook']\n"
     ),
+    "docs/chat_commands.md": "/weather [city]\n",
     "docs/library.md": "['exec', 'wait']\n{'apples': 3, 'pears': 0}\n",
     "docs/mcp.md": "['clock']\n['getCurrentTime', 'convertTime']\n",
     "docs/namespaces.md": "['open issue 1', 'open issue 2']\n",
+    "docs/plugins.md": "['What is 2 + 2?', '4'] 2 earlier messages are left out.\n",
     "docs/sandbox.md": "as it comes: not_found\ncompleted [3, 0]\n",
     "docs/testing.md": "The mail is sent.\n[{'to': 'Ada'}] ('exec', 'wait')\n",
     "docs/tools.md": "openclaw:core:convert ['amount', 'to'] convert\n",
@@ -218,10 +233,12 @@ def programs_of(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_the_program_of_a_page_runs_as_it_stands(name: str) -> None:
+def test_the_program_of_a_page_runs_as_it_stands(name: str, tmp_path: Path) -> None:
     (program,) = programs_of(name)
+    script = tmp_path / "program.py"
+    script.write_text(program, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [FORKED_PYTHON, str(script)], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.stdout, done.stderr) == (PRINTED[name], "")
 

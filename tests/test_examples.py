@@ -2,13 +2,13 @@
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from examples.own_tools import PROGRAM
 from tests.cli.nacre_process import PATIENCE_SECONDS
+from tests.forked_python import FORKED_PYTHON
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -51,7 +51,7 @@ openclaw:core:send_reminder: Remind a customer of what is still to be paid.
 
 def run_in_repository(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", *arguments],
+        [FORKED_PYTHON, "-m", *arguments],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -138,6 +138,254 @@ REQUIREMENTS: Final = {
     "e2e:tool-search:4": "with it, the provider sees the compact bridge alone",
     "e2e:tool-search:5": "with it, the request is smaller for a large catalog",
     "e2e:tool-search:6": "the session's log shows the number of calls, and what was bridged",
+    # What users of an agent see, in every harness.
+    "codex:heartbeat-collaboration-mode": (
+        "a heartbeat turn has a collaboration-mode instruction that names HEARTBEAT.md, and an "
+        "ordinary turn restores the Default mode"
+    ),
+    "codex:heartbeat-respond-searchable": (
+        "`heartbeat_respond` is found in the searchable catalog of Codex"
+    ),
+    "codex:image-saved-path": (
+        "an image that Codex saved is delivered as media, also if the turn has no text"
+    ),
+    "codex:heartbeat-quiet-or-notify": "a heartbeat records whether it stays quiet or notifies",
+    "codex:heartbeat-respond-tool": (
+        "`heartbeat_respond` takes one response per heartbeat and refuses in other turns"
+    ),
+    "codex:visible-replies-automatic": "by default, the final answer is the reply",
+    "codex:visible-replies-message-tool": (
+        "with `message_tool`, the final answer is private unless the agent sends a message"
+    ),
+    "codex:visible-replies-fallback": (
+        "without the `message` tool in a turn, the final answer is the reply"
+    ),
+    # The Codex harness.
+    "codex:harness-by-model-reference": (
+        "the harness of a turn follows the model reference: the model's entry, its provider's, auto"
+    ),
+    "codex:native-hooks-in-thread-config": (
+        "native hooks come from the config of a thread with trusted hashes, never from hooks.json"
+    ),
+    "codex:diagnostics-bundle": (
+        "the local diagnostics bundle has no secrets, and the upload to Codex does not replace it"
+    ),
+    "codex:diagnostics-approval": (
+        "diagnostics need an approval each time, which names no Codex id; the reply has channels, "
+        "sessions, threads and resume commands; a denial sends and shows nothing"
+    ),
+    "codex:feedback-upload": (
+        "approved diagnostics call feedback/upload for the Codex threads of the session, with "
+        "logs, and the reply has the error of the app-server if it refuses"
+    ),
+    "codex:codex-diagnostics": (
+        "/codex diagnostics sends the feedback of the attached thread alone"
+    ),
+    "codex:diagnostics-owner": "only the owner can use /diagnostics",
+    "codex:native-tools-block-or-observe": (
+        "PreToolUse can block native shell, patch and MCP calls, PostToolUse observes them"
+    ),
+    "codex:native-input-is-not-rewritten": (
+        "the input of a native call is never rewritten; a hook that changes it blocks the call"
+    ),
+    "codex:final-answer-revision": (
+        "Stop is relayed to before_agent_finalize, which can ask for one more pass of the model"
+    ),
+    "codex:native-hooks-not-twice": (
+        "native hooks do not call the hooks of Nacre's own tools a second time"
+    ),
+    "codex:native-observations": (
+        "item notifications give after_tool_call observations of calls without PostToolUse"
+    ),
+    "codex:native-hook-events": (
+        "hook/started and hook/completed are codex_app_server.hook events and call no plugin hook"
+    ),
+    "codex:permission-request-decides-by-policy": (
+        "PermissionRequest is decided only by policy; without a decision Codex asks"
+    ),
+    "codex:permission-request-hook-is-opt-in": (
+        "PermissionRequest is left out unless approvalPolicy is never or the settings name it"
+    ),
+    "codex:native-hooks-are-stable": (
+        "the native hooks of a thread work in all its turns, also after a restart"
+    ),
+    "codex:native-names-never-bypass-policy": (
+        "every name of a native tool is subject to the policy of Nacre's tool, unknown names to "
+        "that of themselves"
+    ),
+    "codex:native-hooks-fail-closed": (
+        "a native call or permission whose hook gets no answer is denied; other hooks do nothing"
+    ),
+    "codex:approval-answers": (
+        "each answer of a person to a native approval request has its result; grants contain only "
+        "what was asked for"
+    ),
+    "codex:approval-decline-is-not-cancel": (
+        "a denial, a timeout and a missing approver decline the call; only an abort of the run "
+        "cancels"
+    ),
+    "codex:approval-of-active-turn": "requests of other threads and turns are declined",
+    "codex:approval-policy-first": (
+        "policy and hooks decide before a person is asked; a rewritten input declines"
+    ),
+    "codex:approval-auto": (
+        "native calls are accepted unasked only with full access and without approvals"
+    ),
+    "codex:allow-always-exact": (
+        "allow-always holds for the same provider, session, tool input and cwd, for a limited "
+        "time; a changed command, argument, payload or cwd asks again"
+    ),
+    "codex:approval-text": "people read clean, short texts that name the risks",
+    "codex:mcp-elicitations": (
+        "elicitations of kind `mcp_tool_call` are approvals; all others fail closed"
+    ),
+    "codex:user-input": (
+        "questions of Codex go to the originating chat, and the next message answers instead of "
+        "being steered"
+    ),
+    "codex:queue-steering": (
+        "messages that steer a turn of Codex are sent after the quiet window, in one request and "
+        "in their order; if Codex refuses them, they run afterwards"
+    ),
+    "codex:steering-confirmed": (
+        "a steered message that Codex has not taken at the end of the turn runs afterwards, once"
+    ),
+    "codex:guardian": (
+        "in the mode `guardian`, a reviewer of Codex decides before people are asked"
+    ),
+    "codex:policy-promotion": (
+        "a default policy without approvals becomes `untrusted` where hooks or rules want to see "
+        "native calls"
+    ),
+    "codex:dynamic-tools-searchable": (
+        "tools of the core, plugins, MCP servers and clients are searchable in Codex, except those "
+        "that Codex has itself; configuration makes them direct"
+    ),
+    "codex:dynamic-tools-bad-schema": "a tool with an unusable schema is left out, and only it",
+    "codex:dynamic-tools-registered": (
+        "a thread keeps a stable set of registered tools, of which a turn may have fewer"
+    ),
+    "codex:dynamic-tools-failures": (
+        "a call of an unknown tool and one of a tool of other turns fail with different texts"
+    ),
+    "codex:dynamic-tool-hooks": (
+        "policy, hooks, approvals and the record hold for calls of Nacre's tools by Codex"
+    ),
+    "codex:dynamic-tool-results": "Codex gets text and images; long text is cut with a notice",
+    "codex:dynamic-tool-once": "the same call twice is executed once",
+    "codex:started-agents": "agents that Codex starts have the tools and checks of the turn",
+    "codex:restart": "a gateway that was killed goes on with the threads of its sessions",
+    "codex:second-writer": (
+        "a thread that another process has open does not stop a session, which says so"
+    ),
+    "codex:fresh-home": "two processes can start Codex in a fresh home at the same time",
+    "codex:no-leaks": "turns leave no process, descriptor or relay behind",
+    "codex:dynamic-tool-timeouts": "a call that takes too long fails, and the turn goes on",
+    "codex:fails-closed": (
+        "a turn for Codex fails with a clear error where the binary is missing, too old or broken"
+    ),
+    "codex:every-server-request-is-answered": (
+        "every request of the app-server gets an answer; one that nobody handles a safe one"
+    ),
+    "codex:model-loop": ("Codex runs the turn, keeps the thread and continues after its own tools"),
+    "codex:mirror": (
+        "the session has a mirror: the prompt, the final text, light records of reasoning and plans"
+    ),
+    "codex:mirror-once": (
+        "each message of a thread is in its session once, also after a crash or a repetition"
+    ),
+    "codex:abort": "an abort interrupts the native turn, and the thread can be used again",
+    "codex:crash-in-a-turn": (
+        "an app-server that dies ends its turn with a clear error, and the next turn resumes"
+    ),
+    "codex:resume-after-restart": "the thread of a session is resumed after a restart of Nacre",
+    "codex:model-change-keeps-the-thread": (
+        "model, effort, policy, sandbox, tier and directory are sent again with each turn"
+    ),
+    "codex:transient-threads": "a special turn has a thread of its own and costs the session none",
+    "codex:rotation": "a thread that does not fit is replaced by one that knows what was said",
+    "codex:damaged-thread": (
+        "a thread that is too large or has a bad image is replaced, and the turn repeated once if "
+        "it has done nothing"
+    ),
+    "codex:switch-of-harness": "a session may change its harness; both know what was said",
+    "codex:reset-clears-the-thread": "/reset and /new start without the old thread",
+    "codex:manual-compaction": "/compact starts the native compaction and returns at once",
+    "codex:native-shell": "native commands run in Codex and are recorded",
+    "codex:trajectory": "requests to the app-server and its notifications are in the trajectory",
+    "codex:crash-of-the-process": "an app-server that died is started again at the next use",
+    "codex:dies-with-its-parent": "an app-server ends with the process that started it",
+    "codex:orphans-are-ended": (
+        "an app-server that survived its parent is ended at the next start, and no other process"
+    ),
+    "codex:chat-commands": "a chat command is answered without a model and is never context",
+    "codex:status-runtime": "`/status` names the runtime separately from the model",
+    "codex:queue-command": "`/queue` chooses per session whether messages steer or queue",
+    "codex:stop-command": "`/stop` aborts the running turn and everything that is queued",
+    "codex:new-and-reset": "`/new` and `/reset` give a key a fresh session; the old one stays",
+    "codex:compact-command": "`/compact` compacts now, and messages do not steer a compaction",
+    "codex:codex-commands": "`/codex` shows and controls Codex through the one app-server",
+    "codex:bind-and-detach": "`/codex` binds a session to a thread and detaches it",
+    "codex:native-compaction": (
+        "`/compact` starts native compaction and returns; nothing else writes a summary"
+    ),
+    "codex:approve-command": "`/approve` answers an approval in the chat",
+    "codex:owner-only-commands": "commands for the owner are refused to everybody else",
+    # Prompt, context and observations of Codex turns.
+    "codex:prompt-base-is-native": (
+        "Codex keeps its base instructions and reads AGENTS.md itself; Nacre does not inject it"
+    ),
+    "codex:prompt-no-personality": ("threads and turns have the personality `none`"),
+    "codex:prompt-profile-files": ("SOUL, IDENTITY, USER and TOOLS are developer instructions"),
+    "codex:prompt-reference-files": (
+        "skills, MEMORY.md and BOOTSTRAP.md are turn input, marked as data"
+    ),
+    "codex:prompt-current-on-resume": (
+        "changed instructions and files reach a resumed thread, once"
+    ),
+    "codex:prompt-light-runs": ("light runs have neither project documents nor workspace files"),
+    "codex:prompt-runtime-decides": (
+        "the prompt follows the harness of the turn, not the provider"
+    ),
+    "codex:continuity": ("a new thread is told the conversation so far, without tool payloads"),
+    "codex:harness-switch": ("what was said in another harness is told to a resumed thread, once"),
+    "codex:prompt-and-context-plugins": (
+        "plugins add to prompts; hints need the scope `codex_app_server`"
+    ),
+    "codex:lifecycle-hooks": (
+        "llm_input, llm_output and agent_end fire with what Nacre knows, also on failure"
+    ),
+    "codex:adapter-observations": (
+        "these events come from the adapter, not from requests to the model"
+    ),
+    "codex:context-engine": ("assemble, ingest and after_turn run around turns of Codex"),
+    "codex:thread-bootstrap": (
+        "a bootstrap has names, ids, shapes, redacted results, and no argument values"
+    ),
+    "codex:compaction-observed": (
+        "before_compaction and after_compaction come from native compactions"
+    ),
+    "codex:compaction-metadata": ("their events have no counts, tokens or summary"),
+    "codex:compaction-not-replaced": (
+        "neither hooks, engines nor Nacre replace a native compaction"
+    ),
+    "codex:no-own-surfaces": ("Codex turns have no controls of Nacre's code mode and Tool Search"),
+    "codex:no-request-capture": (
+        "the trajectory has neither the requests of Codex to the model nor secrets"
+    ),
+    "codex:native-records": (
+        "native tool records stay those of Codex; tool_result_persist does not see them"
+    ),
+    "codex:no-preflight-compaction": ("Nacre compacts no session before a turn of Codex"),
+    "codex:no-other-summariser": ("if native compaction cannot start, nothing else summarises"),
+    "codex:no-replay": ("a turn that failed in Codex is not repeated anywhere"),
+    "codex:observations-cannot-block": (
+        "observations of native calls neither block, delay nor change them"
+    ),
+    "codex:other-native-hooks": (
+        "SessionStart and UserPromptSubmit stay controls of Codex; no plugin hook has them"
+    ),
+    "codex:history-is-native": ("Nacre does not edit the history of a thread"),
 }
 
 

@@ -19,6 +19,7 @@ from anyio.streams.text import TextReceiveStream
 from nacre.testing import RecordedRequest, ScriptedProvider, by_marker
 from nacre.testing.script import Script, Turn
 from tests.e2e.outside import PATIENCE_SECONDS, Outside, open_outside
+from tests.forked_python import FORKED_PYTHON
 
 TOKEN = "an-e2e-token-0123456789"
 API_KEY = "sk-e2e-key-that-nobody-may-log-0123456789"
@@ -26,7 +27,7 @@ PLUGINS = Path(__file__).parent / "plugins"
 TIME_SERVER = str(Path(sys.executable).with_name("mcp-server-time"))
 CODE_MODE: Mapping[str, Any] = {"codeMode": {"enabled": True}}
 ENDINGS = ("run.completed", "run.failed", "run.aborted", "run.interrupted")
-_COMMAND = [sys.executable, "-m", "nacre.cli.main"]
+_COMMAND = [FORKED_PYTHON, "-m", "nacre.cli.main"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +85,8 @@ class Gateway:
 
     process: anyio.abc.Process
     url: str
+    app_url: str
+    """The link that signs in a browser, once."""
     client: httpx2.AsyncClient
     logs: Logs
 
@@ -194,11 +197,11 @@ class Home:
         return done.stdout.decode()
 
     @asynccontextmanager
-    async def gateway(self, **environment: str) -> AsyncGenerator[Gateway]:
+    async def gateway(self, *arguments: str, **environment: str) -> AsyncGenerator[Gateway]:
         """A gateway that answers, until the end of the block."""
         async with (
             await anyio.open_process(
-                [*_COMMAND, "gateway", "--json"],
+                [*_COMMAND, "gateway", "--json", *arguments],
                 cwd=self.folder,
                 env=await self._environment(environment),
                 stdin=subprocess.DEVNULL,
@@ -208,12 +211,16 @@ class Home:
             logs = Logs()
             tasks.start_soon(_read, process, logs)
             try:
-                url = await _address(process, logs)
+                ready = await _read_ready(process, logs)
+                url = ready["url"]
                 headers = {"authorization": f"Bearer {TOKEN}"}
                 async with httpx2.AsyncClient(
                     base_url=url, headers=headers, timeout=PATIENCE_SECONDS
                 ) as client:
-                    yield Gateway(process=process, url=url, client=client, logs=logs)
+                    app_url = ready.get("appUrl", "")
+                    yield Gateway(
+                        process=process, url=url, app_url=app_url, client=client, logs=logs
+                    )
             finally:
                 if process.returncode is None:
                     process.kill()
@@ -222,7 +229,7 @@ class Home:
         # The compiled engine is shared: compiling it takes a second.
         cache = os.environ.get("XDG_CACHE_HOME", str(await anyio.Path.home() / ".cache"))
         return {
-            "PATH": os.environ["PATH"],
+            **{name: os.environ[name] for name in ("PATH", "SSL_CERT_FILE") if name in os.environ},
             "HOME": str(self.folder),
             "XDG_CACHE_HOME": cache,
             "NACRE_SEMANTIC_SEARCH": "off",
@@ -252,11 +259,11 @@ async def _read(process: anyio.abc.Process, logs: Logs) -> None:
         logs.add(text)
 
 
-async def _address(process: anyio.abc.Process, logs: Logs) -> str:
+async def _read_ready(process: anyio.abc.Process, logs: Logs) -> dict[str, Any]:
     assert process.stdout is not None
     try:
         with anyio.fail_after(PATIENCE_SECONDS):
             line = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", 65_536)
     except (anyio.IncompleteRead, TimeoutError):
         raise AssertionError(f"the gateway does not answer: {logs.text}") from None
-    return json.loads(line)["url"]
+    return json.loads(line)

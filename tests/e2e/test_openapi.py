@@ -13,14 +13,17 @@ SCHEMATHESIS = str(Path(sys.executable).with_name("schemathesis"))
 OWN = (
     "--include-path-regex",
     "^/(api|healthz|readyz|metrics)",
-    "--exclude-name",
-    "POST /api/runs",
+    "--exclude-name-regex",
+    "^POST /api/(runs|ag-ui|diagnostics)$",
+    # A stream without an end.
+    "--exclude-path",
+    "/api/events",
 )
 # OpenAI decides what a conversation may hold, and two client tools must not have the same name. A
 # schema cannot say either, so requests that fit it may be refused. All else holds.
 STARTS = (
     "--include-name-regex",
-    "^(POST /api/runs$|[A-Z]+ /v1)",
+    "^(POST /api/(runs|ag-ui|diagnostics)$|[A-Z]+ /v1)",
     "--exclude-checks",
     "positive_data_acceptance",
 )

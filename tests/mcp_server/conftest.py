@@ -8,10 +8,18 @@ from nacre import Runtime
 from tests.mcp_server.clients import Era
 
 
-@pytest.fixture
-async def runtime() -> AsyncIterator[Runtime]:
+@pytest.fixture(scope="module")
+async def shared_runtime() -> AsyncIterator[Runtime]:
+    """One for a whole file: starting a worker takes long."""
     async with Runtime(workers=1) as runtime:
         yield runtime
+
+
+@pytest.fixture
+async def runtime(shared_runtime: Runtime) -> AsyncIterator[Runtime]:
+    """Without runs of the tests before."""
+    yield shared_runtime
+    await shared_runtime.abort(reason="the test has ended")
 
 
 @pytest.fixture(scope="module", params=["legacy", "auto"])

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,13 +10,15 @@ from typing import IO
 import psutil
 from mcp import StdioServerParameters
 
+from tests.forked_python import FORKED_PYTHON
+
 SCRIPT = str(Path(__file__).with_name("serve_script.py"))
 # Longer than any sound server needs on a busy machine.
 PATIENCE_SECONDS = 50
 
 
 def stdio_parameters() -> StdioServerParameters:
-    return StdioServerParameters(command=sys.executable, args=[SCRIPT, "stdio"])
+    return StdioServerParameters(command=FORKED_PYTHON, args=[SCRIPT, "stdio"])
 
 
 class ServerProcess:
@@ -63,11 +64,13 @@ class ServerProcess:
 
 
 @contextmanager
-def server_process(*arguments: str, starter: tuple[str, ...] = ()) -> Generator[ServerProcess]:
-    """`starter` is a command that starts the server, as `nohup` does."""
+def server_process(
+    *arguments: str, starter: tuple[str, ...] = (FORKED_PYTHON,)
+) -> Generator[ServerProcess]:
+    """`starter` is a command that starts the server, such as `nohup python`."""
     with _no_signal_ignored():
         process = subprocess.Popen(
-            [*starter, sys.executable, SCRIPT, *arguments],
+            [*starter, SCRIPT, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
@@ -165,7 +166,7 @@ def test_a_second_signal_ends_it_at_once_and_no_server_outlives_it() -> None:
 
 
 def test_an_ignored_hang_up_stays_ignored() -> None:
-    with server_process("stdio", starter=("nohup",)) as server:
+    with server_process("stdio", starter=("nohup", sys.executable)) as server:
         initialize(server)
         server.signal(signal.SIGHUP)
         send(server, {"jsonrpc": "2.0", "id": 3, "method": "ping"})

@@ -1,49 +1,69 @@
-"""An MCP server on stdio for tests: tools that echo, ask a person, and take for ever."""
+"""An MCP server on standard input, by hand, so that many start quickly. Run as a script.
 
+`echo` gives its input back, `ask` asks a person, and `hang` takes for ever.
+"""
+
+import json
 import subprocess
 import sys
 from typing import Any
 
-import anyio
-import mcp_types as types
-from mcp.server import ServerRequestContext
-from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
+Json = dict[str, Any]
+
+INITIALIZED: Json = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": "curious", "version": "1"},
+}
+TOOLS: Json = {
+    "tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "ask", "hang")]
+}
+FORM: Json = {
+    "message": "Where?",
+    "requestedSchema": {"type": "object", "properties": {"city": {"type": "string"}}},
+}
 
 
-async def list_tools(
-    _context: ServerRequestContext[Any, Any], _params: types.PaginatedRequestParams | None
-) -> types.ListToolsResult:
-    names = ("echo", "ask", "hang")
-    tools = [types.Tool(name=name, input_schema={"type": "object"}) for name in names]
-    return types.ListToolsResult(tools=tools)
+def send(message: Json) -> None:
+    sys.stdout.write(f"{json.dumps({'jsonrpc': '2.0', **message})}\n")
+    sys.stdout.flush()
 
 
-async def call_tool(
-    context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
-) -> types.CallToolResult:
-    match params.name:
+def call(request: Json) -> None:
+    params = request["params"]
+    match params["name"]:
         case "ask":
-            schema: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
-            answer = await context.session.elicit_form("Where?", schema, context.request_id)
-            return _structured(answer.model_dump(mode="json"))
+            # The answer has the same id.
+            send({"id": request["id"], "method": "elicitation/create", "params": FORM})
         case "hang":
-            await context.session.report_progress(1, 3, "hanging")
-            await anyio.sleep_forever()
+            token = params["_meta"]["progressToken"]
+            progress = {"progressToken": token, "progress": 1, "total": 3, "message": "hanging"}
+            send({"method": "notifications/progress", "params": progress})
         case _:
-            pass
-    return _structured(params.arguments or {})
+            give(request["id"], params.get("arguments", {}))
 
 
-def _structured(value: dict[str, Any]) -> types.CallToolResult:
-    text = types.TextContent(type="text", text=str(value))
-    return types.CallToolResult(content=[text], structured_content=value)
+def give(request_id: object, value: Json) -> None:
+    content = [{"type": "text", "text": str(value)}]
+    send({"id": request_id, "result": {"content": content, "structuredContent": value}})
 
 
-async def main() -> None:
-    server = Server("curious", on_list_tools=list_tools, on_call_tool=call_tool)
-    async with stdio_server() as (inbound, outbound):
-        await server.run(inbound, outbound, server.create_initialization_options())
+def main() -> None:
+    for line in sys.stdin:
+        message: Json = json.loads(line)
+        match message.get("method"):
+            case "initialize":
+                send({"id": message["id"], "result": INITIALIZED})
+            case "tools/list":
+                send({"id": message["id"], "result": TOOLS})
+            case "tools/call":
+                call(message)
+            case None:
+                give(message["id"], message["result"])
+            case _:
+                if "id" in message:
+                    error = {"code": -32601, "message": "unknown method"}
+                    send({"id": message["id"], "error": error})
 
 
 def start_stubborn_child() -> None:
@@ -56,4 +76,4 @@ def start_stubborn_child() -> None:
 if __name__ == "__main__":
     if "--stubborn" in sys.argv:
         start_stubborn_child()
-    anyio.run(main)
+    main()

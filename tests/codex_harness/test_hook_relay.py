@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import socket
@@ -29,9 +30,8 @@ from nacre.config import HookRelayConfig
 from tests.contract.requirements import requirement
 
 if TYPE_CHECKING:
+    from asyncio import StreamWriter
     from collections.abc import Awaitable, Callable
-
-    from anyio.abc import SocketStream
 
     from nacre.config import RelayEvent
     from nacre.json_types import JsonObject
@@ -142,19 +142,20 @@ async def test_an_answer_may_take_longer_than_the_relay_may_be_silent(
     class Counted:
         """The stream to the command, which counts the signs of life."""
 
-        def __init__(self, stream: SocketStream) -> None:
-            self._stream = stream
+        def __init__(self, writer: StreamWriter) -> None:
+            self._writer = writer
+            self.drain = writer.drain
 
-        async def send(self, data: bytes) -> None:
-            await self._stream.send(data)
+        def write(self, data: bytes) -> None:
+            self._writer.write(data)
             signs.append(data)
             if len(signs) == 4:
                 has_shown_life.set()
 
-    async def show_life_quickly(stream: SocketStream, every_seconds: float) -> None:
+    async def show_life_quickly(writer: StreamWriter, every_seconds: float) -> None:
         # Three signs within the time that the command waits for one.
         assert every_seconds == 3
-        await show_life(cast("SocketStream", Counted(stream)), 0.001)
+        await show_life(cast("StreamWriter", Counted(writer)), 0.001)
 
     async def answer_late(_event: RelayEvent, _payload: JsonObject) -> JsonObject | None:
         await has_shown_life.wait()
@@ -203,6 +204,32 @@ async def test_a_hook_that_codex_ends_is_not_answered_and_a_killed_helper_denies
                 assert b'"deny"' in b"".join([chunk async for chunk in shell.stdout])
         with anyio.fail_after(30):
             await cancelled.wait()
+
+
+async def test_a_command_may_go_away_in_the_moment_of_its_answer() -> None:
+    with socket.socket(socket.AF_UNIX) as command:
+        is_answered = anyio.Event()
+
+        async def answer(_event: RelayEvent, _payload: JsonObject) -> JsonObject | None:
+            # Until the relay watches for the end of the command.
+            for _ in range(10):
+                await asyncio.sleep(0)
+            command.close()
+            # The next step of the loop both sees the end of the stream and goes on here.
+            await asyncio.sleep(0)
+            is_answered.set()
+            return None
+
+        async with open_hook_relay() as relay:
+            registration = register(relay, RecordingHandler(answer))
+            address = f"{registration.relay_id} {registration.generation} required pre_tool_use"
+            request = f"{address}\n{{}}".encode()
+            await to_thread.run_sync(command.connect, relay.socket_path)
+            await to_thread.run_sync(command.sendall, b"%08x" % len(request) + request)
+            # An exception in a callback of the loop fails the test.
+            with anyio.fail_after(30):
+                await is_answered.wait()
+            assert '"deny"' not in await run_command(command_of(registration, "PostToolUse"))
 
 
 async def test_a_registration_lasts_while_its_turn_runs_and_a_while_longer(

@@ -7,6 +7,7 @@ connect. An answer is only for the process that asks, so that a forged event per
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -24,16 +25,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
-from anyio.abc import SocketAttribute, SocketListener
 
 from nacre.codex_harness.tool_specs import NAMESPACE
 from nacre.json_types import NotJsonError, encode_json
 from nacre.large_json import decode_off_loop
 
 if TYPE_CHECKING:
+    from asyncio import StreamReader, StreamWriter
     from collections.abc import AsyncGenerator, Sequence
 
-    from anyio.abc import ByteReceiveStream, SocketStream, TaskGroup
+    from anyio.abc import TaskGroup
 
     from nacre.config import HookRelayConfig, RelayEvent
     from nacre.json_types import JsonObject
@@ -51,6 +52,7 @@ _MAX_FRAME_BYTES: Final = (4 << 20) + 1024
 _MAX_PARTS: Final = 20_000
 _MAX_CONNECTIONS: Final = 64
 _READ_SECONDS: Final = 10.0
+_READ_BYTES: Final = 65_536
 _SWEEP_SECONDS: Final = 20.0
 _MIN_GRACE_SECONDS: Final = 10.0
 # Codex lets a call pass when a hook times out. So the command itself watches the time, and Codex
@@ -204,14 +206,23 @@ async def open_hook_relay() -> AsyncGenerator[HookRelay]:
     listening = await anyio.to_thread.run_sync(_listen)
     path: str = listening.getsockname()
     try:
-        listener = await SocketListener.from_socket(listening)
-        async with listener, anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as tasks:
             relay = HookRelay(path)
-            tasks.start_soon(listener.serve, relay.serve)
+
+            def accept(reader: StreamReader, writer: StreamWriter) -> None:
+                if server.is_serving():
+                    tasks.start_soon(relay.serve, reader, writer)
+                else:
+                    writer.close()
+
+            # Not a Unix listener of anyio: it fails if a wait is cancelled when data arrives.
+            server = await asyncio.start_unix_server(accept, sock=listening, start_serving=False)
+            await server.start_serving()
             tasks.start_soon(relay.renew_active)
             try:
                 yield relay
             finally:
+                server.close()
                 tasks.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
@@ -301,22 +312,24 @@ class HookRelay:
 
     # One hook.
 
-    async def serve(self, stream: SocketStream) -> None:
+    async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         """Answer one command. It gets nothing if it is not allowed, or if Nacre has failed."""
-        async with stream, self._connections:
-            try:
-                if not _is_own_process(stream.extra(SocketAttribute.raw_socket)):
+        try:
+            async with self._connections:
+                if not _is_own_process(writer.get_extra_info("socket")):
                     return
                 with anyio.fail_after(_READ_SECONDS):
-                    request = await _receive_frame(stream)
-                await self._answer(stream, request)
-            except (anyio.BrokenResourceError, anyio.EndOfStream, TimeoutError):
-                logger.debug("the command of a hook has gone away")
-            except Exception:
-                # The command refuses the call, because it gets no answer.
-                logger.exception("a native hook of Codex was not answered")
+                    request = await _receive_frame(reader)
+                await self._answer(reader, writer, request)
+        except (OSError, EOFError, TimeoutError):
+            logger.debug("the command of a hook has gone away")
+        except Exception:
+            # The command refuses the call, because it gets no answer.
+            logger.exception("a native hook of Codex was not answered")
+        finally:
+            writer.close()
 
-    async def _answer(self, stream: SocketStream, request: bytes) -> None:
+    async def _answer(self, reader: StreamReader, writer: StreamWriter, request: bytes) -> None:
         address, _, data = request.partition(b"\n")
         # Raises ValueError for an address that no command has.
         relay_id, generation, need, event = address.decode("ascii", "replace").split(" ")
@@ -324,13 +337,14 @@ class HookRelay:
             raise ValueError(f"a native hook has sent the unknown event {event!r}")
         registration = self._find(relay_id, generation)
         if registration is not None:
-            answer = await self._ask_handler(stream, registration, event, data)
+            answer = await self._ask_handler(reader, writer, registration, event, data)
         elif need == "optional":
             answer = None
         else:
             answer = _refuse(event, "no turn of Nacre is responsible for this call")
         output = _encode_answer(answer)
-        await stream.send(b"%08x" % len(output) + output)
+        writer.write(b"%08x" % len(output) + output)
+        await writer.drain()
 
     def _find(self, relay_id: str, generation: str) -> RelayRegistration | None:
         found = self._registrations.get(relay_id)
@@ -340,7 +354,8 @@ class HookRelay:
 
     async def _ask_handler(
         self,
-        stream: SocketStream,
+        reader: StreamReader,
+        writer: StreamWriter,
         registration: RelayRegistration,
         event: RelayEvent,
         data: bytes,
@@ -352,8 +367,8 @@ class HookRelay:
         if not isinstance(payload, dict):
             return _refuse(event, "Nacre cannot read the call: it is not an object")
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_show_life, stream, registration.config.answer_timeout_seconds / 3)
-            tasks.start_soon(_cancel_if_gone, stream, tasks)
+            tasks.start_soon(_show_life, writer, registration.config.answer_timeout_seconds / 3)
+            tasks.start_soon(_cancel_if_gone, reader, tasks)
             try:
                 answer = await registration.handler.answer(event, payload)
             except Exception:
@@ -362,37 +377,33 @@ class HookRelay:
             tasks.cancel_scope.cancel()
             return answer
         # The command has gone away: the turn was interrupted.
-        raise anyio.EndOfStream
+        raise EOFError
 
 
-async def _show_life(stream: SocketStream, every_seconds: float) -> None:
+async def _show_life(writer: StreamWriter, every_seconds: float) -> None:
     """Tell the command that its answer is still to come, as when a person is asked."""
     while True:
         await anyio.sleep(every_seconds)
         try:
-            await stream.send(b"\n")
-        except anyio.BrokenResourceError:
+            writer.write(b"\n")
+            await writer.drain()
+        except OSError:
             return
 
 
-async def _cancel_if_gone(stream: SocketStream, tasks: TaskGroup) -> None:
-    with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-        while True:
-            await stream.receive()
+async def _cancel_if_gone(reader: StreamReader, tasks: TaskGroup) -> None:
+    with suppress(OSError):
+        while await reader.read(_READ_BYTES):
+            pass
     tasks.cancel_scope.cancel()
 
 
-async def _receive_frame(stream: ByteReceiveStream) -> bytes:
-    """One frame. Raises ValueError if it is not valid or too long."""
-    received = bytearray()
-    while len(received) < 8:
-        received += await stream.receive()
-    length = int(received[:8], 16)
+async def _receive_frame(reader: StreamReader) -> bytes:
+    """One frame. Raises ValueError if it is not valid or too long, EOFError if it is cut off."""
+    length = int(await reader.readexactly(8), 16)
     if length > _MAX_FRAME_BYTES:
         raise ValueError(f"a native hook has sent a frame of {length} bytes")
-    while len(received) < 8 + length:
-        received += await stream.receive()
-    return bytes(received[8 : 8 + length])
+    return await reader.readexactly(length)
 
 
 def _is_own_process(connection: socket.socket) -> bool:

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
+import pytest
 
+from nacre.codex_harness.mirror import MIN_ID_VERSION
 from nacre.config import CodexConfig, SystemConfig, system_config_from
 from nacre.json_types import JsonObject
+from nacre.testing import Call
 
 MODEL = "mock/gpt-5.5"
 PROGRAM = os.environ.get("CODEX_UNDER_TEST")
@@ -30,6 +33,20 @@ def _find_version() -> tuple[int, ...]:
 
 CODEX_VERSION = _find_version()
 """The version of Codex that the tests use, for what older ones lack."""
+HAS_CONTEXT = CODEX_VERSION >= MIN_ID_VERSION
+"""Whether facts of a turn are context; in older versions they are part of its input."""
+
+
+def skip_old_codex(reason: str) -> pytest.MarkDecorator:
+    """Skip a test with the oldest supported versions; the reason says what they lack."""
+    version = ".".join(map(str, CODEX_VERSION))
+    return pytest.mark.skipif(not HAS_CONTEXT, reason=f"Codex {version} {reason}")
+
+
+def mcp_call(server: str, tool: str, arguments: JsonObject, call_id: str = "") -> Call:
+    """A call of a tool of an MCP server that Codex runs itself, as this version names it."""
+    namespace = f"mcp__{server}" if HAS_CONTEXT else f"mcp__{server}__"
+    return Call(tool, arguments, call_id, namespace=namespace)
 
 
 def codex_document(

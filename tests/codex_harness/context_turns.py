@@ -13,7 +13,7 @@ from nacre.agent import AgentRun, TurnRequest
 from nacre.bootstrap import System, open_system
 from nacre.testing import ScriptedProvider
 from nacre.testing.script import RecordedRequest
-from tests.codex_harness.codex_setup import codex_document, read_config
+from tests.codex_harness.codex_setup import HAS_CONTEXT, codex_document, read_config
 
 COMPACTED = threading.Event()
 """Set by the plugin when a compaction has ended."""
@@ -156,6 +156,11 @@ def _contents(item: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def joined(request: RecordedRequest, role: str) -> str:
     return "\n".join(texts(request, role))
+
+
+def instructed(request: RecordedRequest) -> str:
+    """The developer texts; in older versions, those of a turn are part of its input."""
+    return joined(request, "developer") + ("" if HAS_CONTEXT else joined(request, "user"))
 
 
 def plugin(folder: Path, *hooks: str, has_engine: bool = False) -> dict[str, Any]:

@@ -8,6 +8,7 @@ exit=N          exits with status N when a request after the handshake comes
 reverse         answers two requests in reverse order
 image=PATH      runs turns without text that generate an image, twice with the same id
 tokens=N        with `image`: says that the turn used N tokens of input
+lines=PATH      runs turns that print the lines of this file
 ask=METHOD      sends a request of its own, and reports the answer as a notification; it takes the
                 request back when `resolve` comes
 """
@@ -47,6 +48,25 @@ def answer_with_image(message: dict[str, Any], path: str, tokens: int) -> None:
         send({"id": request_id, "result": {"data": []}})
 
 
+def answer_with_lines(message: dict[str, Any], path: str) -> None:
+    method, request_id = message["method"], message["id"]
+    if method == "turn/start":
+        send({"id": request_id, "result": {"turn": {"id": "u"}}})
+        sys.stdout.flush()
+        with open(path, "rb") as file:
+            sys.stdout.buffer.write(file.read())
+        sys.stdout.buffer.flush()
+    else:
+        send({"id": request_id, "result": {"thread": {"id": "t"}, "data": []}})
+
+
+def answer_turn(message: dict[str, Any], steps: dict[str, str]) -> None:
+    if "lines" in steps:
+        answer_with_lines(message, steps["lines"])
+    else:
+        answer_with_image(message, steps["image"], int(steps.get("tokens", "0")))
+
+
 def main() -> None:
     parts = [part.partition("=") for part in sys.argv[1:]]
     steps = {name: value for name, _, value in parts}
@@ -61,8 +81,8 @@ def main() -> None:
         if method == "initialize":
             agent = f"nacre/{steps.get('version', '0.163.0')} (Test 1.0)"
             send({"id": message["id"], "result": {"userAgent": agent}})
-        elif "image" in steps and method is not None and "id" in message:
-            answer_with_image(message, steps["image"], int(steps.get("tokens", "0")))
+        elif {"image", "lines"} & {*steps} and method is not None and "id" in message:
+            answer_turn(message, steps)
         elif "exit" in steps:
             sys.stderr.write("fatal: token=sk-abcdefghijklmnopqrstuvwxyz0123456789\n")
             sys.exit(int(steps["exit"]))

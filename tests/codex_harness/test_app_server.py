@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -35,8 +37,13 @@ async def servers() -> AsyncIterator[AppServers]:
 
 
 def children() -> list[psutil.Process]:
-    found = psutil.Process().children(recursive=True)
-    return [it for it in found if "fake_app_server.py" in " ".join(it.cmdline())]
+    found: list[psutil.Process] = []
+    for process in psutil.Process().children(recursive=True):
+        # One that has just ended has no command line.
+        with suppress(psutil.NoSuchProcess):
+            if "fake_app_server.py" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
 
 
 async def test_sessions_of_an_agent_share_a_process_and_other_settings_replace_it(
@@ -97,6 +104,41 @@ async def test_a_program_that_is_no_usable_app_server_is_refused(
             pass
     assert problem in str(raised.value)
     assert servers.find("main") is None
+
+
+@requirement("codex:fails-closed")
+@pytest.mark.parametrize("part", ["", "main", ".processes"])
+async def test_a_directory_that_cannot_be_used_is_named(
+    servers: AppServers, tmp_path: Path, part: str
+) -> None:
+    config = await codex_config(tmp_path, fake_server())
+    place = config.homes / part
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("not a directory")
+    with pytest.raises(CodexError, match=f"{re.escape(str(place))}.* cannot be created"):
+        async with servers.use(config, "main"):
+            pass
+    # Nothing has to be started again when it is repaired.
+    place.unlink()
+    async with servers.use(config, "main") as client:
+        assert not client.is_closed
+
+
+@requirement("codex:fails-closed")
+async def test_a_directory_that_cannot_be_written_is_named(
+    servers: AppServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = await codex_config(tmp_path, fake_server())
+
+    # Not with its mode: root can write everywhere.
+    def can_use(path: Path, _mode: int) -> bool:
+        return path != config.homes / "main"
+
+    monkeypatch.setattr(os, "access", can_use)
+    problem = f"the directory {config.homes / 'main'} for Codex cannot be written"
+    with pytest.raises(CodexError, match=re.escape(problem)):
+        async with servers.use(config, "main"):
+            pass
 
 
 async def test_the_home_is_private_and_secrets_of_nacre_stay_out_of_the_environment(

@@ -11,6 +11,7 @@ import pytest
 from anyio.abc import ByteStream
 
 from nacre.codex_harness import MIN_VERSION, AppServerClient, AppServers
+from nacre.codex_harness.client import PROBE
 from nacre.errors import (
     AbortedError,
     AppServerClosedError,
@@ -123,6 +124,18 @@ async def test_an_error_of_the_server_has_its_code_and_the_method(client: AppSer
         await client.request("thread/resume", {"threadId": "no-such-thread"})
     assert (raised.value.method, raised.value.code) == ("thread/resume", -32600)
     assert "Codex refused thread/resume: " in str(raised.value)
+
+
+@requirement("codex:frozen-process")
+async def test_a_working_server_answers_the_question_whether_it_works(
+    client: AppServerClient,
+) -> None:
+    with pytest.raises(AppServerError):
+        await client.request(PROBE, {})
+    client.check_alive()
+    with pytest.raises(AppServerError):
+        await client.request("thread/resume", {"threadId": "nobody"})
+    assert not client.is_closed
 
 
 async def test_answers_in_any_order_reach_their_requests(fake: Any) -> None:
@@ -324,6 +337,7 @@ async def test_other_tasks_run_while_many_notifications_arrive_at_once() -> None
         output=wire,
         tail=OutputTail(),
         describe_end=describe_end,
+        kill=lambda: None,
         request_timeout_seconds=1,
     )
     client.subscribe("t", Watcher())

@@ -14,6 +14,7 @@ from nacre.json_types import JsonValue
 from nacre.testing import Fail, Say, ScriptedProvider
 from tests.codex_harness.context_turns import (
     COMPACTED,
+    instructed,
     joined,
     logged,
     open_setup,
@@ -80,18 +81,17 @@ async def test_the_files_of_the_workspace_reach_the_model_where_they_belong(
             (setup.workspace / "SOUL.md").write_text("a second soul")
             (setup.workspace / "MEMORY.md").write_text("a second memory")
             await setup.turn("third")
-            assert "a second soul" in joined(setup.last, "developer")
+            assert "a second soul" in instructed(setup.last)
             assert "a second memory" in joined(setup.last, "user")
 
         # Another process resumes the thread.
         async with open_setup(tmp_path, provider) as setup:
             (setup.workspace / "SOUL.md").write_text("a third soul")
             await setup.turn("fourth")
-            developer = joined(setup.last, "developer")
             assert "hello" in texts(setup.last, "user")
-            assert developer.count("a third soul") == 1
+            assert instructed(setup.last).count("a third soul") == 1
             await setup.turn("fifth")
-            assert joined(setup.last, "developer").count("a third soul") == 1
+            assert instructed(setup.last).count("a third soul") == 1
 
             await setup.turn("light", session_key="other", light_context=True)
             light = joined(setup.last, "developer") + joined(setup.last, "user")
@@ -162,8 +162,8 @@ async def test_plugins_add_to_turns_and_observe_them(
         developer = joined(setup.last, "developer")
         assert "CODEX HINT" in developer
         assert "GLOBAL HINT" not in developer + joined(setup.last, "user")
-        assert "HOOK RULE" in developer
-        assert any(text.startswith("HOOK CONTEXT") for text in texts(setup.last, "user"))
+        assert "HOOK RULE" in instructed(setup.last)
+        assert "\nHOOK CONTEXT" in "\n" + joined(setup.last, "user")
         failed = await setup.turn("fail")
         assert failed.state == "failed"
         monkeypatch.setattr(AppServerClient, "request", refuse_turns)
@@ -210,7 +210,7 @@ async def test_a_context_engine_runs_around_turns_of_codex(tmp_path: Path) -> No
         assert '"paid":7' in user
         for secret in ("4111", "hunter2222"):
             assert secret not in json.dumps(setup.last.body)
-        assert "Use what you recall." in joined(setup.last, "developer")
+        assert "Use what you recall." in instructed(setup.last)
         thread = await setup.system.store.thread(run.session_id)
 
         await setup.turn("second")

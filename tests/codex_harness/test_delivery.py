@@ -12,7 +12,7 @@ from nacre.agent import Heartbeats
 from nacre.codex_harness.threads import ThreadBindings
 from nacre.testing import Call, Say
 from nacre.testing.script import RecordedRequest
-from tests.codex_harness.codex_setup import fake_server
+from tests.codex_harness.codex_setup import HAS_CONTEXT, fake_server
 from tests.codex_harness.test_harness import Setup, open_setup
 from tests.contract.requirements import requirement
 
@@ -84,8 +84,8 @@ async def test_a_heartbeat_has_instructions_that_ordinary_turns_do_not_have(
     assert any("HEARTBEAT.md in the workspace says" in text for text in new[0])
     # The file is named, and its content is not in the request.
     assert "disk of Ada" not in json.dumps(requests[1].body)
-    # The next turn is in Codex's own mode again.
-    assert new[1]
+    # The next turn is in Codex's own mode again. Older versions say so without a message.
+    assert new[1] or not HAS_CONTEXT
     assert not any("has woken you" in text for text in new[1])
     assert [getattr(message, "text", "") for message in kept] == [
         *["hi", "Hello."],

@@ -58,8 +58,15 @@ async def open_setup(
 
 
 def app_servers() -> list[psutil.Process]:
-    found = psutil.Process().children(recursive=True)
-    return [it for it in found if "app-server" in it.cmdline()]
+    return [it for it in psutil.Process().children(recursive=True) if is_app_server(it)]
+
+
+def is_app_server(process: psutil.Process) -> bool:
+    try:
+        return "app-server" in process.cmdline()
+    except psutil.Error:
+        # It has just ended.
+        return False
 
 
 def said(request: RecordedRequest) -> list[str]:

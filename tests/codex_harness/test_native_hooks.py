@@ -31,6 +31,7 @@ from nacre.hooks import (
 from nacre.testing import Call, RecordingTool, Say, ScriptedProvider
 from nacre.tools import AllowEdited, AllowOnce, Deny, policy_for
 from tests.agent.agent_setup import event_of, events_of
+from tests.codex_harness.codex_setup import mcp_call
 from tests.contract.requirements import requirement
 
 if TYPE_CHECKING:
@@ -128,8 +129,8 @@ async def test_hooks_block_approve_and_observe_native_calls_once(open_codex: Ope
             {"cmd": f"apply_patch <<'EOF'\n{PATCH.format(name='shell.txt')}EOF\n"},
             "call_8",
         ),
-        Call("add", {"number": 1}, "call_9", namespace="mcp__small"),
-        Call("blocked", {"number": 2}, "call_10", namespace="mcp__small"),
+        mcp_call("small", "add", {"number": 1}, "call_9"),
+        mcp_call("small", "blocked", {"number": 2}, "call_10"),
         Say("done"),
         Say("fini"),
     ]

@@ -4,7 +4,6 @@ All tests share one app-server.
 """
 
 import json
-import os
 import re
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -30,7 +29,12 @@ from nacre.testing.script import PlainTurn, RecordedRequest, Script
 from nacre.tools import ApprovalInfo, ApprovalRequest
 from tests.agent.agent_setup import event_of, events_of
 from tests.agent.conftest import OpenAgent
-from tests.codex_harness.codex_setup import codex_document, read_config
+from tests.codex_harness.codex_setup import (
+    codex_document,
+    mcp_call,
+    read_config,
+    skip_old_codex,
+)
 from tests.contract.requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -60,7 +64,7 @@ def double(number: int) -> Call:
 
 
 def pay(amount: int) -> Call:
-    return Call("pay", {"amount": amount}, namespace="mcp__bank")
+    return mcp_call("bank", "pay", {"amount": amount})
 
 
 def patch(text: str) -> Call:
@@ -86,7 +90,7 @@ SCRIPTS: dict[str, Script] = {
         Say("thanks"),
     ],
     "case:mcp": [pay(3), Say("a"), pay(3), Say("b"), pay(4), Say("c")],
-    "case:elicit": [Call("ask", {}, namespace="mcp__bank"), Say("a")],
+    "case:elicit": [mcp_call("bank", "ask", {}), Say("a")],
     "case:question": [Call("request_user_input", QUESTION), Say("Blue it is.")],
     "case:unanswered": [Call("request_user_input", QUESTION), Say("never")],
     "case:steer-shell": [
@@ -357,7 +361,7 @@ async def test_a_reviewer_of_codex_decides_in_the_mode_guardian(
     review = {"outcome": outcome, "risk_level": "low", "rationale": "because"}
 
     def play(request: RecordedRequest) -> PlainTurn:
-        if "exec_command" not in request.tool_names:
+        if "tool_search" not in request.tool_names:
             # The reviewer is a model with instructions of its own.
             return Say(json.dumps(review))
         is_done = request.messages[-1].role == "tool"
@@ -491,7 +495,7 @@ async def test_messages_that_codex_does_not_take_run_afterwards(
 
 
 @requirement("codex:steering-confirmed")
-@pytest.mark.skipif("CODEX_UNDER_TEST" in os.environ, reason="old versions report no ids")
+@skip_old_codex("does not report the ids of messages")
 async def test_messages_that_codex_accepts_and_does_not_take_run_afterwards(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

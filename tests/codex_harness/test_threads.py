@@ -9,13 +9,17 @@ import pytest
 
 from nacre.agent import TurnRequest
 from nacre.bootstrap import System, open_system
-from nacre.codex_harness.mirror import MIN_ID_VERSION
 from nacre.errors import StorageError
 from nacre.messages import AssistantMessage, Usage, UserMessage
 from nacre.storage import Store, StoredMessage, ThreadRecord
 from nacre.testing import Call, Fail, RecordedRequest, Say, ScriptedProvider, Think
 from nacre.testing.script import End
-from tests.codex_harness.codex_setup import CODEX_VERSION, codex_document, read_config
+from tests.codex_harness.codex_setup import (
+    CODEX_VERSION,
+    codex_document,
+    read_config,
+    skip_old_codex,
+)
 from tests.codex_harness.test_harness import Setup, open_setup, said
 from tests.contract.requirements import requirement
 
@@ -317,9 +321,7 @@ async def test_a_failure_of_the_provider_does_not_cost_the_thread(tmp_path: Path
     ]
 
 
-@pytest.mark.skipif(
-    CODEX_VERSION < MIN_ID_VERSION, reason="this version of Codex does not report ids of messages"
-)
+@skip_old_codex("does not report the ids of messages")
 @requirement("codex:mirror-once")
 async def test_a_turn_that_was_not_stored_is_mirrored_from_its_thread_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

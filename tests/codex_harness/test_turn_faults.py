@@ -13,12 +13,17 @@ import psutil
 import pytest
 
 from nacre.agent import AgentRun, ClientTool
-from nacre.codex_harness import AppServers, hook_relay
+from nacre.codex_harness import AppServers, client, hook_relay
 from nacre.codex_harness.hook_relay import HookRelay
 from nacre.json_types import JsonObject, encode_json
-from nacre.testing import Call, Say
+from nacre.testing import Call, Say, Stall
 from nacre.testing.script import PlainTurn, RecordedRequest
-from tests.codex_harness.codex_setup import codex_document, mock_provider_config, read_config
+from tests.codex_harness.codex_setup import (
+    codex_document,
+    mock_provider_config,
+    read_config,
+    skip_old_codex,
+)
 from tests.codex_harness.test_harness import Setup, app_servers, open_setup
 from tests.contract.requirements import requirement
 from tests.plugins.plugin_folders import plugin_folder
@@ -147,7 +152,78 @@ def wait_for_end(processes: list[psutil.Process]) -> list[psutil.Process]:
     return psutil.wait_procs(processes, timeout=60)[1]
 
 
+@requirement("codex:frozen-process")
+@pytest.mark.parametrize("is_aborted", [True, False])
+async def test_a_frozen_process_is_replaced_and_the_thread_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_aborted: bool
+) -> None:
+    monkeypatch.setattr(client, "_MAX_SILENT_SECONDS", 2.0)
+    monkeypatch.setattr(client, "_MAX_PROBE_SECONDS", 2.0)
+    script = [[Say("I begin "), Stall()], Say("Again."), Say("And again.")]
+    async with open_setup(tmp_path, script) as setup:
+        run = await setup.start("first")
+        await until(run, "text.delta")
+        before = await setup.system.store.thread(run.session_id)
+        frozen = await anyio.to_thread.run_sync(app_servers)
+        for process in frozen:
+            process.send_signal(signal.SIGSTOP)
+        if is_aborted:
+            with anyio.fail_after(60):
+                assert await run.abort("enough")
+            # Nobody knows yet that it is frozen: this turn has to wait for the end of the last.
+            run = await setup.turn("second")
+        with anyio.fail_after(60):
+            result = await run.wait()
+        assert "app-server did not answer any more, and Nacre has ended it" in result.error
+        monkeypatch.setattr(client, "_MAX_SILENT_SECONDS", 60.0)
+        again = await setup.turn("third")
+        assert again.result is not None
+        assert (again.result.error, again.result.text) == ("", "Again.")
+        assert await anyio.to_thread.run_sync(wait_for_end, frozen) == []
+        after = await setup.system.store.thread(run.session_id)
+    assert before is not None
+    assert after is not None
+    assert after.thread_id == before.thread_id
+
+
+@requirement("codex:sessions-at-once")
+async def test_sessions_of_an_agent_share_a_process_and_an_abort_or_a_kill(
+    tmp_path: Path,
+) -> None:
+    def answer(request: RecordedRequest) -> PlainTurn:
+        return [Say("I begin "), Stall()] if request.prompt.endswith("wait") else Say("done")
+
+    async with open_setup(tmp_path, answer) as setup:
+        keys = [f"session-{number}" for number in range(4)]
+        runs = [await setup.start("wait", session_key=key) for key in keys]
+        for run in runs:
+            await until(run, "text.delta")
+        assert len({it.pid for it in await anyio.to_thread.run_sync(app_servers)}) == 1
+        # The abort of one turn is none of the others.
+        assert await runs[0].abort("enough")
+        assert [run.state for run in runs] == ["aborted", "running", "running", "running"]
+        other = await setup.turn("go", session_key="session-4")
+        assert other.result is not None
+        assert other.result.text == "done"
+        await kill_app_servers()
+        with anyio.fail_after(60):
+            results = [await run.wait() for run in runs[1:]]
+        assert all("was killed by SIGKILL" in result.error for result in results)
+        # All of them start again at once, in one new process.
+        async with anyio.create_task_group() as tasks:
+            for key in keys:
+                tasks.start_soon(go_on, setup, key)
+        assert len(await anyio.to_thread.run_sync(app_servers)) == 1
+
+
+async def go_on(setup: Setup, session_key: str) -> None:
+    run = await setup.turn("go", session_key=session_key)
+    assert run.result is not None
+    assert (run.result.error, run.result.text) == ("", "done")
+
+
 @requirement("codex:second-writer")
+@skip_old_codex("lets two processes write to a thread")
 async def test_a_thread_that_another_process_has_open_is_replaced(tmp_path: Path) -> None:
     script = [Say("one"), Say("two"), Say("three")]
     async with open_setup(tmp_path, script) as setup, AppServers() as others:
@@ -157,7 +233,7 @@ async def test_a_thread_that_another_process_has_open_is_replaced(tmp_path: Path
         await kill_app_servers()
         # Another process of the same user, such as `codex resume`.
         codex = (await read_config(codex_document(setup.provider.openai_url), tmp_path)).codex
-        async with others.use(codex, "main") as other:
+        async with others.use(codex, "main", "nacre-mock") as other:
             config = mock_provider_config(setup.provider.openai_url)
             config["model_providers.nacre-mock"] = config.pop("model_providers.mock")
             await other.request("thread/resume", {"threadId": before.thread_id, "config": config})
@@ -198,6 +274,8 @@ async def test_a_hundred_turns_leave_nothing_behind(
         is_calling = request.prompt == "list" and not request.last_result
         return Call("list", {"path": "."}, namespace="openclaw") if is_calling else Say("done")
 
+    # Other tests of this process share gateways.
+    others = await anyio.to_thread.run_sync(descendants)
     async with open_setup(tmp_path, answer) as setup:
         before = await take_turns(setup, range(20))
         after = await take_turns(setup, range(20, 100))
@@ -205,7 +283,7 @@ async def test_a_hundred_turns_leave_nothing_behind(
         for server in await anyio.to_thread.run_sync(app_servers):
             shells = await anyio.to_thread.run_sync(server.children, True)
             assert await anyio.to_thread.run_sync(wait_for_end, shells) == []
-        assert await count_processes() <= 3
+        assert len(await anyio.to_thread.run_sync(descendants) - others) <= 3
         # Each session keeps its last registration for a while.
         assert relays
         assert sum(relay.count for relay in relays) <= 10
@@ -224,8 +302,5 @@ async def take_turns(setup: Setup, numbers: range) -> dict[str, int]:
     return {"descriptors": me.num_fds(), "threads": me.num_threads()}
 
 
-async def count_processes() -> int:
-    def count() -> int:
-        return len(psutil.Process().children(recursive=True))
-
-    return await anyio.to_thread.run_sync(count)
+def descendants() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))

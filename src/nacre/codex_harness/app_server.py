@@ -260,6 +260,7 @@ class AppServers:
             output=process.output,
             tail=tail,
             describe_end=describe_end,
+            kill=process.kill,
             request_timeout_seconds=launch.request_timeout_seconds,
         )
         running, is_started = _Running(client=client, launch=launch, codex=codex), False
@@ -405,12 +406,25 @@ def check_version(answer: JsonValue, program: str) -> Version:
 
 
 def _prepare(launch: AppServerLaunch) -> None:
-    """Create the private directories, and end app-servers whose Nacre was killed."""
-    for path in (launch.home.parent, launch.home, launch.records):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Create the private directories, and end app-servers whose Nacre was killed.
+
+    Raises CodexError if a directory cannot be used.
+    """
+    paths = [launch.home.parent, launch.home, launch.records]
     temporary = Path(launch.environment.get("TMPDIR", ""))
     if temporary.parent == launch.home.parent:
-        temporary.mkdir(mode=0o700, exist_ok=True)
+        paths.append(temporary)
+    for path in paths:
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise CodexError(
+                f"the directory {path} for Codex cannot be created: {error}"
+            ) from error
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise CodexError(
+                f"the directory {path} for Codex cannot be written; change its owner or mode"
+            )
     for record in launch.records.glob("*.json"):
         with suppress(OSError):
             _end_orphan(record)

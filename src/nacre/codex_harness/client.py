@@ -49,6 +49,12 @@ _MAX_QUICK_BYTES: Final = 1 << 18
 _MAX_JOINED_BYTES: Final = 1 << 20
 _MAX_JOINED_LINES: Final = 1_000
 _MIN_TIMEOUT_SECONDS: Final = 0.1
+# A server that works answers this unknown method at once, with an error.
+PROBE: Final = "nacre/probe"
+_MAX_PROBE_SECONDS: Final = 15.0
+_MAX_SILENT_SECONDS: Final = 60.0
+# What has arrived while this process itself was slow is read within this time.
+_READ_SECONDS: Final = 0.2
 _INVALID_REQUEST: Final = -32600
 _METHOD_NOT_FOUND: Final = -32601
 _INTERNAL_ERROR: Final = -32603
@@ -102,14 +108,17 @@ class AppServerClient:
         output: ByteReceiveStream,
         tail: OutputTail,
         describe_end: Callable[[], Awaitable[str]],
+        kill: Callable[[], object],
         request_timeout_seconds: float,
     ) -> None:
+        """`kill` ends the process, which is called if it does not answer at all."""
         self.version = Version(0, 0, 0)
         """From the handshake."""
         self._input = input
         self._output = output
         self._tail = tail
         self._describe_end = describe_end
+        self._kill = kill
         self._request_timeout_seconds = request_timeout_seconds
         self._outgoing, self._to_write = anyio.create_memory_object_stream[bytes](math.inf)
         self._waiters: dict[int, _Waiter] = {}
@@ -120,6 +129,9 @@ class AppServerClient:
         self._closed = anyio.Event()
         self._closed_error: AppServerClosedError | None = None
         self._broken_lines: list[bytes] = []
+        self._received_at = 0.0
+        self._is_probing = False
+        self._is_silent = False
 
     # What callers do.
 
@@ -153,6 +165,7 @@ class AppServerClient:
                     self._waiters.pop(request_id, None)
         if not waiter.answered.is_set():
             if timer.cancelled_caught:
+                self.check_alive()
                 raise AppServerTimeoutError(
                     f"Codex did not answer {method} within {limit:g} seconds"
                 )
@@ -165,6 +178,22 @@ class AppServerClient:
         """Send a request whose result nobody needs."""
         if self._closed_error is None:
             self._send_request(method, params, None)
+
+    def check_alive(self) -> None:
+        """Kill the process if it answers nothing at all, such as one that was stopped.
+
+        The connection ends, and the next use starts another process. Does not wait.
+        """
+        if self._tasks is not None and self._closed_error is None and not self._is_probing:
+            self._is_probing = True
+            self._tasks.start_soon(self._probe)
+
+    async def watch(self) -> None:
+        """Check the process whenever it has been silent for a while."""
+        while True:
+            await anyio.sleep(_MAX_SILENT_SECONDS)
+            if anyio.current_time() - self._received_at >= _MAX_SILENT_SECONDS:
+                self.check_alive()
 
     def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification."""
@@ -210,10 +239,22 @@ class AppServerClient:
             with anyio.CancelScope(shield=True):
                 self._close(await self._describe_end())
 
+    async def _probe(self) -> None:
+        sent_at = anyio.current_time()
+        self.post(PROBE, {})
+        await anyio.sleep(_MAX_PROBE_SECONDS)
+        await anyio.sleep(_READ_SECONDS)
+        self._is_probing = False
+        if self._received_at < sent_at:
+            self._is_silent = True
+            # Its output ends, and with it the connection.
+            self._kill()
+
     async def _read(self) -> None:
         lines = LineReader(max_bytes=_MAX_LINE_BYTES, max_skipped_bytes=_MAX_SKIPPED_BYTES)
         try:
             async for chunk in self._output:
+                self._received_at = anyio.current_time()
                 for count, line in enumerate(lines.feed(chunk), start=1):
                     if not count % _MAX_LINES_AT_ONCE:
                         await anyio.lowlevel.checkpoint()
@@ -370,6 +411,8 @@ class AppServerClient:
     def _close(self, end: str) -> None:
         output = "\n".join(self._tail.lines)
         said = f"; its last output:\n{output}" if output else ""
+        if self._is_silent:
+            end = "did not answer any more, and Nacre has ended it"
         self._closed_error = AppServerClosedError(f"the Codex app-server {end}{said}")
         for waiter in self._waiters.values():
             waiter.error = self._closed_error

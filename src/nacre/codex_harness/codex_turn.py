@@ -9,7 +9,7 @@ from nacre.agent import build_heartbeat_guidance, estimate_tokens
 from nacre.codex_harness.approvals import ApprovalBridge
 from nacre.codex_harness.history_projection import project_for_thread, take_request
 from nacre.codex_harness.mirror import MIN_ID_VERSION, PROMPT, make_client_id, mirror_interrupted
-from nacre.codex_harness.model_route import find_effort, make_sandbox_policy
+from nacre.codex_harness.model_route import find_effort, find_tier, make_sandbox_policy
 from nacre.codex_harness.native_turn import NativeTurn
 from nacre.codex_harness.observations import Observations
 from nacre.codex_harness.projector import Projector
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nacre.agent import TurnContext
-    from nacre.codex_harness.client import AppServerClient
+    from nacre.codex_harness.client import AppServerClient, Version
     from nacre.codex_harness.dynamic_tools import DynamicTools
     from nacre.codex_harness.hook_relay import RelayRegistration
     from nacre.codex_harness.model_route import ModelRoute
@@ -66,13 +66,13 @@ class ThreadGuard:
     registration: RelayRegistration
     service_tier: str | None
 
-    def thread_params(self) -> JsonObject:
-        """The members of the request that loads the thread."""
+    def thread_params(self, version: Version) -> JsonObject:
+        """The members of the request that loads the thread, for this version of Codex."""
         return {
             "approvalPolicy": self.permissions.approval_policy,
             "approvalsReviewer": self.permissions.reviewer,
             "sandbox": self.permissions.sandbox,
-            "serviceTier": self.service_tier,
+            "serviceTier": find_tier(self.service_tier, version),
         }
 
     def thread_config(self) -> JsonObject:
@@ -297,7 +297,7 @@ class CodexTurn:
             "model": self._route.model,
             "modelProvider": self._route.provider_key or None,
             "cwd": str(self._cwd),
-            **self._guard.thread_params(),
+            **self._guard.thread_params(self._client.version),
             "personality": PERSONALITY,
             "developerInstructions": build_developer_instructions(sources),
             "config": config,
@@ -344,7 +344,7 @@ class CodexTurn:
             "approvalsReviewer": permissions.reviewer,
             "sandboxPolicy": make_sandbox_policy(permissions.sandbox, root=str(self._cwd)),
             "model": self._route.model,
-            "serviceTier": self._guard.service_tier,
+            "serviceTier": find_tier(self._guard.service_tier, self._client.version),
             "effort": effort,
             "personality": PERSONALITY,
             "collaborationMode": build_collaboration_mode(

@@ -20,7 +20,7 @@ from nacre.codex_harness.client import is_unsupported
 from nacre.codex_harness.codex_turn import SURFACE, CodexTurn, ThreadGuard, note_phase
 from nacre.codex_harness.dynamic_tools import DynamicToolOptions, open_dynamic_tools
 from nacre.codex_harness.hook_relay import make_generation, make_relay_id, open_hook_relay
-from nacre.codex_harness.model_route import find_route, find_thread_route
+from nacre.codex_harness.model_route import find_route, find_thread_route, find_tier
 from nacre.codex_harness.native_hooks import NativeHooks, NativeScope
 from nacre.codex_harness.observations import Observations
 from nacre.codex_harness.permissions import NativeApprovals, resolve_permissions
@@ -155,7 +155,7 @@ class CodexHarness:
             "threadId": binding.thread_id,
             "model": route.model,
             "modelProvider": route.provider_key or None,
-            **guard.thread_params(),
+            **guard.thread_params(client.version),
             "config": {**route.thread_config(), **guard.thread_config()},
         }
         live = LiveThread.find(client, binding.thread_id)
@@ -338,7 +338,7 @@ async def _update_settings(
         "model": route.model,
         "approvalPolicy": guard.permissions.approval_policy,
         "approvalsReviewer": guard.permissions.reviewer,
-        "serviceTier": guard.service_tier,
+        "serviceTier": find_tier(guard.service_tier, client.version),
     }
     try:
         await client.request("thread/settings/update", settings)

@@ -11,10 +11,13 @@ from nacre.config import DEFAULT_CONTEXT_TOKENS
 from nacre.errors import CodexError
 
 if TYPE_CHECKING:
+    from nacre.codex_harness.client import Version
     from nacre.config import AgentConfig, CodexSandbox, ModelsConfig, ProviderConfig
     from nacre.json_types import JsonObject
 
 _NOT_IN_KEYS = re.compile(r"[^A-Za-z0-9_-]")
+# Versions before this one call the tier `fast`.
+_MIN_PRIORITY_VERSION: Final = (0, 130, 0)
 _EFFORTS: Final = ("low", "medium", "high", "xhigh")
 
 
@@ -116,6 +119,11 @@ def find_effort(agent: AgentConfig) -> str | None:
     """The reasoning effort of the agent, as Codex names it; None for the model's default."""
     level = "low" if agent.thinking == "minimal" else agent.thinking
     return level if level in _EFFORTS else None
+
+
+def find_tier(tier: str | None, version: Version) -> str | None:
+    """The service tier as this version of Codex names it."""
+    return "fast" if tier == "priority" and version < _MIN_PRIORITY_VERSION else tier
 
 
 def make_sandbox_policy(sandbox: CodexSandbox, *, root: str) -> JsonObject:

@@ -85,6 +85,7 @@ class NativeTurn:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch_connection)
+                tasks.start_soon(self._client.watch)
                 tasks.start_soon(self._native.observe_items)
                 tasks.start_soon(self._observations.run)
                 await self._start(live, params)

@@ -316,16 +316,17 @@ class Projector:
 
     def _complete_turn(self, params: JsonObject) -> None:
         turn = params.get("turn")
-        members = turn if isinstance(turn, dict) else {}
-        for item in get_objects(members, "items"):
+        if self.ended.is_set() or not isinstance(turn, dict) or turn.get("id") != self.turn_id:
+            return
+        for item in get_objects(turn, "items"):
             if item.get("type") == "agentMessage" and get_text(item, "id") not in self._answers:
                 self._complete_message(item)
-        status = members.get("status")
+        status = turn.get("status")
         if status == "completed":
             self._keep_answer()
         elif status == "failed":
-            self.error = _to_error(members.get("error"), self._problem)
-            self.damage = _find_damage(members.get("error"), self.error)
+            self.error = _to_error(turn.get("error"), self._problem)
+            self.damage = _find_damage(turn.get("error"), self.error)
         else:
             self.error = CodexError("Codex interrupted the turn; send the message again")
         self.ended.set()
@@ -339,6 +340,8 @@ class Projector:
         )
         output.text, output.finish_reason = text, "stop"
         if answer is not None:
+            # The beginning of an answer that the model did not finish, because it was steered.
+            self._partial.clear()
             output.messages.append(replace(answer, model=output.model, usage=self._usage))
         said: JsonObject = {
             "model": output.model,

@@ -197,7 +197,12 @@ class LiveThread:
         self._notify_change()
 
     def _note_ended(self, turn_id: str) -> None:
-        self._active_turns.discard(turn_id)
+        if turn_id in self._active_turns:
+            self._active_turns.remove(turn_id)
+        else:
+            # In old versions a review ends with an id that its start did not have. A thread runs
+            # one turn at a time, so none is left.
+            self._active_turns.clear()
         self._is_interrupted &= self.is_active
         self._notify_change()
 
@@ -222,6 +227,8 @@ class LiveThread:
         self._is_expecting = False
         while self.is_active and not self._is_interrupted:
             await self._change.wait()
+        if self.is_active:
+            self._client.check_alive()
         with anyio.move_on_after(_SETTLE_SECONDS):
             while self.is_active:
                 await self._change.wait()

@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from nacre.errors import SessionError, StorageError
+from nacre.errors import MediaError, SessionError, StorageError
 from nacre.messages import (
     AssistantMessage,
     Message,
@@ -766,3 +766,26 @@ async def test_an_upload_is_found_until_it_expires(
     monkeypatch.undo()
     # Deleted, not only hidden.
     assert await store.upload("u1") is None
+    old = replace(record, id="u3", created=record.created - store_module.UPLOAD_SECONDS)
+    await store.add_upload(old, b"x")
+    assert await store.delete_expired_uploads() == 1
+
+
+async def test_all_uploads_together_have_a_limit(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "_MAX_UPLOADS_BYTES", 10)
+    record = MediaRecord(
+        id="u1", session_id="", run_id="", name="a.txt", type="text/plain", size=6,
+        created=time.time() - store_module.UPLOAD_SECONDS + 60,
+    )  # fmt: skip
+    await store.add_upload(record, b"123456")
+    new = replace(record, id="u2", created=time.time())
+    with pytest.raises(MediaError, match=r"a\.txt has 6 bytes.* have 6; together they may have 10"):
+        await store.add_upload(new, b"123456")
+    assert await store.upload("u2") is None
+    # An expired one does not count.
+    later = time.time() + 120
+    monkeypatch.setattr(store_module, "now", lambda: later)
+    await store.add_upload(new, b"123456")
+    assert await store.upload("u2") is not None

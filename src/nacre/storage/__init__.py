@@ -17,6 +17,8 @@ from nacre.storage.records import (
     ApprovalRecord,
     ApprovalState,
     BegunTurn,
+    CallRecord,
+    CellRecord,
     Compaction,
     MediaRecord,
     SessionRecord,
@@ -24,6 +26,7 @@ from nacre.storage.records import (
     StoredMessage,
     ThreadRecord,
     TurnRecord,
+    TurnState,
     TurnStatus,
     Visibility,
 )
@@ -31,6 +34,7 @@ from nacre.storage.records import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from nacre.storage.cell_store import CellStore
     from nacre.storage.store import SessionChange, Store
     from nacre.storage.text_search import SearchHit, SearchRole
 
@@ -40,6 +44,9 @@ __all__ = [
     "ApprovalRecord",
     "ApprovalState",
     "BegunTurn",
+    "CallRecord",
+    "CellRecord",
+    "CellStore",
     "Compaction",
     "MediaRecord",
     "SearchHit",
@@ -51,6 +58,7 @@ __all__ = [
     "StoredMessage",
     "ThreadRecord",
     "TurnRecord",
+    "TurnState",
     "TurnStatus",
     "Visibility",
     "open_store",
@@ -90,6 +98,7 @@ def _import_modules() -> None:
 __getattr__ = lazy_exports(
     __name__,
     {
+        "nacre.storage.cell_store": ("CellStore",),
         "nacre.storage.store": ("SessionChange", "Store"),
         "nacre.storage.text_search": ("SearchHit", "SearchRole"),
     },

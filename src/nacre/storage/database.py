@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar, assert_never
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, TypeVar, assert_never
 from urllib.parse import quote, quote_plus
 
 import anyio
@@ -339,6 +339,10 @@ class Database:
     @property
     def address(self) -> str:
         return self._location.address
+
+    @property
+    def dialect(self) -> Literal["sqlite", "postgresql"]:
+        return "postgresql" if isinstance(self._location, ServerLocation) else "sqlite"
 
     # The statements are cached, because building one takes longer than executing it.
 

@@ -1,4 +1,4 @@
-"""The records of the store: sessions, turns, messages, events, approvals and media."""
+"""The records of the store: sessions, turns, messages, events, approvals, media and cells."""
 
 from __future__ import annotations
 
@@ -196,3 +196,50 @@ class MediaRecord:
             "size": self.size,
             "createdAt": self.created,
         }
+
+
+CallState = Literal["started", "done"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallRecord:
+    """A nested call of a suspended cell."""
+
+    request_id: int
+    tool_id: str
+    state: CallState
+    result: str = field(default="", repr=False)
+    """The answer as JSON, once the call is done."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellRecord:
+    """A suspended cell."""
+
+    id: str
+    session_id: str
+    run_id: str
+    call_id: str
+    """The call of `exec` that started it."""
+    scope: str
+    """Who may resume it, as text; the snapshot is bound to it."""
+    epoch: int
+    number: int
+    """The number of its snapshot."""
+    snapshot: bytes = field(repr=False)
+    data: JsonObject = field(repr=False)
+    """The program, its open requests and its output so far."""
+    calls: tuple[CallRecord, ...] = ()
+    seconds_left: float = 0.0
+    """Until it expires, when it was read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnState:
+    """A turn that waits for people or clients, as its process has last stored it."""
+
+    run_id: str
+    session_id: str
+    version: int
+    """Grows with each state of the turn; an older state does not replace a newer one."""
+    data: JsonObject = field(repr=False)

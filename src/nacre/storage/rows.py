@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from nacre.errors import SessionError, StorageError
 from nacre.json_types import NotJsonError, decode_json, encode_json
@@ -31,12 +31,14 @@ from nacre.storage.records import (
 )
 from nacre.storage.schema import (
     approvals,
+    cells,
     compactions,
     events,
     media,
     messages,
     sessions,
     threads,
+    turn_states,
     turns,
     values,
 )
@@ -112,6 +114,8 @@ _MESSAGES_AFTER: Final = (
 )
 _THREAD: Final = select(threads).where(threads.c.session_id == bindparam("of_session"))
 _ADD_MESSAGES: Final = insert(messages)
+_DELETE_CELLS: Final = delete(cells).where(cells.c.run_id == bindparam("of_run"))
+_DELETE_TURN_STATE: Final = delete(turn_states).where(turn_states.c.run_id == bindparam("of_run"))
 _ADD_EVENTS: Final = insert(events)
 
 # PostgreSQL indexes at most about 2,700 bytes per row; an agent id and a key share one index.
@@ -310,10 +314,17 @@ def mark_turn_ended(
 
 
 def interrupt_turns(connection: Connection, *, alive_owners: set[str]) -> int:
-    """Mark the running turns of all other owners as interrupted, and withdraw their approvals."""
+    """Mark the running turns of all other owners as interrupted, and withdraw their approvals.
+
+    A turn that can be continued stays as it is.
+    """
     statement = (
         update(turns)
-        .where(turns.c.status == "running", turns.c.owner.not_in(alive_owners))
+        .where(
+            turns.c.status == "running",
+            turns.c.owner.not_in(alive_owners),
+            turns.c.run_id.not_in(select(turn_states.c.run_id)),
+        )
         .values(status="interrupted")
     )
     count = connection.execute(statement).rowcount
@@ -324,6 +335,12 @@ def interrupt_turns(connection: Connection, *, alive_owners: set[str]) -> int:
         .values(state="given_up", answer=_WITHDRAWN, answered=now())
     )
     return count
+
+
+def delete_cells(connection: Connection, run_id: str) -> None:
+    """Delete the suspended cells of a turn that has ended, and what it stored to continue."""
+    connection.execute(_DELETE_CELLS, {"of_run": run_id})
+    connection.execute(_DELETE_TURN_STATE, {"of_run": run_id})
 
 
 def turn_from_row(row: RowMapping) -> TurnRecord:

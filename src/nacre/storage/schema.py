@@ -180,6 +180,46 @@ uploads: Final = Table(
     Column("data", LargeBinary, nullable=False),
 )
 
+# Suspended cells of runs in code mode; written and read by `cell_store.py`.
+cells: Final = Table(
+    "nacre_cells",
+    metadata,
+    _text("id", is_key=True),
+    _text("session_id"),
+    _text("run_id"),
+    _text("call_id"),
+    _text("scope"),
+    _text("owner"),
+    _number("epoch"),
+    _number("number"),
+    Column("snapshot", LargeBinary, nullable=False),
+    _text("data"),
+    _time("created"),
+    _time("deadline"),
+)
+
+# Nested calls of suspended cells: under way, or done with a result.
+cell_calls: Final = Table(
+    "nacre_cell_calls",
+    metadata,
+    _text("cell_id", is_key=True),
+    _number("request_id", is_key=True),
+    _text("tool_id"),
+    _text("state"),
+    _text("result"),
+)
+
+# What a turn that waits for people or clients needs to continue in another process.
+turn_states: Final = Table(
+    "nacre_turn_states",
+    metadata,
+    _text("run_id", is_key=True),
+    _text("session_id"),
+    _number("version"),
+    _text("data"),
+    _time("updated"),
+)
+
 
 Step: TypeAlias = tuple[str | Callable[[Connection], None], ...]
 """The statements that lead from one version to the next, for SQLite and PostgreSQL. A function
@@ -366,6 +406,49 @@ _MESSAGE_IDENTITIES: Final[Step] = (
     """,
 )
 
+# `epoch` of a cell grows with each change of its owner and each suspension; every write names it.
+# `number` is that of the snapshot, which its seal covers.
+_DURABLE_CELLS: Final[Step] = (
+    f"""
+    CREATE TABLE nacre_cells (
+        id TEXT NOT NULL PRIMARY KEY,
+        session_id TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        epoch BIGINT NOT NULL,
+        number BIGINT NOT NULL,
+        snapshot {_BYTES} NOT NULL,
+        data TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        deadline DOUBLE PRECISION NOT NULL
+    )
+    """,
+    "CREATE INDEX nacre_cells_of_session ON nacre_cells (session_id)",
+    "CREATE INDEX nacre_cells_of_run ON nacre_cells (run_id)",
+    "CREATE INDEX nacre_cells_by_deadline ON nacre_cells (deadline)",
+    """
+    CREATE TABLE nacre_cell_calls (
+        cell_id TEXT NOT NULL REFERENCES nacre_cells (id) ON DELETE CASCADE,
+        request_id BIGINT NOT NULL,
+        tool_id TEXT NOT NULL,
+        state TEXT NOT NULL,
+        result TEXT NOT NULL,
+        PRIMARY KEY (cell_id, request_id)
+    )
+    """,
+    """
+    CREATE TABLE nacre_turn_states (
+        run_id TEXT NOT NULL PRIMARY KEY REFERENCES nacre_turns (run_id) ON DELETE CASCADE,
+        session_id TEXT NOT NULL,
+        version BIGINT NOT NULL,
+        data TEXT NOT NULL,
+        updated DOUBLE PRECISION NOT NULL
+    )
+    """,
+)
+
 STEPS: Final[tuple[Step, ...]] = (
     _FIRST,
     _MEDIA,
@@ -375,6 +458,7 @@ STEPS: Final[tuple[Step, ...]] = (
     _SEARCH,
     _VALUES_AND_UPLOADS,
     _MESSAGE_IDENTITIES,
+    _DURABLE_CELLS,
 )
 
 

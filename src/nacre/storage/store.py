@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import anyio.to_thread
 from sqlalchemy import delete, func, insert, select, tuple_
 
-from nacre.errors import SessionError
+from nacre.errors import MediaError, SessionError
 from nacre.messages import Usage
 from nacre.storage import rows, text_search
+from nacre.storage.cell_store import CellStore
 from nacre.storage.database import now
 from nacre.storage.records import (
     ApprovalRecord,
@@ -33,7 +34,17 @@ from nacre.storage.rows import (
     load_json_object,
     load_message,
 )
-from nacre.storage.schema import approvals, events, media, sessions, threads, turns, uploads, values
+from nacre.storage.schema import (
+    approvals,
+    cells,
+    events,
+    media,
+    sessions,
+    threads,
+    turns,
+    uploads,
+    values,
+)
 from nacre.storage.session_fork import fork_session
 
 if TYPE_CHECKING:
@@ -53,6 +64,7 @@ SessionWatcher: TypeAlias = "Callable[[str, SessionChange], None]"
 
 UPLOAD_SECONDS: Final = 24 * 3600.0
 """How long an upload can be attached to a message."""
+_MAX_UPLOADS_BYTES: Final = 256 * 1024 * 1024
 
 # Decoding this much JSON takes milliseconds, so it happens in a thread.
 _LARGE_CHARACTERS: Final = 200_000
@@ -88,6 +100,8 @@ class Store:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._watchers: dict[SessionWatcher, None] = {}
+        self.cells = CellStore(database)
+        """The suspended cells of runs in code mode, if they are durable."""
 
     def watch_sessions(self, watcher: SessionWatcher) -> Callable[[], None]:
         """Call `watcher` with the id of each session that this process has created, updated or
@@ -270,7 +284,8 @@ class Store:
                     f"a turn of the session {session_id} is running; abort it, or wait for its end",
                     code="busy",
                 )
-            # Messages, turns and media are deleted with the session.
+            # Messages, turns and media are deleted with the session, and calls with their cells.
+            connection.execute(delete(cells).where(cells.c.session_id == session_id))
             for table in (events, approvals):
                 connection.execute(delete(table).where(table.c.run_id.in_(its_runs)))
             deleted = connection.execute(delete(sessions).where(sessions.c.id == session_id))
@@ -441,6 +456,7 @@ class Store:
             session_id = rows.mark_turn_ended(connection, run_id, ending)
             if session_id is None:
                 return None
+            rows.delete_cells(connection, run_id)
             count = _add_messages(connection, session_id, run_id, messages)
             rows.add_events(connection, run_id, session_id, event_texts)
             if thread is not None:
@@ -679,7 +695,10 @@ class Store:
         return await self._database.read(lambda it: rows.find_media(it, media.c.run_id.in_(ids)))
 
     async def add_upload(self, record: MediaRecord, data: bytes) -> None:
-        """Store a file that a user may attach to a message, and delete the expired ones."""
+        """Store a file that a user may attach to a message, and delete the expired ones.
+
+        Raises MediaError if all uploads together would be too large.
+        """
         row = {
             "id": check_id(record.id, "the upload id"),
             "name": clean_text(record.name),
@@ -689,12 +708,25 @@ class Store:
             "data": data,
         }
 
-        def work(connection: Connection) -> None:
-            expired = uploads.c.created <= now() - UPLOAD_SECONDS
-            connection.execute(delete(uploads).where(expired))
-            connection.execute(self._database.insert_or_ignore(uploads), row)
+        def work(connection: Connection) -> int:
+            _delete_expired_uploads(connection)
+            stored = select(func.coalesce(func.sum(uploads.c.size), 0))
+            total = int(connection.execute(stored.where(uploads.c.id != record.id)).scalar_one())
+            if total + record.size <= _MAX_UPLOADS_BYTES:
+                connection.execute(self._database.insert_or_ignore(uploads), row)
+            return total
 
-        await self._database.write_through(work)
+        total = await self._database.write_through(work)
+        if total + record.size > _MAX_UPLOADS_BYTES:
+            raise MediaError(
+                f"{record.name} has {record.size} bytes, and the uploads of the last 24 hours have "
+                f"{total}; together they may have {_MAX_UPLOADS_BYTES}. Try again later, or put "
+                "the file into the workspace of the agent"
+            )
+
+    async def delete_expired_uploads(self) -> int:
+        """Delete the uploads that can no longer be attached, and return how many there were."""
+        return await self._database.write_through(_delete_expired_uploads)
 
     async def upload(self, upload_id: str) -> tuple[MediaRecord, bytes] | None:
         """Return an uploaded file that has not expired, and its bytes."""
@@ -815,3 +847,8 @@ async def _load_messages(session_id: str, found: MessageRows) -> list[StoredMess
     if sum(len(content) for _, _, content in found) < _LARGE_CHARACTERS:
         return load()
     return await anyio.to_thread.run_sync(load)
+
+
+def _delete_expired_uploads(connection: Connection) -> int:
+    expired = uploads.c.created <= now() - UPLOAD_SECONDS
+    return connection.execute(delete(uploads).where(expired)).rowcount

@@ -13,12 +13,21 @@ from nacre.sandbox import (
     CellState,
     Completed,
     Failed,
+    KeyRing,
     Limits,
     Sandbox,
+    SnapshotKey,
     Waiting,
     cell_vm,
 )
-from nacre.sandbox.cell_vm import CellVm, Snapshot, seal, transfer_limit_seconds, unseal
+from nacre.sandbox.cell_vm import (
+    CellVm,
+    Snapshot,
+    SnapshotBinding,
+    seal,
+    transfer_limit_seconds,
+    unseal,
+)
 from nacre.sandbox.worker_protocol import Event, Frame
 from tests.contract.requirements import requirement
 from tests.sandbox.cell_results import failure_of
@@ -26,7 +35,10 @@ from tests.sandbox.cell_results import failure_of
 if TYPE_CHECKING:
     from nacre.sandbox.worker_process import WorkerProcess
 
-KEY = b"k" * 32
+OLD = SnapshotKey(id="old", secret=b"o" * 32)
+NEW = SnapshotKey(id="new", secret=b"n" * 32)
+KEYS = KeyRing(OLD)
+BINDING = SnapshotBinding(scope="session 1", cell_id="cell_1", epoch=3)
 SNAPSHOT = Snapshot(
     image="a" * 64,
     memory_bytes=2 << 20,
@@ -36,44 +48,85 @@ SNAPSHOT = Snapshot(
 )
 
 
+def make_sealed(*, keys: KeyRing = KEYS, binding: SnapshotBinding = BINDING) -> bytes:
+    return seal(SNAPSHOT, keys=keys, binding=binding)
+
+
+def open_sealed(
+    sealed: bytes,
+    *,
+    keys: KeyRing = KEYS,
+    image: str = SNAPSHOT.image,
+    binding: SnapshotBinding = BINDING,
+) -> Snapshot:
+    return unseal(sealed, keys=keys, image=image, binding=binding)
+
+
 def test_a_sealed_snapshot_comes_back_whole() -> None:
-    assert unseal(seal(SNAPSHOT, key=KEY), key=KEY, image=SNAPSHOT.image) == SNAPSHOT
+    assert open_sealed(make_sealed()) == SNAPSHOT
 
 
 @pytest.mark.parametrize("cut", [0, 1, 20, 40, 200, 499])
 def test_a_snapshot_that_is_cut_off_is_refused(cut: int) -> None:
-    sealed = seal(SNAPSHOT, key=KEY)
     with pytest.raises(SnapshotError, match="truncated"):
-        unseal(sealed[:cut], key=KEY, image=SNAPSHOT.image)
+        open_sealed(make_sealed()[:cut])
 
 
 def test_a_change_of_any_single_byte_is_refused() -> None:
-    sealed = seal(SNAPSHOT, key=KEY)
+    sealed = make_sealed()
     for at in range(len(sealed)):
         changed = bytearray(sealed)
         changed[at] ^= 1
         with pytest.raises(SnapshotError):
-            unseal(bytes(changed), key=KEY, image=SNAPSHOT.image)
+            open_sealed(bytes(changed))
 
 
 def test_a_snapshot_made_with_another_key_is_refused() -> None:
     with pytest.raises(SnapshotError, match="another key"):
-        unseal(seal(SNAPSHOT, key=b"x" * 32), key=KEY, image=SNAPSHOT.image)
+        open_sealed(make_sealed(keys=KeyRing(SnapshotKey(id="old", secret=b"x" * 32))))
+
+
+def test_a_snapshot_made_with_an_unknown_key_names_it() -> None:
+    with pytest.raises(SnapshotError, match=r"another key \('new'\).*sandbox.snapshotKeys"):
+        open_sealed(make_sealed(keys=KeyRing(NEW)))
+
+
+def test_after_a_rotation_old_snapshots_open_and_new_ones_have_the_new_key() -> None:
+    rotated = KeyRing(NEW, OLD)
+    assert open_sealed(make_sealed(), keys=rotated) == SNAPSHOT
+    assert open_sealed(make_sealed(keys=rotated), keys=KeyRing(NEW)) == SNAPSHOT
+    with pytest.raises(SnapshotError, match="another key"):
+        open_sealed(make_sealed(keys=rotated), keys=KEYS)
+
+
+@pytest.mark.parametrize(
+    ("binding", "problem"),
+    [
+        (replace(BINDING, scope="session 2"), "belongs to another session, agent or sender"),
+        (replace(BINDING, cell_id="cell_2"), r"belongs to another cell \(cell_1\)"),
+        (replace(BINDING, epoch=4), r"an older state of the program \(number 3\)"),
+        (replace(BINDING, epoch=2), r"another state of the program \(number 3\)"),
+    ],
+)
+def test_a_snapshot_of_another_origin_says_which(binding: SnapshotBinding, problem: str) -> None:
+    with pytest.raises(SnapshotError, match=problem):
+        open_sealed(make_sealed(), binding=binding)
 
 
 def test_a_snapshot_of_another_image_is_refused_by_name() -> None:
     with pytest.raises(
-        SnapshotError, match=r"another sandbox image .aaaaaaaaaaaa., this one is bbbb"
+        SnapshotError,
+        match=r"another version of the sandbox \(image aaaaaaaaaaaa, this one is bbbb",
     ):
-        unseal(seal(SNAPSHOT, key=KEY), key=KEY, image="b" * 64)
+        open_sealed(make_sealed(), image="b" * 64)
 
 
 def test_a_snapshot_of_another_format_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nacre.sandbox.cell_vm._VERSION", 9)
-    sealed = seal(SNAPSHOT, key=KEY)
+    sealed = make_sealed()
     monkeypatch.undo()
-    with pytest.raises(SnapshotError, match="has format 9, this version of nacre reads 1"):
-        unseal(sealed, key=KEY, image=SNAPSHOT.image)
+    with pytest.raises(SnapshotError, match="has format 9, this version of nacre reads 2"):
+        open_sealed(sealed)
 
 
 @requirement("security:foreign-snapshots-refused")

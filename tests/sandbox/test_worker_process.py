@@ -1,6 +1,7 @@
 """Shared data: sent to a worker once, read by programs, and limited in size."""
 
 import json
+import math
 import os
 import signal
 from collections import Counter
@@ -65,11 +66,11 @@ class SentFrames:
         self._frames: list[tuple[int, Command, dict[str, object]]] = []
         send = WorkerProcess.send
 
-        async def recorded(worker: WorkerProcess, data: bytes) -> None:
+        async def recorded(worker: WorkerProcess, data: bytes, *, until: float = math.inf) -> None:
             kind, fields_size, _ = decode_header(data)
             fields = json.loads(data[HEADER_BYTES : HEADER_BYTES + fields_size])
             self._frames.append((worker.pid, Command(kind), fields))
-            await send(worker, data)
+            await send(worker, data, until=until)
 
         monkeypatch.setattr(WorkerProcess, "send", recorded)
 

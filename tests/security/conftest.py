@@ -1,5 +1,6 @@
 """Sandboxes for attacks; each is checked for what it leaves behind."""
 
+import math
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -53,8 +54,8 @@ def when_sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[Command], anyio.Even
     send = WorkerProcess.send
     events: dict[int, anyio.Event] = {}
 
-    async def watched_send(worker: WorkerProcess, data: bytes) -> None:
-        await send(worker, data)
+    async def watched_send(worker: WorkerProcess, data: bytes, *, until: float = math.inf) -> None:
+        await send(worker, data, until=until)
         if data[0] in events:
             events[data[0]].set()
 
@@ -68,8 +69,8 @@ def when_started(monkeypatch: pytest.MonkeyPatch) -> anyio.Event:
     event = WorkerProcess.event
     started = anyio.Event()
 
-    async def watched_event(worker: WorkerProcess) -> Frame:
-        frame = await event(worker)
+    async def watched_event(worker: WorkerProcess, *, until: float = math.inf) -> Frame:
+        frame = await event(worker, until=until)
         if frame.kind == Event.STARTED:
             started.set()
         return frame

@@ -1,5 +1,6 @@
 """Answers of the host that are too many, too large, or that come without a pause."""
 
+import math
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -112,10 +113,10 @@ async def test_a_program_is_never_sent_more_than_it_may_be_given(
     sent: list[int] = []
     send = WorkerProcess.send
 
-    async def measured_send(worker: WorkerProcess, data: bytes) -> None:
+    async def measured_send(worker: WorkerProcess, data: bytes, *, until: float = math.inf) -> None:
         if data[0] == Command.DELIVER:
             sent.append(sum(decode_header(data)[1:]))
-        await send(worker, data)
+        await send(worker, data, until=until)
 
     async def large(request: HostRequest) -> JsonValue:
         return "x" * (2 << 20)

@@ -6,6 +6,7 @@ from nacre.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from nacre.sandbox.host_requests import HostRequest, HostRequestHandler
+    from nacre.sandbox.key_ring import KeyRing, SnapshotKey, load_key_ring, new_key, parse_key_ring
     from nacre.sandbox.results import (
         CellId,
         CellResult,
@@ -19,7 +20,14 @@ if TYPE_CHECKING:
         Usage,
         Waiting,
     )
-    from nacre.sandbox.sandbox import Cell, CellState, Sandbox, SandboxOptions, SandboxReport
+    from nacre.sandbox.sandbox import (
+        Cell,
+        CellState,
+        Sandbox,
+        SandboxOptions,
+        SandboxReport,
+        StoredCell,
+    )
     from nacre.sandbox.worker_process import SharedData
 
 __all__ = [
@@ -33,15 +41,21 @@ __all__ = [
     "HostRequestHandler",
     "ImageOutput",
     "JsonOutput",
+    "KeyRing",
     "Limits",
     "Output",
     "Sandbox",
     "SandboxOptions",
     "SandboxReport",
     "SharedData",
+    "SnapshotKey",
+    "StoredCell",
     "TextOutput",
     "Usage",
     "Waiting",
+    "load_key_ring",
+    "new_key",
+    "parse_key_ring",
 ]
 
 # Imported on first use: workers import this package too, but must not load the supervisor.
@@ -51,6 +65,13 @@ __getattr__ = lazy_exports(
         "nacre.sandbox.host_requests": (
             "HostRequest",
             "HostRequestHandler",
+        ),
+        "nacre.sandbox.key_ring": (
+            "KeyRing",
+            "SnapshotKey",
+            "load_key_ring",
+            "new_key",
+            "parse_key_ring",
         ),
         "nacre.sandbox.results": (
             "CellId",
@@ -71,6 +92,7 @@ __getattr__ = lazy_exports(
             "Sandbox",
             "SandboxOptions",
             "SandboxReport",
+            "StoredCell",
         ),
         "nacre.sandbox.worker_process": ("SharedData",),
     },

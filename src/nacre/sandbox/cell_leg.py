@@ -8,18 +8,19 @@ Messages from a worker are untrusted.
 """
 
 import logging
+import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from nacre.errors import SandboxError, WorkerProtocolError
-from nacre.json_types import JsonValue, TooLargeError
+from nacre.json_types import JsonObject, JsonValue, TooLargeError
 from nacre.large_json import MAX_LOOP_BYTES, MAX_VALUE_BYTES, run_in_json_thread
 from nacre.messages import MAX_IMAGES, InvalidImage, check_image
 from nacre.sandbox.cell_vm import (
@@ -37,6 +38,7 @@ from nacre.sandbox.program import (
     TypeScriptTransforms,
     failure_from_error,
 )
+from nacre.sandbox.recording import BurstCommand, BurstRecord, ReplayedInputs
 from nacre.sandbox.results import (
     MAX_REQUEST_BACKLOG,
     CellId,
@@ -49,8 +51,8 @@ from nacre.sandbox.results import (
     TextOutput,
     Usage,
     Waiting,
-    new_cell_id,
 )
+from nacre.sandbox.wake_up import WakeUp
 from nacre.sandbox.worker_protocol import (
     IMAGE_ITEM_BYTES,
     MAX_CELL_IMAGE_BYTES,
@@ -70,7 +72,10 @@ from nacre.sandbox.worker_protocol import (
 logger = logging.getLogger(__name__)
 
 # An automatic approver answers within this time. For a person, the leg ends with `waiting` instead.
-_MAX_FIRST_PERSON_WAIT_SECONDS: Final = 0.5
+_MAX_SHORT_PERSON_WAIT_SECONDS: Final = 0.5
+
+# The key of the random bytes of a VM.
+_SEED_BYTES: Final = 16
 
 _Result = TypeVar("_Result")
 
@@ -79,15 +84,15 @@ class LegBudget:
     """The time that is left for a leg.
 
     Bursts and waits count. Waiting for a worker and suspending do not count. While the program
-    waits only for a person, a separate budget applies: short in the first leg, the whole time limit
-    in later legs.
+    waits only for a person, a separate budget applies: the whole time limit with
+    `waits_for_people`, otherwise a short one.
     """
 
-    def __init__(self, seconds: float, *, is_first_leg: bool) -> None:
+    def __init__(self, seconds: float, *, waits_for_people: bool) -> None:
         self.seconds_left = seconds
         self._person_seconds_left = seconds
-        if is_first_leg:
-            self._person_seconds_left = min(seconds, _MAX_FIRST_PERSON_WAIT_SECONDS)
+        if not waits_for_people:
+            self._person_seconds_left = min(seconds, _MAX_SHORT_PERSON_WAIT_SECONDS)
 
     @property
     def is_used_up(self) -> bool:
@@ -127,6 +132,8 @@ class CellOutput:
     ) -> None:
         self.bytes_left = max_bytes
         self.image_bytes_left = MAX_CELL_IMAGE_BYTES
+        self.count = 0
+        """The number of items so far."""
         self._image_count = 0
         self._usage = usage
         self._on_output = on_output
@@ -149,6 +156,7 @@ class CellOutput:
             case _:
                 item = TextOutput(text=content.decode(errors="replace"))
         self._items.append(item)
+        self.count += 1
         self._usage.output_bytes += IMAGE_ITEM_BYTES if is_image else len(content)
         self._notify(item)
 
@@ -163,6 +171,20 @@ class CellOutput:
             return TextOutput(text=f"[image left out: {problem}]")
         self._image_count += 1
         return ImageOutput(media_type=media_type, data=data)
+
+    def to_json(self) -> JsonObject:
+        """How much the program may still write."""
+        return {
+            "bytesLeft": self.bytes_left,
+            "imageBytesLeft": self.image_bytes_left,
+            "imageCount": self._image_count,
+        }
+
+    def load(self, data: Mapping[str, int]) -> None:
+        """Continue the counts of another process."""
+        self.bytes_left = data["bytesLeft"]
+        self.image_bytes_left = data["imageBytesLeft"]
+        self._image_count = data["imageCount"]
 
     def take(self) -> tuple[Output, ...]:
         """Return and remove the items added since the last call."""
@@ -199,13 +221,16 @@ def build_cell_context(
     typescript: TypeScriptTransforms,
     tasks: TaskGroup,
     wake: Callable[[], None],
+    cell_id: CellId,
 ) -> CellContext:
-    """Create the parts of a new cell. `wake` is called when a waiting leg has to check again."""
+    """Create the parts of a cell. `wake` is called when a waiting leg has to check again."""
     limits, usage = program.limits, Usage()
     output = CellOutput(max_bytes=limits.max_output_bytes, usage=usage, on_output=program.on_output)
     vm = CellVm(
         runtime,
         limits,
+        cell_id=cell_id,
+        scope=program.scope,
         owner=program.owner,
         shared=program.shared,
         on_output=output.add,
@@ -219,7 +244,7 @@ def build_cell_context(
         wake=wake,
     )
     return CellContext(
-        cell_id=new_cell_id(),
+        cell_id=cell_id,
         program=program,
         source=ProgramSource(program, typescript),
         vm=vm,
@@ -248,6 +273,12 @@ class CellBursts:
         self.has_returned = False
         self.value: JsonValue = None
         self._timer_due: float | None = None
+        self.replayed: ReplayedInputs | None = None
+        """The clock and the seed of the next burst, instead of real ones."""
+        self._seed = ""
+        self._record: BurstRecord | None = None
+        self._is_loaded = False
+        """Whether another process has started the program, so that its source is not known yet."""
 
     @property
     def has_timer(self) -> bool:
@@ -269,6 +300,7 @@ class CellBursts:
             "functions": self._context.program.functions,
             "fileName": source.file_name,
         }
+        self._begin_record("start")
         await self._vm.start(fields, code)
         return await budget.charge(self._vm.finish(budget.seconds_left))
 
@@ -277,6 +309,10 @@ class CellBursts:
         for each in self.yields:
             self._requests.answer(each.id)
         self.yields = ()
+        if self._is_loaded:
+            # For the positions in errors.
+            await self._context.source.javascript(budget.charge)
+            self._is_loaded = False
         return await self.continue_program(budget) if self._requests.has_answers else None
 
     async def continue_program(self, budget: LegBudget) -> Frame:
@@ -284,6 +320,7 @@ class CellBursts:
         if not self._vm.is_live:
             await self._vm.restore(self._cell_fields(budget))
         self._vm.unpark()
+        self._begin_record("deliver" if self._requests.has_answers else "timers")
         if self._requests.has_answers:
             settled, answers = self._requests.take_answers()
             return await self._run(Command.DELIVER, {"settled": settled}, answers, budget=budget)
@@ -303,7 +340,11 @@ class CellBursts:
         )
 
     def _cell_fields(self, budget: LegBudget) -> dict[str, object]:
+        # Also after a restore, so that no snapshot needs to contain the state of the generator.
+        replayed = self.replayed
+        self._seed = os.urandom(_SEED_BYTES).hex() if replayed is None else replayed.seed
         return {
+            "seed": self._seed,
             "memoryLimitBytes": self._limits.memory_limit_bytes,
             "outputBytesLeft": self._context.output.bytes_left,
             "maxOutputBytes": self._limits.max_output_bytes,
@@ -316,7 +357,35 @@ class CellBursts:
             "budgetMs": max(budget.seconds_left, 0.0) * 1000,
             "maxRequests": self._max_new_requests(),
             "hasReturned": self.has_returned,
+            **({} if self.replayed is None else self.replayed.fields()),
         }
+
+    def _begin_record(self, command: BurstCommand) -> None:
+        on_burst = self._context.program.on_burst
+        if on_burst is None:
+            return
+        self._record = BurstRecord(
+            command=command,
+            seed=self._seed,
+            answers=self._requests.answers,
+            output_start=self._context.output.count,
+        )
+        self._seed = ""
+        try:
+            on_burst(self._record)
+        except Exception:
+            logger.exception("on_burst failed")
+
+    def _end_record(self, burst: BurstEvent, failed: Failed | None) -> None:
+        record, self._record = self._record, None
+        if record is not None:
+            record.is_ended = True
+            record.clock = burst.clock
+            record.requests = burst.requests
+            record.yields = burst.yields
+            record.output_count = self._context.output.count - record.output_start
+            record.value = (burst.value,) if burst.value_bytes else ()
+            record.failed = failed
 
     def _max_new_requests(self) -> int:
         return MAX_REQUEST_BACKLOG - self._requests.pending_count
@@ -332,7 +401,9 @@ class CellBursts:
         if frame.kind == Event.FAILED:
             failed = self._context.source.build_failure(read_reason(frame), frame.fields)
             self._vm.release_worker()
+            self._end_record(burst, failed)
             return failed
+        self._end_record(burst, None)
         self._record_value(burst)
         self._add_requests(burst.requests)
         if frame.kind == Event.COMPLETED:
@@ -360,23 +431,47 @@ class CellBursts:
         is_large = len(frame.tail) > MAX_LOOP_BYTES
         return await run_in_json_thread(read) if is_large else read()
 
+    def to_json(self) -> JsonObject:
+        """What the program waits for, and the value that it returned."""
+        return {
+            "yields": [[each.id, each.reason] for each in self.yields],
+            "hasReturned": self.has_returned,
+            "value": self.value,
+            "timerMs": self.next_timer_ms(),
+            **self._requests.to_json(),
+        }
+
+    def load(self, data: Mapping[str, Any]) -> None:
+        """Continue a program that another process has suspended; its requests start again."""
+        self.yields = tuple(YieldEvent(number, reason) for number, reason in data["yields"])
+        self.has_returned, self.value = data["hasReturned"], data["value"]
+        self._is_loaded = True
+        timer_ms = data["timerMs"]
+        self._timer_due = None if timer_ms is None else time.monotonic() + timer_ms / 1000
+        self._requests.load_answers(data["answers"])
+        for request_id, method, payload in data["requests"]:
+            self._add_request(request_id, method, payload)
+
     def _add_requests(self, requests: tuple[RequestEvent, ...]) -> None:
         for request in requests:
             if request.refusal:
                 self._requests.refuse(request.id, request.refusal)
-                continue
-            self._requests.add(
-                HostRequest(
-                    id=request.id,
-                    method=request.method,
-                    payload=request.payload,
-                    cell_id=self._context.cell_id,
-                    abort=self._requests.abort_signal,
-                    asking_person=partial(self._requests.asking_person, request.id),
-                    pause_clock=self._requests.pause_clock,
-                )
-            )
+            else:
+                self._add_request(request.id, request.method, request.payload)
         self._context.usage.requests += len(requests)
+
+    def _add_request(self, request_id: int, method: str, payload: JsonValue) -> None:
+        self._requests.add(
+            HostRequest(
+                id=request_id,
+                method=method,
+                payload=payload,
+                cell_id=self._context.cell_id,
+                abort=self._requests.abort_signal,
+                asking_person=partial(self._requests.asking_person, request_id),
+                pause_clock=self._requests.pause_clock,
+            )
+        )
 
     def _record_waits(self, burst: BurstEvent) -> None:
         self.yields = burst.yields
@@ -391,6 +486,35 @@ FirstBurst = Callable[[LegBudget], Awaitable[Frame | None]]
 """Starts or continues a program. Returns None if there is nothing to run yet."""
 
 
+async def catch_failure(
+    context: CellContext, run: Callable[[], Awaitable[_Result]]
+) -> _Result | Failed:
+    """Run a part of a program. An error becomes a failure, which ends the cell."""
+    try:
+        result = await run()
+    except RestoreFailed as error:
+        result = context.source.build_failure("snapshot_restore_failed", {"message": str(error)})
+    except BudgetExceeded:
+        message = "the program exceeded its time limit"
+        result = context.source.build_failure("timeout", {"message": message})
+    except SandboxError as error:
+        result = failure_from_error(error)
+    except NotJavaScript as refusal:
+        result = refusal.failed
+    except TooLargeError as error:
+        message = f"the output or value of the program {error.problem}; return less data"
+        result = context.source.build_failure("output_limit_exceeded", {"message": message})
+    except Exception as error:
+        # An untrusted program found a bug of the sandbox: it must not reach the caller.
+        logger.exception("a cell failed because of a bug in the sandbox")
+        result = Failed(error=f"the sandbox has a bug: {error!r}", reason="internal_error")
+    if isinstance(result, Failed):
+        context.requests.cancel(f"the cell failed: {result.reason}")
+        # A worker that still holds the VM of a failed cell is stuck or compromised.
+        context.vm.kill()
+    return result
+
+
 class CellLeg:
     """One `run` or `resume` of a cell."""
 
@@ -402,7 +526,7 @@ class CellLeg:
         self._budget = budget
         self._had_returned = bursts.has_returned
         self._scope = anyio.CancelScope()
-        self._wake: anyio.Event | None = None
+        self._wake = WakeUp()
         self.abort_reason = ""
         self.ended = anyio.Event()
 
@@ -420,36 +544,13 @@ class CellLeg:
 
     def wake(self) -> None:
         """If the leg waits, make it check again."""
-        if self._wake is not None:
-            self._wake.set()
+        self._wake.set()
 
     async def _run_to_end(self, first_burst: FirstBurst) -> CellResult:
-        try:
-            result = await self._run_bursts(await first_burst(self._budget))
-        except RestoreFailed as error:
-            result = self._context.source.build_failure(
-                "snapshot_restore_failed", {"message": str(error)}
-            )
-        except BudgetExceeded:
-            message = "the program exceeded its time limit"
-            result = self._context.source.build_failure("timeout", {"message": message})
-        except SandboxError as error:
-            result = failure_from_error(error)
-        except NotJavaScript as refusal:
-            result = refusal.failed
-        except TooLargeError as error:
-            message = f"the output or value of the program {error.problem}; return less data"
-            fields = {"message": message}
-            result = self._context.source.build_failure("output_limit_exceeded", fields)
-        except Exception as error:
-            # An untrusted program found a bug of the sandbox: it must not reach the caller.
-            logger.exception("a cell failed because of a bug in the sandbox")
-            result = Failed(error=f"the sandbox has a bug: {error!r}", reason="internal_error")
-        if isinstance(result, Failed):
-            self._requests.cancel(f"the cell failed: {result.reason}")
-            # A worker that still holds the VM of a failed cell is stuck or compromised.
-            self._vm.kill()
-        return result
+        async def run() -> CellResult:
+            return await self._run_bursts(await first_burst(self._budget))
+
+        return await catch_failure(self._context, run)
 
     async def _run_bursts(self, frame: Frame | None) -> CellResult:
         """Run bursts and wait between them until the leg ends."""
@@ -502,9 +603,7 @@ class CellLeg:
         is_for_person = not self._bursts.has_timer and self._requests.waits_only_for_people
         is_paused = self._requests.is_clock_paused
         left = self._budget.seconds_for_wait(is_for_person=is_for_person)
-        self._wake = anyio.Event()
-        with anyio.move_on_after(until_timer if is_paused else min(left, until_timer)):
-            await self._wake.wait()
+        await self._wake.wait(until_timer if is_paused else min(left, until_timer))
         if not is_paused:
             self._budget.charge_wait(time.monotonic() - started, is_for_person=is_for_person)
 
@@ -526,7 +625,7 @@ class CellLeg:
                 await self._vm.suspend((*self._requests.open_ids(), *open_yields))
             except SnapshotTooLarge as error:
                 await self._vm.drop()
-                return self._too_large(error.size)
+                return build_snapshot_failure(self._context, error.size)
         self._context.usage.snapshot_bytes = len(self._vm.sealed or b"")
         return Waiting(
             cell_id=self._context.cell_id,
@@ -538,10 +637,12 @@ class CellLeg:
             value=self._bursts.value,
         )
 
-    def _too_large(self, size: int) -> Failed:
-        most = self._context.program.limits.max_snapshot_bytes
-        message = (
-            f"the suspended program takes {size} bytes, more than maxSnapshotBytes ({most}); "
-            "keep less data alive across a wait"
-        )
-        return self._context.source.build_failure("snapshot_limit_exceeded", {"message": message})
+
+def build_snapshot_failure(context: CellContext, size: int) -> Failed:
+    """Return the failure of a program whose snapshot has this size."""
+    most = context.program.limits.max_snapshot_bytes
+    message = (
+        f"the suspended program takes {size} bytes, more than maxSnapshotBytes ({most}); "
+        "keep less data alive across a wait"
+    )
+    return context.source.build_failure("snapshot_limit_exceeded", {"message": message})

@@ -1,17 +1,19 @@
 """The VM of a cell: runs it in a worker, and moves it between workers and sealed snapshots.
 
 Restoring a forged snapshot would run foreign code, so a snapshot is sealed with a keyed hash. The
-key stays in the supervisor: workers run untrusted code and never get it. Messages from a worker are
-untrusted.
+seal covers the cell, its scope, its image and its epoch, which counts the snapshots of a cell. So a
+snapshot is restored only for its own cell, and only if it is the last one. The keys stay in the
+supervisor: workers run untrusted code and never get them. Messages from a worker are untrusted.
 """
 
 import hashlib
 import hmac
 import json
 import struct
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
@@ -22,6 +24,8 @@ from nacre.errors import (
     WorkerDiedError,
     WorkerProtocolError,
 )
+from nacre.json_types import JsonObject, encode_json
+from nacre.sandbox.key_ring import KeyRing, SnapshotKey
 from nacre.sandbox.pool import Launcher, WorkerPool
 from nacre.sandbox.results import Limits
 from nacre.sandbox.worker_process import SharedData, WorkerProcess
@@ -35,8 +39,9 @@ from nacre.sandbox.worker_protocol import (
 )
 
 _MAGIC: Final = b"NACRSNAP"
-_VERSION: Final = 1
-_HEAD = struct.Struct("<8sHI")
+_VERSION: Final = 2
+# Magic, version, length of the key id, length of the header.
+_HEAD = struct.Struct("<8sHBI")
 _SEAL_BYTES: Final = 32
 # The engine stops a program at its deadline. A worker that takes this much longer is stuck.
 _GRACE_SECONDS: Final = 0.03
@@ -62,49 +67,111 @@ class Snapshot:
     pages: bytes
 
 
-def seal(snapshot: Snapshot, *, key: bytes) -> bytes:
-    """Encode a snapshot with a seal that only this key can produce."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SnapshotBinding:
+    """What a snapshot belongs to, as its seal says."""
+
+    scope: str
+    """Who may resume the cell, as text that the owner of the cell defines."""
+    cell_id: str
+    epoch: int
+    """The number of the snapshot, from 1 for the first one of the cell."""
+
+
+def seal(snapshot: Snapshot, *, keys: KeyRing, binding: SnapshotBinding) -> bytes:
+    """Encode a snapshot with a seal that only a holder of the current key can produce."""
     facts = {
         "image": snapshot.image,
+        "cell": binding.cell_id,
+        "scope": _digest_of(binding.scope),
+        "epoch": binding.epoch,
         "memoryBytes": snapshot.memory_bytes,
         "rejections": snapshot.rejections,
         "openRequests": snapshot.open_requests,
     }
+    key_id = keys.current.id.encode()
     header = json.dumps(facts, separators=(",", ":")).encode()
-    body = _HEAD.pack(_MAGIC, _VERSION, len(header)) + header + snapshot.pages
-    return body + _seal_of(body, key)
+    head = _HEAD.pack(_MAGIC, _VERSION, len(key_id), len(header))
+    body = head + key_id + header + snapshot.pages
+    return body + _seal_of(body, keys.current.secret)
 
 
-def unseal(data: bytes, *, key: bytes, image: str) -> Snapshot:
+def unseal(data: bytes, *, keys: KeyRing, image: str, binding: SnapshotBinding) -> Snapshot:
     """Decode a snapshot. Raises SnapshotError if a check fails, before any part is used."""
     if len(data) < _HEAD.size + _SEAL_BYTES or not data.startswith(_MAGIC):
         raise SnapshotError(f"this is not a snapshot, or it is truncated: {len(data)} bytes")
-    _, version, header_size = _HEAD.unpack_from(data)
+    _, version, id_size, header_size = _HEAD.unpack_from(data)
     if version != _VERSION:
         raise SnapshotError(
             f"the snapshot has format {version}, this version of nacre reads {_VERSION}; "
             "run the program again"
         )
+    header_at = _HEAD.size + id_size
+    key = keys.find(data[_HEAD.size : header_at].decode("ascii", "replace"))
     body, seal_found = data[:-_SEAL_BYTES], data[-_SEAL_BYTES:]
-    if not hmac.compare_digest(_seal_of(body, key), seal_found):
+    if not hmac.compare_digest(_seal_of(body, key.secret), seal_found):
         raise SnapshotError(
             "the snapshot is truncated, was changed, or was made with another key; "
             "run the program again"
         )
-    # The seal is valid: this supervisor wrote the bytes.
-    facts = json.loads(body[_HEAD.size : _HEAD.size + header_size])
-    if facts["image"] != image:
-        raise SnapshotError(
-            f"the snapshot was taken of another sandbox image ({facts['image'][:12]}), this one is "
-            f"{image[:12]}; run the program again"
-        )
+    # The seal is valid: a supervisor with this key wrote the bytes.
+    facts = json.loads(body[header_at : header_at + header_size])
+    _check_binding(facts, binding, image)
     return Snapshot(
         image=facts["image"],
         memory_bytes=facts["memoryBytes"],
         rejections=tuple(tuple(entry) for entry in facts["rejections"]),
         open_requests=tuple(facts["openRequests"]),
-        pages=body[_HEAD.size + header_size :],
+        pages=body[header_at + header_size :],
     )
+
+
+def sign_data(data: JsonObject, *, keys: KeyRing, binding: SnapshotBinding) -> str:
+    """Return a seal for data that is stored next to a snapshot, with the id of its key."""
+    return f"{keys.current.id}:{_sign(data, keys.current, binding)}"
+
+
+def check_data(data: JsonObject, seal: str, *, keys: KeyRing, binding: SnapshotBinding) -> None:
+    """Raise SnapshotError unless this is the data that was stored with the snapshot."""
+    key_id, _, found = seal.partition(":")
+    if not hmac.compare_digest(_sign(data, keys.find(key_id), binding).encode(), found.encode()):
+        raise SnapshotError(
+            "the data of the suspended program was changed, belongs to another one, or was made "
+            "with another key; run the program again"
+        )
+
+
+def _sign(data: JsonObject, key: SnapshotKey, binding: SnapshotBinding) -> str:
+    bound = [binding.scope, binding.cell_id, binding.epoch, data]
+    return hashlib.blake2b(
+        encode_json(bound), key=key.secret, digest_size=_SEAL_BYTES, person=b"nacre-data"
+    ).hexdigest()
+
+
+def _check_binding(facts: Mapping[str, Any], binding: SnapshotBinding, image: str) -> None:
+    if facts["scope"] != _digest_of(binding.scope):
+        raise SnapshotError("the snapshot belongs to another session, agent or sender")
+    if facts["cell"] != binding.cell_id:
+        raise SnapshotError(
+            f"the snapshot belongs to another cell ({facts['cell']}), not to {binding.cell_id}"
+        )
+    if facts["epoch"] != binding.epoch:
+        age = "an older" if facts["epoch"] < binding.epoch else "another"
+        raise SnapshotError(
+            f"the snapshot is {age} state of the program (number {facts['epoch']}), the last one "
+            f"is number {binding.epoch}; it is not restored, because calls would be repeated"
+        )
+    if facts["image"] != image:
+        raise SnapshotError(
+            f"the snapshot was made by another version of the sandbox (image "
+            f"{facts['image'][:12]}, this one is {image[:12]}); run the program again"
+        )
+
+
+def _digest_of(scope: str) -> str:
+    return hashlib.blake2b(
+        scope.encode(), digest_size=_SEAL_BYTES, person=b"nacre-scope"
+    ).hexdigest()
 
 
 def _seal_of(body: bytes, key: bytes) -> bytes:
@@ -124,7 +191,7 @@ class SandboxRuntime:
 
     pool: WorkerPool
     launcher: Launcher
-    snapshot_key: bytes
+    keys: KeyRing
 
 
 class BudgetExceeded(Exception):
@@ -151,6 +218,8 @@ class CellVm:
         runtime: SandboxRuntime,
         limits: Limits,
         *,
+        cell_id: str,
+        scope: str,
         owner: str,
         shared: SharedData | None = None,
         on_output: Callable[[Frame], Awaitable[None]],
@@ -158,6 +227,8 @@ class CellVm:
     ) -> None:
         self._runtime = runtime
         self._limits = limits
+        self._cell_id = cell_id
+        self._scope = scope
         self._owner = owner
         self._shared = shared
         self._on_output = on_output
@@ -165,11 +236,27 @@ class CellVm:
         self._on_worker_change = on_worker_change
         self._worker: WorkerProcess | None = None
         self._sealed: bytes | None = None
+        self.epoch = 0
+        """The number of snapshots that were taken."""
         self.is_worker_needed = False
 
     @property
     def is_live(self) -> bool:
         return self._worker is not None
+
+    def load(self, sealed: bytes, *, epoch: int, data: JsonObject, seal: str) -> None:
+        """Take over a sealed snapshot of another process, and the data that was stored with it.
+
+        Raises SnapshotError.
+        """
+        self.epoch = epoch
+        check_data(data, seal, keys=self._runtime.keys, binding=self._binding())
+        self._unseal(sealed)
+        self._sealed = sealed
+
+    def sign(self, data: JsonObject) -> str:
+        """Return the seal of data that is stored with the snapshot."""
+        return sign_data(data, keys=self._runtime.keys, binding=self._binding())
 
     @property
     def sealed(self) -> bytes | None:
@@ -186,7 +273,7 @@ class CellVm:
         """Restore the snapshot in a free worker."""
         if self._sealed is None:
             raise CellStateError("the cell has neither a worker nor a snapshot")
-        snapshot = unseal(self._sealed, key=self._runtime.snapshot_key, image=self._image())
+        snapshot = self._unseal(self._sealed)
         facts = {
             "memoryBytes": snapshot.memory_bytes,
             "rejections": snapshot.rejections,
@@ -196,6 +283,9 @@ class CellVm:
             Command.RESTORE, {**fields, **facts}, snapshot.pages, size_bytes=snapshot.memory_bytes
         )
         self._sealed = None
+
+    def _unseal(self, sealed: bytes) -> Snapshot:
+        return unseal(sealed, keys=self._runtime.keys, image=self.image, binding=self._binding())
 
     async def _start_in_worker(
         self, command: Command, fields: Mapping[str, object], tail: bytes, *, size_bytes: int
@@ -239,17 +329,17 @@ class CellVm:
     async def finish(self, budget_seconds: float, command: Sequence[bytes] = ()) -> Frame:
         """Wait for the end of a burst. Raises BudgetExceeded if it does not end in time."""
         worker = self._require_worker()
-        with anyio.move_on_after(max(budget_seconds, 0.0) + _GRACE_SECONDS):
+        deadline = time.monotonic() + max(budget_seconds, 0.0) + _GRACE_SECONDS
+        try:
             for piece in command:
                 # Within the deadline, because a worker that does not read is stuck as well.
-                await worker.send(piece)
-            while True:
-                frame = await worker.event()
-                if frame.kind != Event.OUTPUT:
-                    worker.expect_silence()
-                    return frame
+                await worker.send(piece, until=deadline)
+            while (frame := await worker.event(until=deadline)).kind == Event.OUTPUT:
                 await self._on_output(frame)
-        raise BudgetExceeded
+        except TimeoutError as error:
+            raise BudgetExceeded from error
+        worker.expect_silence()
+        return frame
 
     # Waiting.
 
@@ -285,9 +375,9 @@ class CellVm:
             raise SnapshotTooLarge(read_size(frame))
         if frame.kind != Event.SUSPENDED or len(frame.tail) > self._limits.max_snapshot_bytes:
             raise WorkerProtocolError(f"a worker answered SUSPEND with kind {frame.kind}")
-        self._sealed = seal(
-            self._snapshot_from(frame, open_requests), key=self._runtime.snapshot_key
-        )
+        snapshot = self._snapshot_from(frame, open_requests)
+        self.epoch += 1
+        self._sealed = seal(snapshot, keys=self._runtime.keys, binding=self._binding())
         self.release_worker()
 
     async def _request_snapshot(self, worker: WorkerProcess) -> Frame:
@@ -346,13 +436,18 @@ class CellVm:
             raise CellStateError("the cell has no worker")
         return self._worker
 
-    def _image(self) -> str:
+    @property
+    def image(self) -> str:
+        """The identity of the image that the VM is an instance of."""
         return self._runtime.launcher.image.identity
+
+    def _binding(self) -> SnapshotBinding:
+        return SnapshotBinding(scope=self._scope, cell_id=self._cell_id, epoch=self.epoch)
 
     def _snapshot_from(self, frame: Frame, open_requests: tuple[int, ...]) -> Snapshot:
         try:
             return Snapshot(
-                image=self._image(),
+                image=self.image,
                 memory_bytes=int(frame.fields["memoryBytes"]),
                 rejections=tuple(
                     (int(address), int(promise), int(reason))

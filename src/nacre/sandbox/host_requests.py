@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,10 +20,11 @@ from anyio.abc import TaskGroup
 
 from nacre.errors import HostRequestError
 from nacre.foreign_calls import describe_error, passes_through
-from nacre.json_types import JsonValue, NotJsonError, TooLargeError, encode_json
+from nacre.json_types import JsonObject, JsonValue, NotJsonError, TooLargeError, encode_json
 from nacre.large_json import MAX_VALUE_BYTES, MAX_VALUES, CheckedJson, encode_off_loop
 from nacre.run_context import AbortController, AbortSignal
 from nacre.sandbox.results import MAX_ERROR_CHARACTERS, CellId, PendingRequest
+from nacre.sandbox.wake_up import WakeUp
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class HostRequests:
         self._queue: deque[HostRequest] = deque()
         self._servers: set[anyio.CancelScope] = set()
         # Set to wake the idle server when there are more requests, or when it has to end.
-        self._idle_server: anyio.Event | None = None
+        self._idle_server: WakeUp | None = None
         self._unanswered: dict[int, HostRequest] = {}
         self._answers: list[tuple[int, _Answer]] = []
         # The space left for answers that are delivered together in the next burst.
@@ -189,6 +190,28 @@ class HostRequests:
         )
         self._answers.append((request_id, _rejection(request_id, error)))
 
+    @property
+    def answers(self) -> list[tuple[int, bool, bytes]]:
+        """The answers that are not delivered yet: id, whether it succeeded, and JSON."""
+        return [
+            (request_id, head.endswith(_SUCCEEDED), text)
+            for request_id, (head, text, _) in self._answers
+        ]
+
+    def to_json(self) -> JsonObject:
+        """The unanswered requests, and the answers that are not delivered yet."""
+        return {
+            "requests": [
+                [request.id, request.method, request.payload]
+                for request in self._unanswered.values()
+            ],
+            "answers": [[number, b"".join(answer).decode()] for number, answer in self._answers],
+        }
+
+    def load_answers(self, answers: Sequence[tuple[int, str]]) -> None:
+        """Take over answers of another process that are not delivered yet."""
+        self._answers += [(number, (text.encode(), b"", b"")) for number, text in answers]
+
     def take_answers(self) -> tuple[list[int], list[bytes]]:
         """Return and remove the answers: their ids, and `[[id, succeeded, value], ...]` as pieces
         of JSON. Large pieces are not joined: copying them would stop the event loop."""
@@ -245,7 +268,7 @@ class HostRequests:
                 turn_began = time.monotonic()
 
     async def _wait_for_more(self) -> None:
-        idle = self._idle_server = anyio.Event()
+        idle = self._idle_server = WakeUp()
         try:
             await idle.wait()
         finally:
@@ -325,6 +348,9 @@ def _too_large(request: HostRequest, problem: str) -> HostRequestError:
         name="RangeError",
         code="result_too_large",
     )
+
+
+_SUCCEEDED: Final = b"true,"
 
 
 def _success(request_id: int, encoded: bytes) -> _Answer:

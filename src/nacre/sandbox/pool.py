@@ -392,6 +392,8 @@ class Launcher:
         self._kind: ImageKind = kind
         self._required = required
         self.module_origin = ""
+        self.image_identity = ""
+        """The hash of the image; empty before the first start, which reads it."""
         self.hardening: HardeningReport | None = None
         """The report of the last worker, also of one that is refused for it."""
         self._cache_directory = cache_directory
@@ -464,6 +466,7 @@ class Launcher:
         module = cache.open(self._module_key(library), lambda path: self._compile(library, path))
         self._resources.callback(module.close)
         self.module_origin = module.origin
+        self.image_identity = self.image.identity
         self._module_fd = module.fd
         self._seccomp_bpf, problem = _system_call_filter(cache)
         return {

@@ -18,6 +18,7 @@ from nacre.errors import (
 )
 from nacre.sandbox.host_requests import HostRequestHandler
 from nacre.sandbox.pool import WorkerPool
+from nacre.sandbox.recording import BurstRecord
 from nacre.sandbox.results import MAX_ERROR_CHARACTERS, Failed, Limits, Output, Position, Reason
 from nacre.sandbox.source_map import PositionMap
 from nacre.sandbox.worker_process import SharedData, WorkerProcess
@@ -204,7 +205,10 @@ class Program:
     shared: SharedData | None = None
     handler: HostRequestHandler | None = None
     on_output: Callable[[Output], None] | None = None
+    on_burst: Callable[[BurstRecord], None] | None = None
     owner: str = ""
+    scope: str = ""
+    """Who may resume the cell; a snapshot is bound to it."""
 
 
 class NotJavaScript(Exception):

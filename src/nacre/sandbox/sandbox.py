@@ -10,25 +10,28 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, cast
+from typing import Any, Final, Self, cast
 
 import anyio
 from anyio.abc import TaskGroup
 
 from nacre.config import PROTECTIONS, Language, Protection
 from nacre.errors import CellStateError, ConfigError, RuntimeUnavailableError, SandboxError
-from nacre.json_types import JsonValue
+from nacre.json_types import JsonObject, JsonValue
 from nacre.sandbox.cell_leg import CellBursts, CellLeg, FirstBurst, LegBudget, build_cell_context
 from nacre.sandbox.cell_vm import SandboxRuntime
 from nacre.sandbox.hardening import HardeningReport
 from nacre.sandbox.host_requests import HostRequestHandler
 from nacre.sandbox.image import ImageKind, engine_version
+from nacre.sandbox.key_ring import KeyRing, new_key
 from nacre.sandbox.pool import Launcher, WorkerPool
 from nacre.sandbox.program import Program, TypeScriptTransforms
+from nacre.sandbox.recording import BurstRecord
+from nacre.sandbox.replayed_cell import ReplayedCell
 from nacre.sandbox.results import (
     CellId,
     CellResult,
@@ -38,10 +41,10 @@ from nacre.sandbox.results import (
     Output,
     PendingRequest,
     Waiting,
+    new_cell_id,
 )
 from nacre.sandbox.worker_process import SharedData, run_in_thread
 
-_KEY_BYTES: Final = 32
 _STOP_SECONDS: Final = 5.0
 _MAX_WORKERS: Final = 256
 
@@ -86,6 +89,21 @@ def state_after_leg(result: CellResult | None) -> CellState:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class StoredCell:
+    """A waiting cell as data. Any process with the same keys and image can restore it."""
+
+    cell_id: CellId
+    number: int
+    """The number of its snapshot."""
+    image: str = ""
+    snapshot: bytes = field(repr=False)
+    data: JsonObject = field(repr=False)
+    """Its open requests, the answers that are not delivered, and its counts; JSON."""
+    seal: str
+    """The seal of `data`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CellServices:
     """The parts of a sandbox that its cells use."""
 
@@ -98,9 +116,13 @@ class CellServices:
 class Cell:
     """A program in the sandbox. Create it with `Sandbox.cell`."""
 
-    def __init__(self, program: Program, services: CellServices) -> None:
+    def __init__(
+        self, program: Program, services: CellServices, *, cell_id: CellId | None = None
+    ) -> None:
         self.state = CellState.NEW
         self._limits = program.limits
+        # In the first leg, so that the caller learns soon that the program waits.
+        self._waits_for_people = False
         self._running_cells = services.running
         self._context = build_cell_context(
             program,
@@ -108,6 +130,7 @@ class Cell:
             typescript=services.typescript,
             tasks=services.tasks,
             wake=self.wake,
+            cell_id=new_cell_id() if cell_id is None else cell_id,
         )
         self._vm = self._context.vm
         self._requests = self._context.requests
@@ -122,8 +145,12 @@ class Cell:
         """Start the program and return the result of its first leg."""
         return await self._run_leg(CellState.NEW, self._bursts.start)
 
-    async def resume(self) -> CellResult:
-        """Continue a waiting program and return the result of its next leg."""
+    async def resume(self, *, waits_for_people: bool = True) -> CellResult:
+        """Continue a waiting program and return the result of its next leg.
+
+        With `waits_for_people` False, the leg ends soon if the program waits only for people.
+        """
+        self._waits_for_people = waits_for_people
         return await self._run_leg(CellState.WAITING, self._bursts.resume)
 
     async def abort(self, reason: str = "the run was aborted") -> None:
@@ -170,11 +197,43 @@ class Cell:
         """The sealed snapshot, while the cell is suspended."""
         return self._vm.sealed
 
+    def to_stored(self) -> StoredCell:
+        """Return the waiting cell as data. Raises CellStateError in any other state."""
+        snapshot = self._vm.sealed
+        if self.state is not CellState.WAITING or snapshot is None:
+            raise CellStateError(f"the cell is {self.state.value}, not waiting")
+        data: JsonObject = {
+            **self._bursts.to_json(),
+            "output": self._context.output.to_json(),
+            "usage": cast("JsonObject", asdict(self._context.usage)),
+        }
+        return StoredCell(
+            cell_id=self.cell_id,
+            number=self._vm.epoch,
+            image=self._vm.image,
+            snapshot=snapshot,
+            data=data,
+            seal=self._vm.sign(data),
+        )
+
+    def load(self, stored: StoredCell) -> None:
+        """Take over the state of a cell that was stored. Raises SnapshotError."""
+        check_transition(self.state, CellState.RUNNING)
+        self._vm.load(stored.snapshot, epoch=stored.number, data=stored.data, seal=stored.seal)
+        # The seal is valid: a supervisor with this key wrote the data.
+        data = cast("dict[str, Any]", stored.data)
+        self._context.output.load(data["output"])
+        for name, value in data["usage"].items():
+            setattr(self._context.usage, name, value)
+        self.state = CellState.WAITING
+        self._bursts.load(data)
+
     async def _run_leg(self, expected: CellState, first_burst: FirstBurst) -> CellResult:
         if self.state is not expected:
             raise CellStateError(f"the cell is {self.state.value}, not {expected.value}")
         self._move_to(CellState.RUNNING)
-        leg = self._leg = CellLeg(self._context, self._bursts, self._budget(expected))
+        budget = LegBudget(self._limits.timeout_ms / 1000, waits_for_people=self._waits_for_people)
+        leg = self._leg = CellLeg(self._context, self._bursts, budget)
         started = time.monotonic()
         result: CellResult | None = None
         self._running_cells.add(self)
@@ -194,9 +253,6 @@ class Cell:
         return self._add_usage(
             result or Failed(error=leg.abort_reason, reason="aborted"), started=started
         )
-
-    def _budget(self, state: CellState) -> LegBudget:
-        return LegBudget(self._limits.timeout_ms / 1000, is_first_leg=state is CellState.NEW)
 
     def _add_usage(self, result: CellResult, *, started: float) -> CellResult:
         """Return the result with the output of its leg and the usage of the cell so far."""
@@ -226,6 +282,8 @@ class SandboxOptions:
     kernel has them."""
     is_lazy: bool = False
     """Whether the workers start with the first program, instead of with the sandbox."""
+    keys: KeyRing | None = None
+    """The keys of snapshots; by default a random one that nobody else has."""
 
     def __post_init__(self) -> None:
         if type(self.workers) is not int or not 0 <= self.workers <= _MAX_WORKERS:
@@ -280,10 +338,10 @@ class Sandbox:
         pool = self._pool(launcher, tasks, size=self._size())
         # Started by the first TypeScript cell.
         typescript = self._pool(typescript_launcher, tasks, size=1)
-        # A new key for each sandbox: it restores only its own snapshots.
-        key = os.urandom(_KEY_BYTES)
+        # By default a new key for each sandbox: it restores only its own snapshots.
+        keys = self._options.keys or KeyRing(new_key())
         self._services = CellServices(
-            runtime=SandboxRuntime(pool=pool, launcher=launcher, snapshot_key=key),
+            runtime=SandboxRuntime(pool=pool, launcher=launcher, keys=keys),
             typescript=TypeScriptTransforms(typescript),
             tasks=tasks,
             running=set(),
@@ -312,15 +370,22 @@ class Sandbox:
         shared: SharedData | None = None,
         handler: HostRequestHandler | None = None,
         on_output: Callable[[Output], None] | None = None,
+        on_burst: Callable[[BurstRecord], None] | None = None,
         owner: str = "",
+        scope: str = "",
+        stored: StoredCell | None = None,
     ) -> Cell:
-        """Create a cell for a program.
+        """Create a cell for a program, or the waiting one that `Cell.to_stored` has returned.
 
         `functions` become global functions of the program; each call is a host request that
         `handler` answers. `shared` is data that the program reads inside its worker, with the
         requests that belong to it. `on_output` is called with each item of output at once; the
-        results contain all items as well. The pool shares workers fairly between owners; an `owner`
-        is a session.
+        results contain all items as well. `on_burst` gets a record of each burst when it begins.
+        The pool shares workers fairly between owners; an `owner` is a session. `scope` says who may
+        resume the cell; its snapshots are bound to it.
+
+        `stored` is refused with SnapshotError if any of it was changed or has another origin.
+        Otherwise its requests start again at once.
         """
         services = self._require_services()
         names = tuple(functions)
@@ -336,9 +401,38 @@ class Sandbox:
             shared=shared,
             handler=handler,
             on_output=on_output,
+            on_burst=on_burst,
             owner=owner,
+            scope=scope,
         )
-        return Cell(program, services)
+        if stored is None:
+            return Cell(program, services)
+        cell = Cell(program, services, cell_id=stored.cell_id)
+        cell.load(stored)
+        return cell
+
+    def replay_cell(
+        self,
+        code: str,
+        *,
+        language: Language = "javascript",
+        limits: Limits | None = None,
+        shared: SharedData | None = None,
+    ) -> ReplayedCell:
+        """Create a cell that runs burst by burst, with the inputs of a record."""
+        services = self._require_services()
+        program = Program(code=code, language=language, limits=limits or Limits(), shared=shared)
+        return ReplayedCell(
+            program,
+            runtime=services.runtime,
+            typescript=services.typescript,
+            tasks=services.tasks,
+        )
+
+    @property
+    def image(self) -> str:
+        """The hash of the image of cells; empty before the first worker."""
+        return self._require_services().runtime.launcher.image_identity
 
     def warm_typescript(self) -> None:
         """Start the worker for TypeScript, which the first TypeScript cell would start."""

@@ -4,13 +4,14 @@ import asyncio
 import hashlib
 import importlib.util
 import json
+import math
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -29,12 +30,12 @@ from nacre.errors import (
     WorkerProtocolError,
 )
 from nacre.sandbox.hardening import HardeningReport
+from nacre.sandbox.wake_up import WakeUp
 from nacre.sandbox.worker_protocol import (
-    HEADER_BYTES,
     Command,
     Event,
     Frame,
-    decode_header,
+    FrameBuffer,
     encode_frame,
 )
 
@@ -46,7 +47,6 @@ _ABORT_SECONDS: Final = 0.1
 _MAX_FRAME_BYTES: Final = LIMITS["max_snapshot_bytes"].most + (64 << 20)
 # The longest fields are the requests of a burst, which are at most 4,096.
 _MAX_FIELDS_BYTES: Final = 1 << 20
-_CHUNK_BYTES: Final = 1 << 18
 # Limits of the shared data in one worker.
 _MAX_SENT_ITEMS: Final = 16
 _MAX_SENT_BYTES: Final = 64 << 20
@@ -186,9 +186,11 @@ class WorkerProcess:
     def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket) -> None:
         self._process = process
         self._socket = connection
-        self._received = bytearray()
+        self._frames = FrameBuffer(
+            connection, max_bytes=_MAX_FRAME_BYTES, max_fields_bytes=_MAX_FIELDS_BYTES
+        )
         self._inbox: deque[Frame] = deque()
-        self._arrived = anyio.Event()
+        self._arrived = WakeUp()
         self._problem = ""
         self.started = time.monotonic()
         self.is_dead = False
@@ -237,19 +239,19 @@ class WorkerProcess:
 
     def _receive(self) -> None:
         try:
-            chunk = self._socket.recv(_CHUNK_BYTES)
-            self._received += chunk
-            self._inbox.extend(self._frames())
+            size = self._frames.receive()
+            while (frame := self._frames.take()) is not None:
+                self._inbox.append(frame)
             if self.must_be_silent and self._inbox:
                 raise WorkerProtocolError("a worker sent an unexpected message")
         except BlockingIOError:
             return
         except OSError as error:
-            chunk, self._problem = b"", str(error)
+            size, self._problem = 0, str(error)
         except WorkerProtocolError as error:
-            chunk, self._problem = b"", str(error)
+            size, self._problem = 0, str(error)
             self._process.kill()
-        if not chunk:
+        if not size:
             self._mark_dead()
         self._arrived.set()
 
@@ -263,19 +265,34 @@ class WorkerProcess:
         if self.on_death is not None:
             self.on_death()
 
-    async def event(self) -> Frame:
-        """Return the next event. Raises WorkerDiedError if the worker has died."""
+    async def event(self, *, until: float = math.inf) -> Frame:
+        """Return the next event. Raises WorkerDiedError if the worker has died, and TimeoutError if
+        there is no event until this time of the monotonic clock."""
         while not self._inbox:
             if self.is_dead:
                 raise await self._death()
-            self._arrived = anyio.Event()
-            await self._arrived.wait()
+            seconds = until - time.monotonic()
+            if seconds <= 0:
+                raise TimeoutError
+            await self._arrived.wait(seconds)
         return self._inbox.popleft()
 
-    async def send(self, data: bytes) -> None:
-        """Send a frame. Raises WorkerDiedError if the worker has died."""
+    async def send(self, data: bytes, *, until: float = math.inf) -> None:
+        """Send a frame. Raises WorkerDiedError if the worker has died, and TimeoutError if it has
+        not read the frame until this time of the monotonic clock."""
         self.must_be_silent = False
-        view = memoryview(data)
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            raise await self._death() from error
+        if sent < len(data):
+            with anyio.fail_after(until - time.monotonic()):
+                await self._send_rest(memoryview(data)[sent:])
+
+    async def _send_rest(self, view: memoryview) -> None:
+        await _let_others_run()
         while view:
             try:
                 view = view[self._socket.send(view) :]
@@ -303,7 +320,7 @@ class WorkerProcess:
     @property
     def has_unread(self) -> bool:
         """Whether the worker has sent something that was not read."""
-        return bool(self._inbox or self._received)
+        return bool(self._inbox or self._frames)
 
     def expect_silence(self) -> None:
         """Treat every message before the next command as a protocol error."""
@@ -347,25 +364,6 @@ class WorkerProcess:
             how = f"exited with status {code}"
         detail = f" ({self._problem})" if self._problem else ""
         return WorkerDiedError(f"the worker process {how}{detail}")
-
-    def _frames(self) -> Iterator[Frame]:
-        while len(self._received) >= HEADER_BYTES:
-            kind, fields_size, tail_size = decode_header(self._received)
-            end = HEADER_BYTES + fields_size + tail_size
-            if end > _MAX_FRAME_BYTES or fields_size > _MAX_FIELDS_BYTES:
-                raise WorkerProtocolError(f"a worker announced a frame of {end} bytes")
-            if len(self._received) < end:
-                return
-            fields_end = HEADER_BYTES + fields_size
-            try:
-                fields = json.loads(self._received[HEADER_BYTES:fields_end])
-            except (ValueError, RecursionError) as error:
-                raise WorkerProtocolError(f"a worker sent invalid JSON: {error}") from error
-            if not isinstance(fields, dict):
-                raise WorkerProtocolError("a worker sent fields that are not an object")
-            tail = bytes(self._received[fields_end:end])
-            del self._received[:end]
-            yield Frame(kind, fields, tail)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _read_hardening(ready: Frame) -> HardeningReport:

@@ -13,6 +13,7 @@ import os
 import select
 import socket
 import struct
+import sys
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -38,9 +39,15 @@ IMAGE_ITEM_BYTES: Final = 192
 
 _CHUNK_BYTES: Final = 1 << 18
 
+# Created once: `json.dumps` with these separators creates an encoder for every call.
+_encode_fields = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
 _MAX_ID: Final = 2**53
 # The longest timer of a program, which is also longer than any burst.
 _MAX_MS: Final = 2.0**31
+_MIN_CLOCK_ENTRIES: Final = 3
+# With steps that grow, this is enough for years.
+_MAX_CLOCK_ENTRIES: Final = 20_001
 # The reasons that a worker can report. The others come from the supervisor.
 _WORKER_REASONS: Final[frozenset[Reason]] = frozenset(
     {
@@ -113,7 +120,7 @@ def encode_pieces(
     kind: int, fields: Mapping[str, object], tail: Sequence[bytes]
 ) -> Sequence[bytes]:
     """Encode a frame whose tail is in pieces. Only small pieces are joined."""
-    encoded = json.dumps(fields, separators=(",", ":")).encode()
+    encoded = _encode_fields(fields).encode()
     size = sum(map(len, tail))
     pieces = (_HEADER.pack(kind, len(encoded), size), encoded, *tail)
     return (b"".join(pieces),) if size <= _MAX_JOINED_BYTES else pieces
@@ -124,12 +131,62 @@ def decode_header(data: bytes | bytearray) -> tuple[int, int, int]:
     return _HEADER.unpack_from(data)
 
 
+class FrameBuffer:
+    """Receives the frames of a socket.
+
+    The memory to receive into is allocated once: for a new block of this size, the C library would
+    map and unmap memory at each call.
+    """
+
+    def __init__(self, connection: socket.socket, *, max_bytes: int, max_fields_bytes: int) -> None:
+        self._connection = connection
+        self._max_bytes = max_bytes
+        self._max_fields_bytes = max_fields_bytes
+        self._chunk = memoryview(bytearray(_CHUNK_BYTES))
+        self._received = bytearray()
+
+    def __bool__(self) -> bool:
+        """Whether there are received bytes."""
+        return bool(self._received)
+
+    def receive(self) -> int:
+        """Receive once, and return the number of bytes: 0 if the other side has closed."""
+        size = self._connection.recv_into(self._chunk)
+        self._received += self._chunk[:size]
+        return size
+
+    def take(self) -> Frame | None:
+        """Return and remove the next frame, or None if it is not complete."""
+        received = self._received
+        if len(received) < HEADER_BYTES:
+            return None
+        kind, fields_size, tail_size = decode_header(received)
+        fields_end = HEADER_BYTES + fields_size
+        end = fields_end + tail_size
+        if end > self._max_bytes or fields_size > self._max_fields_bytes:
+            raise WorkerProtocolError(f"a worker announced a frame of {end} bytes")
+        if len(received) < end:
+            return None
+        try:
+            fields = json.loads(received[HEADER_BYTES:fields_end].decode())
+        except (ValueError, RecursionError) as error:
+            raise WorkerProtocolError(f"a worker sent invalid JSON: {error}") from error
+        if not isinstance(fields, dict):
+            raise WorkerProtocolError("a worker sent fields that are not an object")
+        tail = bytes(received[fields_end:end])
+        del received[:end]
+        return Frame(kind, cast("dict[str, Any]", fields), tail)
+
+
 class WorkerConnection:
     """The worker's end of the socket, with blocking calls. The process exits when it is closed."""
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
-        self._received = bytearray()
+        # The supervisor is trusted.
+        self._frames = FrameBuffer(
+            self._socket, max_bytes=sys.maxsize, max_fields_bytes=sys.maxsize
+        )
         # Created now, because a hardened worker cannot create descriptors.
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
@@ -143,26 +200,14 @@ class WorkerConnection:
 
     def has_input(self) -> bool:
         """Whether there is an unread message of the supervisor."""
-        return bool(self._received) or bool(self._poll.poll(0))
+        return bool(self._frames) or bool(self._poll.poll(0))
 
     def receive(self) -> Frame:
         """Wait for the next command."""
-        self._read_at_least(HEADER_BYTES)
-        kind, fields_size, tail_size = decode_header(self._received)
-        fields_end = HEADER_BYTES + fields_size
-        end = fields_end + tail_size
-        self._read_at_least(end)
-        fields = json.loads(self._received[HEADER_BYTES:fields_end])
-        tail = bytes(self._received[fields_end:end])
-        del self._received[:end]
-        return Frame(kind, fields, tail)
-
-    def _read_at_least(self, size: int) -> None:
-        while len(self._received) < size:
-            chunk = self._socket.recv(_CHUNK_BYTES)
-            if not chunk:
+        while (frame := self._frames.take()) is None:
+            if not self._frames.receive():
                 os._exit(0)
-            self._received += chunk
+        return frame
 
 
 # Events, as the supervisor reads them.
@@ -195,6 +240,8 @@ class BurstEvent(NamedTuple):
     yields: tuple[YieldEvent, ...]
     timer_ms: float | None
     busy_ms: float
+    clock: tuple[int, ...] = ()
+    """What the program read from its clock: see `GuestInputs.clock`."""
 
 
 class EventReader:
@@ -223,6 +270,7 @@ class EventReader:
             yields=yields,
             timer_ms=_read_milliseconds(fields.get("timerMs"), "timer"),
             busy_ms=_read_milliseconds(fields.get("busyMs", 0), "burst") or 0.0,
+            clock=read_clock(fields["clock"]) if "clock" in fields else (),
         )
 
     def _requests(
@@ -320,6 +368,19 @@ def read_output(frame: Frame) -> tuple[str, bytes]:
     if kind not in ("text", "json", "image"):
         raise WorkerProtocolError("a worker sent output of an unknown kind")
     return kind, frame.tail
+
+
+def read_clock(entries: object) -> tuple[int, ...]:
+    """Check a report of a clock: two times and a number of reads, then steps and reads."""
+    if not isinstance(entries, list):
+        raise WorkerProtocolError("a worker sent a clock that is not a list")
+    clock = tuple(cast("list[object]", entries))
+    is_complete = len(clock) >= _MIN_CLOCK_ENTRIES and len(clock) % 2 == 1
+    if not is_complete or len(clock) > _MAX_CLOCK_ENTRIES:
+        raise WorkerProtocolError(f"a worker sent a clock with {len(clock)} entries")
+    if not all(type(each) is int and 0 < each <= _MAX_ID for each in clock):
+        raise WorkerProtocolError("a worker sent a clock with invalid entries")
+    return cast("tuple[int, ...]", clock)
 
 
 def _read_milliseconds(value: object, what: str) -> float | None:

@@ -88,7 +88,7 @@ class Sandbox:
         failure = failure or burst.failure
         position = _position(failure.stack, transformed.mappings) if failure else None
         fields, tail = burst.report()
-        value = tail.decode() if fields["valueBytes"] else None
+        value = tail.decode() if "valueBytes" in fields else None
         return Cell(value=value, failure=failure, position=position)
 
 

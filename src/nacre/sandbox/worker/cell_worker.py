@@ -115,19 +115,22 @@ class Burst:
 
     def busy_ms(self) -> float:
         """Return how long this burst has run."""
-        return (time.monotonic() - self._started) * 1000
+        return round((time.monotonic() - self._started) * 1000, 3)
 
     def report(self) -> tuple[dict[str, object], bytes]:
         """Return the fields and tail of the frame that ends the burst."""
         # The tail is the value and the payloads of the requests. Their lengths are in the fields,
         # so that a program cannot forge a request inside a payload.
-        fields: dict[str, object] = {
-            "requests": [[number, method, len(data)] for number, method, data in self._requests],
-            "valueBytes": len(self._value),
-            "yields": self._yields,
-            "timerMs": self._timer_ms,
-            "busyMs": self.busy_ms(),
-        }
+        fields: dict[str, object] = {"busyMs": self.busy_ms()}
+        if self._requests:
+            requests = [(number, method, len(data)) for number, method, data in self._requests]
+            fields["requests"] = requests
+        if self._value:
+            fields["valueBytes"] = len(self._value)
+        if self._yields:
+            fields["yields"] = self._yields
+        if self._timer_ms is not None:
+            fields["timerMs"] = self._timer_ms
         return fields, b"".join((self._value, *(data for _, _, data in self._requests)))
 
     def settle(self, vm: Vm) -> None:
@@ -292,6 +295,7 @@ class CellWorker:
         self._connection = connection
         self._send = connection.send
         self._factory = factory
+        self._inputs = factory.host.inputs
         self._compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL)
         self._decompressor = zstandard.ZstdDecompressor()
         # By digest. The supervisor tracks the content and says what to drop.
@@ -365,13 +369,13 @@ class CellWorker:
     def _deliver(self, frame: Frame) -> None:
         vm, burst = self._vm, self._burst
         if vm is not None and burst is not None:
-            burst.renew(frame.fields)
+            self._renew(burst, frame.fields)
             self._run(burst, lambda: vm.deliver(frame.tail))
 
     def _fire_timers(self, frame: Frame) -> None:
         vm, burst = self._vm, self._burst
         if vm is not None and burst is not None:
-            burst.renew(frame.fields)
+            self._renew(burst, frame.fields)
             self._run(burst, vm.fire_timers)
 
     def _suspend(self, frame: Frame) -> None:
@@ -415,8 +419,13 @@ class CellWorker:
 
     def _begin(self, fields: dict[str, Any]) -> Burst:
         connection = self._connection
+        self._inputs.begin(fields.get("clock"), fields["seed"])
         self._burst = Burst(fields, send=connection.send, is_cancelled=connection.has_input)
         return self._burst
+
+    def _renew(self, burst: Burst, fields: dict[str, Any]) -> None:
+        self._inputs.begin(fields.get("clock"), fields.get("seed"))
+        burst.renew(fields)
 
     def _run(self, burst: Burst, action: Callable[[], None], source: bytes = b"") -> None:
         def settle() -> None:
@@ -429,6 +438,7 @@ class CellWorker:
             self._fail(burst, failure)
             return
         fields, tail = burst.report()
+        self._add_clock(fields)
         if burst.is_waiting:
             self._send(encode_frame(Event.PARKED, fields, tail))
         else:
@@ -438,7 +448,12 @@ class CellWorker:
     def _fail(self, burst: Burst, failure: BurstFailure) -> None:
         self._drop()
         fields = {**failure.fields(), "busyMs": burst.busy_ms()}
+        self._add_clock(fields)
         self._send(encode_frame(Event.FAILED, fields))
+
+    def _add_clock(self, fields: dict[str, object]) -> None:
+        if self._inputs.clock:
+            fields["clock"] = self._inputs.clock
 
     def _drop(self) -> None:
         if self._vm is not None:

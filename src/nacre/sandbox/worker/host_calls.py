@@ -5,10 +5,10 @@ before the worker is hardened.
 """
 
 import json
-import os
-import time
+import struct
 from typing import TYPE_CHECKING, Protocol
 
+from nacre.sandbox.worker.guest_inputs import GuestInputs
 from nacre.sandbox.worker.wasm_runtime import Imports, Runtime
 
 if TYPE_CHECKING:
@@ -63,15 +63,15 @@ class HostCalls:
     """The imports of all VMs in this process. A call goes to the running VM."""
 
     def __init__(self, runtime: Runtime, *, monotonic_offset_ns: int = 0) -> None:
-        self._monotonic_offset_ns = monotonic_offset_ns
+        self.inputs = GuestInputs(monotonic_offset_ns=monotonic_offset_ns)
         self.vm: Vm | None = None
         self.imports = Imports(runtime)
-        self._by_name: dict[bytes, Callable[[Vm, list[int]], int]] = {
+        self._by_name: dict[bytes, Callable[[Vm, tuple[int, ...]], int]] = {
             b"completed": _on_completed,
             b"failed": _on_failed,
             b"output": _output,
             b"pause": _pause,
-            b"random": _random,
+            b"random": self._random,
             b"request": _request,
             b"shared": _on_shared,
             b"timers": _timers,
@@ -108,8 +108,8 @@ class HostCalls:
 
     def _host_call(self, name: int, name_size: int, _this: int, count: int, arguments: int) -> int:
         vm = self._running()
-        slots = memoryview(vm.instance.read(arguments, 4 * count)).cast("I")
-        return self._by_name[vm.instance.read(name, name_size)](vm, slots.tolist())
+        slots = struct.unpack(f"<{count}I", vm.instance.read(arguments, 4 * count))
+        return self._by_name[vm.instance.read(name, name_size)](vm, slots)
 
     def _interrupt(self) -> int:
         self._running().listener.interrupt()
@@ -126,51 +126,48 @@ class HostCalls:
         return 0
 
     def _clock(self, clock_id: int, _precision: int, at: int) -> int:
-        if clock_id == _WASI_MONOTONIC:
-            now = time.monotonic_ns() + self._monotonic_offset_ns
-        else:
-            now = time.time_ns()
+        now = self.inputs.read_clock(is_monotonic=clock_id == _WASI_MONOTONIC)
         self._running().instance.write(at, now.to_bytes(8, "little"))
         return 0
 
     def _random_get(self, at: int, size: int) -> int:
-        self._running().instance.write(at, os.urandom(min(size, _MAX_RANDOM_BYTES)))
+        data = self.inputs.random_bytes(min(size, _MAX_RANDOM_BYTES))
+        self._running().instance.write(at, data)
         return 0
 
+    def _random(self, vm: "Vm", arguments: tuple[int, ...]) -> int:
+        size = min(int(vm.number(arguments[0])), _MAX_RANDOM_BYTES)
+        return vm.new_bytes(self.inputs.random_bytes(size))
 
-def _on_completed(vm: "Vm", arguments: list[int]) -> int:
+
+def _on_completed(vm: "Vm", arguments: tuple[int, ...]) -> int:
     vm.listener.on_completed(vm.text(arguments[0]))
     return vm.new_undefined()
 
 
-def _on_failed(vm: "Vm", arguments: list[int]) -> int:
+def _on_failed(vm: "Vm", arguments: tuple[int, ...]) -> int:
     vm.listener.on_failed(vm.text(arguments[0]))
     return vm.new_undefined()
 
 
-def _output(vm: "Vm", arguments: list[int]) -> int:
+def _output(vm: "Vm", arguments: tuple[int, ...]) -> int:
     vm.listener.output(vm.text(arguments[0]).decode(), vm.text(arguments[1]))
     return vm.new_undefined()
 
 
-def _pause(vm: "Vm", arguments: list[int]) -> int:
+def _pause(vm: "Vm", arguments: tuple[int, ...]) -> int:
     reason = vm.text(arguments[1]).decode(errors="replace")
     vm.listener.pause(int(vm.number(arguments[0])), reason)
     return vm.new_undefined()
 
 
-def _random(vm: "Vm", arguments: list[int]) -> int:
-    size = min(int(vm.number(arguments[0])), _MAX_RANDOM_BYTES)
-    return vm.new_bytes(os.urandom(size))
-
-
-def _request(vm: "Vm", arguments: list[int]) -> int:
+def _request(vm: "Vm", arguments: tuple[int, ...]) -> int:
     request_id, method, payload = vm.text(arguments[0]).split(b"\n", 2)
     vm.listener.request(int(request_id), json.loads(method), payload)
     return vm.new_undefined()
 
 
-def _on_shared(vm: "Vm", arguments: list[int]) -> int:
+def _on_shared(vm: "Vm", arguments: tuple[int, ...]) -> int:
     if vm.shared is None:
         return vm.new_undefined()
     # The name of the part comes from the guest code, a key from the program.
@@ -182,6 +179,6 @@ def _on_shared(vm: "Vm", arguments: list[int]) -> int:
     return vm.new_undefined() if found is None else vm.new_string(found)
 
 
-def _timers(vm: "Vm", _arguments: list[int]) -> int:
+def _timers(vm: "Vm", _arguments: tuple[int, ...]) -> int:
     vm.may_have_timers = True
     return vm.new_undefined()

@@ -9,7 +9,6 @@ one or two reference counts, and zeros compress well.
 
 import ctypes
 import json
-import os
 import struct
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, cast
@@ -165,9 +164,9 @@ class VmFactory:
         memory_limit_bytes: int,
         shared: SharedParts | None = None,
     ) -> "Vm":
-        """Create a VM with its own random seed."""
+        """Create a VM, with a seed for `Math.random` from the random bytes of the host."""
         vm = Vm(self, self._new_instance(memory_limit_bytes), listener, shared)
-        vm.instance.write(self.image.random_state, _random_seed())
+        vm.instance.write(self.image.random_state, self._random_seed())
         vm.limit_memory(memory_limit_bytes)
         return vm
 
@@ -194,6 +193,11 @@ class VmFactory:
         vm.may_have_timers = True
         vm.limit_memory(memory_limit_bytes)
         return vm
+
+    def _random_seed(self) -> bytes:
+        # Not zero, because an xorshift generator would then return only zeros.
+        seed = int.from_bytes(self.host.inputs.random_bytes(8), "little")
+        return (seed | 1).to_bytes(8, "little")
 
     def _new_instance(self, memory_limit_bytes: int) -> Instance:
         return self._instance(self.image.memory_bytes + memory_with_overhead(memory_limit_bytes))
@@ -457,8 +461,3 @@ class Vm:
 
 def _is_exception_value(value: int) -> bool:
     return value.to_bytes(8, "little")[4:] == _EXCEPTION_TAG
-
-
-def _random_seed() -> bytes:
-    # Not zero, because an xorshift generator would then return only zeros.
-    return (int.from_bytes(os.urandom(8), "little") | 1).to_bytes(8, "little")

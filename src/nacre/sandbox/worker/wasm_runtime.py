@@ -9,6 +9,7 @@ calls, so they use the library directly. Errors and traps of wasmtime are raised
 from __future__ import annotations
 
 import ctypes
+import struct
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -279,16 +280,19 @@ class Imports:
 def _host_callback(
     lib: _Library, function: HostFunction, parameters: Sequence[str]
 ) -> Callable[[int, int, int, int], int]:
-    kinds = {"i32": ctypes.c_uint32, "i64": ctypes.c_int64, "f64": ctypes.c_double}
-    slots = [(kinds[name], index * _RAW_VALUE_BYTES) for index, name in enumerate(parameters)]
-    i32 = ctypes.c_int32
+    # A value takes 16 bytes, whatever its type.
+    formats = {"i32": "I12x", "i64": "q8x", "f64": "d8x"}
+    arguments = struct.Struct("<" + "".join(formats[name] for name in parameters))
+    buffer_type = ctypes.c_char * max(arguments.size, _RAW_VALUE_BYTES)
+    result_format = struct.Struct("<I")
     stopped = b"stopped by the host\0"
 
     def callback(_env: int, _caller: int, values: int, _count: int) -> int:
         try:
-            result = function(*[kind.from_address(values + offset).value for kind, offset in slots])
+            buffer = buffer_type.from_address(values)
+            result = function(*arguments.unpack_from(buffer))
             if result is not None:
-                i32.from_address(values).value = result
+                result_format.pack_into(buffer, 0, result & 0xFFFFFFFF)
         except BaseException as error:
             # No exception may pass through the C frames. The trap stops the guest, and the reason
             # is stored in the VM or below.
@@ -317,6 +321,7 @@ class Instance:
         self._store = lib.store_new(runtime.engine, None, None)
         lib.store_limiter(self._store, max_memory_bytes, -1, 1, -1, 1)
         self._context = lib.store_context(self._store)
+        self._func_call = lib.func_call
         self._instance = ctypes.create_string_buffer(32)
         self._functions: dict[str, tuple[object, int]] = {}
         self._values = (ctypes.c_uint32 * (_MAX_ARGUMENTS * 4))()
@@ -333,7 +338,8 @@ class Instance:
             raise
         # The whole address range is reserved at the start, so the memory never moves.
         self.base = lib.memory_data(self._context, self._memory_at)
-        self.memory_bytes = lib.memory_data_size(self._context, self._memory_at)
+        self.memory_bytes: int = 0
+        self.current_memory_bytes()
 
     def close(self) -> None:
         """Free the instance. Can be called twice."""
@@ -351,7 +357,7 @@ class Instance:
         for argument in arguments:
             values[index] = argument
             index += 4
-        error = self._runtime.lib.func_call(
+        error = self._func_call(
             self._context, found[1], self._values_at, _MAX_ARGUMENTS, self._trap_at
         )
         if error or self._trap.value:
@@ -371,17 +377,23 @@ class Instance:
     def read(self, at: int, size: int) -> bytes:
         """Copy guest memory. Raises WasmTrap for a range outside of it."""
         self._check_range(at, size)
-        return ctypes.string_at(self.base + at, size)
+        return self._memory_view[at : at + size].tobytes()
 
     def write(self, at: int, data: bytes) -> None:
         """Write guest memory. Raises WasmTrap for a range outside of it."""
-        self._check_range(at, len(data))
-        ctypes.memmove(self.base + at, data, len(data))
+        size = len(data)
+        self._check_range(at, size)
+        self._memory_view[at : at + size] = data
 
     def current_memory_bytes(self) -> int:
         """Return the current size of the memory."""
-        self.memory_bytes = self._runtime.lib.memory_data_size(self._context, self._memory_at)
-        return self.memory_bytes
+        size = self._runtime.lib.memory_data_size(self._context, self._memory_at)
+        if size != self.memory_bytes:
+            self.memory_bytes = size
+            # Faster than `ctypes.string_at` and `ctypes.memmove`.
+            memory = (ctypes.c_ubyte * size).from_address(self.base)
+            self._memory_view = memoryview(memory).cast("B")
+        return size
 
     def grow_to(self, size: int) -> None:
         """Grow the memory to `size` bytes, a whole number of WebAssembly pages."""

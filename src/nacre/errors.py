@@ -33,8 +33,10 @@
     + AppServerClosedError         the app-server process has ended
   x RequestRefusedError            raised by a handler of a server request, to answer with an error
   x StorageError                   the database cannot be opened, read or written
+    + CellTakenError               another process has taken over a suspended cell
   x SessionError                   a session or run does not exist, is busy or has ended
   x MediaError                     a file cannot be part of a reply
+  x ReplayError                    a recorded run cannot be replayed
   x PluginError                    a plugin cannot be loaded; it leaves nothing behind
   x AbortedError                   raised by a tool that checks its abort signal
 
@@ -142,6 +144,7 @@ ToolErrorCode = Literal[
     "approval_denied",
     "approval_expired",
     "tool_failed",
+    "outcome_unknown",
     "invalid_tool_result",
     "result_too_large",
     "server_unavailable",
@@ -322,6 +325,10 @@ class StorageError(NacreError):
         """Whether the write may have succeeded: the response to a commit was lost."""
 
 
+class CellTakenError(StorageError):
+    """Another process has taken over a suspended cell; this one must not write to it."""
+
+
 SessionErrorCode = Literal["not_found", "busy", "ended", "too_many", "invalid"]
 
 
@@ -336,6 +343,10 @@ class SessionError(NacreError):
 
 class MediaError(NacreError):
     """A file cannot be part of a reply: it is empty, too large, or there are too many."""
+
+
+class ReplayError(NacreError):
+    """A recorded run cannot be replayed; the message says what its record lacks."""
 
 
 class PluginError(NacreError):

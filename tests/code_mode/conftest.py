@@ -5,6 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from nacre import Runtime
+from tests.storage.conftest import postgres, postgres_server
+
+__all__ = ["postgres", "postgres_server"]
 
 
 @pytest.fixture(scope="module")

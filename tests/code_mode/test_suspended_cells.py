@@ -250,3 +250,74 @@ async def test_a_cell_that_is_being_resumed_can_be_aborted(runtime: Runtime) -> 
     failed = failure_of(results[0])
     assert (failed.error, failed.reason) == ("changed my mind", "aborted")
     assert await refusal(run, waiting.cell_id) == (UNAVAILABLE, "run_unavailable")
+
+
+# Cells that a person resumes.
+
+
+async def test_a_person_resumes_a_cell_and_the_next_wait_returns_its_result(
+    runtime: Runtime,
+) -> None:
+    run = runtime.run(tools=[echo_tool()], context=OWNER)
+    waiting = waiting_of(await run.exec("await yield_control(); text('on'); return 1"))
+    assert [cell.can_be_resumed for cell in run.cells()] == [True]
+    ended = Recorded(run, "cell.ended")
+    assert runtime.resume_cell(waiting.cell_id)
+    await ended.wait()
+    assert not runtime.resume_cell(waiting.cell_id)
+    result = await run.wait(waiting.cell_id)
+    assert value_of(result) == 1
+    assert [item.to_json() for item in result.output] == [{"type": "text", "text": "on"}]
+    assert [it.data["cause"] for it in events_of(run, "cell.resumed")] == ["person"]
+    assert await refusal(run, waiting.cell_id) == (UNAVAILABLE, "run_unavailable")
+
+
+async def test_a_wait_joins_the_leg_of_a_person_and_sees_what_it_wrote(runtime: Runtime) -> None:
+    held = HeldTool()
+    run = runtime.run(tools=[held.tool], context=OWNER)
+    code = "await yield_control(); text('a'); text(await tools.held({})); await yield_control();"
+    waiting = waiting_of(await run.exec(f"{code} text('c'); return 1"))
+    assert runtime.resume_cell(waiting.cell_id)
+    assert not runtime.resume_cell(waiting.cell_id)
+    results: list[Any] = []
+
+    async def wait() -> None:
+        results.append(await run.wait(waiting.cell_id))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await held.wait_for_calls()
+        assert not runtime.resume_cell(waiting.cell_id)
+        held.answer("b")
+    again = waiting_of(results[0])
+    assert [item.to_json()["text"] for item in again.output] == ["a", "b"]
+    result = await run.wait(waiting.cell_id)
+    assert value_of(result) == 1
+    assert [item.to_json()["text"] for item in result.output] == ["c"]
+
+
+async def test_a_wait_continues_a_cell_that_waits_again_with_the_output_of_all_legs(
+    runtime: Runtime,
+) -> None:
+    run = runtime.run(tools=[echo_tool()], context=OWNER)
+    code = "for (const it of ['a', 'b', 'c']) { await yield_control(); text(it) } return 1"
+    waiting = waiting_of(await run.exec(code))
+    for _ in range(2):
+        suspension = Recorded(run, "cell.suspended")
+        assert runtime.resume_cell(waiting.cell_id)
+        await suspension.wait()
+    result = await run.wait(waiting.cell_id)
+    assert value_of(result) == 1
+    assert [item.to_json()["text"] for item in result.output] == ["a", "b", "c"]
+
+
+async def test_a_cell_that_a_person_resumed_ends_with_its_run(runtime: Runtime) -> None:
+    held = HeldTool()
+    run = runtime.run(tools=[held.tool], context=OWNER)
+    waiting = waiting_of(await run.exec("await yield_control(); return tools.held({})"))
+    assert runtime.resume_cell(waiting.cell_id)
+    await held.wait_for_calls()
+    await run.abort("the turn has ended")
+    assert runtime.cells() == []
+    failed = failure_of(await run.wait(waiting.cell_id))
+    assert failed.reason == "aborted"

@@ -11,11 +11,12 @@ from collections import Counter, OrderedDict
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio.lowlevel
 import anyio.to_thread
 
+from nacre.code_mode.durable_cells import answer_from, can_repeat, outcome_unknown
 from nacre.code_mode.mcp_servers import declared_tool
 from nacre.errors import CatalogError, HostRequestError, ToolError, UnknownToolError
 from nacre.json_types import encode_json
@@ -38,6 +39,7 @@ from nacre.tools import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
+    from nacre.code_mode.durable_cells import CellJournal
     from nacre.code_mode.mcp_servers import McpListing, McpRequests, McpServers
     from nacre.code_mode.namespaces import NamespaceRuntime, RunNamespaces
     from nacre.code_mode.results import RunTelemetry
@@ -96,8 +98,11 @@ class CellBridge:
         *,
         exec_call_id: str,
         span: Span,
+        journal: CellJournal | None = None,
     ) -> None:
+        """`journal` records the calls of a durable cell."""
         self.tools = tools
+        self._journal = journal
         self.exec_call_id = exec_call_id
         self.span = span
         """The span of the cell, and the parent of the spans of its calls."""
@@ -111,22 +116,49 @@ class CellBridge:
 
     async def __call__(self, request: HostRequest) -> JsonValue | CheckedJson:
         try:
-            payload = _object_in(request.payload)
-            match request.method:
-                case "tools.search":
-                    return await self._search(payload)
-                case "tools.describe":
-                    return self._describe(payload)
-                case "tools.call":
-                    return await self._call(payload, request)
-                case "namespace":
-                    return await self._call_namespace(payload, request)
-                case "mcp.call":
-                    return await self._call_mcp(payload, request)
-                case _:
-                    return await self._look_up(request, payload)
+            if self._journal is None:
+                return await self._answer(request)
+            return await self._answer_durably(request, self._journal)
         except ToolError as error:
             raise _to_host_error(error) from error
+
+    async def _answer_durably(
+        self, request: HostRequest, journal: CellJournal
+    ) -> JsonValue | CheckedJson:
+        """Answer a request, or repeat the answer that an earlier process has recorded."""
+        begun = journal.find_inherited(request.id)
+        if begun is not None and begun.state == "done":
+            return answer_from(begun)
+        try:
+            answer = await self._answer(request)
+        except ToolError as error:
+            if begun is not None and journal.find_inherited(request.id) is not None:
+                # Whatever prevents a repetition, such as a tool that is gone.
+                raise outcome_unknown(begun.tool_id) from error
+            failure = _to_host_error(error)
+            said = {"message": failure.message, "name": failure.name, "code": failure.code}
+            recorded = {"error": {**said, "data": dict(failure.data)}}
+            await journal.finish_call(request.id, CheckedJson(cast("JsonObject", recorded)))
+            raise
+        if isinstance(answer, CheckedJson):
+            await journal.finish_call(request.id, CheckedJson({"value": answer.value}))
+        return answer
+
+    async def _answer(self, request: HostRequest) -> JsonValue | CheckedJson:
+        payload = _object_in(request.payload)
+        match request.method:
+            case "tools.search":
+                return await self._search(payload)
+            case "tools.describe":
+                return self._describe(payload)
+            case "tools.call":
+                return await self._call(payload, request)
+            case "namespace":
+                return await self._call_namespace(payload, request)
+            case "mcp.call":
+                return await self._call_mcp(payload, request)
+            case _:
+                return await self._look_up(request, payload)
 
     def call_id_of(self, request_id: int) -> str:
         """The id of the nested call of a request."""
@@ -232,6 +264,11 @@ class CellBridge:
         return await self._execute(tool, given, request)
 
     async def _execute(self, tool: Tool, given: object, request: HostRequest) -> CheckedJson:
+        journal = self._journal
+        if journal is not None:
+            begun = journal.find_inherited(request.id)
+            if begun is not None and not can_repeat(tool):
+                raise outcome_unknown(tool.id)
         self._counters.count_call(tool.id)
         site = CallSite(
             call_id=self.call_id_of(request.id),
@@ -239,6 +276,7 @@ class CellBridge:
             abort=request.abort,
             pause_for_approval=request.asking_person,
             pause_for_client=partial(self._waiting_for_client, request),
+            before_execute=None if journal is None else partial(journal.start_call, request.id),
             parent_span=self.span,
         )
         result = await self.tools.executor.call(tool, given, site=site)

@@ -11,13 +11,16 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, OrderedDict
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import anyio
 
+from nacre.cell_replay import CellRecorder, ProgramInfo
 from nacre.code_mode.bridge import CellBridge
+from nacre.code_mode.durable_cells import CellJournal, describe_lost, read_record
 from nacre.code_mode.results import (
     CodeModeResult,
     Completed,
@@ -25,28 +28,32 @@ from nacre.code_mode.results import (
     PendingToolCall,
     Waiting,
 )
-from nacre.errors import CellStateError
+from nacre.errors import CellStateError, CellTakenError, SnapshotError, StorageError
+from nacre.json_types import decode_json, encode_json
 from nacre.sandbox import CellState, Limits
 from nacre.sandbox import results as cell_results
 from nacre.telemetry import span
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 
     from nacre.code_mode.bridge import RunTools
-    from nacre.code_mode.model_surface import ExecInput
+    from nacre.code_mode.durable_cells import DurableRun, RestoredProgram
+    from nacre.code_mode.namespaces import NamespaceRuntime
     from nacre.code_mode.results import RunTelemetry
     from nacre.config import Language
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import RunContext
-    from nacre.sandbox import Cell, CellId, CellResult, Sandbox
+    from nacre.sandbox import Cell, CellId, CellResult, Output, Sandbox, SharedData
     from nacre.sandbox.results import Reason
+    from nacre.storage import CellRecord, CellStore
     from nacre.trajectory import EventKind
 
 
 State = Literal["running", "waiting", "completed", "failed", "aborted", "expired"]
-ResumeCause = Literal["wait", "answer"]
-"""A `wait` of the model, or the answer of a person or a client."""
+ResumeCause = Literal["wait", "answer", "person", "restart"]
+"""A `wait` of the model, the answer of a person or a client, a person who resumes the cell, or the
+restart of its turn in another process."""
 
 _STATES: Final[dict[CellState, State]] = {
     CellState.NEW: "running",
@@ -82,6 +89,14 @@ class CellRefused(Exception):
         self.reason: Reason = reason
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExecInput:
+    """A program and its language."""
+
+    code: str
+    language: Language
+
+
 class CellScope(NamedTuple):
     """Who may resume a cell: only the same agent, session, sender and agent run."""
 
@@ -100,6 +115,18 @@ class CellScope(NamedTuple):
             sender=context.sender,
             agent_run_id=context.run_id,
         )
+
+    @classmethod
+    def from_text(cls, text: str) -> CellScope:
+        """Parse what `to_text` has returned. Raises ValueError."""
+        fields = decode_json(text.encode())
+        if not isinstance(fields, list) or len(fields) != len(cls._fields):
+            raise ValueError("this is not the scope of a cell")
+        return cls(*map(str, fields))
+
+    def to_text(self) -> str:
+        """As text that snapshots are bound to."""
+        return encode_json(list(self)).decode()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,7 +148,7 @@ class CellInfo:
     expires_in_seconds: float | None
     """When a waiting cell is aborted if nobody resumes it; None for a running one."""
     can_be_resumed: bool
-    """Whether it waits for `Runtime.request_resume`."""
+    """Whether `Runtime.resume_cell` resumes it."""
 
 
 class CodeModeCell:
@@ -133,16 +160,26 @@ class CodeModeCell:
         bridge: CellBridge,
         *,
         program: ExecInput,
+        record: CellRecorder,
         on_end: Callable[[CodeModeCell], None],
+        journal: CellJournal | None = None,
+        output: tuple[Output, ...] = (),
     ) -> None:
-        """`on_end` is called once, when the program has ended."""
+        """`on_end` is called once, when the program has ended. `journal` stores a durable cell;
+        `output` is what another process has stored of it."""
         tools = bridge.tools
         self._cell = cell
         self._bridge = bridge
         self._program = program
+        self._replay_record = record
+        record.cell_id = cell.cell_id
         self._wait_reason = ""
         self._counts = tools.telemetry.snapshots
         self._on_end = on_end
+        self._journal = journal
+        self.unseen_output = output
+        """The output of earlier legs that the model has not seen, because only people or clients
+        held up the program; recorded for durable cells only."""
         self._started = time.monotonic()
         self._is_expired = False
         self._is_ended = False
@@ -152,8 +189,10 @@ class CodeModeCell:
         self.ttl_seconds = tools.config.snapshot_ttl_seconds
         self.abort_reason: str | None = None
         """The reason of an abort that has been requested."""
-        self.resume_request: anyio.Event | None = None
-        """Set when a person resumes the cell; None if nobody waits for that."""
+        self.is_awaited = False
+        """Whether a call of the model resumes the suspended cell when somebody has answered."""
+        self.resumed_by_person = anyio.Event()
+        """Set when a person has resumed the cell, or it has ended. Made anew at each suspension."""
         self._span = bridge.span
         self._span.set("nacre.cell.id", cell.cell_id)
 
@@ -172,10 +211,57 @@ class CodeModeCell:
 
     async def resume(self, cause: ResumeCause) -> CellResult:
         """Run the next leg."""
+        if cause == "wait":
+            # The model has the id of the cell from the result that contains it.
+            self.unseen_output = ()
         self._counts.restored += 1
         self._record("cell.resumed", {"cause": cause})
         with span("nacre.resume", {"nacre.cell.id": self.cell_id}, parent=self._span):
-            return await self._run_leg(self._cell.resume)
+            # The sooner a durable cell is suspended, the sooner it is stored.
+            waits_for_people = cause == "wait" or self._journal is None
+            return await self._run_leg(
+                partial(self._cell.resume, waits_for_people=waits_for_people)
+            )
+
+    async def store(self, *, max_per_session: int) -> bool:
+        """Store the waiting cell if it is durable; False if its session has too many cells.
+
+        Raises StorageError.
+        """
+        if self._journal is None:
+            return True
+        is_stored = await self._journal.suspend(
+            self._cell.to_stored(),
+            self._program,
+            self.unseen_output,
+            recorded_bursts=self._replay_record.count,
+            ttl_seconds=self.ttl_seconds,
+            max_per_session=max_per_session,
+        )
+        if is_stored and self._is_ended:
+            # It was aborted meanwhile.
+            await self._journal.delete()
+        return is_stored
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether another process can continue it."""
+        return self._journal is not None and self._journal.is_stored
+
+    async def settle(self) -> None:
+        """Wait until a write to the store that has begun has ended."""
+        if self._journal is not None:
+            await self._journal.settle()
+
+    def detach(self) -> None:
+        """Leave a stored cell to the next process."""
+        if self._journal is not None:
+            self._journal.detach()
+
+    async def forget(self) -> None:
+        """Delete a durable cell that has ended from the store."""
+        if self._journal is not None:
+            await self._journal.delete()
 
     def request_abort(self, reason: str) -> None:
         """Announce an abort: the cell is not suspended or resumed any more, and starts no call."""
@@ -190,6 +276,7 @@ class CodeModeCell:
             self._counts.dropped += 1
         await self._cell.abort(reason)
         self._record_end({"status": "aborted", "reason": reason})
+        await self.forget()
 
     async def expire(self) -> None:
         """Abort the cell because it was not resumed in time."""
@@ -197,6 +284,7 @@ class CodeModeCell:
         self._counts.expired += 1
         await self._cell.abort("the suspended run expired")
         self._record_end({"status": "expired"})
+        await self.forget()
 
     def info(self, *, expires: float | None = None) -> CellInfo:
         """`expires` is a time of the monotonic clock, for a suspended cell."""
@@ -213,7 +301,7 @@ class CodeModeCell:
             code=self._program.code,
             reason=self._wait_reason if is_waiting else "",
             expires_in_seconds=None if expires is None else max(0.0, expires - time.monotonic()),
-            can_be_resumed=self.resume_request is not None,
+            can_be_resumed=is_waiting and expires is not None and not self.is_awaited,
         )
 
     def to_result(self, result: CellResult, telemetry: RunTelemetry) -> CodeModeResult:
@@ -276,11 +364,17 @@ class CodeModeCell:
             result = await leg()
         except anyio.get_cancelled_exc_class():
             self._record_end({"status": "aborted", "reason": "the caller was cancelled"})
+            await self.forget()
             raise
+        if self._journal is not None:
+            self.unseen_output = (*self.unseen_output, *result.output)
         self._record_result(result)
+        if not isinstance(result, cell_results.Waiting):
+            await self.forget()
         return result
 
     def _record_result(self, result: CellResult) -> None:
+        self._replay_record.write(result)
         for item in result.output:
             match item:
                 case cell_results.TextOutput():
@@ -302,6 +396,7 @@ class CodeModeCell:
     def _record_suspension(self, result: cell_results.Waiting) -> None:
         self._counts.taken += 1
         self._wait_reason = result.reason
+        self.resumed_by_person = anyio.Event()
         size = result.usage.snapshot_bytes
         attributes = {"nacre.cell.id": self.cell_id, "nacre.snapshot.bytes": size}
         span("nacre.suspend", attributes, parent=self._span).end()
@@ -312,8 +407,8 @@ class CodeModeCell:
         if self._is_ended:
             return
         self._is_ended = True
-        if self.resume_request is not None:
-            self.resume_request.set()
+        self.resumed_by_person.set()
+        self._replay_record.write()
         aborted: list[JsonValue] = [
             self._bridge.tool_id_of(request) for request in self._cell.cancelled
         ]
@@ -346,12 +441,18 @@ class SuspendedCells:
         self._sweep_at = 0.0
         self._expired: OrderedDict[str, CellScope] = OrderedDict()
         self._changed = anyio.Event()
+        self.being_restored: set[str] = set()
+        """The ids of stored cells that a run is about to take over."""
 
     def __len__(self) -> int:
         return len(self._cells)
 
     def __iter__(self) -> Iterator[CodeModeCell]:
         return iter([suspended.cell for suspended in self._cells.values()])
+
+    def is_known(self, cell_id: str) -> bool:
+        """Whether the cell is suspended in this process, or was until it expired."""
+        return cell_id in self._cells or cell_id in self._expired
 
     def expiry_of(self, cell_id: CellId) -> float | None:
         """When the cell expires, by the monotonic clock; None unless it waits for a resume."""
@@ -364,12 +465,21 @@ class SuspendedCells:
         if len(self._cells) >= self._max_cells or of_session >= self._max_per_session:
             raise CellRefused(TOO_MANY, "too_many_suspended_runs")
 
-    def add(self, cell: CodeModeCell, scope: CellScope) -> None:
-        """Add a waiting cell, new or back from a `wait`. Raises CellRefused if there is no room."""
+    @property
+    def max_per_session(self) -> int:
+        return self._max_per_session
+
+    def add(
+        self, cell: CodeModeCell, scope: CellScope, *, seconds_left: float | None = None
+    ) -> None:
+        """Add a waiting cell, new or back from a `wait`. Raises CellRefused if there is no room.
+
+        `seconds_left` is the time to live of a cell that another process has suspended.
+        """
         if cell.cell_id not in self._cells:
             self.check_capacity(scope)
             self._count_of_session[scope.session_id] += 1
-        expires = time.monotonic() + cell.ttl_seconds
+        expires = time.monotonic() + (cell.ttl_seconds if seconds_left is None else seconds_left)
         self._cells[cell.cell_id] = _Suspended(cell=cell, scope=scope, expires=expires)
         if expires < self._sweep_at:
             self._changed.set()
@@ -378,6 +488,8 @@ class SuspendedCells:
         """Claim the waiting cell with this id for one resume. Raises CellRefused."""
         suspended = self._cells.get(cell_id)  # pyright: ignore[reportArgumentType]
         known_scope = suspended.scope if suspended else self._expired.get(cell_id)
+        if cell_id in self.being_restored:
+            raise CellRefused(ALREADY_RESUMING, "run_already_resuming")
         if known_scope is None:
             raise CellRefused(UNAVAILABLE, "run_unavailable")
         _check_scope(known_scope, scope)
@@ -447,16 +559,21 @@ class LiveCells:
         """The selected cells, oldest first."""
         found = [
             cell.info(expires=self._suspended.expiry_of(cell.cell_id))
-            for cell in self._select(which)
+            for cell in self.select(which)
         ]
         return sorted(found, key=lambda info: -info.age_seconds)
 
     def find(self, cell_id: str) -> CodeModeCell | None:
         return next((cell for cell in self._cells if cell.cell_id == cell_id), None)
 
+    def detach(self) -> None:
+        """Leave the stored cells to the next process. The others end with this one."""
+        for cell in self._cells:
+            cell.detach()
+
     async def abort(self, which: Callable[[CodeModeCell], bool], reason: str) -> int:
         """Abort the selected cells with their calls; returns the number of cells."""
-        aborted = self._select(which)
+        aborted = self.select(which)
         async with anyio.create_task_group() as tasks:
             for cell in aborted:
                 cell.request_abort(reason)
@@ -464,23 +581,41 @@ class LiveCells:
                 tasks.start_soon(cell.abort, reason)
         return len(aborted)
 
-    def _select(self, which: Callable[[CodeModeCell], bool]) -> list[CodeModeCell]:
+    def select(self, which: Callable[[CodeModeCell], bool]) -> list[CodeModeCell]:
         return [cell for cell in self._cells if which(cell)]
+
+
+@dataclass(slots=True)
+class _PersonLeg:
+    """A leg that a person has started. The next `wait` of the model gets its result."""
+
+    output: tuple[Output, ...]
+    """Of earlier legs that the model has not seen."""
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    result: CodeModeResult | None = None
 
 
 class RunCells:
     """The cells of one run. A cell whose result is `Waiting` is stored as suspended."""
 
     def __init__(
-        self, tools: RunTools, *, sandbox: Sandbox, suspended: SuspendedCells, live: LiveCells
+        self,
+        tools: RunTools,
+        *,
+        sandbox: Sandbox,
+        suspended: SuspendedCells,
+        live: LiveCells,
+        durable: DurableRun | None = None,
     ) -> None:
         self._tools = tools
+        self._durable = durable
         self._sandbox = sandbox
         self._suspended = suspended
         self._live = live
         self._telemetry = tools.telemetry
         self._scope = CellScope.of(tools.executor.context)
         self._abort_reason: str | None = None
+        self._person_legs: dict[str, _PersonLeg] = {}
 
     async def start(self, program: ExecInput, *, call_id: str) -> CodeModeResult:
         """Run a program for the call of `exec` with this id. Raises CellRefused."""
@@ -490,44 +625,215 @@ class RunCells:
         await tools.mcp.servers.refresh_named(program.code)
         listings = await tools.mcp.servers.listings()
         self._refuse_after_abort()
+        journal = None if self._durable is None else self._open_journal(call_id)
+        shared = tools.prepared.views.view(namespaces, listings)
+        cell = self._make_cell(program, call_id, namespaces, shared, journal)
+        return await self._run_leg(cell, cell.run)
+
+    def _make_cell(
+        self,
+        program: ExecInput,
+        call_id: str,
+        namespaces: Mapping[str, NamespaceRuntime],
+        shared: SharedData,
+        journal: CellJournal | None,
+        restored: RestoredProgram | None = None,
+    ) -> CodeModeCell:
+        tools = self._tools
+        limits = Limits.from_config(tools.config)
+        record = CellRecorder(
+            tools.executor.recorder,
+            ProgramInfo(
+                code=program.code,
+                language=program.language,
+                limits=limits,
+                shared=shared,
+                sandbox=self._sandbox,
+            ),
+            call_id=call_id,
+            earlier_bursts=None if restored is None else restored.recorded_bursts,
+        )
         bridge = CellBridge(
             tools,
             namespaces,
             exec_call_id=call_id,
             span=span("nacre.cell", {"nacre.call.id": call_id}),
+            journal=journal,
         )
         cell = CodeModeCell(
             self._sandbox.cell(
                 program.code,
                 language=program.language,
-                limits=Limits.from_config(tools.config),
-                shared=tools.prepared.views.view(namespaces, listings),
+                limits=limits,
+                shared=shared,
                 handler=bridge,
+                on_burst=record.add,
                 owner=tools.executor.context.session_id,
+                scope=self._scope.to_text(),
+                stored=None if restored is None else restored.stored,
             ),
             bridge,
             program=program,
+            record=record,
             on_end=self._live.remove,
+            journal=journal,
+            output=() if restored is None else restored.output,
         )
         self._live.add(cell)
-        return await self._run_leg(cell, cell.run)
+        return cell
+
+    def _open_journal(
+        self, call_id: str, record: CellRecord | None = None, epoch: int = 0
+    ) -> CellJournal:
+        assert self._durable is not None
+        return CellJournal(
+            self._durable,
+            context=self._tools.executor.context,
+            scope=self._scope.to_text(),
+            call_id=call_id,
+            record=record,
+            epoch=epoch,
+        )
 
     async def resume(self, cell_id: str, *, cause: ResumeCause) -> CodeModeResult:
-        """Continue a suspended program. Raises CellRefused, and leaves the cell as it was."""
+        """Continue a suspended program. Raises CellRefused, and leaves the cell as it was.
+
+        If a person has resumed the program, this returns the result of that leg. If the program
+        waits again by now, it continues.
+        """
+        self._refuse_after_abort()
+        output: tuple[Output, ...] = ()
+        if leg := self._person_legs.get(cell_id):
+            was_running = not leg.ended.is_set()
+            await leg.ended.wait()
+            self._person_legs.pop(cell_id, None)
+            if leg.result is not None:
+                if was_running or not isinstance(leg.result, Waiting):
+                    return leg.result
+                output = leg.result.output
+        if self._durable is not None and not self._suspended.is_known(cell_id):
+            await self._restore(cell_id, self._durable.store)
+        cell = self._suspended.begin_resume(cell_id, self._scope)
+        if cause == "restart":
+            # The process that ran the earlier legs has lost their output.
+            output = cell.unseen_output
+        result = await self._run_leg(cell, partial(cell.resume, cause))
+        return replace(result, output=(*output, *result.output)) if output else result
+
+    def begin_person_leg(self, cell_id: str) -> Callable[[], Coroutine[Any, Any, None]]:
+        """Claim a waiting cell for a person; call the result to run its next leg.
+
+        Raises CellRefused.
+        """
         self._refuse_after_abort()
         cell = self._suspended.begin_resume(cell_id, self._scope)
-        return await self._run_leg(cell, partial(cell.resume, cause))
+        before = self._person_legs.get(cell_id)
+        seen = before.result.output if before is not None and before.result is not None else ()
+        leg = self._person_legs[cell_id] = _PersonLeg(seen)
+        cell.resumed_by_person.set()
+        return partial(self._run_person_leg, cell, leg)
 
-    async def wait_for_resume_request(self, cell_id: str) -> None:
+    async def _run_person_leg(self, cell: CodeModeCell, leg: _PersonLeg) -> None:
+        try:
+            result = await self._run_leg(cell, partial(cell.resume, "person"))
+            leg.result = replace(result, output=(*leg.output, *result.output))
+        except CellRefused:
+            # It was aborted at this moment: `wait` finds no cell.
+            pass
+        finally:
+            leg.ended.set()
+
+    # Cells that another process has stored.
+
+    async def find_stored(self) -> list[CellRecord]:
+        """The stored cells of the run; empty if they are not durable. Raises StorageError."""
+        if self._durable is None:
+            return []
+        return await self._durable.store.of_run(self._scope.agent_run_id)
+
+    async def _restore(self, cell_id: str, store: CellStore) -> None:
+        """Take over a cell of a process that has ended. Raises CellRefused."""
+        if cell_id in self._suspended.being_restored or self._live.find(cell_id) is not None:
+            raise CellRefused(ALREADY_RESUMING, "run_already_resuming")
+        self._suspended.being_restored.add(cell_id)
+        try:
+            record = await store.find(cell_id)
+            if record is not None:
+                await self._take_over(record, store)
+        except CellTakenError:
+            raise CellRefused(ALREADY_RESUMING, "run_already_resuming") from None
+        except StorageError as error:
+            problem = f"the code mode run cannot be read from the store: {error}"
+            raise CellRefused(problem, "internal_error") from error
+        finally:
+            self._suspended.being_restored.discard(cell_id)
+
+    async def _take_over(self, record: CellRecord, store: CellStore) -> None:
+        _check_scope(CellScope.from_text(record.scope), self._scope)
+        self._suspended.check_capacity(self._scope)
+        epoch = await store.claim(record)
+        try:
+            if record.seconds_left <= 0:
+                raise CellRefused(UNAVAILABLE, "snapshot_expired")
+            restored = read_record(record)
+            if restored.lost_calls:
+                raise CellRefused(describe_lost(restored.lost_calls), "worker_lost")
+            await self._add_restored(record, restored, epoch)
+        except SnapshotError as error:
+            # It stays until it expires: perhaps only its key is missing.
+            problem = f"the suspended program cannot be continued: {error}"
+            raise CellRefused(problem, "snapshot_invalid") from error
+        except (KeyError, TypeError, ValueError, CellRefused) as error:
+            # It can never be resumed.
+            await store.delete(record.id, epoch=epoch)
+            if isinstance(error, CellRefused):
+                raise
+            problem = "the suspended program cannot be continued: its row is damaged"
+            raise CellRefused(problem, "snapshot_invalid") from error
+
+    async def _add_restored(
+        self, record: CellRecord, restored: RestoredProgram, epoch: int
+    ) -> None:
+        namespaces = await self._tools.namespaces.open()
+        listings = await self._tools.mcp.servers.listings()
+        shared = self._tools.prepared.views.view(namespaces, listings)
+        program = ExecInput(code=restored.code, language=restored.language)
+        journal = self._open_journal(record.call_id, record, epoch)
+        cell = self._make_cell(program, record.call_id, namespaces, shared, journal, restored)
+        self._suspended.add(cell, self._scope, seconds_left=record.seconds_left)
+
+    def are_stored(self, *, besides: str = "") -> bool:
+        """Whether another process can continue all cells besides the one with this id."""
+        cells = self._live.select(self._is_mine)
+        return all(cell.is_stored or cell.cell_id == besides for cell in cells)
+
+    async def settle(self) -> None:
+        """Wait until the cells that are being stored are stored."""
+        for cell in self._live.select(self._is_mine):
+            await cell.settle()
+
+    def detach(self) -> None:
+        """Leave the stored cells to the next process. The others end with this one."""
+        for cell in self._live.select(self._is_mine):
+            cell.detach()
+
+    async def wait_for_person(self, cell_id: str) -> None:
         """Wait until a person resumes this waiting cell, or it has ended."""
         cell = self._live.find(cell_id)
-        if cell is None:
-            return
-        cell.resume_request = anyio.Event()
+        if cell is not None and cell_id not in self._person_legs:
+            await cell.resumed_by_person.wait()
+
+    @contextmanager
+    def await_answer(self, cell_id: str) -> Generator[None]:
+        """Inside the block, a call of the model waits to resume this cell: a person cannot."""
+        cell = self._live.find(cell_id)
+        if cell is not None:
+            cell.is_awaited = True
         try:
-            await cell.resume_request.wait()
+            yield
         finally:
-            cell.resume_request = None
+            if cell is not None:
+                cell.is_awaited = False
 
     async def abort(self, reason: str) -> None:
         """Abort all cells and their calls. No cell can be started any more."""
@@ -575,6 +881,7 @@ class RunCells:
             if cell.abort_reason is not None:
                 raise CellRefused(cell.abort_reason, "aborted")
             self._suspended.add(cell, self._scope)
+            await self._store_durably(cell)
         except CellRefused as refusal:
             await cell.abort(refusal.message)
             self._telemetry.count_failure(refusal.reason)
@@ -590,6 +897,17 @@ class RunCells:
                 ),
             )
         return waiting
+
+    async def _store_durably(self, cell: CodeModeCell) -> None:
+        try:
+            if not await cell.store(max_per_session=self._suspended.max_per_session):
+                raise CellRefused(TOO_MANY, "too_many_suspended_runs")
+        except StorageError as error:
+            problem = f"the suspended program cannot be stored: {error}"
+            raise CellRefused(problem, "internal_error") from error
+        except CellStateError:
+            # It was aborted meanwhile.
+            raise CellRefused(cell.abort_reason or UNAVAILABLE, "aborted") from None
 
     def _refuse_after_abort(self) -> None:
         if self._abort_reason is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final, cast
 
-from nacre.code_mode.cells import UNAVAILABLE, CellRefused
+from nacre.code_mode.cells import UNAVAILABLE, CellRefused, ExecInput
 from nacre.code_mode.language_detection import (
     fenced_program,
     has_fences,
@@ -292,14 +292,6 @@ _WHAT_EXEC_TAKES: Final = (
 )
 _RUN_ID: Final = re.compile(r"run_[A-Za-z0-9_-]{1,128}")
 _MAX_SHOWN_ID: Final = 60
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExecInput:
-    """A program and its language."""
-
-    code: str
-    language: Language
 
 
 def exec_parameters(config: CodeModeConfig) -> JsonObject:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
 from nacre.code_mode.cells import CellRefused
+from nacre.code_mode.durable_cells import can_repeat
 from nacre.code_mode.language_detection import add_language_hint
 from nacre.code_mode.model_surface import EXEC_NAME, WAIT_NAME, parse_exec_input, parse_wait_input
 from nacre.code_mode.results import CodeModeResult, Failed, Waiting
-from nacre.errors import CatalogError, NamespaceError, ToolError
+from nacre.errors import CatalogError, NamespaceError, StorageError, ToolError
 from nacre.messages import ImagePart
 from nacre.tools import (
     CallResult,
@@ -29,7 +30,7 @@ from nacre.tools import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence, Set
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence, Set
 
     from nacre.code_mode.bridge import RunTools
     from nacre.code_mode.cells import CellInfo, RunCells
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 # A suspended cell is resumed well before it would expire, as long as somebody may still answer.
 _RESUME_SHARE: Final = 0.5
+_EXEC: Final = CallSubject(tool_id="code_mode:exec", tool_name=EXEC_NAME, kind="code_mode_exec")
+_WAIT: Final = CallSubject(tool_id="code_mode:wait", tool_name=WAIT_NAME, kind="code_mode_wait")
 
 
 class CodeModeRun:
@@ -126,13 +129,34 @@ class CodeModeRun:
             result = self._fail(error.message, "invalid_input")
         else:
             result = await self._dispatch(call.name, given, call.call_id, waits)
-        if isinstance(result, DirectResult):
-            return await format_direct_result(result)
-        return format_result(
-            result.for_model(),
-            is_error=isinstance(result, Failed),
-            images=tuple(ImagePart(url=image.url) for image in result.images),
-        )
+        return await _format_result(result)
+
+    async def continue_call(self, call: ToolCallPart, waits: CallWaits) -> CallResult | None:
+        """Continue a call of `exec` or `wait` whose process has ended, with its stored cell; None
+        if it has none. Raises StorageError."""
+        stored = await self._cells.find_stored()
+        found = [cell.id for cell in stored if _is_cell_of(cell.call_id, cell.id, call)]
+        if not found or not self._is_control(call.name):
+            return None
+
+        async def resume(_given: JsonObject, _call_id: str) -> CodeModeResult:
+            return await self._cells.resume(found[0], cause="restart")
+
+        subject = _EXEC if call.name == EXEC_NAME else _WAIT
+        result = await self._control(subject, {}, call.call_id, resume, waits, is_continued=True)
+        return await _format_result(result)
+
+    def are_cells_stored(self, *, besides: str = "") -> bool:
+        """Whether another process can continue all cells besides the one with this id."""
+        return self._cells.are_stored(besides=besides)
+
+    async def settle(self) -> None:
+        """Wait until the cells that are being stored are stored."""
+        await self._cells.settle()
+
+    def detach(self) -> None:
+        """Leave the stored cells to another process. Call it before `abort`."""
+        self._cells.detach()
 
     async def call(
         self, name: str, arguments: object = None, *, call_id: str = ""
@@ -165,9 +189,19 @@ class CodeModeRun:
         except CellRefused as refusal:
             return self._fail(refusal.message, refusal.reason)
 
-    async def wait_for_resume_request(self, cell_id: str) -> None:
-        """Wait until `Runtime.request_resume` names this waiting cell, or it has ended."""
-        await self._cells.wait_for_resume_request(cell_id)
+    def begin_person_leg(self, cell_id: str) -> Callable[[], Coroutine[Any, Any, None]] | None:
+        """Claim a waiting cell for a person; call the result to run its next leg. None if the cell
+        does not wait, or a call of the model resumes it when somebody has answered."""
+        if not any(cell.cell_id == cell_id and cell.can_be_resumed for cell in self.cells()):
+            return None
+        try:
+            return self._cells.begin_person_leg(cell_id)
+        except CellRefused:
+            return None
+
+    async def wait_for_person(self, cell_id: str) -> None:
+        """Wait until a person resumes this waiting cell, or it has ended. Then call `wait`."""
+        await self._cells.wait_for_person(cell_id)
 
     def _is_control(self, name: str) -> bool:
         return self.is_code_mode and name in (EXEC_NAME, WAIT_NAME)
@@ -179,26 +213,20 @@ class CodeModeRun:
             control = self._exec if name == EXEC_NAME else self._wait
             return await control(given, call_id, waits)
         tool = next(tool for tool in self._surface.direct_tools if tool.name == name)
-        return await self._call_directly(tool, given, call_id)
+        return await self._call_directly(tool, given, call_id, waits)
 
     async def _exec(
         self, given: JsonObject, call_id: str, waits: CallWaits | None = None
     ) -> CodeModeResult:
         self._tools.telemetry.exec_count += 1
-        subject = CallSubject(
-            tool_id="code_mode:exec",
-            tool_name=EXEC_NAME,
-            kind="code_mode_exec",
-            input_kind=self._language_of,
-        )
+        subject = replace(_EXEC, input_kind=self._language_of)
         return await self._control(subject, given, call_id, self._start_cell, waits)
 
     async def _wait(
         self, given: JsonObject, call_id: str, waits: CallWaits | None = None
     ) -> CodeModeResult:
         self._tools.telemetry.wait_count += 1
-        subject = CallSubject(tool_id="code_mode:wait", tool_name=WAIT_NAME, kind="code_mode_wait")
-        return await self._control(subject, given, call_id, self._resume_cell, waits)
+        return await self._control(_WAIT, given, call_id, self._resume_cell, waits)
 
     def _language_of(self, given: JsonObject) -> Language | None:
         """The language in which the program would run; None if `exec` refuses the input."""
@@ -224,15 +252,19 @@ class CodeModeRun:
         call_id: str,
         perform: Callable[[JsonObject, str], Awaitable[CodeModeResult]],
         waits: CallWaits | None,
+        *,
+        is_continued: bool = False,
     ) -> CodeModeResult:
         """Run `exec` or `wait` with hooks, approvals and a record. A refusal is a result."""
         if not self._config.enabled:
             return self._fail("code mode is off (`tools.codeMode.enabled`)", "invalid_input")
-        site = make_call_site(call_id, self._abort.signal)
+        site = replace(make_call_site(call_id, self._abort.signal), is_continued=is_continued)
 
         async def perform_permitted(permitted: JsonObject) -> tuple[CodeModeResult, JsonValue]:
             closed_before = waits.closed_count if waits else 0
             try:
+                if waits is not None and not is_continued:
+                    await waits.note_begun(site.call_id)
                 result = await perform(permitted, site.call_id)
                 if waits is not None:
                     result = await self._resume_answered(result, waits, closed_before)
@@ -240,6 +272,11 @@ class CodeModeRun:
                 result = self._fail(refusal.message, refusal.reason)
             except (CatalogError, NamespaceError) as error:
                 result = self._fail(str(error), "internal_error")
+            except StorageError as error:
+                message = (
+                    f"the program was not started, because its start cannot be stored: {error}"
+                )
+                result = self._fail(message, "internal_error")
             return result, result.to_json()
 
         try:
@@ -251,8 +288,18 @@ class CodeModeRun:
                 error.message, "aborted" if error.code == "aborted" else "call_denied"
             )
 
-    async def _call_directly(self, tool: Tool, given: JsonObject, call_id: str) -> DirectResult:
+    async def _call_directly(
+        self, tool: Tool, given: JsonObject, call_id: str, waits: CallWaits | None
+    ) -> DirectResult:
         site = make_call_site(call_id, self._abort.signal)
+        if waits is not None and not can_repeat(tool):
+            # It is not repeated if the process ends during the call.
+            begun = waits
+
+            async def note_begun(_tool_id: str) -> None:
+                await begun.note_begun(site.call_id)
+
+            site = replace(site, before_execute=note_begun)
         try:
             value = await self._tools.executor.call_directly(tool, given, site=site)
         except ToolError as error:
@@ -267,7 +314,7 @@ class CodeModeRun:
     def is_held(self, call: ToolCallPart, *, open_ids: Set[str]) -> bool:
         if call.call_id in open_ids:
             return True
-        cells = [cell for cell in self.cells() if _belongs_to(cell, call)]
+        cells = [cell for cell in self.cells() if _is_cell_of(cell.call_id, cell.cell_id, call)]
         return bool(cells) and all(self._is_cell_held(cell, open_ids) for cell in cells)
 
     def waits_for_somebody(self, pending: Sequence[PendingToolCall]) -> bool:
@@ -292,7 +339,10 @@ class CodeModeRun:
             awaited = {call.call_id for call in result.pending if call.is_awaiting_somebody}
             # The timers of a program run only while it is resumed.
             if awaited and result.next_timer_ms is None:
-                with anyio.move_on_after(self._config.snapshot_ttl_seconds * _RESUME_SHARE):
+                with (
+                    self._cells.await_answer(result.cell_id),
+                    anyio.move_on_after(self._config.snapshot_ttl_seconds * _RESUME_SHARE),
+                ):
                     await waits.any_closed(awaited)
             result = await self.resume(result.cell_id)
             # The model sees one result with the output of all legs.
@@ -319,6 +369,16 @@ class CodeModeRun:
         return await self._cells.abort_one(cell_id, reason)
 
 
-def _belongs_to(cell: CellInfo, call: ToolCallPart) -> bool:
+def _is_cell_of(exec_call_id: str, cell_id: str, call: ToolCallPart) -> bool:
     """Whether the call started the cell, or resumes it with its id in the arguments."""
-    return cell.call_id == call.call_id or cell.cell_id in call.arguments
+    return exec_call_id == call.call_id or cell_id in call.arguments
+
+
+async def _format_result(result: CodeModeResult | DirectResult) -> CallResult:
+    if isinstance(result, DirectResult):
+        return await format_direct_result(result)
+    return format_result(
+        result.for_model(),
+        is_error=isinstance(result, Failed),
+        images=tuple(ImagePart(url=image.url) for image in result.images),
+    )

@@ -13,6 +13,7 @@ import anyio
 
 from nacre.code_mode.bridge import ApiFiles, PreparedCatalogs, RunTools
 from nacre.code_mode.cells import MAX_SUSPENDED_CELLS, LiveCells, RunCells, SuspendedCells
+from nacre.code_mode.durable_cells import DurableRun
 from nacre.code_mode.mcp_servers import McpRequests, McpServers
 from nacre.code_mode.model_surface import visible_tools
 from nacre.code_mode.namespaces import Namespace, NamespaceRegistry, RunNamespaces
@@ -56,10 +57,14 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from anyio.abc import TaskGroup
+
     from nacre.code_mode.cells import CellInfo
     from nacre.code_mode.results import CodeModeResult
     from nacre.config import Language, Protection
     from nacre.json_types import JsonObject, JsonValue
+    from nacre.sandbox import KeyRing
+    from nacre.storage import CellStore, TurnState
     from nacre.tools import ApprovalQueue, Approver, DefinitionFormat, DirectResult, ToolServer
     from nacre.trajectory import TrajectoryEvent
 
@@ -110,7 +115,13 @@ def log_run_if_enabled(run: CodeModeRun) -> None:
         ", ".join(run.visible_names) or "no tools",
         sources or "no tools",
     )
-    run.trajectory.subscribe(lambda event: log.info("%s", _format_event(event)))
+
+    def log_event(event: TrajectoryEvent) -> None:
+        # The data for replays is for programs only.
+        if not event.kind.startswith("replay."):
+            log.info("%s", _format_event(event))
+
+    run.trajectory.subscribe(log_event)
 
 
 def _format_event(event: TrajectoryEvent) -> str:
@@ -134,7 +145,8 @@ class Runtime:
     `config` holds settings of code mode, or a whole config document: see `run_config_from`.
     `approval_seconds` is how long an approval stays open. `require` names protections of the
     sandbox, instead of `sandbox.require` in the document. With `is_lazy`, the first program starts
-    the workers.
+    the workers. `snapshot_keys` seal the snapshots of cells; by default a key that only this
+    runtime has. `cell_store` stores the cells of runs with `durable: true`: `Store.cells`.
     """
 
     def __init__(
@@ -147,6 +159,8 @@ class Runtime:
         max_suspended_cells: int = MAX_SUSPENDED_CELLS,
         approval_seconds: float = APPROVAL_SECONDS,
         is_lazy: bool = False,
+        snapshot_keys: KeyRing | None = None,
+        cell_store: CellStore | None = None,
     ) -> None:
         if (
             type(max_suspended_cells) is not int
@@ -162,9 +176,14 @@ class Runtime:
         if require is None:
             require = self._config.required_protections()
         options = SandboxOptions(
-            workers=workers, cache_directory=cache_directory, require=require, is_lazy=is_lazy
+            workers=workers,
+            cache_directory=cache_directory,
+            require=require,
+            is_lazy=is_lazy,
+            keys=snapshot_keys,
         )
         self._sandbox = Sandbox(options)
+        self._cell_store = cell_store
         self._suspended = SuspendedCells(max_suspended_cells)
         self._live = LiveCells(self._suspended)
         self._catalogs = PreparedCatalogs()
@@ -172,6 +191,7 @@ class Runtime:
         self._validators = InputValidators()
         self._runs: WeakSet[CodeModeRun] = WeakSet()
         self._stack = AsyncExitStack()
+        self._background: TaskGroup
         self._is_open = False
         self.namespaces = NamespaceRegistry()
         """The registry for the namespaces of plugins."""
@@ -191,9 +211,9 @@ class Runtime:
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._sandbox)
-        tasks = await self._stack.enter_async_context(anyio.create_task_group())
-        self._stack.callback(tasks.cancel_scope.cancel)
-        tasks.start_soon(self._suspended.expire)
+        self._background = await self._stack.enter_async_context(anyio.create_task_group())
+        self._stack.callback(self._background.cancel_scope.cancel)
+        self._background.start_soon(self._suspended.expire)
         self._is_open = True
         return self
 
@@ -204,6 +224,8 @@ class Runtime:
         traceback: TracebackType | None,
     ) -> None:
         self._is_open = False
+        # Durable cells that wait are left to the next process.
+        self._live.detach()
         with anyio.CancelScope(shield=True):
             await self.abort(reason="the runtime is closed")
         await self._stack.aclose()
@@ -250,8 +272,14 @@ class Runtime:
         tools: Sequence[Tool],
         servers: Sequence[ToolServer],
         tools_disabled: bool = False,
+        describe_turn: Callable[[str], TurnState | None] | None = None,
+        is_stored: bool = True,
     ) -> CodeModeRun:
-        """Start a run whose calls go through this executor, with a configuration of its own."""
+        """Start a run whose calls go through this executor, with a configuration of its own.
+
+        `describe_turn` returns what is stored with a durable cell about the turn, by the id of the
+        cell. Without `is_stored`, the cells of the run are not durable.
+        """
         if not self._is_open:
             raise RuntimeUnavailableError("the runtime is not open; use it in `async with`")
         settings, policy = config.tools_for(executor.context).code_mode, executor.policy
@@ -281,8 +309,17 @@ class Runtime:
                 catalog=prepared.catalog, mcp=mcp_servers, visible_tools=surface.tool_names
             ),
         )
+        durable: DurableRun | None = None
+        if settings.durable and is_stored and self._cell_store is not None:
+            durable = DurableRun(store=self._cell_store)
+            if describe_turn is not None:
+                durable = replace(durable, describe_turn=describe_turn)
         cells = RunCells(
-            run_tools, sandbox=self._sandbox, suspended=self._suspended, live=self._live
+            run_tools,
+            sandbox=self._sandbox,
+            suspended=self._suspended,
+            live=self._live,
+            durable=durable,
         )
         run = CodeModeRun(surface, run_tools, cells, abort)
         self._runs.add(run)
@@ -303,14 +340,16 @@ class Runtime:
         # Also the cells of runs that have been garbage-collected.
         await self._live.abort(lambda cell: session_id in (None, cell.context.session_id), reason)
 
-    def request_resume(self, cell_id: str) -> bool:
-        """Resume a cell that waits for a person to do so; False if there is no such cell. Other
-        cells are resumed by the model, with `wait`."""
-        cell = self._live.find(cell_id)
-        if cell is None or cell.resume_request is None:
-            return False
-        cell.resume_request.set()
-        return True
+    def resume_cell(self, cell_id: str) -> bool:
+        """Start the next leg of a waiting cell, for a person. The next `wait` of the model returns
+        its result. False if there is no such cell, it runs, or a call of the model resumes it when
+        somebody has answered."""
+        for run in list(self._runs):
+            leg = run.begin_person_leg(cell_id)
+            if leg is not None:
+                self._background.start_soon(leg)
+                return True
+        return False
 
     async def abort_cell(self, cell_id: str, reason: str = "the cell was aborted") -> bool:
         """Abort one cell; False if there is none with this id."""

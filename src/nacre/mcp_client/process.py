@@ -275,6 +275,10 @@ class ServerProcess:
         self._close_pipes()
         await _call_guard(partial(_guard.remove, self._process.pid))
 
+    def kill(self) -> None:
+        """Kill the process and its group at once; `stop` is still needed."""
+        self._signal_group(_KILL)
+
     async def _has_exited(self, *, within_seconds: float) -> bool:
         # `wait` of asyncio returns only when the pipes are closed, but a child may keep them open.
         with anyio.move_on_after(within_seconds):

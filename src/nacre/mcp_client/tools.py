@@ -252,6 +252,7 @@ class _ToolBuilder:
             parameters=self._input_schema(name, item.get("inputSchema")),
             output_schema=self._output_schema(name, item.get("outputSchema")),
             needs_approval=self._permissions.approval_for(name),
+            is_idempotent=_is_idempotent(item),
             execute=execute_with(
                 self._send,
                 config,
@@ -302,6 +303,14 @@ def _title(item: JsonObject) -> str | None:
     hint = annotations.get("title") if isinstance(annotations, dict) else None
     title = _text(item.get("title"), _MAX_TITLE_CHARACTERS) or _text(hint, _MAX_TITLE_CHARACTERS)
     return title or None
+
+
+def _is_idempotent(item: JsonObject) -> bool:
+    """Whether the server says that a call can be repeated."""
+    hints = item.get("annotations")
+    if not isinstance(hints, dict):
+        return False
+    return hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True
 
 
 def _text(value: JsonValue, max_characters: int) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from nacre.cell_replay import CellRecorder, ProgramInfo
 from nacre.errors import CellStateError, HostRequestError, ToolError
 from nacre.json_types import encode_json
 from nacre.sandbox import Limits, SharedData
@@ -199,14 +200,28 @@ class Programs:
         output: list[Output] = []
         with span("nacre.cell", {"nacre.call.id": call_id}) as current:
             bridge = CodeBridge(access, clock=clock, call_id=call_id, span=current)
+            limits = replace(_LIMITS, timeout_ms=self._timeout_ms)
+            record = CellRecorder(
+                self._tools.executor.recorder,
+                ProgramInfo(
+                    code=code,
+                    language="javascript",
+                    limits=limits,
+                    shared=SHARED,
+                    sandbox=self._sandbox,
+                ),
+                call_id=call_id,
+            )
             cell = self._sandbox.cell(
                 code,
-                limits=replace(_LIMITS, timeout_ms=self._timeout_ms),
+                limits=limits,
                 shared=SHARED,
                 handler=bridge,
                 on_output=output.append,
+                on_burst=record.add,
                 owner=self._tools.executor.context.session_id,
             )
+            record.cell_id = cell.cell_id
             self._cells.add(cell)
             self._record("cell.started", call_id, {"runId": cell.cell_id})
             outcome: Completed | Failed = _CANCELLED
@@ -214,6 +229,7 @@ class Programs:
                 outcome = await self._run_to_end(cell, clock, call_id=call_id)
             finally:
                 self._cells.discard(cell)
+                record.write(None if outcome is _CANCELLED else outcome)
                 self._record_end(call_id, cell, outcome, output, aborted=bridge.unfinished)
         return ToolSearchResult(
             outcome=replace(outcome, output=tuple(output)),

@@ -11,7 +11,7 @@ import os
 import time
 from collections import OrderedDict
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, assert_never, cast
 
@@ -189,6 +189,21 @@ class PendingApproval:
     has_decision: anyio.Event = field(default_factory=anyio.Event)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EarlierApproval:
+    """A request of a process that has ended. The call that it belongs to is going to repeat it."""
+
+    id: str
+    run_id: str
+    call_id: str
+    fingerprint: str
+    """Of the call, see `call_fingerprint`."""
+    created: float
+    expires: float
+    decision: ApprovalDecision | None = None
+    """If it was answered, and the call had not begun."""
+
+
 class ApprovalQueue:
     """The open approval requests; answer each by its id, once.
 
@@ -199,6 +214,7 @@ class ApprovalQueue:
     def __init__(self) -> None:
         self._open: dict[str, PendingApproval] = {}
         self._closed: OrderedDict[str, _Ending] = OrderedDict()
+        self._earlier: dict[tuple[str, str], EarlierApproval] = {}
         self._request_count = 0
         self._change = anyio.Event()
         self._listeners: dict[ApprovalListener, None] = {}
@@ -236,6 +252,32 @@ class ApprovalQueue:
         pending.decision = decision
         self._close(pending, "was answered already")
         pending.has_decision.set()
+
+    def expect(self, earlier: EarlierApproval) -> None:
+        """Keep the id and the decision of an earlier request for the call that repeats it."""
+        self._earlier[(earlier.run_id, earlier.call_id)] = earlier
+
+    def take_earlier(
+        self, *, run_id: str, call_id: str, fingerprint: str
+    ) -> EarlierApproval | None:
+        """Take the earlier request of a call; None if there is none, or the call has changed."""
+        earlier = self._earlier.pop((run_id, call_id), None)
+        if earlier is not None:
+            self._notify_change()
+        return None if earlier is None or earlier.fingerprint != fingerprint else earlier
+
+    @property
+    def has_earlier(self) -> bool:
+        """Whether calls have not repeated their earlier requests yet."""
+        return bool(self._earlier)
+
+    def forget_earlier(self, run_id: str) -> None:
+        """Forget the earlier requests of a run that has ended."""
+        forgotten = [key for key in self._earlier if key[0] == run_id]
+        for key in forgotten:
+            del self._earlier[key]
+        if forgotten:
+            self._notify_change()
 
     def was_closed(self, request_id: str) -> bool:
         """Whether the request was closed recently."""
@@ -399,8 +441,21 @@ class Approvals:
             return self._apply(call, None if scope.cancel_called else decision)
 
     async def _wait_for_queue(self, queue: ApprovalQueue, call: _Call) -> ApprovalDecision | None:
-        with queue.open_request(call.to_request(self._ttl_seconds)) as pending:
-            with anyio.move_on_after(self._ttl_seconds):
+        earlier = queue.take_earlier(
+            run_id=call.context.run_id,
+            call_id=call.call_id,
+            fingerprint=call_fingerprint(call.tool_id, call.input(), call.context),
+        )
+        if earlier is not None and earlier.decision is not None:
+            return earlier.decision
+        request, seconds = call.to_request(self._ttl_seconds), self._ttl_seconds
+        if earlier is not None:
+            request = replace(
+                request, id=earlier.id, created=earlier.created, expires=earlier.expires
+            )
+            seconds = max(0.0, earlier.expires - time.time())
+        with queue.open_request(request) as pending:
+            with anyio.move_on_after(seconds):
                 await pending.has_decision.wait()
             # An accepted decision counts, even if the timeout comes at the same moment.
             return pending.decision

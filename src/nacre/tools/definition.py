@@ -49,6 +49,8 @@ class ToolCall:
     """Reports progress to the readers of the run; it is not part of the result."""
     pause_timeout: Callable[[], AbstractContextManager[None]] = nullcontext
     """Enter it while the tool waits for a client, to pause the timeout of the program."""
+    idempotency_key: str = ""
+    """The same for a call and its repetition after a restart, and for no other call."""
 
 
 Execute: TypeAlias = Callable[[dict[str, Any], ToolCall], Awaitable[object]]
@@ -81,6 +83,9 @@ class Tool:
     """`direct-only` if results are not JSON; the model then sees the tool next to `exec`."""
     needs_approval: str = ""
     """Why every call needs an approval; empty if none does."""
+    is_idempotent: bool = False
+    """Whether a call with the same input, or the same `idempotency_key`, can be repeated safely.
+    If a process ends during such a call of a durable cell, the next one repeats it."""
 
     def __post_init__(self) -> None:
         self._check_names()

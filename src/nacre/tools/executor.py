@@ -51,6 +51,11 @@ class CallSite:
     """Entered while the call waits for an approval, to pause the caller's timeout."""
     pause_for_client: Callable[[], AbstractContextManager[None]] = nullcontext
     """Entered while the tool waits for a client, to pause the caller's timeout."""
+    before_execute: Callable[[str], Awaitable[None]] | None = None
+    """Called with the id of the tool just before it runs. If it raises StorageError, the tool does
+    not run."""
+    is_continued: bool = False
+    """Whether another process has begun this call, so that hooks and people have permitted it."""
     parent_span: Span | None = None
     """The parent of the call's span; by default the current span."""
 
@@ -115,7 +120,7 @@ class ToolExecutor:
         call = self._tool_call(site)
 
         async def perform(checked: JsonObject) -> tuple[None, JsonValue]:
-            return None, await convert_result(tool, await self._execute(tool, checked, call))
+            return None, await convert_result(tool, await self._execute(tool, checked, call, site))
 
         _, value = await self._call_tool(tool, given, site, perform)
         return value
@@ -130,7 +135,7 @@ class ToolExecutor:
 
         async def perform(checked: JsonObject) -> tuple[object, JsonValue]:
             with site.abort.cancelling():
-                returned = await self._execute(tool, checked, call)
+                returned = await self._execute(tool, checked, call, site)
                 if is_direct_only:
                     return returned, {"type": type(returned).__name__}
                 return None, await convert_result(tool, returned)
@@ -197,7 +202,8 @@ class ToolExecutor:
                 if refusal is not None:
                     raise ToolDeniedError(refusal, code="denied_by_policy", tool_id=subject.tool_id)
                 checked = wanted = _object_in(given, subject)
-                checked = await self._authorize(subject, wanted, site, check)
+                if not site.is_continued:
+                    checked = await self._authorize(subject, wanted, site, check)
                 if checked is not wanted and checked != wanted:
                     # A hook or a person changed it; the trajectory contains the actual input.
                     self._record("call.changed", site, {"input": checked})
@@ -217,10 +223,14 @@ class ToolExecutor:
             )
             return value, result
 
-    async def _execute(self, tool: Tool, checked: JsonObject, call: ToolCall) -> object:
+    async def _execute(
+        self, tool: Tool, checked: JsonObject, call: ToolCall, site: CallSite
+    ) -> object:
         # The tool may have an effect; if the process is killed, the trajectory names the call.
         try:
             await self.recorder.wait_until_stored()
+            if site.before_execute is not None:
+                await site.before_execute(tool.id)
         except StorageError as error:
             message = f"the call was not made, because its start cannot be stored: {error}"
             raise ToolFailedError(message, code="tool_failed", tool_id=tool.id) from error
@@ -234,6 +244,7 @@ class ToolExecutor:
             abort=site.abort,
             update=lambda update: self._record("call.updated", site, {"update": update}),
             pause_timeout=site.pause_for_client,
+            idempotency_key=f"{self.context.run_id}:{site.call_id}",
         )
 
     # Before the call.

@@ -291,6 +291,7 @@ def tool(
     source: ToolSource = "openclaw",
     catalog_mode: CatalogMode = "catalog",
     output_schema: JsonObject | None = None,
+    is_idempotent: bool = False,
 ) -> Callable[[Callable[..., object]], Tool]: ...
 def tool(
     function: Callable[..., object] | None = None,
@@ -303,6 +304,7 @@ def tool(
     source: ToolSource = "openclaw",
     catalog_mode: CatalogMode = "catalog",
     output_schema: JsonObject | None = None,
+    is_idempotent: bool = False,
 ) -> Tool | Callable[[Callable[..., object]], Tool]:
     """Turn a function with type annotations into a tool.
 
@@ -330,6 +332,7 @@ def tool(
             owner=owner,
             source=source,
             catalog_mode=catalog_mode,
+            is_idempotent=is_idempotent,
             execute=execute,
         )
 

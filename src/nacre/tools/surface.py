@@ -95,6 +95,10 @@ class CallWaits(Protocol):
         """Return when one of these calls does not wait any more."""
         ...
 
+    async def note_begun(self, call_id: str, /) -> None:
+        """A call of the model is permitted, and is about to have effects. Raises StorageError."""
+        ...
+
 
 # The call of a model.
 

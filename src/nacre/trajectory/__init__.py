@@ -16,6 +16,7 @@ from nacre.trajectory.events import (
     TrajectoryRecorder,
     export_json_lines,
     import_json_lines,
+    parse_event,
 )
 from nacre.trajectory.projection import CallNode, project
 
@@ -36,5 +37,6 @@ __all__ = [
     "TrajectoryRecorder",
     "export_json_lines",
     "import_json_lines",
+    "parse_event",
     "project",
 ]

@@ -15,7 +15,7 @@ from nacre.json_types import NotJsonError, decode_json, encode_json
 from nacre.telemetry import Redaction
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import RunContext
@@ -47,6 +47,8 @@ EventKind = Literal[
     "codex_app_server.notification",
     "codex_app_server.hook",
     "codex_app_server.lifecycle",
+    "replay.catalog",
+    "replay.bursts",
     "turn.ended",
 ]
 EVENT_KINDS: Final[tuple[EventKind, ...]] = get_args(EventKind)
@@ -92,7 +94,11 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 _BYTES_PER_EVENT: Final = 400
 # The measured memory of a trajectory event with a few members.
 _BYTES_PER_TRAJECTORY_EVENT: Final = 600
+# More than one process adds to the log of a run.
+_MAX_PROCESS_EVENTS: Final = 1_000_000
 _MAX_TRAJECTORY_BYTES: Final = 128 * 1024 * 1024
+# Calls that no cell made are not removed.
+_MAX_EXACT_RESULTS: Final = 4096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,7 +170,7 @@ def import_json_lines(text: str) -> tuple[TrajectoryEvent, ...]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
-        event = _parse_event(line, number)
+        event = parse_event(_decode_line(line, number), line_number=number)
         if events and event.sequence <= events[-1].sequence:
             raise TrajectoryFormatError(
                 number, f"has the sequence number {event.sequence} after {events[-1].sequence}"
@@ -173,8 +179,10 @@ def import_json_lines(text: str) -> tuple[TrajectoryEvent, ...]:
     return tuple(events)
 
 
-def _parse_event(line: str, number: int) -> TrajectoryEvent:
-    members = _parse_members(line, number)
+def parse_event(value: JsonValue, *, line_number: int = 1) -> TrajectoryEvent:
+    """Parse the JSON value of an event; raises TrajectoryFormatError if it is invalid."""
+    number = line_number
+    members = _check_members(value, number)
     sequence, time, data = members["sequence"], members["time"], members["data"]
     if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0:
         raise _format_error(number, "sequence", sequence, "an integer, zero or more")
@@ -192,20 +200,23 @@ def _parse_event(line: str, number: int) -> TrajectoryEvent:
     )
 
 
-def _parse_members(line: str, number: int) -> JsonObject:
+def _decode_line(line: str, number: int) -> JsonValue:
     try:
-        members = decode_json(line.encode("utf-8", "surrogatepass"))
+        return decode_json(line.encode("utf-8", "surrogatepass"))
     except NotJsonError as error:
         raise TrajectoryFormatError(number, f"cannot be read: {error}") from error
-    if not isinstance(members, dict):
+
+
+def _check_members(value: JsonValue, number: int) -> JsonObject:
+    if not isinstance(value, dict):
         raise TrajectoryFormatError(number, "is not an object")
-    missing = [key for key in _KEYS if key not in members]
+    missing = [key for key in _KEYS if key not in value]
     if missing:
         raise TrajectoryFormatError(number, f"has no {', '.join(missing)}")
-    unknown = [key for key in members if key not in _KEYS]
+    unknown = [key for key in value if key not in _KEYS]
     if unknown:
         raise TrajectoryFormatError(number, f"has the unknown key {_format_value(unknown[0])}")
-    return members
+    return value
 
 
 def _parse_kind(members: JsonObject, number: int) -> EventKind:
@@ -243,7 +254,7 @@ class EventLog(Generic[_Event]):
     def __init__(self, *, max_events: int, max_bytes: int) -> None:
         self.dropped = 0
         """The number of dropped events."""
-        self.bytes_held = 0
+        self.bytes_held: int = 0
         self._max_events = max(1, max_events)
         self._max_bytes = max_bytes
         self._events: deque[tuple[_Event, int]] = deque()
@@ -303,6 +314,15 @@ class EventLog(Generic[_Event]):
             self.dropped += 1
 
 
+def continue_sequence(last: int) -> int:
+    """The first number of a log that another process continues after `last`.
+
+    That process does not know which numbers were used after it was last stored, so it leaves out
+    more than one process uses.
+    """
+    return (last // _MAX_PROCESS_EVENTS + 1) * _MAX_PROCESS_EVENTS
+
+
 class RunEventLog(EventLog[RunEvent]):
     """The events of one run, which any number of readers can follow and resume.
 
@@ -313,6 +333,21 @@ class RunEventLog(EventLog[RunEvent]):
         super().__init__(max_events=max_events, max_bytes=max_bytes)
         self.is_closed = False
         self._change = anyio.Event()
+        self._left_out = range(0)
+
+    def restore(self, events: Sequence[RunEvent], *, last: int) -> None:
+        """Continue the log of another process, whose last known event has the number `last`."""
+        for event in events:
+            size = _BYTES_PER_EVENT + len(encode_json(event.data))
+            self._events.append((event, size))
+            self.bytes_held += size
+        self._next_sequence = continue_sequence(last)
+        self._left_out = range(last + 1, self._next_sequence)
+
+    def count_missing(self, after: int, sequence: int) -> int:
+        """How many events between two numbers were dropped."""
+        first, end = max(after + 1, self._left_out.start), min(sequence, self._left_out.stop)
+        return sequence - after - 1 - max(0, end - first)
 
     def add(self, kind: RunEventKind, data: JsonObject | None = None) -> None:
         """Append an event; does nothing after `close`."""
@@ -348,7 +383,9 @@ class RunEventLog(EventLog[RunEvent]):
     def _events_after(self, sequence: int) -> list[RunEvent]:
         # Indexed from the end, so that a reader without backlog does not scan the whole log.
         wanted = min(self.last_sequence - sequence, len(self._events))
-        return [self._events[index][0] for index in range(-wanted, 0)]
+        found = [self._events[index][0] for index in range(-wanted, 0)]
+        # The numbers of a continued log have a gap.
+        return [event for event in found if event.sequence > sequence]
 
     def _notify_readers(self) -> None:
         change, self._change = self._change, anyio.Event()
@@ -365,14 +402,24 @@ class TrajectoryRecorder(EventLog[TrajectoryEvent]):
         redaction: Redaction | None = None,
         max_events: int = 100_000,
         max_bytes: int = _MAX_TRAJECTORY_BYTES,
+        after: int | None = None,
     ) -> None:
+        """`after` is the last known number of a trajectory that another process has begun."""
         super().__init__(max_events=max_events, max_bytes=max_bytes)
         self.context = context
         self.wait_until_stored: Callable[[], Awaitable[None]] = _return_at_once
         """Returns when all events so far are stored, and raises StorageError; set by their
         writer. A recorder without a store returns at once."""
-        self._redaction = Redaction() if redaction is None else redaction
-        self.record("run.started", data=_run_data(context))
+        self.redaction = Redaction() if redaction is None else redaction
+        self.exact_results: dict[str, None] = {}
+        """The ids of the last nested calls whose recorded result is exact: not redacted, and not
+        cut. Their cell removes them."""
+        self.recorded_catalogs: set[str] = set()
+        """The digests of the catalogs in this trajectory."""
+        if after is None:
+            self.record("run.started", data=_run_data(context))
+        else:
+            self._next_sequence = continue_sequence(after)
 
     def record(
         self,
@@ -383,7 +430,23 @@ class TrajectoryRecorder(EventLog[TrajectoryEvent]):
         data: JsonObject | None = None,
     ) -> None:
         """Append an event with a redacted copy of `data`. Never raises because of the data."""
-        redacted, size = self._redact_data(data) if data else ({}, 0)
+        redacted, size, is_result_exact = self._redact_data(data) if data else ({}, 0, False)
+        if is_result_exact and kind == "call.ended" and parent_id:
+            if len(self.exact_results) >= _MAX_EXACT_RESULTS:
+                self.exact_results.clear()
+            self.exact_results[call_id] = None
+        self.record_redacted(kind, redacted, size=size, call_id=call_id, parent_id=parent_id)
+
+    def record_redacted(
+        self,
+        kind: EventKind,
+        data: JsonObject,
+        *,
+        size: int,
+        call_id: str = "",
+        parent_id: str = "",
+    ) -> None:
+        """Append an event whose data was redacted with `redaction`, and has about this size."""
         self._append(
             lambda sequence, now: TrajectoryEvent(
                 sequence=sequence,
@@ -391,31 +454,34 @@ class TrajectoryRecorder(EventLog[TrajectoryEvent]):
                 kind=kind,
                 call_id=call_id,
                 parent_id=parent_id,
-                data=redacted,
+                data=data,
             ),
             size + _BYTES_PER_TRAJECTORY_EVENT,
         )
 
-    def _redact_data(self, data: JsonObject) -> tuple[JsonObject, int]:
+    def _redact_data(self, data: JsonObject) -> tuple[JsonObject, int, bool]:
+        """The redacted data, its size, and whether its result is exact."""
         redacted: JsonObject = {}
         total = 0
+        is_result_exact = False
         for key, value in data.items():
             try:
                 # Each member has its own limits, so that a large result does not displace others.
-                redacted[key], size = self._redact_member(key, value)
+                redacted[key], size, is_exact = self._redact_member(key, value)
+                is_result_exact = is_result_exact or (is_exact and key == "result")
             except Exception:
                 logger.exception("a %s cannot be recorded under %r", type(value).__name__, key)
                 redacted[key], size = f"[{type(value).__name__}, cannot be recorded]", 0
             total += size
-        return redacted, total
+        return redacted, total, is_result_exact
 
-    def _redact_member(self, key: str, value: JsonValue) -> tuple[JsonValue, int]:
-        if key == "input" and not self._redaction.keep_inputs:
-            return self._redaction.input(value), 0
+    def _redact_member(self, key: str, value: JsonValue) -> tuple[JsonValue, int, bool]:
+        if key == "input" and not self.redaction.keep_inputs:
+            return self.redaction.input(value), 0, False
         if isinstance(value, str):
-            text = self._redaction.text(value)
-            return text, len(text)
-        return self._redaction.sized_value(value)
+            text = self.redaction.text(value)
+            return text, len(text), text == value
+        return self.redaction.sized_value(value)
 
 
 async def _return_at_once() -> None:

@@ -50,6 +50,10 @@ _EXTREME_UNITS: Final = 6_000
 Verdict = Literal["ok", "input_too_large", "schema_too_costly"]
 
 
+# Inputs with at most this many members are looked at one by one.
+_MAX_SMALL_MEMBERS: Final = 16
+
+
 class SchemaLimits:
     """Decides which inputs may be checked against one schema."""
 
@@ -71,7 +75,9 @@ class SchemaLimits:
         self._max_options = max(map(_count_options, nodes))
         self._per_character = Fanout(schema, character_cost) if patterns else None
         self._per_number = Fanout(schema, number_cost)
-        if self._per_value.of_root(1) > _MAX_WORK:
+        self._flat_value_cost = self._per_value.of_root(1)
+        self._flat_character_cost = self._per_character.of_root(1) if self._per_character else 0
+        if self._flat_value_cost > _MAX_WORK:
             self.problem = (
                 "a `$ref` does not exist, is not of the form `#/...` or leads to itself; "
                 "or there are too many alternatives or values to compare"
@@ -79,6 +85,8 @@ class SchemaLimits:
 
     def verdict(self, given: JsonObject) -> Verdict:
         """Whether the input may be checked; if not, whether the input or the schema is at fault."""
+        if self._is_small(given):
+            return "ok"
         levels = self._per_value.levels
         size = measure(given, levels=levels)
         if size.values > MAX_INPUT_VALUES:
@@ -105,6 +113,26 @@ class SchemaLimits:
         if self._has_alternatives:
             errors = self._per_value.of_root(size.depth) * (size.depth + 1)
         return errors * _count_copies(size) <= _MAX_COPIES
+
+    def _is_small(self, given: JsonObject) -> bool:
+        """Whether the input has a few texts and plain values, which may be checked by that alone.
+
+        Most inputs are like this, and measuring them takes longer than to check them.
+        """
+        if len(given) > _MAX_SMALL_MEMBERS:
+            return False
+        characters = 0
+        for name, value in given.items():
+            # Python code may pass names that are not texts.
+            if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                return False
+            characters += len(name)
+            if isinstance(value, str):
+                characters += len(value)
+            elif value is not None and (not isinstance(value, int) or _is_extreme(value)):
+                return False
+        work = (1 + len(given)) * self._flat_value_cost + characters * self._flat_character_cost
+        return work <= _MAX_WORK
 
     def _work(self, size: InputSize, fanout: Callable[[Fanout], int]) -> int:
         work = size.values * fanout(self._per_value)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from nacre.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from nacre.cell_replay import CellReplay, Replay, replay
     from nacre.code_mode import (
         CellInfo,
         CodeMode,
@@ -72,6 +73,7 @@ __all__ = [
     "BeforeToolCall",
     "Block",
     "CellInfo",
+    "CellReplay",
     "ChangeContent",
     "ChangeInput",
     "ChangeResult",
@@ -88,6 +90,7 @@ __all__ = [
     "McpServerConfig",
     "Namespace",
     "NamespaceContext",
+    "Replay",
     "Revise",
     "RunContext",
     "Runtime",
@@ -100,6 +103,7 @@ __all__ = [
     "hook",
     "mcp_servers_from",
     "namespace_tool",
+    "replay",
     "tool",
 ]
 
@@ -107,6 +111,11 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
+        "nacre.cell_replay": (
+            "CellReplay",
+            "Replay",
+            "replay",
+        ),
         "nacre.code_mode": (
             "CellInfo",
             "CodeMode",

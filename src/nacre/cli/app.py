@@ -42,6 +42,7 @@ COMMANDS: Final = (
     Command("heartbeat", "heartbeat", "Wake an agent without a message, and list heartbeats."),
     Command("approvals", "approvals", "List and answer the approvals of a gateway."),
     Command("trajectory", "trajectory", "Show and export the events of runs."),
+    Command("replay", "replay", "Run the programs of a recorded run again."),
     Command("diagnostics", "diagnostics", "Collect what others need to find a problem."),
     Command("codex", "codex", "Check Codex, log in to it, and list its threads."),
     Command("completion", "", "Print a script that completes commands in your shell."),

@@ -1,0 +1,1 @@
+"""Tests of `nacre.cell_replay`."""

@@ -26,6 +26,7 @@ from nacre.config.system import SystemConfig, system_config_from
 from nacre.hooks import ContextRegistry, HookRunner, Hooks
 from nacre.messages import Message
 from nacre.run_context import RunContext
+from nacre.sandbox import KeyRing
 from nacre.storage import Store
 from nacre.tools import ApprovalQueue, Tool
 from nacre.tools.definition import ToolServer
@@ -98,8 +99,10 @@ async def open_agent(
     approval_seconds: float = 3600,
     harness: Harness | None = None,
     contexts: ContextRegistry | None = None,
+    keys: KeyRing | None = None,
 ) -> AsyncGenerator[AgentSetup]:
-    """Without a document the tools are shown as they are; `agent` are settings of the agent."""
+    """Without a document the tools are shown as they are; `agent` are settings of the agent. With
+    `keys`, turns and their cells are durable."""
     defaults = {"model": "fake/model", "instructions": "Be good.", **(agent or {})}
     whole = {
         "models": {"providers": {"fake": {"baseUrl": "http://127.0.0.1:1/v1", "apiKey": "x"}}},
@@ -116,7 +119,14 @@ async def open_agent(
     registered = Hooks(hooks)
     approvals = ApprovalQueue()
     async with (
-        Runtime(whole, workers=1, approval_seconds=approval_seconds, is_lazy=True) as runtime,
+        Runtime(
+            whole,
+            workers=1,
+            approval_seconds=approval_seconds,
+            is_lazy=True,
+            snapshot_keys=keys,
+            cell_store=None if keys is None else store.cells,
+        ) as runtime,
         AgentService(
             ServiceContext(
                 config=config,
@@ -129,6 +139,7 @@ async def open_agent(
                 approvals=approvals,
                 harness=harness or BuiltInHarness(runtime),
                 context_registry=contexts or ContextRegistry(),
+                is_durable=keys is not None,
             )
         ) as service,
     ):

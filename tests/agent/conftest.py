@@ -9,6 +9,9 @@ import pytest
 
 from nacre.storage import Store, open_store
 from tests.agent.agent_setup import AgentSetup, open_agent
+from tests.storage.conftest import postgres, postgres_server
+
+__all__ = ["postgres", "postgres_server"]
 
 OpenAgent = Callable[..., AbstractAsyncContextManager[AgentSetup]]
 

@@ -101,6 +101,8 @@ async def test_nested_calls_are_in_the_trajectory_and_not_among_the_messages(
             "cell.started",
             "call.started",
             "call.ended",
+            "replay.catalog",
+            "replay.bursts",
             "cell.ended",
             "call.ended",
             "model.requested",

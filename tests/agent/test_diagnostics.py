@@ -11,6 +11,8 @@ import anyio
 import pytest
 
 from nacre.agent import OWNER_RIGHTS, CommandCall, Diagnostics, FeedbackThread
+from nacre.agent.support_bundle import BundleContent
+from nacre.config import McpServerConfig
 from nacre.errors import ApprovalError, CodexError
 from nacre.tools import AllowAlways, AllowEdited, AllowOnce, ApprovalDecision, Deny
 from tests.agent.agent_setup import AgentSetup, event_of
@@ -118,3 +120,26 @@ async def test_diagnostics_are_for_the_owner(open_service: OpenAgent, tmp_path: 
         result = await run.wait()
         assert "owner" in result.text
         assert setup.approvals.pending == ()
+
+
+@requirement("codex:diagnostics-bundle")
+async def test_values_of_a_server_are_hidden_in_logs_and_events(tmp_path: Path) -> None:
+    server = McpServerConfig(
+        name="reef",
+        transport="http",
+        url="http://x/",
+        env={"PHRASE": 'open "sesame"', "LEVEL": "debug"},
+        headers={"X-Team": "Bearer coral-reef"},
+        looked_up=("swordfish",),
+    )
+    content = BundleContent(note="swordfish")
+    content.hide_values_of([server])
+    content.add_text("log.txt", 'DEBUG reef: open "sesame", sent coral-reef')
+    content.add_json("events.json", {"result": 'open "sesame"', "level": "debug"})
+    bundle = await content.write(tmp_path)
+    with zipfile.ZipFile(bundle.path) as archive:
+        files = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert files["log.txt"] == "DEBUG reef: ***, sent ***"
+    assert json.loads(files["events.json"]) == {"result": "***", "level": "debug"}
+    manifest = json.loads(files["manifest.json"])
+    assert (manifest["note"], manifest["files"]["log.txt"]) == ("***", len(files["log.txt"]))

@@ -13,6 +13,7 @@ from tests.cli.surroundings import Surroundings
 from tests.contract.requirements import requirement
 
 SECRET = "sk-live-1234567890abcdefghijklmnopqrst"
+PHRASE = "open\\sesame"
 
 
 @pytest.fixture
@@ -83,3 +84,23 @@ def test_an_unknown_session_writes_nothing(here: Surroundings, tmp_path: Path) -
     assert status == 2
     assert "there is no session 'wrok'" in err
     assert not (here.home / ".local" / "state" / "nacre" / "diagnostics").exists()
+
+
+@requirement("codex:diagnostics-bundle")
+def test_values_of_servers_are_hidden_wherever_they_are(
+    here: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIN", "swordfish")
+    env = {"PHRASE": PHRASE, "PIN": "${PIN}", "LEVEL": "debug"}
+    remote = {"url": "http://x/", "headers": {"X-Team": "Bearer coral-reef"}, "enabled": False}
+    servers = {"local": {"command": "no-such-command", "env": env}, "remote": remote}
+    configure_agents(here, gateway={"port": 1}, mcp={"servers": servers})
+    said = f"I say {PHRASE}, swordfish and coral-reef in debug mode"
+    here.nacre("run", "--session", "work", said)
+    _, out, _ = here.nacre("diagnostics", "export", "--json", "--no-doctor", "--note", said)
+    files = read_bundle(Path(json.loads(out)["path"]))
+    assert json.loads(files["manifest.json"])["note"] == "I say ***, *** and *** in debug mode"
+    for secret in ("sesame", "swordfish", "coral"):
+        assert [name for name, text in files.items() if secret in text] == [], files
+    local = json.loads(files["config.json"])["mcp"]["servers"]["local"]
+    assert local["env"] == {"PHRASE": "***", "PIN": "${PIN}", "LEVEL": "***"}

@@ -151,9 +151,9 @@ def test_what_was_redacted_stays_the_same_when_redacted_again(value: JsonValue) 
 
 def test_the_size_grows_with_what_is_kept() -> None:
     redaction = Redaction()
-    _, small = redaction.sized_value({"a": 1})
-    _, large = redaction.sized_value({"a": "x" * 2_000, "b": [*range(100)]})
-    _, bounded = redaction.sized_value(["x" * 2_000] * 100_000)
+    _, small, _ = redaction.sized_value({"a": 1})
+    _, large, _ = redaction.sized_value({"a": "x" * 2_000, "b": [*range(100)]})
+    _, bounded, _ = redaction.sized_value(["x" * 2_000] * 100_000)
     assert 0 < small < 500
     assert large > 2_000 + 100 * 50
     assert bounded < 200_000

@@ -40,7 +40,7 @@ from nacre.agent.run import (
     ToolBytes,
     tool_bytes_of,
 )
-from nacre.agent.service import AgentService, TurnRequest, new_session_id
+from nacre.agent.service import AgentService, new_session_id
 from nacre.agent.transcript import FailedTurnWrites, estimate_tokens
 from nacre.agent.turn_context import (
     BudgetExceededError,
@@ -52,6 +52,7 @@ from nacre.agent.turn_context import (
     TurnOutput,
 )
 from nacre.agent.turn_loop import BuiltInHarness, planned_surface
+from nacre.agent.turn_request import TurnRequest
 from nacre.agent.turn_tools import ServerTools, call_directly, list_server_tools, make_executor
 from nacre.agent.visible_replies import REPLY_RULE
 from nacre.agent.workspace_files import (

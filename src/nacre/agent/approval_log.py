@@ -78,7 +78,8 @@ class ApprovalLog:
         is_open: bool,
     ) -> None:
         run = self._run_of(request.context.run_id)
-        if run is None:
+        if run is None or (run.is_detached and decided is None):
+            # The request stays open for the process that continues the run.
             return
         if is_open:
             run.approval_opened(request)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from nacre.agent.run import AgentRun, RunRegistry
-    from nacre.agent.service import TurnRequest
     from nacre.agent.turn_context import ServiceContext
+    from nacre.agent.turn_request import TurnRequest
     from nacre.config import AgentConfig
     from nacre.messages import Message
     from nacre.storage import SessionRecord, Store

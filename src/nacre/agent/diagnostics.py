@@ -127,6 +127,7 @@ class Diagnostics:
 
         content = BundleContent(note=call.arguments)
         content.add_config(call.service.config.document)
+        content.hide_values_of(call.service.config.mcp_servers)
         for name, read in self.sources.items():
             content.add_text(name, read().decode("utf-8", "replace"))
         session_id = None if call.session is None else call.session.id

@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 
 from nacre.agent.heartbeat_turn import HEARTBEAT_FILE, TRIGGER, HeartbeatTurn, has_tasks
-from nacre.agent.service import TurnRequest
+from nacre.agent.turn_request import TurnRequest
 from nacre.config import HeartbeatConfig
 from nacre.errors import NacreError
 from nacre.tools import FileProblem, Workspace

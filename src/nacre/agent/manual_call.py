@@ -100,16 +100,16 @@ class ManualCalls:
 
     async def _run_program(self, turn: TurnContext, surface: CodeModeRun, call: ManualCall) -> None:
         await self._call(turn, surface, "exec", call.input)
-        while waiting := [cell for cell in surface.cells() if cell.state == "waiting"]:
-            cell_id = waiting[0].cell_id
-            if waiting[0].reason == "yield":
+        while live := surface.cells():
+            cell = live[0]
+            if cell.state == "waiting" and cell.reason == "yield":
                 # A model would call `wait`. Here a person resumes the program, or discards it.
                 turn.run.set_waiting(True)
                 turn.budget.set_running(False)
-                await surface.wait_for_resume_request(cell_id)
+                await surface.wait_for_person(cell.cell_id)
                 turn.budget.set_running(True)
                 turn.run.set_waiting(False)
-            await self._call(turn, surface, "wait", {"runId": cell_id})
+            await self._call(turn, surface, "wait", {"runId": cell.cell_id})
 
     async def _call(
         self, turn: TurnContext, surface: ToolSurface, name: str, given: JsonObject

@@ -18,7 +18,7 @@ from nacre.agent.client_tools import (
     PendingClientCall,
 )
 from nacre.agent.input_requests import InputRequests
-from nacre.agent.reply_media import RunMedia, media_to_json
+from nacre.agent.reply_media import ReplyMedia, RunMedia, media_to_json
 from nacre.agent.transcript import message_size
 from nacre.agent.visible_replies import ReplyEventLog
 from nacre.errors import (
@@ -30,7 +30,7 @@ from nacre.messages import FinishReason, Usage
 from nacre.run_context import AbortController
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from nacre.agent.input_requests import InputEnding, InputRequest
     from nacre.errors import NacreError
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from nacre.run_context import AbortSignal
     from nacre.storage import MediaRecord, Store, Visibility
     from nacre.tools import ApprovalRequest
+    from nacre.trajectory import RunEvent
 
 RunState = Literal["queued", "running", "waiting", "completed", "failed", "aborted"]
 RunEnding = Literal["completed", "failed", "aborted"]
@@ -199,6 +200,11 @@ class AgentRun:
             on_opened=self._input_opened, on_closed=self._input_closed
         )
         """The question that the next message of the session answers."""
+        self.is_detached = False
+        """Whether the run is left to another process, which continues it."""
+        self.on_detach: Callable[[], Awaitable[bool]] = _refuse
+        """Leaves the run to another process; set by a turn that can do so."""
+        self._announced: set[str] = set()
         self._approvals: dict[str, ApprovalRequest] = {}
         self._state: RunState = "queued"
         self._abort = AbortController()
@@ -283,6 +289,49 @@ class AgentRun:
         self._move_to("running")
         self.events.add("run.started", data)
 
+    def restore(
+        self,
+        events: Sequence[RunEvent],
+        *,
+        last_sequence: int,
+        sent: Sequence[str],
+        media: Sequence[MediaRecord],
+    ) -> None:
+        """Continue the run of another process, with the events that its readers have seen."""
+        self.events.restore(events, last=last_sequence)
+        self.events.sent.extend(sent)
+        self.media.items.extend(ReplyMedia(record=record) for record in media)
+        for event in events:
+            if event.kind in ("approval.requested", "client_call.requested"):
+                key = "approvalId" if event.kind == "approval.requested" else "callId"
+                self._announced.add(str(event.data.get(key)))
+
+    def begin_again(self) -> None:
+        """Start a run that another process has begun."""
+        self._move_to("running")
+        self.events.add("run.resumed", {"cause": "restart"})
+
+    async def detach(self) -> bool:
+        """Leave the run to the next process, and wait until it has stopped in this one; False if
+        only an abort can end it."""
+        if self.has_ended or not await self.on_detach():
+            return False
+        await self._ended.wait()
+        return True
+
+    def begin_detach(self) -> None:
+        """From now on, nothing that happens to the run is reported or stored."""
+        self.is_detached = True
+        self.events.close()
+
+    def end_detached(self) -> None:
+        """The run has stopped in this process."""
+        error = "the run is going to continue in another process"
+        self.result = RunResult(error=error, finish_reason="aborted")
+        self._ended.set()
+        change, self._state_change = self._state_change, anyio.Event()
+        change.set()
+
     def set_waiting(self, is_waiting: bool) -> None:
         """Set whether the run is paused until a person or a client answers."""
         if is_waiting and self._state == "running":
@@ -322,7 +371,8 @@ class AgentRun:
     def approval_opened(self, request: ApprovalRequest) -> None:
         """An approval of a call was requested."""
         self._approvals[request.id] = request
-        self.events.add("approval.requested", approval_to_json(request))
+        if request.id not in self._announced:
+            self.events.add("approval.requested", approval_to_json(request))
         self.on_change()
 
     def approval_closed(self, request: ApprovalRequest, answer: JsonObject) -> None:
@@ -341,7 +391,10 @@ class AgentRun:
         change.set()
 
     def _client_call_opened(self, call: PendingClientCall) -> None:
-        self.events.add("client_call.requested", call.to_json())
+        if call.call_id in self._announced:
+            self._announced.discard(call.call_id)
+        else:
+            self.events.add("client_call.requested", call.to_json())
         self.on_change()
 
     def _client_call_closed(self, call: PendingClientCall, ending: str) -> None:
@@ -356,6 +409,10 @@ class AgentRun:
         told: JsonObject = {"inputId": request.id, "toolCallId": request.call_id, "how": ending}
         self.events.add("input.answered", told)
         self.on_change()
+
+
+async def _refuse() -> bool:
+    return False
 
 
 def do_nothing() -> None:

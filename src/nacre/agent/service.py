@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 import anyio
@@ -19,26 +20,22 @@ from nacre.agent.built_in_commands import (
 from nacre.agent.chat_commands import ChatCommands, CommandCall, CommandRuns
 from nacre.agent.run import AgentRun, RunRegistry
 from nacre.agent.session_queue import SessionQueues, new_run_id
+from nacre.agent.turn_request import TurnRequest
+from nacre.agent.turn_state import add_decision, read_turn_state
 from nacre.config import choose_runtime
 from nacre.errors import ConfigError, SessionError
-from nacre.messages import UserMessage, user_message
-from nacre.providers import ModelSettings
+from nacre.messages import Usage
 from nacre.telemetry import current_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from nacre.agent.chat_commands import CallerRight, CommandHandler, CommandLine, ServiceAction
-    from nacre.agent.client_tools import ClientTool
-    from nacre.agent.heartbeat_turn import HeartbeatTurn
-    from nacre.agent.manual_call import ManualCall
+    from nacre.agent.chat_commands import CommandHandler, CommandLine, ServiceAction
     from nacre.agent.turn_context import ServiceContext
     from nacre.config import AgentConfig, AgentsConfig, QueueMode, SystemConfig
-    from nacre.messages import Message
-    from nacre.storage import SessionRecord, Store
-    from nacre.telemetry import TraceContext
+    from nacre.storage import SessionRecord, Store, TurnState
 
 # For the `agent_end` hooks of turns that closing the service has ended.
 _END_HOOKS_SECONDS: Final = 2.0
@@ -46,7 +43,9 @@ _CLOSED: Final = "the agent service is shutting down"
 _CLOSED_WAITING: Final = f"{_CLOSED}; the run waited for an answer of a person or a client"
 _SESSION_ID_BYTES: Final = 12
 _MAX_SHOWN_ID: Final = 80
-_MAX_TITLE_CHARACTERS: Final = 80
+_MAX_APPROVALS: Final = 1_000
+
+logger = logging.getLogger(__name__)
 
 
 class AgentService:
@@ -96,10 +95,13 @@ class AgentService:
 
     async def aclose(self, grace_seconds: float = 0.0) -> None:
         """Take no more turns. Running turns have `grace_seconds` to end before they are aborted;
-        turns that wait for people or clients are aborted at once. Queued messages are stored in
+        turns that wait for people or clients are left to the next process if they are durable, and
+        aborted at once otherwise. Queued messages are stored in
         their sessions."""
         self._is_closed = True
         self._queues.hurry()
+        for run in self._runs.live():
+            await run.detach()
         with anyio.move_on_after(grace_seconds):
             await self._wait_until_idle()
         self._queues.abort_all(_CLOSED)
@@ -110,6 +112,43 @@ class AgentService:
         await self._queues.until_idle()
         self._context.failed_writes.close()
         self._approval_log.close()
+
+    async def continue_turns(self) -> list[AgentRun]:
+        """Continue the turns that waited for people or clients when their process ended. Call it
+        once, at startup. Raises StorageError."""
+        store = self._context.store
+        runs: list[AgentRun] = []
+        for state in await store.cells.adopt_turns():
+            try:
+                runs.append(await self._continue_turn(state))
+            except (ValueError, SessionError) as error:
+                logger.warning("the turn %s cannot be continued: %s", state.run_id, error)
+                message = f"the turn cannot be continued after a restart: {error}"
+                await store.end_turn(
+                    state.run_id, status="interrupted", messages=(), usage=Usage(), error=message
+                )
+        # Withdraws the approvals of turns that cannot be continued.
+        await store.interrupt_open_turns()
+        return runs
+
+    async def _continue_turn(self, state: TurnState) -> AgentRun:
+        context = self._queues.context
+        if not context.is_durable:
+            raise SessionError("`tools.codeMode.durable` is off", code="invalid")
+        stored = read_turn_state(state)
+        agent = context.config.agents.agent(stored.agent_id)
+        if not agent.tools.code_mode.durable:
+            raise SessionError("`tools.codeMode.durable` is off", code="invalid")
+        session = await context.store.session(state.session_id)
+        if session is None:
+            raise SessionError("its session does not exist", code="not_found")
+        asked = await context.store.approvals(session_id=session.id, limit=_MAX_APPROVALS)
+        records = {record.id: record for record in asked}
+        for approval in stored.approvals:
+            earlier = add_decision(approval, records.get(approval.id))
+            if earlier is not None:
+                context.approvals.expect(earlier)
+        return self._queues.continue_turn(stored, _resolve_record(agent, session))
 
     # What callers do.
 
@@ -352,7 +391,7 @@ class AgentService:
 
 
 async def _abort_when_waiting(run: AgentRun) -> None:
-    if await run.waiting_or_ended() == "waiting":
+    if await run.waiting_or_ended() == "waiting" and not await run.detach():
         run.request_abort(_CLOSED_WAITING)
 
 
@@ -361,83 +400,6 @@ def _reply(text: str) -> CommandHandler:
         return text
 
     return handler
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TurnRequest:
-    """A request for one turn. Without a session it starts a new one; with only `history`, the
-    session is not stored."""
-
-    message: UserMessage | str | None = None
-    """The message of the user; None only if `history` ends with a message for the model."""
-    agent_id: str = ""
-    """Empty for the agent of the session, or the default agent."""
-    session_id: str = ""
-    """The id of an existing session."""
-    session_key: str = ""
-    """The caller's name for a session of the agent. It is created if it does not exist."""
-    title: str = ""
-    """The title of a new session."""
-    sender: str = ""
-    channel: str = ""
-    model: str = ""
-    """`provider/model` instead of the agent's model, without fallbacks."""
-    client_tools: Sequence[ClientTool] = ()
-    history: Sequence[Message] | None = None
-    """The earlier messages, if the caller keeps them; None for those of the session."""
-    instructions: str = ""
-    """Added to the instructions of the agent."""
-    settings: ModelSettings = field(default_factory=ModelSettings)
-    tools_disabled: bool = False
-    light_context: bool = False
-    """Whether to leave out the workspace files that describe the agent."""
-    queue_mode: QueueMode | Literal[""] = ""
-    """How to handle the message while a turn is running; empty as configured."""
-    rights: frozenset[CallerRight] = frozenset()
-    """What the caller may do beyond talking to agents; see `OWNER_RIGHTS`."""
-    session_model: str = ""
-    """The model of the session, which the service sets; used if `model` is empty."""
-    action: Literal["", "compact"] = ""
-    """What the turn does instead of answering the message; set by the service for a command."""
-    manual_call: ManualCall | None = None
-    """A call that a person makes; no model is asked."""
-    heartbeat: HeartbeatTurn | None = None
-    """Set if the turn is a heartbeat; its message is the prompt of the heartbeat."""
-    trace: TraceContext | None = field(default=None, repr=False, compare=False)
-    """The parent of the turn's span; None for the current span of the caller."""
-
-    @property
-    def user_message(self) -> UserMessage | None:
-        if isinstance(self.message, str):
-            return user_message(self.message)
-        return self.message
-
-    @property
-    def session_title(self) -> str:
-        """The title of a session that begins with this request."""
-        message = self.user_message if self.heartbeat is None else None
-        first_line = message.text.strip().partition("\n")[0] if message else ""
-        return self.title or first_line[:_MAX_TITLE_CHARACTERS]
-
-    def can_join(self, other: TurnRequest) -> bool:
-        """Whether the message can become part of the other turn without losing an option."""
-        is_plain = (
-            self.user_message is not None
-            and not self.client_tools
-            and self.history is None
-            and self.model in ("", other.model)
-            and not self.instructions
-            and self.settings == ModelSettings()
-            and not self.tools_disabled
-            and not self.light_context
-            and not self.action
-            and not other.action
-            and self.heartbeat is None
-            and other.heartbeat is None
-            and self.manual_call is None
-            and other.manual_call is None
-        )
-        return is_plain and (self.sender, self.channel) == (other.sender, other.channel)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

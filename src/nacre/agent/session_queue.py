@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from nacre.agent.run import RunRegistry
-    from nacre.agent.service import ResolvedSession, TurnRequest
+    from nacre.agent.service import ResolvedSession
     from nacre.agent.turn_context import ServiceContext
+    from nacre.agent.turn_request import TurnRequest
+    from nacre.agent.turn_state import StoredTurn
     from nacre.config import AgentConfig, QueueConfig, QueueMode
 
 
@@ -50,6 +52,8 @@ class QueuedTurn:
 
     run: AgentRun
     request: TurnRequest
+    continued: StoredTurn | None = None
+    """Set if another process has begun it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,6 +156,12 @@ class SessionQueue:
         )
 
     # What turns take.
+
+    @property
+    def steered(self) -> list[UserMessage]:
+        """The messages for the running turn that it has not taken."""
+        waiting = [item.request.user_message for item in self._items if item.mode == "steer"]
+        return [message for message in waiting if message is not None]
 
     def take_steered(self) -> list[UserMessage]:
         """Take the messages for the running turn, in their order."""
@@ -305,6 +315,19 @@ class SessionQueues:
         mode = request.queue_mode or session.queue_mode or self.context.config.queue.mode
         return queue.add(request, mode, partial(self._queued_run, request, session, queue))
 
+    def continue_turn(self, stored: StoredTurn, session: ResolvedSession) -> AgentRun:
+        """Continue a turn that another process has begun."""
+        run = self._new_run(stored.request, session, run_id=stored.run_id)
+        run.restore(
+            stored.events,
+            last_sequence=stored.last_sequence,
+            sent=stored.sent,
+            media=stored.media,
+        )
+        self._runs.add(run)
+        self._start_queue(QueuedTurn(run=run, request=stored.request, continued=stored), session)
+        return run
+
     @contextmanager
     def hold_turns(self) -> Generator[None]:
         """Turns that would begin during the block begin after it."""
@@ -360,14 +383,14 @@ class SessionQueues:
                 code="too_many",
             )
         run = self._new_run(request, session)
-        queue = SessionQueue(
-            QueuedTurn(run=run, request=request),
-            self.context.config.queue,
-            on_dropped=self._end_unstarted,
-        )
+        self._runs.add(run)
+        self._start_queue(QueuedTurn(run=run, request=request), session)
+        return run
+
+    def _start_queue(self, first: QueuedTurn, session: ResolvedSession) -> None:
+        queue = SessionQueue(first, self.context.config.queue, on_dropped=self._end_unstarted)
         self._queues[session.session_id] = queue
         self._tasks.start_soon(self._serve, queue, session)
-        return run
 
     async def _serve(self, queue: SessionQueue, session: ResolvedSession) -> None:
         lost = ""
@@ -435,9 +458,11 @@ class SessionQueues:
 
     # Their runs.
 
-    def _new_run(self, request: TurnRequest, session: ResolvedSession) -> AgentRun:
+    def _new_run(
+        self, request: TurnRequest, session: ResolvedSession, *, run_id: str = ""
+    ) -> AgentRun:
         run = AgentRun(
-            id=new_run_id(),
+            id=run_id or new_run_id(),
             session_id=session.session_id,
             agent_id=session.agent.id,
             session_key=session.session_key,
@@ -447,13 +472,13 @@ class SessionQueues:
         )
         # Here, so that the caller learns what is wrong with a tool.
         run.client_calls.as_tools(request.client_tools)
-        self._runs.add(run)
         return run
 
     def _queued_run(
         self, request: TurnRequest, session: ResolvedSession, queue: SessionQueue
     ) -> AgentRun:
         run = self._new_run(request, session)
+        self._runs.add(run)
         run.abort_signal.on_abort(partial(self._end_if_queued, run, queue))
         return run
 

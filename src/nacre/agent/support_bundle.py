@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 import time
 import zipfile
@@ -23,12 +24,13 @@ from nacre.errors import StorageError
 from nacre.json_types import encode_json
 from nacre.private_files import replace_private
 from nacre.telemetry import remove_secrets
-from nacre.telemetry.config_redaction import redact_secrets
+from nacre.telemetry.config_redaction import HIDDEN, find_secrets, redact_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from nacre.config import McpServerConfig
     from nacre.json_types import JsonObject, JsonValue
     from nacre.storage import Store
 
@@ -39,6 +41,8 @@ _MAX_FILE_BYTES: Final = 4 << 20
 _MAX_BUNDLE_BYTES: Final = 24 << 20
 _MAX_NOTE_CHARACTERS: Final = 2_048
 _PAGE_EVENTS: Final = 500
+# Shorter values are words such as `true` and `debug`, which are everywhere.
+_MIN_SECRET_CHARACTERS: Final = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,6 +72,8 @@ class BundleContent:
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     problems: list[str] = field(default_factory=list[str])
     _total_bytes: int = 0
+    _secrets: set[str] = field(default_factory=set[str])
+    """Hidden in all files, whatever they look like."""
 
     def add_json(self, name: str, value: JsonValue) -> None:
         self.add(name, encode_json(value))
@@ -79,6 +85,16 @@ class BundleContent:
     def add_config(self, document: Mapping[str, object], misplaced: Collection[str] = ()) -> None:
         """Add the configuration. Values at `misplaced` paths are hidden whatever they are."""
         self.add_json("config.json", redact_secrets(document, misplaced=misplaced))
+        self._secrets.update(find_secrets(document, misplaced=misplaced))
+
+    def hide_values_of(self, servers: Iterable[McpServerConfig]) -> None:
+        """Hide the environment and the headers of MCP servers in all files, such as in what a
+        server has logged."""
+        for server in servers:
+            self._secrets.update((*server.looked_up, *server.env.values()))
+            for header in server.headers.values():
+                # Others may have the token without `Bearer`.
+                self._secrets.update((header, header.rpartition(" ")[2]))
 
     def add(self, name: str, data: bytes) -> bool:
         """Add a file; the end of a long one is kept. False if the bundle is full."""
@@ -110,14 +126,15 @@ class BundleContent:
         now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         path = folder / f"nacre-diagnostics-{now}-{os.urandom(3).hex()}.zip"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files = {name: self._hide_secrets(data) for name, data in self.files.items()}
         manifest: JsonObject = {
             "createdAt": now,
             "note": remove_secrets(self.note[:_MAX_NOTE_CHARACTERS]),
             "versions": _list_versions(),
-            "files": {name: len(data) for name, data in self.files.items()},
+            "files": {name: len(data) for name, data in files.items()},
             "problems": [*self.problems],
         }
-        files = {"manifest.json": encode_json(manifest), **self.files}
+        files = {"manifest.json": self._hide_secrets(encode_json(manifest)), **files}
         with (
             replace_private(path) as file,
             zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
@@ -130,6 +147,16 @@ class BundleContent:
             files=tuple(files),
             problems=tuple(self.problems),
         )
+
+    def _hide_secrets(self, data: bytes) -> bytes:
+        """Replace the secrets, also where they are part of a JSON text."""
+        known = [it for it in self._secrets if len(it) >= _MIN_SECRET_CHARACTERS]
+        forms = {form for it in known for form in (it.encode(), encode_json(it)[1:-1])}
+        if not forms:
+            return data
+        # The longest first: one may be the beginning of another.
+        longest_first = sorted(forms, key=len, reverse=True)
+        return re.sub(b"|".join(map(re.escape, longest_first)), HIDDEN.encode(), data)
 
 
 async def _list_runs(store: Store, session_id: str | None) -> list[str]:

@@ -26,7 +26,7 @@ from nacre.messages import (
 from nacre.trajectory import CALL_EVENT_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence, Set
 
     from nacre.json_types import JsonObject, JsonValue
     from nacre.storage import BegunTurn, Store, StoredMessage, ThreadRecord, TurnStatus
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_FIRST_KINDS: Final = frozenset(("call.started", "cell.started", "approval.requested"))
 _BATCH_EVENTS: Final = 200
 _MAX_PENDING_EVENTS: Final = 10_000
 _BATCH_SECONDS: Final = 1.0
@@ -152,6 +153,11 @@ class Transcript:
             self._stored = await self._store.decode_messages(self.begun)
             self._is_loaded = loads_messages
 
+    async def begin_again(self) -> None:
+        """Load the messages of the session for a turn that another process has begun."""
+        self._is_begun = True
+        await self.load()
+
     async def end(self, end: TurnEnd, events: Sequence[JsonObject]) -> None:
         """Store the whole turn at once, with the last events of its trajectory."""
         if self._store is None or self._is_begun is False:
@@ -211,7 +217,10 @@ class TrajectoryWriter:
         event_log: RunEventLog,
         store: Store | None,
         on_call: Callable[[], None],
+        known_calls: Set[str] = frozenset(),
     ) -> None:
+        """`known_calls` are calls whose start another process has recorded."""
+        self._known_calls = known_calls
         self._event_log = event_log
         self._store = store
         self._context = recorder.context
@@ -303,6 +312,8 @@ class TrajectoryWriter:
             self._loop.call_soon_threadsafe(self._take, event)
 
     def _take(self, event: TrajectoryEvent) -> None:
+        if event.kind in _FIRST_KINDS and event.call_id in self._known_calls:
+            return
         self._pending.append(event.to_json())
         self._taken_count += 1
         if len(self._pending) % _BATCH_EVENTS == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from nacre.agent.heartbeat_turn import HeartbeatTurn
     from nacre.agent.turn_context import Harness, TurnContext
+    from nacre.agent.turn_state import DurableTurn
     from nacre.json_types import JsonObject
     from nacre.messages import Message, UserMessage
 
@@ -57,7 +59,9 @@ class Turn:
             event_log=turn.run.events,
             store=turn.service.store if turn.run.is_stored else None,
             on_call=turn.waits.look,
+            known_calls=_find_started_calls(turn),
         )
+        self._scope: anyio.CancelScope | None = None
         self._span = turn_span(turn.identity, model=turn.models[0], parent=turn.request.trace)
 
     async def run(self) -> None:
@@ -66,6 +70,7 @@ class Turn:
             self._begin()
             try:
                 async with anyio.create_task_group() as tasks:
+                    self._scope = tasks.cancel_scope
                     tasks.start_soon(self._watch_abort, tasks.cancel_scope)
                     tasks.start_soon(self._watch_time)
                     await self._run_harness(tasks)
@@ -77,29 +82,31 @@ class Turn:
 
     def _begin(self) -> None:
         turn = self._turn
-        self._run.begin(
-            {
-                "runId": self._run.id,
-                "sessionId": self._run.session_id,
-                "agentId": turn.agent.id,
-                "model": turn.models[0],
-                **_start_marks(turn),
-            }
-        )
+        if turn.continued is not None:
+            self._run.begin_again()
+            turn.queue.put_back(turn.continued.steered)
+        else:
+            self._run.begin(
+                {
+                    "runId": self._run.id,
+                    "sessionId": self._run.session_id,
+                    "agentId": turn.agent.id,
+                    "model": turn.models[0],
+                    **_start_marks(turn),
+                }
+            )
         self._run.on_change = turn.waits.look
+        if turn.durable is not None:
+            self._run.on_detach = partial(self._detach, turn.durable)
+            self._run.events.subscribe(turn.durable.receive)
         turn.budget.set_running(True)
 
     async def _run_harness(self, tasks: TaskGroup) -> None:
         turn, harness = self._turn, self._turn.service.harness
         try:
-            is_command = bool(turn.request.action)
-            await turn.transcript.begin(
-                prompt=turn.request.user_message,
-                model=turn.models[0],
-                surface=COMMAND_SURFACE if is_command else harness.plan_surface(turn),
-                title="" if is_command else turn.request.session_title,
-                loads_messages=bool(turn.engine.engine_id) or harness.needs_history(turn),
-            )
+            await self._begin_transcript(harness)
+            if turn.durable is not None:
+                tasks.start_soon(turn.durable.watch)
             tasks.start_soon(self._trajectory_writer.write)
             await self._run_action(harness)
             if not turn.stop.is_aborted:
@@ -112,6 +119,20 @@ class Turn:
             self._fail(error)
         finally:
             self._harness_ended.set()
+
+    async def _begin_transcript(self, harness: Harness) -> None:
+        turn = self._turn
+        if turn.continued is not None:
+            await turn.transcript.begin_again()
+            return
+        is_command = bool(turn.request.action)
+        await turn.transcript.begin(
+            prompt=turn.request.user_message,
+            model=turn.models[0],
+            surface=COMMAND_SURFACE if is_command else harness.plan_surface(turn),
+            title="" if is_command else turn.request.session_title,
+            loads_messages=bool(turn.engine.engine_id) or harness.needs_history(turn),
+        )
 
     async def _run_action(self, harness: Harness) -> None:
         turn = self._turn
@@ -128,6 +149,16 @@ class Turn:
         turn.run.reply(turn.output.text)
 
     # Ending early.
+
+    async def _detach(self, durable: DurableTurn) -> bool:
+        """Leave the turn to another process; False if it cannot continue there."""
+        if self._scope is None or not await durable.detach():
+            return False
+        self._run.begin_detach()
+        await self._trajectory_writer.flush()
+        self._trajectory_writer.close()
+        self._scope.cancel()
+        return True
 
     async def _watch_abort(self, scope: anyio.CancelScope) -> None:
         await self._turn.stop.wait()
@@ -168,6 +199,11 @@ class Turn:
     async def _finish(self) -> None:
         turn, output = self._turn, self._turn.output
         turn.queue.stop_steering()
+        turn.service.approvals.forget_earlier(self._run.id)
+        if self._run.is_detached:
+            self._run.on_change = do_nothing
+            self._run.end_detached()
+            return
         self._run.on_change = do_nothing
         if self._ending != "completed":
             self._error = self._error or turn.stop.reason or "the run was cut off"
@@ -320,6 +356,13 @@ class Turn:
             **output.data,
         }
         return {**data, "surface": output.surface} if output.surface else data
+
+
+def _find_started_calls(turn: TurnContext) -> frozenset[str]:
+    """The calls of a continued turn whose readers know that they run."""
+    events = turn.continued.events if turn.continued is not None else ()
+    started = (event for event in events if event.kind == "call.started")
+    return frozenset(str(event.data.get("toolCallId")) for event in started)
 
 
 def _start_marks(turn: TurnContext) -> JsonObject:

@@ -11,6 +11,7 @@ import anyio
 from nacre.agent.context_engine import TurnEngine
 from nacre.agent.heartbeat_turn import TRIGGER, heartbeat_tool
 from nacre.agent.transcript import Transcript
+from nacre.agent.turn_state import DurableTurn, can_be_stored
 from nacre.agent.visible_replies import choose_reply_mode
 from nacre.errors import NacreError
 from nacre.hooks import ContextRegistry
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 
     from nacre.agent.model_step import ProviderSource
     from nacre.agent.run import AgentRun
-    from nacre.agent.service import TurnRequest
     from nacre.agent.session_queue import QueuedTurn, SessionQueue
     from nacre.agent.transcript import FailedTurnWrites
+    from nacre.agent.turn_request import TurnRequest
+    from nacre.agent.turn_state import StoredTurn
     from nacre.config import AgentConfig, SystemConfig, VisibleReplies
     from nacre.hooks import HookRunner
     from nacre.json_types import JsonObject, JsonValue
@@ -72,6 +74,8 @@ class ServiceContext:
     harness: Harness
     context_registry: ContextRegistry = field(default_factory=ContextRegistry)
     """The context engines and the guidance of plugins."""
+    is_durable: bool = False
+    """Whether turns in code mode with `durable: true` are stored while they wait."""
     end_hooks: AbortController = field(default_factory=AbortController)
     """Aborted when closing the service no longer waits for `agent_end` hooks."""
 
@@ -104,6 +108,10 @@ class TurnContext:
     budget: RunBudget
     waits: ExternalWaits
     output: TurnOutput
+    durable: DurableTurn | None = None
+    """Stores the turn while it waits; None if it ends with the process."""
+    continued: StoredTurn | None = None
+    """Set if another process has begun the turn."""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -121,7 +129,7 @@ def open_turn_context(
     service: ServiceContext, queued: QueuedTurn, queue: SessionQueue, agent: AgentConfig
 ) -> Generator[TurnContext]:
     """Collect everything for a turn at one moment; models and servers stay open."""
-    run, request = queued.run, queued.request
+    run, request, continued = queued.run, queued.request, queued.continued
     identity = RunContext(
         agent_id=agent.id,
         session_id=run.session_id,
@@ -138,6 +146,15 @@ def open_turn_context(
     if request.heartbeat is not None:
         seconds = min(seconds, request.heartbeat.config.timeout_seconds)
     budget = RunBudget(replace(agent, timeout_seconds=seconds))
+    if continued is not None:
+        budget.restore(
+            steps=continued.steps, usage=continued.usage, seconds_left=continued.seconds_left
+        )
+    durable: DurableTurn | None = None
+    is_durable = service.is_durable and run.is_stored and agent.tools.code_mode.durable
+    if is_durable and can_be_stored(request):
+        version = 0 if continued is None else continued.version
+        durable = DurableTurn(run, service.store.cells, version=version)
     servers_in_use = service.servers(run.session_id, is_kept=run.is_stored)
     tools = [
         *service.tools.tools(agent, identity),
@@ -175,15 +192,30 @@ def open_turn_context(
                 run_id=run.id,
                 given_history=request.history,
             ),
-            trajectory=TrajectoryRecorder(identity),
+            trajectory=TrajectoryRecorder(
+                identity, after=None if continued is None else continued.last_recorded
+            ),
             budget=budget,
-            waits=ExternalWaits(run, budget),
-            output=TurnOutput(
+            waits=ExternalWaits(run, budget, durable),
+            output=_restore_output(continued)
+            if continued is not None
+            else TurnOutput(
                 # A command is not part of the conversation.
                 messages=[] if prompt is None or request.action else [prompt],
                 model=_models(request, agent)[0],
             ),
+            durable=durable,
+            continued=continued,
         )
+
+
+def _restore_output(continued: StoredTurn) -> TurnOutput:
+    return TurnOutput(
+        messages=[*continued.messages],
+        model=continued.model,
+        text=continued.text,
+        finish_reason=continued.finish_reason,
+    )
 
 
 def _models(request: TurnRequest, agent: AgentConfig) -> tuple[str, ...]:
@@ -208,6 +240,17 @@ class RunBudget:
         self._change = anyio.Event()
         self.steps = 0
         self.usage = Usage()
+
+    def restore(self, *, steps: int, usage: Usage, seconds_left: float) -> None:
+        """Continue the counts of another process."""
+        self.steps, self.usage = steps, usage
+        self._seconds_left = min(self._seconds_left, seconds_left)
+
+    def seconds_left(self) -> float:
+        """The time that the run may still take."""
+        if self._resumed_at is None:
+            return self._seconds_left
+        return self._seconds_left - (anyio.current_time() - self._resumed_at)
 
     def take_step(self) -> None:
         """Count a model call that is about to be made; raises BudgetExceededError."""
@@ -239,9 +282,7 @@ class RunBudget:
     async def time_is_up(self) -> str:
         """Return when the time is used up, with a message that names the limit."""
         while True:
-            left = float("inf")
-            if self._resumed_at is not None:
-                left = self._seconds_left - (anyio.current_time() - self._resumed_at)
+            left = float("inf") if self._resumed_at is None else self.seconds_left()
             if left <= 0:
                 agent = self._agent
                 return (
@@ -256,11 +297,14 @@ class ExternalWaits:
     """The open approvals, client calls and questions of a run, and whether the run waits for
     nothing else."""
 
-    def __init__(self, run: AgentRun, budget: RunBudget) -> None:
+    def __init__(
+        self, run: AgentRun, budget: RunBudget, durable: DurableTurn | None = None
+    ) -> None:
         self.closed_count = 0
         """How many of them have been answered or withdrawn."""
         self._run = run
         self._budget = budget
+        self._durable = durable
         self._open_before: set[str] = set()
         self._calls: dict[str, Callable[[Set[str]], bool]] = {}
         self._change = anyio.Event()
@@ -276,6 +320,11 @@ class ExternalWaits:
         """Return when one of these calls does not wait any more."""
         while self.open_ids().issuperset(call_ids):
             await self._change.wait()
+
+    async def note_begun(self, call_id: str, /) -> None:
+        """A call is permitted, and is about to have effects. Raises StorageError."""
+        if self._durable is not None:
+            await self._durable.note_begun(call_id)
 
     def begin(self, call_id: str, is_held: Callable[[Set[str]], bool] | None = None) -> None:
         """A call of the model runs.
@@ -301,6 +350,8 @@ class ExternalWaits:
             is_held(open_ids) for is_held in self._calls.values()
         )
         self._set_waiting(is_held)
+        if self._durable is not None and is_held:
+            self._durable.note_change()
 
     def _set_waiting(self, is_waiting: bool) -> None:
         if self._run.has_ended or is_waiting == (self._run.state == "waiting"):

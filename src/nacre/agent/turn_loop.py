@@ -22,8 +22,9 @@ from nacre.agent.turn_tools import (
 )
 from nacre.agent.visible_replies import REPLY_RULE
 from nacre.agent.workspace_files import NO_FILES, format_files, read_workspace_files
+from nacre.code_mode import CodeModeRun
 from nacre.config import RunConfig
-from nacre.errors import NacreError, ProviderError
+from nacre.errors import NacreError, ProviderError, StorageError
 from nacre.hooks import BeforeAgentFinalize, ToolResultPersist
 from nacre.messages import (
     AssistantMessage,
@@ -48,9 +49,10 @@ from nacre.tools import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence, Set
+    from collections.abc import Awaitable, Callable, Sequence, Set
 
     from nacre.agent.turn_context import TurnContext
+    from nacre.agent.turn_state import StoredTurn
     from nacre.agent.workspace_files import WorkspaceFiles
     from nacre.code_mode import Runtime
     from nacre.config import AgentConfig, SystemConfig
@@ -69,6 +71,10 @@ _DEFAULT_INSTRUCTIONS: Final = (
     "have where they help; say plainly what you did and what you could not do."
 )
 _MAX_PARALLEL_CALLS: Final = 1_000
+_OUTCOME_UNKNOWN: Final = (
+    "the process ended during the call of {name}, so it is not known whether it took effect; it "
+    "was not repeated. Check before you call it again"
+)
 
 
 class BuiltInHarness:
@@ -103,6 +109,8 @@ class BuiltInHarness:
         instructions = "\n\n".join(filter(None, around))
         surface = await open_surface(turn, self._runtime)
         turn.output.surface = surface.kind
+        if turn.durable is not None and isinstance(surface, CodeModeRun):
+            turn.durable.open(turn, surface)
         loop = TurnLoop(turn, surface, instructions=instructions, additions=additions)
         reason = "the turn has ended; `wait` works within a turn"
         try:
@@ -160,7 +168,8 @@ class TurnLoop:
 
     async def run(self) -> None:
         """Run until the model has answered; raises if there is no answer."""
-        await self._compactor.compact_if_long()
+        if not await self._continue_calls():
+            await self._compactor.compact_if_long()
         revisions = 0
         while True:
             answer = await self._take_step()
@@ -170,6 +179,15 @@ class TurnLoop:
                 if not await self._is_rejected(answer, revisions):
                     break
                 revisions += 1
+
+    async def _continue_calls(self) -> bool:
+        """Continue the calls that another process has begun; False if there are none."""
+        continued = self._turn.continued
+        answer = None if continued is None else continued.answer
+        if continued is None or answer is None:
+            return False
+        await self._calls.run(answer.tool_calls, continued)
+        return True
 
     def keep_partial_answer(self) -> None:
         """Keep the text of an answer that was cut off; somebody may have read it."""
@@ -284,14 +302,20 @@ class ToolCalls:
         is_parallel = turn.agent.settings.is_parallel
         self._max_parallel = _MAX_PARALLEL_CALLS if is_parallel else 1
 
-    async def run(self, calls: Sequence[ToolCallPart]) -> None:
+    async def run(self, calls: Sequence[ToolCallPart], continued: StoredTurn | None = None) -> None:
         """Run the calls of one answer, and add their results to the output of the turn.
 
         Every call has a result afterwards; if this is cancelled, the results so far are added.
+        Another process may have begun the calls.
         """
         limiter = anyio.CapacityLimiter(self._max_parallel)
-        results: dict[str, ToolMessage] = {}
-        for call in calls[: self._max_parallel]:
+        results: dict[str, ToolMessage] = {} if continued is None else dict(continued.results)
+        begun: frozenset[str] = frozenset() if continued is None else continued.begun
+        durable = self._turn.durable
+        if durable is not None:
+            durable.begin_calls(results, begun)
+        open_calls = [call for call in calls if call.call_id not in results]
+        for call in open_calls[: self._max_parallel]:
             # Register all before the first starts, or the run would look paused in between.
             self._begin(call)
         with ExitStack() as stack:
@@ -299,8 +323,13 @@ class ToolCalls:
             async with anyio.create_task_group() as tasks:
                 abort_surface = partial(tasks.start_soon, self._abort_surface)
                 stack.callback(self._turn.stop.on_abort(abort_surface))
-                for call in calls:
-                    tasks.start_soon(self._run_call, call, limiter, results)
+                for call in open_calls:
+                    perform = self._call_surface
+                    if call.call_id in begun:
+                        perform = self._continue_call
+                    tasks.start_soon(self._run_call, call, limiter, results, perform)
+        if durable is not None:
+            await durable.end_calls()
 
     def _begin(self, call: ToolCallPart) -> None:
         def is_held(open_ids: Set[str]) -> bool:
@@ -318,11 +347,15 @@ class ToolCalls:
         await self._surface.abort(self._turn.stop.reason)
 
     async def _run_call(
-        self, call: ToolCallPart, limiter: anyio.CapacityLimiter, results: dict[str, ToolMessage]
+        self,
+        call: ToolCallPart,
+        limiter: anyio.CapacityLimiter,
+        results: dict[str, ToolMessage],
+        perform: Callable[[ToolCallPart], Awaitable[CallResult]],
     ) -> None:
         async with limiter:
             self._begin(call)
-            result = await self._trace_call(call)
+            result = await self._trace_call(call, perform)
             content = await self._apply_persist_hooks(call, result)
         results[call.call_id] = ToolMessage(
             call_id=call.call_id,
@@ -331,13 +364,17 @@ class ToolCalls:
             is_error=result.is_error,
             images=result.images,
         )
+        if self._turn.durable is not None:
+            self._turn.durable.note_result()
         self._turn.waits.end(call.call_id)
 
-    async def _trace_call(self, call: ToolCallPart) -> CallResult:
+    async def _trace_call(
+        self, call: ToolCallPart, perform: Callable[[ToolCallPart], Awaitable[CallResult]]
+    ) -> CallResult:
         is_known = any(spec.name == call.name for spec in self._surface.specs)
         name = call.name if is_known else ""
         with execute_tool_span(name, call_id=call.call_id) as current:
-            result = await self._call_surface(call)
+            result = await perform(call)
             if result.is_error:
                 current.fail("tool_error" if is_known else "unknown_tool")
             return result
@@ -349,6 +386,17 @@ class ToolCalls:
             # A bug in Nacre, since failures of tools and hooks are results. The turn continues.
             logger.exception("a call of %s failed inside of Nacre", call.name)
             return format_error(f"the call of {call.name} failed inside of Nacre; see its log")
+
+    async def _continue_call(self, call: ToolCallPart) -> CallResult:
+        """Continue a call that another process has begun. Without a stored program, it is not
+        repeated, because it may have had effects."""
+        result: CallResult | None = None
+        try:
+            if isinstance(self._surface, CodeModeRun):
+                result = await self._surface.continue_call(call, self._turn.waits)
+        except StorageError as error:
+            return format_error(f"the call of {call.name} cannot be continued: {error}")
+        return result or format_error(_OUTCOME_UNKNOWN.format(name=call.name))
 
     async def _apply_persist_hooks(self, call: ToolCallPart, result: CallResult) -> str:
         """The text that is stored in the session and that the model reads."""
@@ -388,7 +436,15 @@ async def open_surface(turn: TurnContext, runtime: Runtime) -> ToolSurface:
     if settings.code_mode.enabled:
         # Namespaces read their own part of the document.
         config = RunConfig(document=turn.service.config.document, tools=settings)
-        run = runtime.run_with(executor, config, tools=turn.tools, servers=turn.servers)
+        durable = turn.durable
+        run = runtime.run_with(
+            executor,
+            config,
+            tools=turn.tools,
+            servers=turn.servers,
+            describe_turn=None if durable is None else durable.describe,
+            is_stored=durable is not None,
+        )
         if not run.is_code_mode:
             # A run without tools has nothing to put behind `exec`.
             return DirectSurface(turn.tools, executor)

@@ -11,7 +11,7 @@ from nacre.trajectory import MAX_RUN_EVENTS, RunEventLog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nacre.agent.service import TurnRequest
+    from nacre.agent.turn_request import TurnRequest
     from nacre.config import AgentConfig, SystemConfig, VisibleReplies
     from nacre.json_types import JsonObject
     from nacre.run_context import RunContext

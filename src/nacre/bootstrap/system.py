@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 import anyio
+import anyio.to_thread
 
 from nacre.agent import (
     AgentService,
@@ -36,6 +37,7 @@ from nacre.mcp_client import McpConnections
 from nacre.plugins import PluginHost
 from nacre.providers import Provider, Providers
 from nacre.run_context import RunContext
+from nacre.sandbox import load_key_ring
 from nacre.storage import open_store
 from nacre.telemetry import keep_recent_logs
 from nacre.tools import ApprovalQueue, CoreTools, Tool, policy_for
@@ -414,13 +416,31 @@ def _has_programs(config: SystemConfig) -> bool:
     )
 
 
-def _make_runtime(config: SystemConfig, workers: int, cache_directory: Path | None) -> Runtime:
+def _is_durable(config: SystemConfig) -> bool:
+    """Whether cells are stored. A changed configuration needs a restart for that."""
+    return any(agent.tools.code_mode.durable for agent in config.agents.by_id.values())
+
+
+async def _make_runtime(
+    config: SystemConfig,
+    store: Store,
+    *,
+    workers: int,
+    cache_directory: Path | None,
+    is_durable: bool,
+) -> Runtime:
+    keys = None
+    if is_durable:
+        keys = await anyio.to_thread.run_sync(load_key_ring, config.snapshot_keys)
+        await store.cells.delete_expired()
     # Without settings: each run has those of its agent.
     return Runtime(
         workers=workers,
         cache_directory=cache_directory,
         require=config.required_protections,
         is_lazy=not _has_programs(config),
+        snapshot_keys=keys,
+        cell_store=store.cells if is_durable else None,
     )
 
 
@@ -468,9 +488,16 @@ def _as_chat_command(command: PluginCommand) -> ChatCommand:
 
 @asynccontextmanager
 async def open_system(
-    config: SystemConfig, *, workers: int = 0, cache_directory: Path | None = None
+    config: SystemConfig,
+    *,
+    workers: int = 0,
+    cache_directory: Path | None = None,
+    continues_turns: bool = False,
 ) -> AsyncGenerator[System]:
     """Open all parts, and close them in reverse order.
+
+    `continues_turns` is for a process that calls `AgentService.continue_turns` each time it starts.
+    Only then, cells and turns are durable: another process would leave them to nobody.
 
     Raises StorageError, ConfigError, and RuntimeUnavailableError if the sandbox is needed and
     cannot start. A broken plugin or MCP server does not affect the rest.
@@ -480,7 +507,15 @@ async def open_system(
         logs = stack.enter_context(keep_recent_logs())
         store = await stack.enter_async_context(open_store(config.storage.url))
         await store.interrupt_open_turns()
-        runtime = await stack.enter_async_context(_make_runtime(config, workers, cache_directory))
+        is_durable = continues_turns and _is_durable(config)
+        runtime = await _make_runtime(
+            config,
+            store,
+            workers=workers,
+            cache_directory=cache_directory,
+            is_durable=is_durable,
+        )
+        await stack.enter_async_context(runtime)
         providers = await stack.enter_async_context(LiveProviders(config.models))
         mcp = await stack.enter_async_context(LiveMcp())
         await mcp.configure(config.mcp_servers)
@@ -501,6 +536,7 @@ async def open_system(
             approvals=approvals,
             harness=_make_harnesses(runtime, codex),
             context_registry=contexts,
+            is_durable=is_durable,
         )
         agents = await stack.enter_async_context(AgentService(context))
         yield System(

@@ -72,6 +72,7 @@ def export_command(
             return health
         content.add_json("doctor.json", health.to_json())
     if system is not None:
+        content.hide_values_of(system.mcp_servers)
         _add_metrics(content, system)
         _add_trajectories(content, system, session)
     folder = Path(out).absolute() if out else default_diagnostics_folder(os.environ)

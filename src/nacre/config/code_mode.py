@@ -201,9 +201,12 @@ class CodeModeConfig:
     search_default_limit: int = LIMITS["search_default_limit"].default
     max_search_limit: int = LIMITS["max_search_limit"].default
     name_index_bytes: int = LIMITS["name_index_bytes"].default
+    # Not a setting of OpenClaw.
+    durable: bool = False
 
     def __post_init__(self) -> None:
         read_switch(self.enabled, "enabled")
+        read_switch(self.durable, "durable")
         _read_only_value(self.runtime, "quickjs-wasi", "runtime")
         _read_only_value(self.mode, "only", "mode")
         self._set("languages", _read_languages(self.languages, "languages"))
@@ -222,6 +225,7 @@ FIELDS: Final[Mapping[str, str]] = MappingProxyType(
         "mode": "mode",
         "languages": "languages",
         **{limit.key: name for name, limit in LIMITS.items()},
+        "durable": "durable",
     }
 )
 """Every key that the config file may hold, and the field of `CodeModeConfig` that it sets."""
@@ -243,6 +247,7 @@ def code_mode_config_from(value: object, *, path: str = "tools.codeMode") -> Cod
         ),
         mode=_read_only_value(settings.get("mode", "only"), "only", f"{path}.mode"),
         languages=_read_languages(settings.get("languages", LANGUAGES), f"{path}.languages"),
+        durable=read_switch(settings.get("durable", False), f"{path}.durable"),
         **numbers,
     )
 
@@ -252,7 +257,7 @@ def required_protections_from(document: Mapping[str, object]) -> tuple[Protectio
     section = document.get("sandbox")
     if section is None:
         return None
-    settings = read_settings(section, keys=("require",), path="sandbox")
+    settings = read_settings(section, keys=("require", "snapshotKeys"), path="sandbox")
     if isinstance(settings, bool):
         raise reject_misplaced("sandbox", section, "an object")
     value = settings.get("require")

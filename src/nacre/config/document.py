@@ -389,6 +389,28 @@ class StorageSection(Section):
     )
 
 
+class SnapshotKeysSection(Section):
+    """`sandbox.snapshotKeys`; at most one of them."""
+
+    file: Reference = Field(
+        default="",
+        description="A private file with the keys, created with a new key if it is missing. "
+        "Needs a restart.",
+        json_schema_extra=allowed("a path"),
+    )
+    env: str = Field(
+        default="",
+        description="An environment variable with the keys instead. Needs a restart.",
+        json_schema_extra=allowed("the name of a variable"),
+    )
+    command: list[Annotated[str, Field(min_length=1)]] = Field(
+        default=[],
+        description="A command that writes the keys to its standard output instead. "
+        "Needs a restart.",
+        json_schema_extra=allowed("a list of texts: a program and its arguments"),
+    )
+
+
 class IsolationSection(Section):
     """`sandbox`."""
 
@@ -396,6 +418,9 @@ class IsolationSection(Section):
         default=None,
         description="Protections without which no program runs; null for seccomp and landlock, "
         "each where the kernel has it. Needs a restart.",
+    )
+    snapshot_keys: SnapshotKeysSection = Field(
+        default_factory=SnapshotKeysSection, description="The keys that seal snapshots of cells."
     )
 
 

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from nacre.config.document import GatewaySection, NamedTokenSection, StorageSection
+    from nacre.config.document import (
+        GatewaySection,
+        NamedTokenSection,
+        SnapshotKeysSection,
+        StorageSection,
+    )
     from nacre.config.references import Resolver
 
 AuthMode = Literal["token", "none"]
@@ -208,3 +213,24 @@ def _resolve_storage_url(text: str, resolver: Resolver) -> str:
         )
     )
     return default
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SnapshotKeysConfig:
+    """Where the keys of snapshots come from: a variable, a command, or else a file."""
+
+    file: Path
+    env: str = ""
+    command: tuple[str, ...] = ()
+
+
+def resolve_snapshot_keys(section: SnapshotKeysSection, resolver: Resolver) -> SnapshotKeysConfig:
+    """Resolve `sandbox.snapshotKeys`; the keys are not read yet."""
+    path = "sandbox.snapshotKeys"
+    resolver.choose(section, ("file", "env", "command"), path)
+    file = resolver.path(section.file, f"{path}.file")
+    return SnapshotKeysConfig(
+        file=file or user_folder("data", resolver.environment) / "snapshot-keys",
+        env=section.env,
+        command=tuple(section.command),
+    )

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from nacre.config.agents import resolve_agents
 from nacre.config.codex import resolve_codex
-from nacre.config.gateway import TOKEN_VARIABLE, resolve_gateway, resolve_storage
+from nacre.config.gateway import (
+    TOKEN_VARIABLE,
+    resolve_gateway,
+    resolve_snapshot_keys,
+    resolve_storage,
+)
 from nacre.config.mcp import resolve_servers
 from nacre.config.models import resolve_models
 from nacre.config.plugins import resolve_plugins
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
     from nacre.config.code_mode import Protection
     from nacre.config.codex import CodexConfig
     from nacre.config.document import Document, MessagesSection
-    from nacre.config.gateway import GatewayConfig, StorageConfig
+    from nacre.config.gateway import GatewayConfig, SnapshotKeysConfig, StorageConfig
     from nacre.config.mcp_entry import McpServerConfig
     from nacre.config.models import ModelsConfig
     from nacre.config.plugins import PluginsConfig
@@ -64,6 +69,7 @@ class SystemConfig:
     plugins: PluginsConfig
     codex: CodexConfig
     required_protections: tuple[Protection, ...] | None
+    snapshot_keys: SnapshotKeysConfig
     queue: QueueConfig
     visible_replies: VisibleReplies = "automatic"
     gateway: GatewayConfig
@@ -136,6 +142,7 @@ def read_system(
         plugins=plugins,
         codex=codex,
         required_protections=require if require is None else tuple(require),
+        snapshot_keys=resolve_snapshot_keys(whole.sandbox.snapshot_keys, resolver),
         queue=whole.messages.queue,
         visible_replies=_resolve_replies(whole.messages, resolver),
         gateway=resolve_gateway(whole.gateway, resolver),

@@ -61,6 +61,10 @@ class CodeModeSection(ContractSection):
     search_default_limit: Whole = _limit_field(CODE_MODE_LIMITS["search_default_limit"])
     max_search_limit: Whole = _limit_field(CODE_MODE_LIMITS["max_search_limit"])
     name_index_bytes: Whole = _limit_field(CODE_MODE_LIMITS["name_index_bytes"])
+    durable: bool = Field(
+        default=False,
+        description="Whether suspended cells are stored in the database and survive a restart.",
+    )
 
 
 class ToolSearchSection(ContractSection):

@@ -10,7 +10,7 @@ import anyio
 from nacre.gateway.routing import TextPattern
 from nacre.gateway.sse import encode_event
 from nacre.json_types import encode_json
-from nacre.trajectory import TrajectoryFormatError, import_json_lines
+from nacre.trajectory import TrajectoryFormatError, parse_event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -66,7 +66,7 @@ async def json_lines(
 def _parse_event(stored: StoredEvent) -> TrajectoryEvent | None:
     """The event; None for a kind that only a later version of Nacre knows."""
     try:
-        return import_json_lines(encode_json(stored.event).decode())[0]
+        return parse_event(stored.event)
     except TrajectoryFormatError:
         return None
 
@@ -115,9 +115,9 @@ async def live_events(run: AgentRun, cursor: Cursor) -> AsyncGenerator[bytes]:
     """The events after the cursor, until the run ends."""
     after = cursor.number if cursor.source == "feed" else -1
     async for event in run.events.follow(after):
-        if event.sequence > after + 1:
+        if missing := run.events.count_missing(after, event.sequence):
             # The log was full and dropped its first events.
-            yield encode_event({"count": event.sequence - after - 1}, kind="events.dropped")
+            yield encode_event({"count": missing}, kind="events.dropped")
         after = event.sequence
         yield encode_event(event.to_json(), kind=event.kind, event_id=str(event.sequence))
 

@@ -19,7 +19,7 @@ import anyio.to_thread
 
 from nacre.bootstrap import open_system
 from nacre.config import ConfigChange, ConfigWatcher, check_auth, is_strong_token, user_folder
-from nacre.errors import ConfigError
+from nacre.errors import ConfigError, StorageError
 from nacre.http_server import http_server, listen_on
 from nacre.private_files import read_private, write_private
 from nacre.stop_signals import forces_exit, stop_signals
@@ -46,6 +46,7 @@ def gateway_url(host: str, listener: socket.socket) -> str:
 
 _FILE: Final = "gateway-token"
 _TOKEN_CHECK_SECONDS: Final = 1.0
+_REOPEN_SECONDS: Final = 5.0
 
 
 def token_file(environment: Mapping[str, str]) -> Path:
@@ -192,7 +193,7 @@ class _Gateway:
         async with anyio.create_task_group() as tasks:
             # While the database opens and the workers start.
             tasks.start_soon(anyio.to_thread.run_sync, import_module, "nacre.gateway.app")
-            async with open_system(self._config) as system:
+            async with open_system(self._config, continues_turns=True) as system:
                 await anyio.to_thread.run_sync(import_module, "nacre.gateway.app")
                 await self._serve(system)
 
@@ -203,12 +204,15 @@ class _Gateway:
             system, generated_token=self._token.generated, config_file=self._options.file
         )
         state: GatewayState = app.state.gateway
+        # Now that the event streams follow all runs, and before anybody can answer them.
+        await _continue_turns(system)
         async with anyio.create_task_group() as tasks, http_server(app, self._listener) as server:
             tasks.start_soon(self._watcher(system, state).run)
             tasks.start_soon(self._follow_generated_token, state)
             tasks.start_soon(_prepare, system)
             tasks.start_soon(LoopWatchdog(state.metrics.observe_stall).run)
             tasks.start_soon(_return_memory_when_idle, system)
+            tasks.start_soon(_delete_expired_uploads, system)
             tasks.start_soon(state.heartbeats.run)
             self._is_serving = True
             url = gateway_url(self._config.gateway.host, self._listener)
@@ -296,6 +300,16 @@ def _app_url(url: str, state: GatewayState) -> str:
     return f"{url}{APP_PATH}/#code={code}"
 
 
+async def _continue_turns(system: System) -> None:
+    """Continue the turns that waited when their gateway ended, and open their approvals again."""
+    runs = await system.agents.continue_turns()
+    if runs:
+        logger.info("%d turns that waited for an answer continue", len(runs))
+    with anyio.move_on_after(_REOPEN_SECONDS):
+        while system.approvals.has_earlier:
+            await system.approvals.wait_for_change()
+
+
 async def _prepare(system: System) -> None:
     """Load the SDKs of the agents' models and the TypeScript compiler before a turn needs them."""
     modes = [agent.tools.code_mode for agent in system.config.agents.by_id.values()]
@@ -312,6 +326,7 @@ async def _prepare(system: System) -> None:
 _TRIM_THRESHOLD: Final = (-1, 1 << 20)
 _MMAP_THRESHOLD: Final = (-3, 1 << 18)
 _ARENA_MAX: Final = (-8, 2)
+_UPLOAD_CHECK_SECONDS: Final = 3600.0
 _IDLE_CHECK_SECONDS: Final = 5.0
 _MIN_GROWTH_BYTES: Final = 32 << 20
 
@@ -366,6 +381,17 @@ def _return_growth(resident: int) -> int:
         return_free_memory()
         return resident_bytes()
     return resident
+
+
+async def _delete_expired_uploads(system: System) -> None:
+    """Delete them at the start and from time to time, also if nobody uploads anything."""
+    while True:
+        try:
+            if count := await system.store.delete_expired_uploads():
+                logger.info("%d expired uploads were deleted", count)
+        except StorageError as error:
+            logger.warning("expired uploads cannot be deleted: %s", error)
+        await anyio.sleep(_UPLOAD_CHECK_SECONDS)
 
 
 def _exit_now(number: signal.Signals) -> None:

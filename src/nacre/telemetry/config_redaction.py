@@ -89,6 +89,19 @@ def _redact_all(value: object, depth: int = 0) -> object:
     return _redact("", value)
 
 
+def find_secrets(document: Mapping[str, object], *, misplaced: Collection[str] = ()) -> list[str]:
+    """The texts that `redact_secrets` hides, whole or in part."""
+    shown = redact_secrets(document, misplaced=misplaced)
+    found = (value_at(document, keys) for keys, _ in _differences(document, shown))
+    return [text for value in found for text in _texts(value)]
+
+
+def _texts(value: object) -> Iterator[str]:
+    for _, leaf in _leaves(value, ()):
+        if isinstance(leaf, str):
+            yield leaf
+
+
 def is_plain_secret(key: str, value: object) -> bool:
     """Whether the setting is a secret in plain text."""
     return is_secret_key(key) and isinstance(value, str) and not _is_reference(value)

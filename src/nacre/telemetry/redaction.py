@@ -236,12 +236,14 @@ class Redaction:
     def value(self, value: object) -> JsonValue:
         return self.sized_value(value)[0]
 
-    def sized_value(self, value: object) -> tuple[JsonValue, int]:
-        """The redacted value, and about how many bytes of memory it takes."""
+    def sized_value(self, value: object) -> tuple[JsonValue, int, bool]:
+        """The redacted value, about how many bytes of memory it takes, and whether nothing was
+        removed or cut."""
         walk = _Walk(self)
         redacted = walk.value(value, 0)
         characters = self.max_total_characters - walk.characters_left
-        return redacted, (self.max_items - walk.items_left) * _BYTES_PER_ITEM + characters
+        size = (self.max_items - walk.items_left) * _BYTES_PER_ITEM + characters
+        return redacted, size, walk.is_exact
 
     def text(self, text: str) -> str:
         return _truncate(text, self.max_text_characters)
@@ -260,25 +262,31 @@ class _Walk:
         self._max_text_characters = rules.max_text_characters
         self.items_left = rules.max_items
         self.characters_left = rules.max_total_characters
+        self.is_exact = True
 
     def value(self, value: object, depth: int) -> JsonValue:
         self.items_left -= 1
         if isinstance(value, str):
             return self._text(value)
         if value is None or isinstance(value, (int, float)):
-            return _format_number(value)
+            number = _format_number(value)
+            self.is_exact = self.is_exact and number is value
+            return number
         if depth >= _MAX_DEPTH:
+            self.is_exact = False
             return f"[{_describe_kind(value)}, too deep to be kept]"
         if isinstance(value, (dict, Mapping)):
             return self._members(cast("Mapping[object, object]", value), depth)
         if isinstance(value, list | tuple):
             return self._items(cast("list[object] | tuple[object, ...]", value), depth)
+        self.is_exact = False
         return f"[{_describe_kind(value)}]"
 
     def _members(self, members: Mapping[object, object], depth: int) -> JsonValue:
         redacted: dict[str, JsonValue] = {}
         for count, (key, value) in enumerate(members.items()):
             if self.items_left <= 0 or self.characters_left <= 0:
+                self.is_exact = False
                 redacted["…"] = f"[{len(members) - count:,} more members]"
                 break
             name = key if isinstance(key, str) else str(key)
@@ -287,7 +295,10 @@ class _Walk:
             if short_name in redacted:
                 # Two long keys with the same beginning; keep both.
                 short_name = f"{short_name} ({count})"
+            if short_name != key:
+                self.is_exact = False
             if is_secret and _is_hidden(name, value):
+                self.is_exact = False
                 self.items_left -= 1
                 redacted[short_name] = REDACTED
             else:
@@ -298,6 +309,7 @@ class _Walk:
         redacted: list[JsonValue] = []
         for count, item in enumerate(items):
             if self.items_left <= 0 or self.characters_left <= 0:
+                self.is_exact = False
                 redacted.append(f"[{len(items) - count:,} more items]")
                 break
             redacted.append(self.value(item, depth + 1))
@@ -309,6 +321,8 @@ class _Walk:
             limit = max(0, self.characters_left)
         redacted = _truncate(text, limit)
         self.characters_left -= len(redacted)
+        if redacted is not text and redacted != text:
+            self.is_exact = False
         return redacted
 
 

@@ -43,7 +43,7 @@ class CellStateInfo(ResponseModel):
     expires_at: float | None
     """When a waiting cell is aborted if nobody resumes it."""
     can_be_resumed: bool
-    """Whether you can resume it. The model resumes the cells of a chat."""
+    """Whether you can resume it: it waits, and not for an answer of a person or a client."""
     snapshot_bytes: int | None
     pending_calls: tuple[PendingCallInfo, ...]
     language: str
@@ -116,25 +116,38 @@ def _cell_info(cell: CellInfo) -> CellStateInfo:
 
 @router.post("/{cell_id}/resume", summary="Resume a cell", responses=error_responses(404, 409))
 async def resume_cell(cell_id: str, state: State) -> CellActionResponse:
-    """Resume a program of the playground that has yielded."""
-    if not state.system.runtime.request_resume(cell_id):
-        _check_cell(cell_id, state)
-        raise ApiError(
-            409,
-            "you cannot resume this cell: it runs, it waits for an answer, or its model resumes it "
-            "with `wait`; answer what it waits for, or abort it",
-        )
+    """Continue a program that waits. It runs until it ends or waits again. The model gets the
+    result when it calls `wait`; if its turn ends first, the program ends with it."""
+    if not state.system.runtime.resume_cell(cell_id):
+        raise ApiError(409, _explain_refusal(_find_cell(cell_id, state)))
     return CellActionResponse(cell_id=cell_id)
+
+
+def _explain_refusal(cell: CellInfo) -> str:
+    awaited = [call.tool_id for call in cell.pending if call.is_awaiting_somebody]
+    if awaited:
+        return (
+            f"the cell waits for an answer to {', '.join(awaited)}, and continues by itself when "
+            "it has one; answer it, or abort the cell"
+        )
+    if cell.state != "waiting":
+        return (
+            "the cell runs already: its model called `wait`, or somebody resumed it; wait for its "
+            "result, or abort it"
+        )
+    return "the cell cannot be resumed, because its run has ended; abort it"
 
 
 @router.post("/{cell_id}/abort", summary="Abort a cell", responses=error_responses(404))
 async def abort_cell(cell_id: str, state: State) -> CellActionResponse:
     """Abort a program and its calls. Its run continues: the model sees that it was aborted."""
-    _check_cell(cell_id, state)
+    _find_cell(cell_id, state)
     await state.system.runtime.abort_cell(cell_id, "the cell was aborted over the API")
     return CellActionResponse(cell_id=cell_id)
 
 
-def _check_cell(cell_id: str, state: GatewayState) -> None:
-    if not any(cell.cell_id == cell_id for cell in state.system.runtime.cells()):
-        raise ApiError(404, f"there is no cell {quote_id(cell_id)} that runs or waits")
+def _find_cell(cell_id: str, state: GatewayState) -> CellInfo:
+    for cell in state.system.runtime.cells():
+        if cell.cell_id == cell_id:
+            return cell
+    raise ApiError(404, f"there is no cell {quote_id(cell_id)} that runs or waits")

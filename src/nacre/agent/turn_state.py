@@ -1,0 +1,374 @@
+"""Turns that survive a restart: stores a turn that waits for people or clients, and reads it.
+
+A turn is stored when only people or clients hold up the calls of an answer. It is deleted when
+these calls have ended, before the model is called again. So the next process continues exactly
+these calls, and repeats no others.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import anyio
+
+from nacre.agent.client_tools import ClientTool
+from nacre.agent.turn_request import TurnRequest
+from nacre.errors import StorageError
+from nacre.messages import (
+    AssistantMessage,
+    ToolMessage,
+    Usage,
+    UserMessage,
+    message_from_json,
+    message_to_json,
+)
+from nacre.providers import ModelSettings
+from nacre.storage import MediaRecord, TurnState
+from nacre.tools import AllowAlways, AllowOnce, Deny, EarlierApproval, call_fingerprint
+from nacre.trajectory import RunEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nacre.agent.run import AgentRun
+    from nacre.agent.turn_context import TurnContext
+    from nacre.code_mode import CodeModeRun
+    from nacre.json_types import JsonObject
+    from nacre.messages import FinishReason, Message
+    from nacre.storage import ApprovalRecord, CellStore
+    from nacre.tools import ApprovalDecision
+
+logger = logging.getLogger(__name__)
+
+_FORMAT: Final = 1
+# The newest events of the run are stored with the turn, up to this size.
+_MAX_EVENT_BYTES: Final = 256 * 1024
+_EVENT_BYTES: Final = 100
+_DETACH_SECONDS: Final = 2.0
+_REQUEST_FIELDS: Final = (
+    "agent_id",
+    "sender",
+    "channel",
+    "model",
+    "instructions",
+    "tools_disabled",
+    "light_context",
+    "queue_mode",
+    "session_model",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredTurn:
+    """A turn that another process has stored."""
+
+    run_id: str
+    session_id: str
+    session_key: str
+    agent_id: str
+    version: int
+    request: TurnRequest
+    messages: Sequence[Message]
+    model: str
+    text: str
+    finish_reason: FinishReason
+    results: dict[str, ToolMessage]
+    """The results of calls of the last answer, by call id."""
+    begun: frozenset[str]
+    """The calls of the last answer that may have had effects."""
+    steered: Sequence[UserMessage]
+    steps: int
+    usage: Usage
+    seconds_left: float
+    events: Sequence[RunEvent]
+    last_sequence: int
+    last_recorded: int
+    """The number of the last event of the trajectory."""
+    sent: Sequence[str]
+    media: Sequence[MediaRecord]
+    approvals: Sequence[EarlierApproval]
+
+    @property
+    def answer(self) -> AssistantMessage | None:
+        """The answer of the model whose calls have not ended."""
+        found = [each for each in self.messages if isinstance(each, AssistantMessage)]
+        return found[-1] if found else None
+
+
+def can_be_stored(request: TurnRequest) -> bool:
+    """Whether a turn with this request can continue in another process."""
+    is_chat = not request.action and request.manual_call is None and request.heartbeat is None
+    return is_chat and request.history is None
+
+
+class DurableTurn:
+    """What is stored of one turn. Before `open`, nothing is."""
+
+    def __init__(self, run: AgentRun, cells: CellStore, *, version: int = 0) -> None:
+        """`version` is that of the state from which the turn continues."""
+        self._run = run
+        self._cells = cells
+        self._opened: tuple[TurnContext, CodeModeRun] | None = None
+        self._version = version
+        self._is_stored = version > 0
+        self._last_data: JsonObject | None = None
+        self._lock = anyio.Lock()
+        self._change = anyio.Event()
+        self._looked = anyio.Event()
+        self._begun: set[str] = set()
+        self._results: dict[str, ToolMessage] = {}
+
+    def open(self, turn: TurnContext, surface: CodeModeRun) -> None:
+        """Store the turn from now on, whenever it waits."""
+        self._opened = (turn, surface)
+
+    def begin_calls(self, results: dict[str, ToolMessage], begun: frozenset[str]) -> None:
+        """The calls of an answer run; their results are going to be added to `results`."""
+        self._results, self._begun = results, set(begun)
+
+    def describe(self, cell_id: str = "") -> TurnState | None:
+        """The turn as it is now, to be stored together with this cell; None if that is not
+        necessary."""
+        if self._opened is None or not (self._is_stored or self._can_continue(cell_id)):
+            return None
+        data = _describe_turn(self._opened[0], results=self._results, begun=self._begun)
+        if self._is_stored and data == self._last_data:
+            return None
+        # Whoever gets it is going to store it.
+        self._is_stored, self._last_data = True, data
+        self._version += 1
+        return TurnState(
+            run_id=self._run.id,
+            session_id=self._run.session_id,
+            version=self._version,
+            data=data,
+        )
+
+    async def note_begun(self, call_id: str) -> None:
+        """A call is about to have effects. Raises StorageError."""
+        self._begun.add(call_id)
+        if self._is_stored:
+            await self._put()
+
+    def receive(self, event: RunEvent) -> None:
+        """A listener of the run's events."""
+        if event.kind == "steered":
+            self.note_change()
+
+    def note_result(self) -> None:
+        """A call has a result, which is stored while other calls wait."""
+        if self._is_stored:
+            self._change.set()
+
+    def note_change(self) -> None:
+        """Something has changed; `watch` stores it if that is necessary."""
+        self._change.set()
+        looked, self._looked = self._looked, anyio.Event()
+        looked.set()
+
+    async def watch(self) -> None:
+        """Store changes of the turn while it waits; run this as a task."""
+        while True:
+            await self._change.wait()
+            self._change = anyio.Event()
+            try:
+                await self._put()
+            except StorageError as error:
+                # The turn goes on. It is interrupted if the process ends now.
+                logger.error("the turn %s is not stored: %s", self._run.id, error)
+
+    async def end_calls(self) -> None:
+        """The calls have ended, so the stored state is obsolete. Raises StorageError."""
+        async with self._lock:
+            self._results, self._begun = {}, set()
+            if self._is_stored:
+                await self._cells.delete_turn_state(self._run.id)
+                self._is_stored = False
+
+    async def detach(self) -> bool:
+        """Leave the turn and its cells to the next process; False if that is not possible."""
+        if self._opened is None:
+            return False
+        surface = self._opened[1]
+        try:
+            with anyio.move_on_after(_DETACH_SECONDS):
+                # A cell that waits is stored within a moment.
+                while self._run.state == "waiting" and not self._can_continue():
+                    await self._looked.wait()
+                    await surface.settle()
+            if self._can_continue():
+                await self._put()
+        except StorageError:
+            return False
+        # An answer may have come meanwhile.
+        if not self._can_continue():
+            return False
+        surface.detach()
+        return True
+
+    def _can_continue(self, cell_id: str = "") -> bool:
+        """Whether the turn waits, and all its cells are stored or this one."""
+        if self._opened is None or self._run.state != "waiting":
+            return False
+        return self._opened[1].are_cells_stored(besides=cell_id)
+
+    async def _put(self) -> None:
+        if self._opened is not None:
+            # Without its cell, the next process could not continue a call.
+            await self._opened[1].settle()
+        async with self._lock:
+            state = self.describe()
+            if state is None:
+                return
+            try:
+                await self._cells.put_turn_state(state)
+            except StorageError:
+                self._last_data = None
+                raise
+
+
+def _describe_turn(
+    turn: TurnContext, *, results: dict[str, ToolMessage], begun: set[str]
+) -> JsonObject:
+    run, request, output = turn.run, turn.request, turn.output
+    events = _newest_events(run.events.events)
+    message = request.user_message
+    data: dict[str, Any] = {
+        "format": _FORMAT,
+        "agentId": turn.agent.id,
+        "sessionKey": run.session_key,
+        "request": {
+            **{name: getattr(request, name) for name in _REQUEST_FIELDS},
+            "rights": sorted(request.rights),
+            "message": None if message is None else message_to_json(message),
+            "settings": asdict(request.settings),
+            "clientTools": [asdict(tool) for tool in request.client_tools],
+        },
+        "messages": [message_to_json(each) for each in output.messages],
+        "model": output.model,
+        "text": output.text,
+        "finishReason": output.finish_reason,
+        "results": [message_to_json(result) for result in results.values()],
+        "begun": sorted(begun),
+        "steered": [message_to_json(each) for each in turn.queue.steered],
+        "steps": turn.budget.steps,
+        "usage": asdict(turn.budget.usage),
+        "secondsLeft": turn.budget.seconds_left(),
+        "events": [event.to_json() for event in events],
+        "lastSequence": run.events.last_sequence,
+        "lastRecorded": turn.trajectory.last_sequence,
+        "sent": run.events.sent,
+        "media": [asdict(record) for record in run.media.records],
+        "approvals": [
+            {
+                "id": asked.id,
+                "callId": asked.call_id,
+                "fingerprint": call_fingerprint(asked.tool_id, asked.input, asked.context),
+                "created": asked.created,
+                "expires": asked.expires,
+            }
+            for asked in run.pending_approvals
+        ],
+    }
+    return cast("JsonObject", data)
+
+
+def _newest_events(events: Sequence[RunEvent]) -> list[RunEvent]:
+    found: list[RunEvent] = []
+    left = _MAX_EVENT_BYTES
+    for event in reversed(events):
+        left -= _EVENT_BYTES + len(str(event.data))
+        if left < 0:
+            break
+        found.append(event)
+    return found[::-1]
+
+
+def read_turn_state(state: TurnState) -> StoredTurn:
+    """Parse a stored turn. Raises ValueError if it is damaged or of another version."""
+    data = cast("dict[str, Any]", state.data)
+    if data.get("format") != _FORMAT:
+        raise ValueError(f"its format is {data.get('format')!r}, this version reads {_FORMAT}")
+    try:
+        return _read(state, data)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it is damaged ({type(error).__name__}: {error})") from error
+
+
+def _read(state: TurnState, data: dict[str, Any]) -> StoredTurn:
+    results = [message_from_json(each) for each in data["results"]]
+    return StoredTurn(
+        run_id=state.run_id,
+        session_id=state.session_id,
+        session_key=data["sessionKey"],
+        agent_id=data["agentId"],
+        version=state.version,
+        request=_read_request(data["request"], session_id=state.session_id),
+        messages=[message_from_json(each) for each in data["messages"]],
+        model=data["model"],
+        text=data["text"],
+        finish_reason=data["finishReason"],
+        results={each.call_id: each for each in results if isinstance(each, ToolMessage)},
+        begun=frozenset(data["begun"]),
+        steered=_user_messages(data["steered"]),
+        steps=data["steps"],
+        usage=Usage(**data["usage"]),
+        seconds_left=data["secondsLeft"],
+        events=[RunEvent(**event) for event in data["events"]],
+        last_sequence=data["lastSequence"],
+        last_recorded=data["lastRecorded"],
+        sent=data["sent"],
+        media=[MediaRecord(**record) for record in data["media"]],
+        approvals=[
+            EarlierApproval(
+                id=asked["id"],
+                run_id=state.run_id,
+                call_id=asked["callId"],
+                fingerprint=asked["fingerprint"],
+                created=asked["created"],
+                expires=asked["expires"],
+            )
+            for asked in data["approvals"]
+        ],
+    )
+
+
+def _read_request(data: dict[str, Any], *, session_id: str) -> TurnRequest:
+    settings: dict[str, Any] = dict(data["settings"])
+    settings["stop"] = tuple(settings["stop"])
+    message = None if data["message"] is None else message_from_json(data["message"])
+    return TurnRequest(
+        **{name: data[name] for name in _REQUEST_FIELDS},
+        session_id=session_id,
+        message=message if isinstance(message, UserMessage) else None,
+        rights=frozenset(data["rights"]),
+        settings=ModelSettings(**settings),
+        client_tools=tuple(ClientTool(**tool) for tool in data["clientTools"]),
+    )
+
+
+def _user_messages(values: list[Any]) -> list[UserMessage]:
+    found = [message_from_json(value) for value in values]
+    return [each for each in found if isinstance(each, UserMessage)]
+
+
+def add_decision(earlier: EarlierApproval, record: ApprovalRecord | None) -> EarlierApproval | None:
+    """Add the decision that is stored; None if the request is closed without a known decision.
+
+    An edited input is stored without its secrets, so that a person has to edit it again.
+    """
+    if record is None or record.state == "open":
+        return earlier
+    decision: ApprovalDecision
+    match record.state, record.answer.get("how"):
+        case "allowed", "once":
+            decision = AllowOnce()
+        case "allowed", "always":
+            decision = AllowAlways()
+        case "denied", _:
+            decision = Deny(str(record.answer.get("reason", "")))
+        case _:
+            return None
+    return replace(earlier, decision=decision)

@@ -1,5 +1,6 @@
 """AG-UI: the stream is read with the types of the protocol's own library."""
 
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,13 @@ from nacre.testing import Call, Say, Think
 from tests.gateway.worlds import CODE_MODE, PATIENCE_SECONDS, TOKEN, World, open_gateway
 
 EVENT: TypeAdapter[Any] = TypeAdapter(Event)
+
+
+PNG = b"\x89PNG\r\n\x1a\n pearl"
+
+
+def data_source(data: bytes, media_type: str) -> dict[str, str]:
+    return {"type": "data", "value": b64encode(data).decode(), "mimeType": media_type}
 
 
 def user(text: str) -> dict[str, str]:
@@ -114,6 +122,83 @@ async def test_a_tool_of_the_front_end_is_answered_by_a_tool_message(tmp_path: P
     assert asked[-1].outcome.type == "success"
     assert [it.tool_call_id for it in asked if it.type.value == "TOOL_CALL_START"] == [call_id]
     assert done[-1].result == {"text": "Blue it is."}
+
+
+async def test_files_of_a_message_reach_the_model(tmp_path: Path) -> None:
+    content = [
+        {"type": "text", "text": "Compare these."},
+        {"type": "image", "source": data_source(PNG, "image/png")},
+        {"type": "image", "source": {"type": "url", "value": "https://pearls.example/a.png"}},
+        {"type": "document", "source": data_source(b"a note", "text/plain")},
+        {
+            "type": "document",
+            "source": data_source(b"%PDF-1.7 \0", "application/pdf"),
+            "metadata": {"filename": "paper.pdf"},
+        },
+    ]
+    async with open_gateway(tmp_path, [Say("They are equal."), Say("A picture.")]) as world:
+        await events(world, {**user(""), "content": content})
+        await events(world, {**user(""), "content": content[1:2]})
+        first, second = (str(request.body["messages"]) for request in world.model.requests)
+    encoded = b64encode(PNG).decode()
+    assert "Compare these." in first and first.count(encoded) == 1
+    assert f"data:image/png;base64,{encoded}" in first and "https://pearls.example/a.png" in first
+    assert "a note" in first
+    [file] = (tmp_path / "uploads").iterdir()
+    assert file.name.endswith("paper.pdf") and f"uploads/{file.name}" in first
+    assert second.count(encoded) == 2
+
+
+async def test_files_of_a_reply_are_parts_of_the_result_that_sends_them(tmp_path: Path) -> None:
+    (tmp_path / "pearl.png").write_bytes(PNG)
+    (tmp_path / "notes.txt").write_bytes(b"notes")
+    given: dict[str, Any] = {"text": "look", "attachments": ["pearl.png", "notes.txt"]}
+    async with open_gateway(tmp_path, [Call("message", given), Say("Sent.")]) as world:
+        found = await events(world, user("draw"))
+        [result] = [it for it in found if it.type.value == "TOOL_CALL_RESULT"]
+        text, image, document = result.content
+        shown = await world.client.get(image.source.value)
+    assert (text.type, image.type, document.type) == ("text", "image", "document")
+    assert image.source.mime_type == "image/png" and shown.content == PNG
+    assert document.metadata == {"filename": "notes.txt"}
+    assert [it["name"] for it in found[-1].result["media"]] == ["pearl.png", "notes.txt"]
+
+
+async def test_parts_of_a_tool_message_reach_the_model_as_text_without_the_data_of_images(
+    tmp_path: Path,
+) -> None:
+    tool = {"name": "camera", "description": "Look", "parameters": {"type": "object"}}
+    async with open_gateway(tmp_path, [Call("camera", {}), Say("A pearl.")]) as world:
+        asked = await events(world, user("look"), tools=[tool])
+        [call_id] = asked[-1].outcome.pending_tool_call_ids
+        parts = [
+            {"type": "text", "text": "taken at dawn"},
+            {"type": "image", "source": data_source(PNG, "image/png")},
+        ]
+        answer = {"id": "t", "role": "tool", "toolCallId": call_id, "content": parts}
+        await events(world, user("look"), answer, tools=[tool])
+        request = world.model.requests[-1]
+    [result] = request.tool_results
+    assert result == "taken at dawn\n[image image/png, 14 bytes]"
+
+
+async def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    sources = [
+        {"type": "data", "value": "%%%", "mimeType": "image/png"},
+        {"type": "data", "value": "", "mimeType": "image/png"},
+        {"type": "url", "value": "http://pearls.example/a.png"},
+        {"type": "file", "value": "file-1", "provider": "openai"},
+    ]
+    async with open_gateway(tmp_path, []) as world:
+        for source in sources:
+            content = [{"type": "text", "text": "see"}, {"type": "image", "source": source}]
+            answer = await send(world, {**user(""), "content": content})
+            assert answer.status_code == 422
+            path = answer.json()["error"]["path"]
+            assert path.startswith("body.messages[0].content[1].source")
+        blank = await send(world, {**user(""), "content": [{"type": "text", "text": " "}]})
+        assert blank.json()["error"]["path"] == "body.messages[0].content"
+        assert world.model.requests == []
 
 
 async def test_bad_input_has_a_clear_error(tmp_path: Path) -> None:

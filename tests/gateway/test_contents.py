@@ -158,12 +158,15 @@ async def test_bad_uploads_and_attachments_are_refused(
         body: dict[str, Any] = {"text": "x", "attachments": ["upload_x"]}
         unknown = await world.client.post("/api/runs", json=body)
         old = await upload(world, b"text", "a.txt")
+        monkeypatch.setattr("nacre.storage.store._MAX_UPLOADS_BYTES", 10)
+        full = await world.client.post("/api/uploads", content=b"a second text")
         monkeypatch.setattr("nacre.storage.store.now", lambda: time.time() + 24 * 3600 + 1)
         body = {"attachments": [old["mediaId"]]}
         expired = await world.client.post("/api/runs", json=body)
     assert (empty.status_code, large.status_code) == (400, 413)
     assert (unknown.status_code, unknown.json()["error"]["path"]) == (404, "body.attachments[0]")
     assert expired.status_code == 404
+    assert (full.status_code, full.json()["error"]["code"]) == (413, "uploads_full")
     assert world.model.requests == []
 
 

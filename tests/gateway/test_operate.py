@@ -6,8 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from nacre.storage import ThreadRecord
-from nacre.testing import Call, Say, Stall
+from nacre.testing import Call, RecordedRequest, Say, Stall
+from nacre.testing.script import PlainTurn
 from tests.gateway.worlds import CODE_MODE, TOKEN, error_of, open_gateway
 
 SMALL_SERVER = Path(__file__).parents[1] / "cli" / "small_mcp_server.py"
@@ -36,9 +39,7 @@ async def test_the_status_has_workers_runs_database_and_disk(tmp_path: Path) -> 
     assert status["config"] == {"path": "", "problems": []} and status["codex"] == []
 
 
-async def test_a_waiting_cell_of_a_model_is_listed_and_aborted_but_not_resumed(
-    tmp_path: Path,
-) -> None:
+async def test_a_waiting_cell_of_a_model_is_listed_and_aborted(tmp_path: Path) -> None:
     code = "await yield_control('look'); return 1"
     script = [Call("exec", {"code": code}), Stall()]
     async with open_gateway(tmp_path, script, CODE_MODE) as world:
@@ -48,19 +49,61 @@ async def test_a_waiting_cell_of_a_model_is_listed_and_aborted_but_not_resumed(
         path = f"/api/cells/{cell['cellId']}"
         of_session = await world.get("/api/cells", params={"sessionId": started["sessionId"]})
         of_other = await world.get("/api/cells", params={"sessionId": "other"})
-        refused = await world.client.post(f"{path}/resume")
         aborted = await world.client.post(f"{path}/abort")
-        gone = await world.client.post(f"{path}/abort")
+        gone = [await world.client.post(f"{path}/{action}") for action in ("abort", "resume")]
         assert (await world.get("/api/cells"))["cells"] == []
     assert cell["runId"] == started["runId"] and cell["sessionId"] == started["sessionId"]
     assert (cell["reason"], cell["code"], cell["language"]) == ("yield", code, "javascript")
-    assert cell["snapshotBytes"] > 0 and not cell["canBeResumed"]
+    assert cell["snapshotBytes"] > 0 and cell["canBeResumed"]
     assert cell["createdAt"] < cell["expiresAt"]
     assert [it["cellId"] for it in of_session["cells"]] == [cell["cellId"]]
     assert of_other["cells"] == []
-    assert error_of(refused) == (409, "conflict")
     assert aborted.json() == {"cellId": cell["cellId"]}
-    assert error_of(gone) == (404, "not_found")
+    assert [error_of(it) for it in gone] == [(404, "not_found")] * 2
+
+
+async def test_a_person_resumes_a_waiting_cell_and_the_model_gets_its_result(
+    tmp_path: Path,
+) -> None:
+    code = "await yield_control('look'); return 'after the yield'"
+    has_resumed = anyio.Event()
+
+    def wait(request: RecordedRequest) -> PlainTurn:
+        return [Stall(has_resumed), Call("wait", {"runId": request.last_object["runId"]})]
+
+    script = [Call("exec", {"code": code}), wait, Say("done")]
+    async with open_gateway(tmp_path, script, CODE_MODE) as world:
+        run_id = (await world.start("go"))["runId"]
+        await world.wait_for_event(run_id, "cell.suspended")
+        [cell] = (await world.get("/api/cells"))["cells"]
+        resumed = await world.client.post(f"/api/cells/{cell['cellId']}/resume")
+        await world.wait_for_event(run_id, "cell.ended")
+        has_resumed.set()
+        await world.end_of(run_id)
+        results = world.model.requests[-1].tool_results
+    assert (resumed.status_code, resumed.json()) == (200, {"cellId": cell["cellId"]})
+    assert "after the yield" in results[1] and '"status":"completed"' in results[1]
+
+
+async def test_a_cell_that_waits_for_an_answer_is_not_resumed_but_continues_with_it(
+    tmp_path: Path,
+) -> None:
+    code = "return tools.write({ path: 'a.txt', content: 'pearls' })"
+    document = {"tools": {"codeMode": {"enabled": True}, "fs": {"ask": "always"}}}
+    script = [Call("exec", {"code": code}), Say("done")]
+    async with open_gateway(tmp_path, script, document) as world:
+        run_id = (await world.start("go"))["runId"]
+        await world.wait_for_event(run_id, "cell.suspended")
+        [cell] = (await world.get("/api/cells"))["cells"]
+        refused = await world.client.post(f"/api/cells/{cell['cellId']}/resume")
+        [approval] = (await world.get("/api/approvals"))["pending"]
+        answer = {"answer": "allow-once"}
+        await world.client.post(f"/api/approvals/{approval['approvalId']}", json=answer)
+        await world.end_of(run_id)
+        results = world.model.requests[-1].tool_results
+    assert not cell["canBeResumed"] and error_of(refused) == (409, "conflict")
+    assert "openclaw:core:write" in refused.json()["error"]["message"]
+    assert '"status":"completed"' in results[0]
 
 
 async def test_an_mcp_server_is_listed_and_restarted(tmp_path: Path) -> None:

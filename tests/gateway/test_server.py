@@ -30,6 +30,7 @@ from nacre.gateway.server import (
     token_file,
 )
 from nacre.http_server import listen_on
+from nacre.storage import MediaRecord, open_store
 from nacre.testing import Call, Say, ScriptedProvider, Stall
 from tests.gateway.processes import config_file, gateway_process, served
 from tests.gateway.worlds import TOKEN
@@ -200,8 +201,8 @@ def test_a_signal_during_the_start_ends_it_without_a_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     @asynccontextmanager
-    async def open_half(config: SystemConfig) -> AsyncGenerator[None]:
-        del config
+    async def open_half(config: SystemConfig, *, continues_turns: bool) -> AsyncGenerator[None]:
+        del config, continues_turns
         os.kill(os.getpid(), signal.SIGTERM)
         try:
             await anyio.sleep_forever()
@@ -216,6 +217,19 @@ def test_a_signal_during_the_start_ends_it_without_a_traceback(
     options = GatewayOptions(config=config, file=file, environment={})
     serve_gateway(options, lambda served: pytest.fail(f"{served.url} is served"))
     assert "stopped by a signal: half open" in caplog.text
+
+
+async def test_uploads_that_expired_while_it_was_not_running_are_deleted(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/nacre.db"
+    record = MediaRecord(
+        id="u", session_id="", run_id="", name="a.txt", type="text/plain", size=1, created=1.0
+    )
+    async with open_store(url) as store:
+        await store.add_upload(record, b"x")
+    async with ScriptedProvider([]) as model:
+        config = await config_file(tmp_path, model, {"storage": {"url": url}})
+        async with served(tmp_path, config) as (gateway, _):
+            await gateway.logged("1 expired uploads were deleted")
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import anyio
+import pytest
 
 from nacre.testing import Call, Say, Stall
 from tests.gateway.worlds import CODE_MODE, PATIENCE_SECONDS, TOKEN, World, error_of, open_gateway
@@ -103,6 +104,28 @@ async def test_an_exported_session_has_messages_calls_and_safe_fences(tmp_path: 
     assert "\n`````\n" in text and "Look:\n\n```js" in text
     assert '"kind":"call.started"' in lines.text
     assert error_of(missing) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("Look:\n\n```js\nlet a = 1", "let a = 1\n```"),
+        ("~~~~\n~~~\n```", "```\n~~~~"),
+        ("````\n```\n``` js", "``` js\n````"),
+        ("1. one\n   ```\n   code", "code"),
+        ("- one\n\n```\ncode", "code\n```"),
+        ("```\nclosed\n`````", "`````"),
+        ("```code``` within a line", "within a line"),
+    ],
+)
+async def test_an_open_fence_of_a_text_does_not_swallow_the_rest_of_an_export(
+    tmp_path: Path, text: str, end: str
+) -> None:
+    async with open_gateway(tmp_path, [Say(text)]) as world:
+        run = await world.finished(text)
+        markdown = await world.client.get(f"/api/sessions/{run['sessionId']}/export")
+    assert f"{end}\n\n## Assistant" in markdown.text
+    assert markdown.text.endswith(f"{end}\n")
 
 
 async def test_a_session_is_deleted_with_all_that_belongs_to_it(tmp_path: Path) -> None:

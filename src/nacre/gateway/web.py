@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
-from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from nacre.gateway.errors import ApiError, quote_id
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.responses import Response
     from starlette.routing import BaseRoute
 
 APP_PATH: Final = "/app"
@@ -79,27 +78,38 @@ _NOT_BUILT: Final = (
 
 def web_routes(assets: Path) -> list[BaseRoute]:
     """The routes of the web app. They need no token: they have no data of users."""
+    # By name and encoding. A page loads ten of them at once, and reading one takes longer than
+    # the rest of its request. The content of a name never changes.
+    cached: dict[tuple[str, str], bytes] = {}
 
     async def redirect(request: Request) -> Response:
         query = f"?{request.url.query}" if request.url.query else ""
         return RedirectResponse(f"{APP_PATH}/{query}", headers={"cache-control": "no-store"})
 
     async def get_page(request: Request) -> Response:
-        page = assets / _INDEX
-        if not await anyio.to_thread.run_sync(page.is_file):
+        page = await anyio.to_thread.run_sync(_read_file, assets / _INDEX)
+        if page is None:
             return PlainTextResponse(_NOT_BUILT, 503, headers=_PAGE_HEADERS)
         # Not compressed: it is small, and read again with each load.
-        return FileResponse(page, media_type="text/html; charset=utf-8", headers=_PAGE_HEADERS)
+        return Response(page, media_type="text/html; charset=utf-8", headers=_PAGE_HEADERS)
 
     async def get_file(request: Request) -> Response:
         name = request.path_params["name"]
-        accepted = _accepted_encodings(request.headers.get("accept-encoding", ""))
-        found = await anyio.to_thread.run_sync(_find_file, assets, name, accepted)
-        if found is None:
-            raise ApiError(404, f"the web app has no file {quote_id(name)}; reload the page")
-        path, encoding = found
-        headers = {**_FILE_HEADERS, **({"content-encoding": encoding} if encoding else {})}
-        return FileResponse(path, media_type=_media_type(name), headers=headers)
+        if _NAME.fullmatch(name) is not None and _media_type(name):
+            accepted = _accepted_encodings(request.headers.get("accept-encoding", ""))
+            for encoding in (*accepted, ""):
+                content = cached.get((name, encoding))
+                if content is None:
+                    path = assets / f"{name}{_SUFFIXES.get(encoding, '')}"
+                    content = await anyio.to_thread.run_sync(_read_file, path)
+                if content is not None:
+                    cached[name, encoding] = content
+                    headers = {
+                        **_FILE_HEADERS,
+                        **({"content-encoding": encoding} if encoding else {}),
+                    }
+                    return Response(content, media_type=_media_type(name), headers=headers)
+        raise ApiError(404, f"the web app has no file {quote_id(name)}; reload the page")
 
     return [
         Route(APP_PATH, redirect),
@@ -122,16 +132,12 @@ def _media_type(name: str) -> str:
     return _TYPES.get(Path(name).suffix, "")
 
 
-def _find_file(assets: Path, name: str, encodings: list[str]) -> tuple[Path, str] | None:
-    """The file and its encoding, the first that is accepted and exists. Blocks."""
-    if _NAME.fullmatch(name) is None or not _media_type(name):
+def _read_file(path: Path) -> bytes | None:
+    """The content of a file; None if there is none. Blocks."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None
-    for encoding in encodings:
-        path = assets / f"{name}{_SUFFIXES[encoding]}"
-        if path.is_file():
-            return path, encoding
-    path = assets / name
-    return (path, "") if path.is_file() else None
 
 
 def _accepted_encodings(header: str) -> list[str]:

@@ -1,12 +1,20 @@
 """The AG-UI protocol: front ends that speak it can use the agents. Approvals are interrupts."""
 
+import binascii
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
+import anyio.to_thread
 from ag_ui.core import (
+    AudioPart,
     BaseEvent,
+    ContentPart,
+    DataSource,
+    DocumentPart,
+    ImagePart,
     Interrupt,
     ReasoningMessageContentEvent,
     ReasoningMessageEndEvent,
@@ -22,27 +30,39 @@ from ag_ui.core import (
     TextMessageContentEvent,
     TextMessageEndEvent,
     TextMessageStartEvent,
+    TextPart,
     ToolCallArgsEvent,
     ToolCallEndEvent,
     ToolCallResultEvent,
     ToolCallStartEvent,
     ToolMessage,
+    UrlSource,
     UserMessage,
+    VideoPart,
 )
 from ag_ui.encoder import EventEncoder
 from fastapi import APIRouter, Query, Request, Response
 
+from nacre import messages
 from nacre.agent import AgentRun, ClientTool, RunEvent, TurnRequest
+from nacre.config import AgentConfig
 from nacre.errors import ApprovalError, SessionError
 from nacre.gateway.errors import ApiError, quote_id
 from nacre.gateway.middleware import caller_rights
+from nacre.gateway.routes.uploads import file_part
 from nacre.gateway.routing import BEARER, GatewayState, JsonRoute, State, error_responses
 from nacre.gateway.sse import EventStreamResponse
 from nacre.json_types import JsonObject, JsonValue, encode_json, get_text
 from nacre.tools import AllowAlways, AllowEdited, AllowOnce, Deny
 
 _PROTOCOL: Final = "1.0"
+_IMAGE_SCHEMES: Final = ("https:", "data:image/")
 _ENDS: Final = frozenset(("run.completed", "run.failed", "run.aborted"))
+_EVENT_SCHEMA: Final = {
+    "type": "object",
+    "properties": {"data": {"type": "string", "description": "An event of AG-UI, as JSON."}},
+    "required": ["data"],
+}
 _ANSWER_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -64,7 +84,7 @@ router = APIRouter(prefix="/api", tags=["ag-ui"], route_class=JsonRoute, depende
         **error_responses(404, 409, 415, 429),
         200: {
             "description": "Events of the AG-UI protocol, as server-sent events.",
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            "content": {"text/event-stream": {"schema": _EVENT_SCHEMA}},
         },
     },
 )
@@ -74,8 +94,9 @@ async def run_ag_ui(
     state: State,
     agent_id: Annotated[str, Query(alias="agentId", max_length=500)] = "",
 ) -> Response:
-    """Send the last user message of the input to the session of the thread, or answer what its run
-    waits for: `resume` entries answer approvals, and tool messages are results of your tools."""
+    """Send the last user message of the input, with its images and files, to the session of the
+    thread; or answer what its run waits for: `resume` entries answer approvals, and tool messages
+    are results of your tools."""
     run, after = await _find_waiting_run(body, state, agent_id), -1
     if run is not None and (body.resume or _tool_results(body, run)):
         after = run.events.last_sequence
@@ -91,11 +112,15 @@ async def run_ag_ui(
 async def _find_waiting_run(
     body: RunAgentInput, state: GatewayState, agent_id: str
 ) -> AgentRun | None:
-    agents = state.system.config.agents
-    agent = agents.agent(agent_id or agents.default_id)
+    agent = _find_agent(state, agent_id)
     session = await state.system.store.session_by_key(agent.id, _session_key(body))
     live = [] if session is None else state.system.agents.runs(session.id)
     return next((run for run in live if run.state == "waiting"), None)
+
+
+def _find_agent(state: GatewayState, agent_id: str) -> AgentConfig:
+    agents = state.system.config.agents
+    return agents.agent(agent_id or agents.default_id)
 
 
 def _session_key(body: RunAgentInput) -> str:
@@ -105,12 +130,10 @@ def _session_key(body: RunAgentInput) -> str:
 async def _start(
     body: RunAgentInput, request: Request, state: GatewayState, agent_id: str
 ) -> AgentRun:
-    message = next((it for it in reversed(body.messages) if isinstance(it, UserMessage)), None)
-    if message is None or not (text := _text_of(message)).strip():
-        raise ApiError(422, "must have a user message with text", path="body.messages")
+    parts = await _user_parts(body, _find_agent(state, agent_id).workspace)
     return await state.system.agents.start(
         TurnRequest(
-            message=text,
+            message=messages.UserMessage(parts=parts),
             agent_id=agent_id,
             session_key=_session_key(body),
             channel="ag-ui",
@@ -128,10 +151,55 @@ async def _start(
     )
 
 
-def _text_of(message: UserMessage) -> str:
-    if isinstance(message.content, str):
-        return message.content
-    return "\n".join(str(getattr(part, "text", "")) for part in message.content)
+async def _user_parts(body: RunAgentInput, workspace: Path) -> tuple[messages.UserPart, ...]:
+    """The last message of the user. Raises ApiError if it has nothing for the model."""
+    found = [at for at, it in enumerate(body.messages) if isinstance(it, UserMessage)]
+    path = f"body.messages[{found[-1]}].content" if found else "body.messages"
+    content = cast("UserMessage", body.messages[found[-1]]).content if found else ""
+    parts: list[messages.UserPart] = []
+    if isinstance(content, str):
+        parts = [messages.TextPart(text=content)]
+    else:
+        for at, part in enumerate(content):
+            parts.append(await _user_part(part, f"{path}[{at}]", workspace))
+    if all(isinstance(part, messages.TextPart) and not part.text.strip() for part in parts):
+        raise ApiError(422, "must have a user message with text or files", path=path)
+    return tuple(parts)
+
+
+async def _user_part(part: ContentPart, path: str, workspace: Path) -> messages.UserPart:
+    if isinstance(part, TextPart):
+        return messages.TextPart(text=part.text)
+    match part.source:
+        case DataSource(value=value):
+            try:
+                data = await anyio.to_thread.run_sync(binascii.a2b_base64, value)
+            except ValueError:
+                raise ApiError(422, "is not base64", path=f"{path}.source.value") from None
+            if not data:
+                raise ApiError(422, "is empty", path=f"{path}.source.value")
+            return await file_part(data, name=_file_name(part), workspace=workspace)
+        case UrlSource(value=value) if isinstance(part, ImagePart):
+            if not value.startswith(_IMAGE_SCHEMES):
+                raise ApiError(422, "must be an https: or data: URL", path=f"{path}.source.value")
+            return messages.ImagePart(url=value)
+        case UrlSource(value=value):
+            return messages.TextPart(text=f"The user attached a file: {value}")
+        case _:
+            raise ApiError(
+                422,
+                "is a file at a provider, which Nacre cannot read; send its content as `data`",
+                path=f"{path}.source",
+            )
+
+
+def _file_name(part: AudioPart | DocumentPart | ImagePart | VideoPart) -> str:
+    """The protocol has no names of files; front ends put them into the metadata."""
+    match part.metadata:
+        case {"filename": str(name)} | {"fileName": str(name)} | {"name": str(name)} if name:
+            return name
+        case _:
+            return part.type
 
 
 # Answers to what a run waits for.
@@ -168,12 +236,28 @@ def _answer(run: AgentRun, body: RunAgentInput, state: GatewayState) -> None:
         for entry in body.resume or []:
             state.system.approvals.answer(entry.interrupt_id, _decide(entry))
         for message in _tool_results(body, run):
-            content = cast("JsonValue", message.model_dump(mode="json")["content"])
-            run.deliver(message.tool_call_id, content, is_error=bool(message.error))
+            run.deliver(message.tool_call_id, _result_of(message), is_error=bool(message.error))
     except ApprovalError as error:
         raise ApiError(409, str(error), path="body.resume") from None
     except SessionError as error:
         raise ApiError(409, str(error), path="body.messages") from None
+
+
+def _result_of(message: ToolMessage) -> JsonValue:
+    """The result of a tool of the front end; parts as in a result of MCP: the model gets the texts,
+    and a description of an image instead of its data."""
+    if isinstance(message.content, str):
+        return message.content
+    parts: list[JsonValue] = []
+    for part in message.content:
+        if isinstance(part, TextPart):
+            parts.append({"type": "text", "text": part.text})
+        elif isinstance(part, ImagePart) and isinstance(part.source, DataSource):
+            source = part.source
+            parts.append({"type": "image", "data": source.value, "mimeType": source.mime_type})
+        else:
+            parts.append(cast("JsonValue", part.model_dump(mode="json", exclude_none=True)))
+    return {"content": parts}
 
 
 def _decide(entry: ResumeEntry) -> AllowOnce | AllowAlways | AllowEdited | Deny:
@@ -236,6 +320,8 @@ def _end_event(run: AgentRun, event: RunEvent, body: RunAgentInput) -> BaseEvent
             outcome = RunFinishedCancelledOutcome()
         case "run.completed":
             result = {"text": get_text(event.data, "text")}
+            if files := event.data.get("media"):
+                result = {**result, "media": files}
         case _:
             interrupts = list(_interrupts(run))
             pending = [call.call_id for call in run.pending_client_calls]
@@ -268,6 +354,8 @@ class _Translation:
     reasoning_id: str = ""
     message_count: int = 0
     calls: set[str] = field(default_factory=set[str])
+    files: list[ContentPart] = field(default_factory=list[ContentPart])
+    """Files of the reply, for the result of the call that ends next: it has added them."""
 
     def translate(self, event: RunEvent) -> Iterator[BaseEvent]:
         match event.kind:
@@ -288,6 +376,8 @@ class _Translation:
                         "input": event.data.get("arguments"),
                     }
                 )
+            case "media.added":
+                self.files.append(_file_of(event.data))
             case "call.ended":
                 yield from self._end_call(event.data)
             case _:
@@ -339,5 +429,25 @@ class _Translation:
     def _end_call(self, data: JsonObject) -> Iterator[BaseEvent]:
         call_id = get_text(data, "toolCallId")
         result = data.get("result") if "result" in data else get_text(data, "error")
-        content = result if isinstance(result, str) else encode_json(result).decode()
+        text = result if isinstance(result, str) else encode_json(result).decode()
+        content: str | list[ContentPart] = text
+        if self.files:
+            content = [TextPart(text=text), *self.files]
+            self.files = []
         yield ToolCallResultEvent(message_id=self._new_id(), tool_call_id=call_id, content=content)
+
+
+def _file_of(media: JsonObject) -> ContentPart:
+    """A file of the reply as a part, with its path at the gateway."""
+    media_type = get_text(media, "type")
+    source = UrlSource(value=get_text(media, "url"), mime_type=media_type)
+    metadata = {"filename": get_text(media, "name")}
+    match media_type.partition("/")[0]:
+        case "image":
+            return ImagePart(source=source, metadata=metadata)
+        case "audio":
+            return AudioPart(source=source, metadata=metadata)
+        case "video":
+            return VideoPart(source=source, metadata=metadata)
+        case _:
+            return DocumentPart(source=source, metadata=metadata)

@@ -1,5 +1,6 @@
 """Search, rename, fork, export and delete sessions."""
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Final, Literal
 
@@ -96,6 +97,8 @@ _CURSOR: Final = TextPattern(
 _EXPORT_TURNS: Final = 50
 _MAX_EXPORTED_TURNS: Final = 1_000_000
 _MAX_RESULT_CHARACTERS: Final = 4_000
+_FENCE: Final = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)")
+_LIST_ITEM: Final = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])(?:\s|$)")
 _FORK: Final = ForkSessionRequest()
 
 router = APIRouter(prefix="/api", tags=["sessions"], route_class=JsonRoute, dependencies=[BEARER])
@@ -257,9 +260,9 @@ def _markdown_of_turn(turn: TurnRecord, messages: list[Message]) -> Iterator[str
             case UserMessage():
                 images = sum(isinstance(part, ImagePart) for part in message.parts)
                 shown = f"\n\n({images} images)" if images else ""
-                yield f"\n## User\n\n{message.text.strip()}{shown}\n"
+                yield f"\n## User\n\n{_close_fence(message.text.strip())}{shown}\n"
             case SystemMessage():
-                yield f"\n## System\n\n{message.text.strip()}\n"
+                yield f"\n## System\n\n{_close_fence(message.text.strip())}\n"
             case AssistantMessage():
                 yield f"\n## Assistant ({message.model or turn.model})\n"
                 yield from _markdown_of_answer(message)
@@ -267,7 +270,7 @@ def _markdown_of_turn(turn: TurnRecord, messages: list[Message]) -> Iterator[str
                 outcome = "Error" if message.is_error else "Result"
                 yield f"\n{outcome} of `{message.name}`:\n\n{_fence(message.content)}"
     if reply := turn_reply(turn):
-        yield f"\n## Reply\n\n{reply.strip()}\n"
+        yield f"\n## Reply\n\n{_close_fence(reply.strip())}\n"
     if turn.error:
         yield f"\n> **{turn.status}:** {' '.join(turn.error.split())}\n"
 
@@ -276,12 +279,30 @@ def _markdown_of_answer(message: AssistantMessage) -> Iterator[str]:
     for part in message.parts:
         match part:
             case TextPart():
-                yield f"\n{part.text.strip()}\n" if part.text.strip() else ""
+                yield f"\n{_close_fence(part.text.strip())}\n" if part.text.strip() else ""
             case ThinkingPart():
                 quoted = part.text.strip().replace("\n", "\n> ")
                 yield f"\n> *Thinking:* {quoted}\n" if quoted else ""
             case _:
                 yield f"\nCall of `{part.name}`:\n\n{_fence(part.arguments, 'json')}"
+
+
+def _close_fence(text: str) -> str:
+    """Add the end of a code block that the text leaves open: what follows would be part of it."""
+    open_fence, has_list = "", False
+    for line in text.splitlines():
+        if not open_fence and _LIST_ITEM.match(line):
+            has_list = True
+        if (found := _FENCE.fullmatch(line)) is None:
+            continue
+        indent, fence, rest = found.groups()
+        if open_fence:
+            if fence.startswith(open_fence) and not rest.strip():
+                open_fence = ""
+        elif not (indent and has_list) and not (fence[0] == "`" and "`" in rest):
+            # A block in a list ends with the list, and a second backtick is code within a line.
+            open_fence = fence
+    return f"{text}\n{open_fence}" if open_fence else text
 
 
 def _fence(text: str, language: str = "") -> str:

@@ -12,6 +12,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Header, Query, Request
 
 from nacre.agent import clean_media_name, detect_media_type
+from nacre.errors import MediaError
 from nacre.gateway.errors import ApiError, quote_id
 from nacre.gateway.routing import (
     BEARER,
@@ -71,21 +72,28 @@ async def upload(
     ] = "",
 ) -> UploadResponse:
     """Upload a file for `attachments` of a message. The body is its content. It is deleted after 24
-    hours; what messages contain stays."""
+    hours; what messages contain stays. All uploads together may have 256 MiB."""
     data = await request.body()
     if not data:
         raise ApiError(400, "the body is empty; send the content of the file", path="body")
-    record = MediaRecord(
+    record = await _describe(data, name or unquote(x_file_name))
+    try:
+        await state.system.store.add_upload(record, data)
+    except MediaError as error:
+        raise ApiError(413, str(error), code="uploads_full") from None
+    return UploadResponse(media_id=record.id, name=record.name, type=record.type, bytes=record.size)
+
+
+async def _describe(data: bytes, name: str) -> MediaRecord:
+    return MediaRecord(
         id=f"upload_{secrets.token_hex(16)}",
         session_id="",
         run_id="",
-        name=clean_media_name(name or unquote(x_file_name)),
+        name=clean_media_name(name),
         type=await anyio.to_thread.run_sync(detect_media_type, data),
         size=len(data),
         created=time.time(),
     )
-    await state.system.store.add_upload(record, data)
-    return UploadResponse(media_id=record.id, name=record.name, type=record.type, bytes=record.size)
 
 
 async def attachment_parts(
@@ -105,6 +113,11 @@ async def attachment_parts(
         record, data = found
         parts.append(await _part(record, data, workspace))
     return tuple(parts)
+
+
+async def file_part(data: bytes, *, name: str, workspace: Path) -> TextPart | ImagePart:
+    """The same for a file that is part of a message."""
+    return await _part(await _describe(data, name), data, workspace)
 
 
 async def _part(record: MediaRecord, data: bytes, workspace: Path) -> TextPart | ImagePart:

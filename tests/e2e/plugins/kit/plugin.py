@@ -15,7 +15,7 @@ def register(api: PluginApi) -> None:
 
     async def kit_hold(note: str) -> str:
         """Give a note to the test, and return what the test answers."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4 << 20)
         try:
             writer.write(json.dumps({"note": note}).encode() + b"\n")
             answer = await reader.readline()

@@ -1,15 +1,24 @@
 """Pages of the web app, as a test uses them."""
 
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Error, Page, expect
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Error,
+    Locator,
+    Page,
+    expect,
+)
 
 # Longer than a sound page needs for anything, on a machine with much else to do.
-PATIENCE_MS = 60_000
+PATIENCE_MS = 30_000
 _AXE = Path(__file__).parents[2] / "tooling" / "node_modules" / "axe-core" / "axe.min.js"
 _SERIOUS = {"serious", "critical"}
 # What a browser says about a script, a style or a text that the page's policy forbids.
@@ -61,6 +70,8 @@ class App:
 @asynccontextmanager
 async def open_app(browser: Browser, url: str, **options: Any) -> AsyncGenerator[App]:
     """A window of the app; `options` are those of Playwright's `new_context`."""
+    # Each frame of an animation costs time, for nothing.
+    options.setdefault("reduced_motion", "reduce")
     context = await browser.new_context(**options)
     try:
         page = await context.new_page()
@@ -86,6 +97,16 @@ async def find_barriers(page: Page) -> Sequence[str]:
 def _is_row_of_a_tree(violation: dict[str, Any], node: dict[str, Any]) -> bool:
     """A row contains the rows below it, so that its name cannot contain all of its text."""
     return violation["id"] == "label-content-name-mismatch" and 'role="treeitem"' in node["html"]
+
+
+def program(page: Page) -> Locator:
+    """The code cell in the chat. Its name has its state: `Program, running`."""
+    return page.get_by_role("region", name=re.compile("^Program, "))
+
+
+def nested_call(page: Page, name: str) -> Locator:
+    """A row of the tree of calls. Its name has its state: `kit_add, completed`."""
+    return page.get_by_role("treeitem", name=re.compile(f"^{name}, "))
 
 
 async def send(page: Page, text: str) -> None:

@@ -1,22 +1,47 @@
-"""The chat: programs with their calls as they run, approvals, stop, steering, drafts."""
+"""The chat: answers as they grow, programs with their calls, large results, stop, old turns."""
 
 import re
 
-from playwright.async_api import Locator, Page, expect
+import anyio
+from playwright.async_api import Page, expect
 
-from nacre.testing import Call, Say
+from nacre.testing import Call, RecordedRequest, Say, Stall, Think
+from nacre.testing.script import PlainTurn
 from tests.e2e.gateways import Gateway, Home
-from tests.web.pages import App, send
+from tests.web.pages import App, nested_call, program, send
 
-PAY = "const paid = await tools.kit_pay({ amount: 3 }); return paid"
-
-
-def program(page: Page) -> Locator:
-    return page.get_by_role("region", name=re.compile("^Program, "))
+YIELD = "text('before'); await yield_control('look'); text('after'); return 'the value'"
 
 
-def nested_call(page: Page, name: str) -> Locator:
-    return page.get_by_role("treeitem", name=re.compile(f"^{name}, "))
+async def test_an_answer_grows_word_by_word_and_thoughts_are_folded(
+    app: App, shared_home: Home
+) -> None:
+    may_end = anyio.Event()
+    marker = shared_home.model.script(
+        [
+            Think("A secret plan."),
+            Say("# Pearls\n\nThey **grow**\n\n```python\nsize = "),
+            Stall(may_end),
+            Say("1\n```\n\nin shells."),
+        ]
+    )
+    page = await app.open("/")
+    await send(page, f"how? {marker}")
+    conversation = page.get_by_role("log")
+    await expect(conversation.get_by_role("heading", name="Pearls")).to_be_visible()
+    await expect(conversation.locator("strong")).to_have_text("grow")
+    await expect(conversation.locator("pre")).to_contain_text("size =")
+    await expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    may_end.set()
+    await expect(conversation.get_by_text("in shells.")).to_be_visible()
+    await expect(conversation.locator("pre .hljs-number")).to_have_text("1")
+    await expect(page.get_by_text("A secret plan.")).to_have_count(0)
+    await page.get_by_role("button", name="Thoughts").click()
+    await expect(page.get_by_text("A secret plan.")).to_be_visible()
+    await app.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await page.get_by_role("button", name="Copy the answer").click()
+    copied = await page.evaluate("() => navigator.clipboard.readText()")
+    assert copied.startswith("# Pearls") and copied.endswith("in shells.")
 
 
 async def test_a_message_becomes_a_program_with_live_calls_and_an_answer(
@@ -49,61 +74,17 @@ return { sum, held };
     await expect(page.locator("strong", has_text="three")).to_be_visible()
     await expect(page.get_by_role("listitem").filter(has_text="two")).to_be_visible()
     await expect(page.get_by_text(re.compile(r"\d+ in, \d+ out"))).to_be_visible()
+    await expect(page.get_by_text(re.compile("tokens saved"))).to_be_visible()
+    await expect(program(page)).to_contain_text("javascript")
+    await expect(program(page).locator("header .call-time")).to_have_text(re.compile(r"\d+ m?s"))
+    await expect(program(page).locator(".hljs-keyword").first).to_have_text("const")
+    await expect(nested_call(page, "kit_hold").locator(".call-bar")).to_have_count(1)
 
     await page.reload()
     await expect(program(page)).to_have_accessible_name("Program, completed")
     await expect(page.get_by_role("region", name="Output")).to_contain_text("the sum is 3")
     await expect(nested_call(page, "kit_hold")).to_have_accessible_name(re.compile("completed"))
     await expect(page.locator("strong", has_text="three")).to_be_visible()
-
-
-async def test_an_approval_survives_a_reload_and_is_answered_in_place(
-    app: App, shared_home: Home
-) -> None:
-    marker = shared_home.model.script(Call("exec", {"code": PAY}), Say("paid"))
-    page = await app.open("/")
-    await send(page, f"pay {marker}")
-    card = page.get_by_role("group", name="Approval of kit_pay")
-    await expect(card).to_contain_text("money is about to move")
-    await expect(card.get_by_label("Time left")).to_have_text(re.compile(r"^5\d:\d\d$"))
-    await page.reload()
-    await expect(card).to_be_visible()
-    await expect(program(page)).to_have_accessible_name("Program, suspended")
-
-    await card.get_by_role("button", name="Edit").click()
-    await card.get_by_role("textbox").fill('{"amount": "much"}')
-    await card.get_by_role("button", name="Allow with this input").click()
-    await expect(card.get_by_role("alert")).to_be_visible()
-    await card.get_by_role("textbox").fill('{"amount": 5}')
-    await card.get_by_role("button", name="Allow with this input").click()
-    await expect(card).to_have_count(0)
-    await expect(page.get_by_text("paid", exact=True)).to_be_visible()
-    await page.get_by_role("button", name="Result").click()
-    await expect(page.get_by_role("region", name="Result")).to_contain_text("paid 5")
-
-
-async def test_an_approval_that_was_answered_elsewhere_disappears_everywhere(
-    app: App, gateway: Gateway, shared_home: Home
-) -> None:
-    marker = shared_home.model.script(Call("exec", {"code": PAY}), Say("not paid"))
-    run = await gateway.start(f"pay {marker}")
-    approval = (await gateway.event(run, "approval.requested")).data["approvalId"]
-    session = (await gateway.get(f"/api/runs/{run}"))["sessionId"]
-    page = await app.open(f"/sessions/{session}")
-    card = page.get_by_role("group", name="Approval of kit_pay")
-    await expect(card).to_be_visible()
-    other = await app.new_tab("/catalog")
-    tray = other.get_by_role("button", name="1 approval waiting")
-    await tray.click()
-    dialog = other.get_by_role("dialog", name="Approvals")
-    await expect(dialog.get_by_role("button", name="Allow once")).to_be_visible()
-
-    body = {"answer": "deny", "reason": "too expensive"}
-    await gateway.post(f"/api/approvals/{approval}", body)
-    await expect(card).to_have_count(0)
-    await expect(dialog.get_by_role("button", name="Allow once")).to_have_count(0)
-    await expect(tray).to_have_count(0)
-    await expect(page.get_by_text("not paid")).to_be_visible()
 
 
 async def test_an_error_is_marked_in_the_program(app: App, shared_home: Home) -> None:
@@ -132,80 +113,93 @@ async def test_stop_is_shown_when_the_gateway_has_stopped_the_run(
     await expect(page.get_by_role("textbox", name="Message")).to_be_enabled()
 
 
-async def test_a_message_during_a_run_steers_it_and_the_page_says_so(
-    app: App, shared_home: Home
-) -> None:
-    code = "return tools.kit_hold({ note: 'n' })"
-    marker = shared_home.model.script(Call("exec", {"code": code}), Say("as you wish"))
-    page = await app.open("/")
-    await send(page, f"begin {marker}")
-    held = await shared_home.outside.call()
-    await expect(page.get_by_role("radio", name="Steer")).to_be_checked()
-    await send(page, "and be brief")
-    await expect(page.get_by_text("before its next step")).to_be_visible()
-    await held.answer("ok")
-    await expect(page.get_by_text("as you wish")).to_be_visible()
-    await expect(page.get_by_text("and be brief")).to_have_count(1)
-    assert "and be brief" in shared_home.model.requests(marker)[-1].prompt
-
-
-async def test_drafts_commands_and_the_palette_work_with_the_keyboard(
-    app: App, gateway: Gateway, shared_home: Home
-) -> None:
-    marker = shared_home.model.script(Say("hello there"))
-    run = await gateway.start(f"hi {marker}", title="The greeting")
-    await gateway.events(run)
-    page = await app.open("/")
-    box = page.get_by_role("textbox", name="Message")
-    await box.fill("/sta")
-    await expect(page.get_by_role("option", name="/status")).to_be_visible()
-    await box.press("Tab")
-    await expect(box).to_have_value("/status ")
-    await page.keyboard.press("Control+k")
-    await page.get_by_role("combobox", name="Go to").fill("greeting")
-    await page.keyboard.press("Enter")
-    await expect(page.get_by_text("hello there")).to_be_visible()
-    await box.fill("a draft of this session")
-    await page.get_by_role("link", name="Nacre").first.click()
-    await expect(box).to_have_value("/status ")
-    await page.go_back()
-    await expect(box).to_have_value("a draft of this session")
-    await page.reload()
-    await expect(box).to_have_value("a draft of this session")
-    await box.fill("/status")
-    await box.press("Enter")
-    await expect(page.get_by_text(re.compile("Session: "))).to_be_visible()
-
-
-async def test_a_client_tool_is_answered_in_place(
-    app: App, gateway: Gateway, shared_home: Home
-) -> None:
-    marker = shared_home.model.script(
-        Call("exec", {"code": "return tools.ask_camera({ zoom: 2 })"}), Say("a pearl")
-    )
-    tool = {
-        "name": "ask_camera",
-        "description": "Look",
-        "parameters": {"type": "object", "properties": {"zoom": {"type": "integer"}}},
-    }
-    run = await gateway.start(f"look {marker}", clientTools=[tool])
-    session = (await gateway.get(f"/api/runs/{run}"))["sessionId"]
-    page = await app.open(f"/sessions/{session}")
-    form = page.get_by_role("group", name="Result of ask_camera")
-    await expect(form).to_contain_text('"zoom": 2')
-    await form.get_by_label("Result", exact=True).fill("I see a pearl")
-    await form.get_by_role("button", name="Send the result").click()
-    await expect(page.get_by_text("a pearl", exact=True)).to_be_visible()
-    await expect(form).to_have_count(0)
-
-
 async def test_a_large_result_does_not_enter_the_page_whole(app: App, shared_home: Home) -> None:
-    code = "return Array.from({ length: 4000 }, (_, n) => 'pearl ' + n).join('\\n')"
+    code = "const text = await tools.kit_hold({ note: 'n' }); return text.slice(0, 40_000)"
     marker = shared_home.model.script(Call("exec", {"code": code}), Say("that was much"))
     page = await app.open("/")
     await send(page, f"much {marker}")
+    held = await shared_home.outside.call()
+    await held.answer("".join(f"pearl {n}\n" for n in range(90_000)))
     await expect(page.get_by_text("that was much")).to_be_visible()
     await page.get_by_role("button", name=re.compile("^Result")).click()
-    await expect(page.get_by_role("region", name="Result")).to_contain_text("pearl 1")
-    size = await page.evaluate("() => document.body.textContent.length")
-    assert size < 25_000
+    await nested_call(page, "kit_hold").press("Enter")
+    results = page.get_by_role("region", name="Result")
+    await expect(results).to_have_count(2)
+    for index in range(2):
+        await expect(results.nth(index)).to_contain_text("pearl 1")
+    assert await _count_characters(page) < 50_000
+    # The rest of what the model got comes in parts, each instead of the one before.
+    await results.last.get_by_role("button", name="Load what is stored").click()
+    await results.last.get_by_role("button", name="Next").click()
+    await expect(results.last).to_contain_text(re.compile("Characters 16,001 to 32,000 of "))
+    assert await _count_characters(page) < 50_000
+
+
+async def _count_characters(page: Page) -> int:
+    return await page.evaluate("() => document.body.textContent.length")
+
+
+async def test_a_person_continues_a_suspended_program_and_the_model_gets_its_result(
+    app: App, shared_home: Home
+) -> None:
+    may_wait = anyio.Event()
+
+    def wait(request: RecordedRequest) -> PlainTurn:
+        return [Stall(may_wait), Call("wait", {"runId": request.last_object["runId"]})]
+
+    marker = shared_home.model.script(Call("exec", {"code": YIELD}), wait, Say("so it is"))
+    page = await app.open("/")
+    await send(page, f"yield {marker}")
+    await expect(program(page)).to_have_accessible_name("Program, suspended")
+    await expect(program(page)).to_contain_text(re.compile(r"until it is continued · [\d.]+ kB"))
+    await program(page).get_by_role("button", name="Continue the program").click()
+    await expect(program(page)).to_have_accessible_name("Program, completed")
+    await expect(program(page)).to_contain_text("resumed after 1 suspension")
+    await expect(page.get_by_role("region", name="Output")).to_contain_text("after")
+    await expect(page.get_by_role("button", name="Continue the program")).to_have_count(0)
+    may_wait.set()
+    await expect(page.get_by_text("so it is")).to_be_visible()
+    assert "the value" in shared_home.model.requests(marker)[-1].tool_results[-1]
+
+
+async def test_a_person_discards_a_suspended_program_and_the_model_sees_it(
+    app: App, shared_home: Home
+) -> None:
+    may_wait = anyio.Event()
+
+    def wait(request: RecordedRequest) -> PlainTurn:
+        return [Stall(may_wait), Call("wait", {"runId": request.last_object["runId"]})]
+
+    marker = shared_home.model.script(Call("exec", {"code": YIELD}), wait, Say("what a pity"))
+    page = await app.open("/")
+    await send(page, f"yield {marker}")
+    await expect(program(page)).to_have_accessible_name("Program, suspended")
+    await program(page).get_by_role("button", name="Discard the program").click()
+    await expect(program(page)).to_have_accessible_name("Program, aborted")
+    may_wait.set()
+    await expect(page.get_by_text("what a pity")).to_be_visible()
+    assert "unavailable" in shared_home.model.requests(marker)[-1].tool_results[-1]
+
+
+async def test_old_turns_come_in_pages_and_nothing_moves(
+    app: App, gateway: Gateway, shared_home: Home
+) -> None:
+    marker = shared_home.model.play(lambda request: Say(f"Answer to {request.prompt.split()[0]}"))
+    runs = [await gateway.finished(f"m{n} {marker}", sessionKey="long") for n in range(53)]
+    session = runs[0]["sessionId"]
+    page = await app.open(f"/sessions/{session}")
+    conversation, turns = page.get_by_role("log"), page.get_by_role("article")
+    await expect(page.get_by_text("Answer to m52", exact=True)).to_be_in_viewport()
+    assert await turns.count() < len(runs)
+    # The reader still sees the turn that was the first one when older ones are added above it.
+    first_run = await conversation.evaluate(
+        "log => { log.scrollTop = 0; return log.querySelector('article').dataset.run }"
+    )
+    first = page.locator(f'[data-run="{first_run}"]')
+    await expect(turns.first.and_(first)).to_have_count(0)
+    await expect(first).to_be_in_viewport()
+    await page.get_by_role("button", name="To the end").click()
+    await expect(page.get_by_text("Answer to m52", exact=True)).to_be_in_viewport()
+    # A link to an old turn loads it.
+    await app.open(f"/sessions/{session}?run={runs[1]['runId']}")
+    await expect(page.get_by_text("Answer to m1", exact=True)).to_be_in_viewport()

@@ -3,11 +3,15 @@ import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
 import { Chat } from "./chat/chat";
+import { formatClock } from "./model/format";
 import { location, matchPath, type Route, type View } from "./router";
 import { authStatus } from "./state/auth";
 import { ApprovalTray } from "./ui/approval_tray";
 import { ConnectionBanner, Notices } from "./ui/messages";
 import { EmptyState, ErrorState, Loading } from "./ui/controls";
+import { whenIdle } from "./ui/gradual";
+import { highlight } from "./ui/highlight";
+import { renderMarkdown } from "./ui/markdown";
 import { Palette } from "./ui/palette";
 import { Sidebar } from "./ui/sidebar";
 import { SignIn } from "./views/sign_in";
@@ -39,8 +43,16 @@ export function App() {
   }
 }
 
+/** Do what takes long the first time while the page waits for the gateway or the user. */
+function warmUp(): void {
+  whenIdle(() => void formatClock(0));
+  whenIdle(() => void renderMarkdown("**a** [b](https://c/)\n\n- `d`\n\n|e|\n|-|\n|f|"));
+  whenIdle(() => void highlight("const a = `${1}`;", "typescript"));
+}
+
 function Shell() {
   const { path } = location.value;
+  useEffect(warmUp, []);
   useEffect(() => {
     isSidebarOpen.value = false;
   }, [path]);

@@ -2,10 +2,10 @@
 import { render } from "preact";
 
 import { App } from "./app";
-import { startRouter } from "./router";
+import { location, matchPath, startRouter } from "./router";
 import { startApprovals } from "./state/approvals";
 import { startAuth } from "./state/auth";
-import { startChats } from "./state/chat";
+import { openChat, startChats } from "./state/chat";
 import { startLive } from "./state/live";
 import { startOutbox } from "./state/outbox";
 import { startSessions } from "./state/sessions";
@@ -21,6 +21,8 @@ startApprovals();
 startChats();
 startOutbox();
 startLive();
+// The session of the address loads while the page finds out who is signed in.
+if (!window.location.hash.includes("code=")) openChat(matchPath("/sessions/:sessionId", location.value.path)?.["sessionId"]);
 void startAuth();
 const root = document.getElementById("app");
 if (root !== null) render(<App />, root);

@@ -91,3 +91,35 @@ test("after a reset the events of a run are taken from the first one, without re
   assert.deepEqual(texts(chat, "r1"), ["one two"]);
   assert.equal(chat.turn("r1").value.prompt?.text, "prompt of r1");
 });
+
+test("a refresh asks for a few turns, and for a page if they leave a gap", async () => {
+  const far = ["r7", "r8", "r9"].map((runId) => [runId, "completed"] as const);
+  const asked = answerWith(
+    page([["r1", "completed"], ["r2", "completed"]]),
+    page([["r2", "completed"], ["r3", "completed"]], "r2"),
+    page(far.slice(1), "r8"),
+    page(far, "r7"),
+    page([["r6", "completed"]], "r6"),
+  );
+  const chat = new ChatStore("s");
+  await chat.load();
+  await chat.load();
+  assert.deepEqual(chat.info.value.runIds, ["r1", "r2", "r3"]);
+  assert.equal(chat.info.value.nextCursor, null);
+  await chat.load();
+  assert.deepEqual(chat.info.value.runIds, ["r7", "r8", "r9"]);
+  assert.equal(asked.length, 4);
+  await chat.loadOlder();
+  assert.deepEqual(chat.info.value.runIds, ["r6", "r7", "r8", "r9"]);
+  assert.match(asked[4] ?? "", /before=r7/);
+});
+
+test("a page that nobody is signed in to loads the session later", async () => {
+  globalThis.fetch = () => Promise.resolve(new Response("{}", { status: 401 }));
+  const chat = new ChatStore("s");
+  await chat.load();
+  assert.equal(chat.info.value.status, "loading");
+  answerWith(page([["r1", "completed"]]));
+  await chat.load();
+  assert.deepEqual(chat.info.value.runIds, ["r1"]);
+});

@@ -164,3 +164,16 @@ test("ten thousand nested calls are reduced in linear time", () => {
   for (let index = 0; index < 10_000; index += 1) steps.push(["call.started", { toolCallId: `c.${index}`, parentToolCallId: "c", toolName: "read" }]);
   assert.equal(apply(steps).calls.get("c")?.children.length, 10_000);
 });
+
+test("a program is another object if a call below it has changed, else the same", () => {
+  const before = apply([
+    ["call.started", { toolCallId: "c1", toolName: "exec", input: { code: "1" } }],
+    ["call.started", { toolCallId: "c1.1", parentToolCallId: "c1", toolName: "agent" }],
+    ["call.started", { toolCallId: "c1.1.1", parentToolCallId: "c1.1", toolName: "read" }],
+    ["call.started", { toolCallId: "c2", toolName: "exec", input: { code: "2" } }],
+  ]);
+  const after = applyEvents(before, numbered([["call.ended", { toolCallId: "c1.1.1", parentToolCallId: "c1.1", outcome: "completed" }]], 4));
+  assert.ok(after.calls.get("c1") !== before.calls.get("c1"));
+  assert.ok(after.calls.get("c1.1") !== before.calls.get("c1.1"));
+  assert.equal(after.calls.get("c2"), before.calls.get("c2"));
+});

@@ -1,17 +1,18 @@
 /** Nested calls as a tree with time bars. Details are made when they are opened. */
 import { type Signal, useSignal } from "@preact/signals";
 import { memo } from "preact/compat";
-import { useRef } from "preact/hooks";
+import { useCallback, useRef } from "preact/hooks";
 
-import { formatBytes, formatDuration, showControls, summarize } from "../model/format";
+import { formatBytes, formatDuration, formatNumber, showControls, summarize } from "../model/format";
 import type { Approval, Call, CallStatus, Turn } from "../model/turn";
 import { Icon, type IconName } from "../ui/icons";
 import { ApprovalCard } from "./approval_card";
 import { ClientToolForm } from "./answers";
 import { ValueView } from "./value_view";
 
-/** Rows of one level in the page; the others come on demand. */
-const MAX_ROWS = 100;
+/** Rows of one level in the page. If there are more calls, only the last ones have rows at first. */
+const MAX_ROWS = 50;
+const LAST_ROWS = 20;
 
 const STATUS_ICONS: Record<CallStatus, IconName | "dot"> = {
   running: "dot",
@@ -54,12 +55,13 @@ export function CallTree({ turn, callIds, label, from, to }: TreeProps) {
   const root = useRef<HTMLUListElement>(null);
   const open = useSignal<ReadonlySet<string>>(new Set());
   const focused = useSignal("");
-  const toggle = (id: string, isOpen: boolean) => {
+  // The same function each time, so that rows that have not changed are not drawn again.
+  const toggle = useCallback((id: string, isOpen: boolean) => {
     const next = new Set(open.value);
     if (isOpen) next.add(id);
     else next.delete(id);
     open.value = next;
-  };
+  }, []);
   const onKeyDown = (event: KeyboardEvent) => {
     const row = event.target;
     if (!(row instanceof HTMLElement) || row.getAttribute("role") !== "treeitem") return;
@@ -110,12 +112,17 @@ export function CallTree({ turn, callIds, label, from, to }: TreeProps) {
       target.focus();
     }
   };
-  const first = callIds[Math.max(0, callIds.length - MAX_ROWS)] ?? "";
+  const first = callIds[countHidden(callIds, 0)] ?? "";
   return (
     <ul class="call-tree" role="tree" aria-label={label} ref={root} onKeyDown={onKeyDown}>
       <Level turn={turn} callIds={callIds} level={1} from={from} to={to} open={open} focused={focused} first={first} onToggle={toggle} />
     </ul>
   );
+}
+
+/** Return how many of the calls have no row, if the user has asked for `more` rows. */
+function countHidden(callIds: readonly string[], more: number): number {
+  return callIds.length <= MAX_ROWS ? 0 : Math.max(0, callIds.length - LAST_ROWS - more);
 }
 
 interface LevelProps {
@@ -133,13 +140,13 @@ interface LevelProps {
 
 function Level(props: LevelProps) {
   const { turn, callIds, open, focused, first } = props;
-  const limit = useSignal(MAX_ROWS);
-  const hidden = Math.max(0, callIds.length - limit.value);
+  const more = useSignal(0);
+  const hidden = countHidden(callIds, more.value);
   return (
     <>
       {hidden > 0 && (
-        <li role="treeitem" aria-level={props.level} tabIndex={-1} onClick={() => (limit.value += MAX_ROWS * 2)}>
-          <div class="call-row more">Show earlier calls ({hidden.toLocaleString("en-US")})</div>
+        <li role="treeitem" aria-level={props.level} tabIndex={-1} onClick={() => (more.value += MAX_ROWS)}>
+          <div class="call-row more">Show earlier calls ({formatNumber(hidden)})</div>
         </li>
       )}
       {callIds.slice(hidden).map((id) => {

@@ -1,6 +1,6 @@
 /** A session as a chat, or the beginning of a new one. */
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { useSignal } from "@preact/signals";
+import { type Signal, useSignal } from "@preact/signals";
 
 import { isLive } from "../model/turn";
 import { type OutboxEntry, isSteering } from "../model/outbox";
@@ -17,7 +17,17 @@ import { PromptView, TurnView } from "./turn_view";
 
 /** This near to the end, the page follows the text. */
 const NEAR_END_PIXELS = 60;
-const NEAR_START_PIXELS = 600;
+const SETTLING_FRAMES = 5;
+/** This near to the first turn of the page, older ones are added above it. */
+const NEAR_START_PIXELS = 2500;
+/** Turns that the page shows at first. More of them would delay the first look at the last one. */
+const FIRST_TURNS = 2;
+/** With fewer turns left that are loaded and not shown, the next ones are loaded. */
+const MIN_WAITING_TURNS = 10;
+/** So many frames after a turn, all of its parts are drawn. */
+const TARGET_FRAMES = 60;
+/** The browser keeps what the reader sees in its place when something above it changes. */
+const HAS_ANCHORS = CSS.supports("overflow-anchor: auto");
 
 export function Chat({ params, query }: ViewProps) {
   const sessionId = params["sessionId"];
@@ -135,7 +145,14 @@ function Transcript({ chat, target }: { chat: ChatStore; target: Target }) {
   const scroll = useRef<HTMLDivElement>(null);
   const column = useRef<HTMLDivElement>(null);
   const isAtEnd = useSignal(target.runId === "");
-  const before = useRef({ first: runIds[0], height: 0, top: 0 });
+  // Until the target of a link is in view, a short page is not the end that the reader follows.
+  const isShowingTarget = useRef(target.runId !== "");
+  // The first turn of the page; the loaded ones before it are not shown yet.
+  const firstShown = useSignal("");
+  const known = runIds.indexOf(firstShown.value);
+  const start = known < 0 ? Math.max(0, runIds.length - FIRST_TURNS) : known;
+  const before = useRef({ top: 0, height: 0 });
+  const frame = useRef(0);
 
   // Follow the text while the reader is at its end.
   useLayoutEffect(() => {
@@ -153,22 +170,52 @@ function Transcript({ chat, target }: { chat: ChatStore; target: Target }) {
   // Older turns above do not move what the reader sees.
   useLayoutEffect(() => {
     const outer = scroll.current;
-    if (outer === null) return;
-    const { first, height, top } = before.current;
-    if (first !== runIds[0] && height > 0 && !isAtEnd.peek()) outer.scrollTop = top + outer.scrollHeight - height;
-    before.current = { first: runIds[0], height: outer.scrollHeight, top: outer.scrollTop };
-  }, [runIds]);
+    const { top, height } = before.current;
+    if (outer === null || height === 0) return;
+    before.current = { top: 0, height: 0 };
+    if (!HAS_ANCHORS || top === 0 || isAtEnd.peek()) outer.scrollTop = top + outer.scrollHeight - height;
+  }, [firstShown.value]);
+  // One turn in each frame, so that scrolling never waits for many of them.
+  const addOlder = () => {
+    const outer = scroll.current;
+    if (frame.current !== 0 || outer === null || outer.scrollTop >= NEAR_START_PIXELS) return;
+    frame.current = requestAnimationFrame(() => {
+      frame.current = 0;
+      // A link may have shown older turns since the last drawing.
+      const { runIds } = chat.info.peek();
+      const older = runIds[runIds.indexOf(firstShown.peek()) - 1];
+      if (older === undefined) return;
+      before.current = { top: outer.scrollTop, height: outer.scrollHeight };
+      firstShown.value = older;
+    });
+  };
+  const loadOlder = () => {
+    const isNear = scroll.current !== null && scroll.current.scrollTop < NEAR_START_PIXELS;
+    if (isNear && start < MIN_WAITING_TURNS && nextCursor !== null && !isLoadingOlder) void attempt(() => chat.loadOlder());
+  };
+  useEffect(() => {
+    // A new turn at the end does not remove this one.
+    if (firstShown.peek() === "") firstShown.value = runIds[start] ?? "";
+    addOlder();
+    loadOlder();
+  }, [start, runIds]);
+  useEffect(() => () => cancelAnimationFrame(frame.current), []);
 
   useEffect(() => {
-    if (target.runId !== "") void showTarget(chat, target, scroll);
+    if (target.runId === "") return;
+    isAtEnd.value = false;
+    isShowingTarget.current = true;
+    void showTarget(chat, target, scroll, firstShown).finally(() => {
+      isShowingTarget.current = false;
+    });
   }, [target.runId, target.callId]);
 
   const onScroll = () => {
     const outer = scroll.current;
     if (outer === null) return;
-    isAtEnd.value = outer.scrollHeight - outer.scrollTop - outer.clientHeight < NEAR_END_PIXELS;
-    before.current = { first: runIds[0], height: outer.scrollHeight, top: outer.scrollTop };
-    if (outer.scrollTop < NEAR_START_PIXELS && nextCursor !== null && !isLoadingOlder) void attempt(() => chat.loadOlder());
+    isAtEnd.value = !isShowingTarget.current && outer.scrollHeight - outer.scrollTop - outer.clientHeight < NEAR_END_PIXELS;
+    addOlder();
+    loadOlder();
   };
   const toEnd = () => {
     isAtEnd.value = true;
@@ -180,11 +227,11 @@ function Transcript({ chat, target }: { chat: ChatStore; target: Target }) {
     <div class="chat-frame">
       <div class="chat-scroll" ref={scroll} onScroll={onScroll} tabIndex={0} role="log" aria-label="Conversation" aria-live="off">
         <div class="chat-column" ref={column}>
-          {nextCursor !== null && (
+          {nextCursor !== null && start === 0 && (
             <p class="older">{isLoadingOlder ? <Spinner label="Loading older turns" /> : <Button variant="quiet" onClick={() => void attempt(() => chat.loadOlder())}>Show older turns</Button>}</p>
           )}
           {isEmpty && <EmptyState title="This session is empty" />}
-          {runIds.map((runId) => (
+          {runIds.slice(start).map((runId) => (
             <TurnView key={runId} turn={chat.turn(runId)} sessionId={chat.sessionId} />
           ))}
           {waiting.map((entry) => (
@@ -198,17 +245,35 @@ function Transcript({ chat, target }: { chat: ChatStore; target: Target }) {
 }
 
 /** Load older turns until the target is there, then scroll to it. */
-async function showTarget(chat: ChatStore, target: Target, scroll: { current: HTMLElement | null }): Promise<void> {
+async function showTarget(chat: ChatStore, target: Target, scroll: { current: HTMLElement | null }, firstShown: Signal<string>): Promise<void> {
   while (!chat.info.value.runIds.includes(target.runId) && chat.info.value.nextCursor !== null) {
     if (!(await attempt(() => chat.loadOlder()))) return;
   }
-  requestAnimationFrame(() => {
-    const turn = scroll.current?.querySelector(`[data-run="${CSS.escape(target.runId)}"]`);
-    const call = target.callId === "" ? null : turn?.querySelector(`[data-call="${CSS.escape(target.callId)}"]`);
-    const found = call ?? turn;
-    found?.scrollIntoView({ block: call === null ? "start" : "center" });
-    found?.classList.add("target");
-  });
+  const { runIds } = chat.info.value;
+  const index = runIds.indexOf(target.runId);
+  if (index >= 0 && index < runIds.indexOf(firstShown.value || (runIds.at(-FIRST_TURNS) ?? ""))) firstShown.value = target.runId;
+  await showElement(target, scroll);
+}
+
+/** Scroll to the target when it is drawn; the parts of a turn are not drawn in one frame. */
+async function showElement(target: Target, scroll: { current: HTMLElement | null }): Promise<void> {
+  const find = () => {
+    const turn = scroll.current?.querySelector(`[data-run="${CSS.escape(target.runId)}"]`) ?? null;
+    return target.callId === "" ? turn : (turn?.querySelector(`[data-call="${CSS.escape(target.callId)}"]`) ?? null);
+  };
+  for (let frames = TARGET_FRAMES; frames > 0 && find() === null; frames--) await nextFrame();
+  const found = find() ?? scroll.current?.querySelector(`[data-run="${CSS.escape(target.runId)}"]`);
+  if (found == null) return;
+  found.classList.add("target");
+  // Turns get their real heights when they come into view.
+  for (let frames = SETTLING_FRAMES; frames >= 0; frames--) {
+    found.scrollIntoView({ block: found.matches("[data-call]") ? "center" : "start" });
+    await nextFrame();
+  }
+}
+
+function nextFrame(): Promise<void> {
+  return new Promise((resolve) => requestAnimationFrame(() => resolve()));
 }
 
 /** Tell whether a turn shows the message already. */

@@ -3,8 +3,9 @@ import { useSignal } from "@preact/signals";
 import { memo } from "preact/compat";
 
 import { request } from "../api/client";
-import { formatBytes, formatDuration, stripAnsi, summarize } from "../model/format";
+import { formatBytes, formatDuration, formatNumber, stripAnsi, summarize } from "../model/format";
 import { type Call, type CallStatus, type Turn, countCalls, isLive } from "../model/turn";
+import { hasScope } from "../state/auth";
 import { useServerNow } from "../state/clock";
 import { attempt } from "../state/notices";
 import { Code } from "../ui/code";
@@ -30,13 +31,12 @@ const BADGES: Record<CallStatus, string> = {
 
 const SUSPENSIONS: Record<string, string> = { pending_tools: "its calls wait", yield: "until it is continued" };
 
-/** A call of the model: a program as a code cell, any other tool as a row.
- * With `canResume`, you continue a program that has yielded; in a chat, the model does. */
-export function CallItem({ turn, call, canResume = false }: { turn: Turn; call: Call; canResume?: boolean }) {
-  return call.isProgram ? <CodeCell turn={turn} call={call} canResume={canResume} /> : <ToolCall turn={turn} call={call} />;
+/** A call of the model: a program as a code cell, any other tool as a row. */
+export function CallItem({ turn, call }: { turn: Turn; call: Call }) {
+  return call.isProgram ? <CodeCell turn={turn} call={call} /> : <ToolCall turn={turn} call={call} />;
 }
 
-function CodeCell({ turn, call, canResume }: { turn: Turn; call: Call; canResume: boolean }) {
+function CodeCell({ turn, call }: { turn: Turn; call: Call }) {
   const isActive = call.status === "running" || call.status === "waiting" || call.status === "suspended";
   const now = useServerNow(isActive && call.endedAt === 0);
   const end = call.endedAt === 0 || (isActive && call.children.length > 0) ? Math.max(now, call.endedAt) : call.endedAt;
@@ -51,12 +51,12 @@ function CodeCell({ turn, call, canResume }: { turn: Turn; call: Call; canResume
         <CellState call={call} />
         {counts.total > 0 && (
           <span class="hint">
-            {counts.total.toLocaleString("en-US")} {counts.total === 1 ? "call" : "calls"}
-            {counts.failed > 0 && `, ${counts.failed.toLocaleString("en-US")} failed`}
+            {formatNumber(counts.total)} {counts.total === 1 ? "call" : "calls"}
+            {counts.failed > 0 && `, ${formatNumber(counts.failed)} failed`}
           </span>
         )}
         <span class="call-time">{call.startedAt > 0 ? formatDuration(Math.max(0, end - call.startedAt)) : ""}</span>
-        {isLive(turn) && <CellActions call={call} canResume={canResume} />}
+        {isLive(turn) && <CellActions turn={turn} call={call} />}
         <CopyButton text={call.code} label="Copy the program" />
       </header>
       <Program code={call.code} language={call.language} line={call.line} column={call.column} />
@@ -85,13 +85,17 @@ function CellState({ call }: { call: Call }) {
 }
 
 /** Continue or discard a program while it is alive. */
-function CellActions({ call, canResume }: { call: Call; canResume: boolean }) {
+function CellActions({ turn, call }: { turn: Turn; call: Call }) {
   const { cell } = call;
-  if (cell === undefined || (cell.status !== "running" && cell.status !== "suspended")) return null;
+  if (cell === undefined || !hasScope("run") || (cell.status !== "running" && cell.status !== "suspended")) return null;
   const act = (action: "resume" | "abort") => void attempt(() => request(`/api/cells/${cell.cellId}/${action}`, { method: "POST" }));
+  // A program whose calls wait for an answer continues with that answer.
+  const isAwaiting = call.children.some((id) => turn.calls.get(id)?.status === "waiting");
   return (
     <>
-      {canResume && cell.status === "suspended" && cell.reason === "yield" && <IconButton icon="play" label="Continue the program" onClick={() => act("resume")} />}
+      {cell.status === "suspended" && call.endedAt > 0 && !isAwaiting && (
+        <IconButton icon="play" label="Continue the program" onClick={() => act("resume")} />
+      )}
       <IconButton icon="stop" label="Discard the program" onClick={() => act("abort")} />
     </>
   );
@@ -145,7 +149,7 @@ function CellOutput({ call }: { call: Call }) {
     <section class="cell-output" aria-label="Output">
       {isLong && (
         <Button variant="quiet" onClick={() => (isWhole.value = !isWhole.value)}>
-          {isWhole.value ? "Show the end only" : `Show all ${text.length.toLocaleString("en-US")} characters`}
+          {isWhole.value ? "Show the end only" : `Show all ${formatNumber(text.length)} characters`}
         </Button>
       )}
       <Code code={shown} language="" />

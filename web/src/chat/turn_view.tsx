@@ -4,7 +4,7 @@ import { memo } from "preact/compat";
 
 import { describeError, request } from "../api/client";
 import type { MediaInfo, TextPart } from "../api/types";
-import { formatBytes, formatClock, formatCount, formatDuration } from "../model/format";
+import { formatBytes, formatClock, formatCount, formatDuration, formatNumber } from "../model/format";
 import { type Item, type Prompt, type Turn, isLive } from "../model/turn";
 import { href, navigate } from "../router";
 import { STOP_REASON } from "../state/chat";
@@ -12,22 +12,26 @@ import { useServerNow } from "../state/clock";
 import { attempt, notify } from "../state/notices";
 import { forkSession } from "../state/sessions";
 import { Button, CopyButton, IconButton, Spinner } from "../ui/controls";
+import { useGradualCount } from "../ui/gradual";
 import { Icon } from "../ui/icons";
 import { Markdown } from "../ui/markdown";
 import { CallItem } from "./code_cell";
 import { QuestionForm } from "./answers";
 
+/** More items of a turn in one frame would take too long: each may be a long text or program. */
+const ITEMS_PER_FRAME = 2;
 const MAX_PROMPT_CHARACTERS = 4000;
 const MAX_ANSWER_CHARACTERS = 1_000_000;
 
 export const TurnView = memo(function TurnView({ turn: source, sessionId }: { turn: Signal<Turn>; sessionId: string }) {
   const turn = source.value;
+  const drawn = useGradualCount(turn.items.length, ITEMS_PER_FRAME);
   return (
     <article class="turn" data-run={turn.runId} aria-busy={isLive(turn)}>
       {turn.prompt !== undefined && <PromptView prompt={turn.prompt} />}
       {turn.trigger !== "" && <p class="hint">Started by {turn.trigger}</p>}
-      {turn.dropped > 0 && <p class="hint">The first {turn.dropped.toLocaleString("en-US")} events of this run are no longer available.</p>}
-      {turn.items.map((item) => (
+      {turn.dropped > 0 && <p class="hint">The first {formatNumber(turn.dropped)} events of this run are no longer available.</p>}
+      {turn.items.slice(0, drawn).map((item) => (
         <ItemView key={item.id} item={item} turn={turn} sessionId={sessionId} />
       ))}
       {turn.hasMoreCalls && (
@@ -103,9 +107,13 @@ const ItemView = memo(
         );
     }
   },
-  // A finished text does not change with the rest of its turn.
-  (before, after) => before.item === after.item && (before.item.kind !== "call" || before.turn === after.turn),
+  // Most items do not change with the rest of their turn.
+  (before, after) => before.item === after.item && (before.item.kind !== "call" || isSameCall(before.turn, after.turn, before.item.callId)),
 );
+
+function isSameCall(before: Turn, after: Turn, callId: string): boolean {
+  return before.calls.get(callId) === after.calls.get(callId) && isLive(before) === isLive(after);
+}
 
 function AnswerText({ item, sessionId }: { item: Extract<Item, { kind: "text" }>; sessionId: string }) {
   const rest = useSignal("");

@@ -24,14 +24,26 @@ export function formatBytes(bytes: number): string {
   return `${(bytes / 1_000_000_000).toFixed(1)} GB`;
 }
 
+// Made at first use, and then used again: making one takes a millisecond.
+let clockFormat: Intl.DateTimeFormat | undefined;
+let numberFormat: Intl.NumberFormat | undefined;
+
+/** Return a whole number as `1,234`. */
+export function formatNumber(number: number): string {
+  if (number < 1000) return String(number);
+  numberFormat ??= new Intl.NumberFormat("en-US");
+  return numberFormat.format(number);
+}
+
 export function formatCount(count: number): string {
-  if (count < 10_000) return count.toLocaleString("en-US");
+  if (count < 10_000) return formatNumber(count);
   if (count < 999_500) return `${(count / 1000).toFixed(count < 99_500 ? 1 : 0)}k`;
   return `${(count / 1_000_000).toFixed(1)}M`;
 }
 
 export function formatClock(seconds: number): string {
-  return new Date(seconds * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  clockFormat ??= new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit" });
+  return clockFormat.format(seconds * 1000);
 }
 
 /** Return a time with the date, if it is not today. */

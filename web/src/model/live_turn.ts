@@ -33,6 +33,7 @@ class TurnDraft {
   readonly #calls: Map<string, Call>;
   /** Lists of nested calls that are already copies. */
   readonly #copies = new Map<string, string[]>();
+  readonly #changed = new Set<string>();
   #data: AppEvent["data"] = {};
   #event: AppEvent | undefined;
 
@@ -43,7 +44,21 @@ class TurnDraft {
   }
 
   finish(): Turn {
+    this.#renewParents();
     return { ...this.turn, items: this.#items, calls: this.#calls };
+  }
+
+  /** A call is another object if a call below it has changed: what shows it looks at nothing else. */
+  #renewParents(): void {
+    for (const id of this.#changed) {
+      const parent = this.#calls.get(this.#calls.get(id)?.parentId ?? "");
+      if (parent !== undefined && !this.#changed.has(parent.id)) this.#put({ ...parent });
+    }
+  }
+
+  #put(call: Call): void {
+    this.#calls.set(call.id, call);
+    this.#changed.add(call.id);
   }
 
   apply(event: AppEvent): void {
@@ -115,7 +130,7 @@ class TurnDraft {
     this.#markSteered("The run ended before the model read this.");
     for (const call of this.#calls.values()) {
       if (call.status === "running" || call.status === "waiting" || call.status === "suspended") {
-        this.#calls.set(call.id, { ...call, status: "aborted", endedAt: call.endedAt || time });
+        this.#put({ ...call, status: "aborted", endedAt: call.endedAt || time });
       }
     }
     const reply = this.#text("text");
@@ -129,18 +144,18 @@ class TurnDraft {
     switch (kind) {
       case "call.started": {
         const started = { ...call, toolId: this.#text("toolId"), source: this.#text("source"), startedAt: time, status: "running" as const };
-        this.#calls.set(id, withInput(started, this.#text("toolName"), this.#data["input"] ?? null));
+        this.#put(withInput(started, this.#text("toolName"), this.#data["input"] ?? null));
         this.#place(id, call.parentId);
         return;
       }
       case "call.changed":
-        this.#calls.set(id, withInput({ ...call, code: "" }, call.toolName, this.#data["input"] ?? null));
+        this.#put(withInput({ ...call, code: "" }, call.toolName, this.#data["input"] ?? null));
         return;
       case "call.updated":
-        this.#calls.set(id, { ...call, progress: describeProgress(this.#data["update"] ?? null) });
+        this.#put({ ...call, progress: describeProgress(this.#data["update"] ?? null) });
         return;
       case "call.ended":
-        this.#calls.set(id, this.#endCall(call, time));
+        this.#put(this.#endCall(call, time));
     }
   }
 
@@ -173,7 +188,7 @@ class TurnDraft {
       this.#copies.set(parentId, children);
     }
     if (children.at(-1) !== id) children.push(id);
-    this.#calls.set(parentId, { ...parent, children });
+    this.#put({ ...parent, children });
   }
 
   #applyCell(kind: string, time: number): void {
@@ -183,15 +198,15 @@ class TurnDraft {
     const cell: Cell = call.cell ?? { cellId: this.#text("runId"), status: "running", reason: "", snapshotBytes: 0, suspensions: 0 };
     switch (kind) {
       case "cell.started":
-        this.#calls.set(id, { ...call, isProgram: true, cell });
+        this.#put({ ...call, isProgram: true, cell });
         return;
       case "cell.output": {
         const output = readOutput(this.#data["text"] === undefined ? { value: this.#data["result"] ?? null } : { text: this.#data["text"] });
-        this.#calls.set(id, { ...call, output: [...call.output, output].slice(-MAX_OUTPUTS) });
+        this.#put({ ...call, output: [...call.output, output].slice(-MAX_OUTPUTS) });
         return;
       }
       case "cell.suspended":
-        this.#calls.set(id, {
+        this.#put({
           ...call,
           status: call.status === "running" ? "suspended" : call.status,
           cell: {
@@ -204,7 +219,7 @@ class TurnDraft {
         });
         return;
       case "cell.resumed":
-        this.#calls.set(id, { ...call, status: "running", cell: { ...cell, status: "running", reason: this.#text("cause") } });
+        this.#put({ ...call, status: "running", cell: { ...cell, status: "running", reason: this.#text("cause") } });
         return;
       case "cell.ended":
         this.#endCell(call, cell, time);
@@ -216,7 +231,7 @@ class TurnDraft {
     const shown = status === "completed" || status === "failed" ? status : "aborted";
     const error = status === "completed" || call.error !== "" ? call.error : this.#text("reason");
     const ended = { ...cell, status, reason: this.#text("reason") };
-    this.#calls.set(call.id, { ...call, status: shown, error, cell: ended, endedAt: time });
+    this.#put({ ...call, status: shown, error, cell: ended, endedAt: time });
   }
 
   #applyApproval(kind: string): void {
@@ -234,7 +249,7 @@ class TurnDraft {
         how: "",
       };
       const others = call.approvals.filter((known) => known.approvalId !== approvalId);
-      this.#calls.set(id, { ...call, status: "waiting", approvals: [...others, approval] });
+      this.#put({ ...call, status: "waiting", approvals: [...others, approval] });
       return;
     }
     const answer = this.#text("answer");
@@ -242,7 +257,7 @@ class TurnDraft {
       known.approvalId === approvalId && known.answer === "" ? { ...known, answer, how: this.#text("how") || this.#text("reason") } : known,
     );
     const status = call.status === "waiting" ? "running" : call.status;
-    this.#calls.set(id, { ...call, approvals, status });
+    this.#put({ ...call, approvals, status });
   }
 
   #applyClientCall(kind: string): void {
@@ -251,7 +266,7 @@ class TurnDraft {
     if (kind === "client_call.requested") {
       const args = this.#data["arguments"] ?? null;
       const isNew = !this.#calls.has(call.id);
-      this.#calls.set(call.id, {
+      this.#put({
         ...call,
         toolName: call.toolName || this.#text("name"),
         status: "waiting",
@@ -261,7 +276,7 @@ class TurnDraft {
     } else if (call.clientRequest !== undefined) {
       const how = this.#text("how");
       const status = call.status === "waiting" ? "running" : call.status;
-      this.#calls.set(call.id, { ...call, status, clientRequest: { ...call.clientRequest, how } });
+      this.#put({ ...call, status, clientRequest: { ...call.clientRequest, how } });
     }
   }
 
@@ -343,7 +358,7 @@ class TurnDraft {
       const known = this.#calls.get(id) ?? emptyCall(id, "");
       const startedAt = known.startedAt || (this.#event?.time ?? 0);
       const input = known.input ?? parseArguments(String(each["arguments"] ?? ""));
-      this.#calls.set(id, withInput({ ...known, startedAt }, String(each["name"]), input));
+      this.#put(withInput({ ...known, startedAt }, String(each["name"]), input));
       this.#place(id, "");
     }
   }

@@ -12,7 +12,11 @@ import { onEvents, watchSession } from "./live";
 import { notify } from "./notices";
 import { outbox } from "./outbox";
 
-const PAGE_TURNS = 50;
+const PAGE_TURNS = 20;
+/** As many as a window shows at once: the first look should not wait for more. */
+const FIRST_TURNS = 6;
+/** If the session is known, so many turns show what has changed. */
+const REFRESH_TURNS = 4;
 const MAX_OPEN_CHATS = 6;
 const REPLY_POLL_MS = 200;
 export const STOP_REASON = "stopped by the user";
@@ -38,6 +42,8 @@ export class ChatStore {
     error: undefined,
   });
   readonly #turns = new Map<string, Signal<Turn>>();
+  #loadingOlder: Promise<void> | undefined;
+  #loading = Promise.resolve();
 
   constructor(readonly sessionId: string) {}
 
@@ -56,16 +62,22 @@ export class ChatStore {
     return turns.find((turn) => turn.status !== "queued") ?? turns[0];
   }
 
-  /** Read the newest turns again. */
+  /** Read the newest turns, after the last request for them has ended. */
   async load(): Promise<void> {
+    this.#loading = this.#loading.then(() => this.#loadNewest());
+    return this.#loading;
+  }
+
+  async #loadNewest(): Promise<void> {
     try {
-      const document = await this.#fetchPage(undefined);
+      const document = await this.#fetchNewest();
       const turns = turnsFromDocument(document);
       for (const turn of turns) this.#merge(turn);
       const ids = turns.map(({ runId }) => runId);
       const newest = new Set(ids);
       const { runIds, nextCursor, status } = this.info.value;
-      const older = runIds.filter((runId) => !newest.has(runId) && !isLive(this.turn(runId).peek()));
+      // If turns between the known ones and these are missing, the known ones are loaded again.
+      const older = this.#isJoined(document) ? runIds.filter((runId) => !newest.has(runId) && !isLive(this.turn(runId).peek())) : [];
       const unstored = runIds.filter((runId) => !newest.has(runId) && isLive(this.turn(runId).peek()));
       this.info.value = {
         ...this.info.value,
@@ -77,17 +89,25 @@ export class ChatStore {
       };
     } catch (error) {
       if (this.info.value.status === "ready") return;
+      // It loads when somebody has signed in and the event stream starts.
+      if (error instanceof ApiError && error.status === 401) return;
       const isMissing = error instanceof ApiError && error.status === 404;
       this.info.value = { ...this.info.value, status: isMissing ? "missing" : "failed", error };
     }
   }
 
+  /** Load the page before the oldest turn. Callers that come during a load wait for the same one. */
   async loadOlder(): Promise<void> {
-    const { nextCursor, isLoadingOlder } = this.info.value;
-    if (nextCursor === null || isLoadingOlder) return;
+    this.#loadingOlder ??= this.#fetchOlder().finally(() => (this.#loadingOlder = undefined));
+    return this.#loadingOlder;
+  }
+
+  async #fetchOlder(): Promise<void> {
+    const { nextCursor } = this.info.value;
+    if (nextCursor === null) return;
     this.info.value = { ...this.info.value, isLoadingOlder: true };
     try {
-      const document = await this.#fetchPage(nextCursor);
+      const document = await this.#fetchPage(nextCursor, PAGE_TURNS);
       const turns = turnsFromDocument(document);
       for (const turn of turns) this.#merge(turn);
       const known = new Set(this.info.value.runIds);
@@ -132,8 +152,22 @@ export class ChatStore {
     if (turn.value.prompt === undefined) void this.load();
   }
 
-  async #fetchPage(before: string | undefined): Promise<SessionDocument> {
-    return request<SessionDocument>(`/api/sessions/${this.sessionId}`, { query: { turns: PAGE_TURNS, before } });
+  /** Return the last turns: a few if that shows all that has changed. */
+  async #fetchNewest(): Promise<SessionDocument> {
+    if (this.info.peek().status !== "ready") return this.#fetchPage(undefined, FIRST_TURNS);
+    const document = await this.#fetchPage(undefined, REFRESH_TURNS);
+    const newest = new Set(document.turns.map(({ runId }) => runId));
+    const hasOtherLive = this.info.peek().runIds.some((runId) => !newest.has(runId) && isLive(this.turn(runId).peek()));
+    return this.#isJoined(document) && !hasOtherLive ? document : this.#fetchPage(undefined, PAGE_TURNS);
+  }
+
+  /** Tell whether there is no gap between the known turns and the last ones. */
+  #isJoined(document: SessionDocument): boolean {
+    return document.nextCursor === null || this.info.peek().runIds.includes(document.turns[0]?.runId ?? "");
+  }
+
+  async #fetchPage(before: string | undefined, turns: number): Promise<SessionDocument> {
+    return request<SessionDocument>(`/api/sessions/${this.sessionId}`, { query: { turns, before } });
   }
 
   #merge(stored: Turn): void {

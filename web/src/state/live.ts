@@ -11,6 +11,9 @@ const HIDDEN_INTERVAL_MS = 250;
 /** After a large batch the page needs time for other things. */
 const BUSY_INTERVAL_MS = 80;
 const BUSY_EVENTS = 100;
+/** Events that listeners get at once. The next ones follow in the same batch, if there is time. */
+const MAX_EVENTS = 200;
+const MAX_FLUSH_MS = 12;
 
 export interface Connection {
   status: StreamStatus | "closed";
@@ -98,15 +101,18 @@ function schedule(delay: number): void {
 }
 
 function flush(): void {
-  const events = pending;
-  pending = [];
-  if (events.length > 0) {
-    batch(() => {
+  const end = performance.now() + MAX_FLUSH_MS;
+  const count = pending.length;
+  batch(() => {
+    while (pending.length > 0 && performance.now() < end) {
+      const events = pending.splice(0, MAX_EVENTS);
       for (const listener of listeners) listener(events);
-    });
-  }
+    }
+  });
   isScheduled = false;
-  if (events.length >= BUSY_EVENTS) {
+  if (pending.length > 0) {
+    schedule(0);
+  } else if (count >= BUSY_EVENTS) {
     // Hold the next batch back, even if its events arrive at once.
     isScheduled = true;
     setTimeout(() => {

@@ -4,6 +4,7 @@ import { useMemo } from "preact/hooks";
 
 import { CopyButton } from "./controls";
 import { highlight } from "./highlight";
+import { useIdle } from "./gradual";
 import { trustHtml } from "./trusted_html";
 
 interface CodeProps {
@@ -17,19 +18,24 @@ interface CodeProps {
 
 /** Code without a frame. */
 export const Code = memo(function Code({ code, language, errorLine = 0, errorColumn = 0, hasLineNumbers = false }: CodeProps) {
-  const html = useMemo(() => trustHtml(highlight(code, language)), [code, language]);
+  // Colours take the most time, and the reader can do without them for a moment.
+  const colours = useIdle() ? language : "";
+  const html = useMemo(() => trustHtml(highlight(code, colours)), [code, colours]);
   const lines = useMemo(() => code.split("\n").length, [code]);
   const hasError = errorLine > 0 && errorLine <= lines;
   return (
     <div class="code" tabIndex={0} role="group" aria-label={`${language || "text"} code`}>
       {hasLineNumbers && (
         <pre class="line-numbers" aria-hidden="true">
-          {Array.from({ length: lines }, (_, index) => (
-            <span key={index} class={index + 1 === errorLine ? "error" : undefined}>
-              {index + 1}
-              {"\n"}
-            </span>
-          ))}
+          {hasError ? (
+            <>
+              {countLines(1, errorLine - 1)}
+              <span class="error">{errorLine}</span>
+              {`\n${countLines(errorLine + 1, lines)}`}
+            </>
+          ) : (
+            countLines(1, lines)
+          )}
         </pre>
       )}
       <div class="code-text">
@@ -45,6 +51,13 @@ export const Code = memo(function Code({ code, language, errorLine = 0, errorCol
     </div>
   );
 });
+
+/** Return these line numbers, one in each line. */
+function countLines(first: number, last: number): string {
+  let text = "";
+  for (let line = first; line <= last; line += 1) text += `${line}\n`;
+  return text;
+}
 
 /** A code block of a message. */
 export function CodeBlock({ code, language }: { code: string; language: string }) {

@@ -122,7 +122,7 @@ function Result({ turn }: { turn: Turn }) {
   return (
     <>
       {roots.map((call) => (
-        <CallItem key={call.id} turn={turn} call={call} canResume />
+        <CallItem key={call.id} turn={turn} call={call} />
       ))}
       {turn.error !== "" && (
         <p class="problem" role="alert">

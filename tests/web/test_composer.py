@@ -1,0 +1,121 @@
+"""The message box: steering, drafts, commands, files."""
+
+import base64
+import re
+
+import anyio
+from playwright.async_api import FilePayload, Locator, expect
+
+from nacre.testing import Call, Say
+from tests.e2e.gateways import Gateway, Home
+from tests.web.pages import App, send
+
+# One pixel.
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+async def test_a_message_during_a_run_steers_it_and_the_page_says_so(
+    app: App, shared_home: Home
+) -> None:
+    code = "return tools.kit_hold({ note: 'n' })"
+    marker = shared_home.model.script(Call("exec", {"code": code}), Say("as you wish"))
+    page = await app.open("/")
+    await send(page, f"begin {marker}")
+    held = await shared_home.outside.call()
+    await expect(page.get_by_role("radio", name="Steer")).to_be_checked()
+    await send(page, "and be brief")
+    await expect(page.get_by_text("before its next step")).to_be_visible()
+    await held.answer("ok")
+    await expect(page.get_by_text("as you wish")).to_be_visible()
+    await expect(page.get_by_text("and be brief")).to_have_count(1)
+    assert "and be brief" in shared_home.model.requests(marker)[-1].prompt
+
+
+async def test_drafts_commands_and_the_palette_work_with_the_keyboard(
+    app: App, gateway: Gateway, shared_home: Home
+) -> None:
+    marker = shared_home.model.script(Say("hello there"))
+    run = await gateway.start(f"hi {marker}", title="The greeting")
+    await gateway.events(run)
+    page = await app.open("/")
+    box = page.get_by_role("textbox", name="Message")
+    await box.fill("/sta")
+    await expect(page.get_by_role("option", name="/status")).to_be_visible()
+    await box.press("Tab")
+    await expect(box).to_have_value("/status ")
+    await page.keyboard.press("Control+k")
+    await page.get_by_role("combobox", name="Go to").fill("greeting")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_text("hello there")).to_be_visible()
+    await box.fill("a draft of this session")
+    await page.get_by_role("link", name="Nacre").first.click()
+    await expect(box).to_have_value("/status ")
+    await page.go_back()
+    await expect(box).to_have_value("a draft of this session")
+    await page.reload()
+    await expect(box).to_have_value("a draft of this session")
+    await box.fill("/status")
+    await box.press("Enter")
+    await expect(page.get_by_text(re.compile("Session: "))).to_be_visible()
+
+
+async def test_files_are_attached_removed_sent_and_shown(app: App, shared_home: Home) -> None:
+    marker = shared_home.model.script(Say("I see both."))
+    page = await app.open("/")
+    files = page.get_by_label("Files", exact=True)
+    await files.set_input_files(
+        [
+            FilePayload(name="pearl.png", mimeType="image/png", buffer=PNG),
+            FilePayload(name="notes.txt", mimeType="text/plain", buffer=b"a rare nautilus"),
+            FilePayload(name="wrong.txt", mimeType="text/plain", buffer=b"by mistake"),
+        ]
+    )
+    attached = page.get_by_role("listitem").filter(has_text=re.compile(r"\.(png|txt)"))
+    await expect(attached).to_have_count(3)
+    await page.get_by_role("button", name="Remove wrong.txt").click()
+    await expect(attached).to_have_count(2)
+    await send(page, f"compare {marker}")
+    await expect(attached).to_have_count(0)
+    await expect(page.get_by_text("I see both.")).to_be_visible()
+    request = str(shared_home.model.requests(marker)[-1].body)
+    assert base64.b64encode(PNG).decode() in request and "a rare nautilus" in request
+    assert "by mistake" not in request
+    await _check_image(page.get_by_role("log").get_by_role("img"))
+    await page.reload()
+    await _check_image(page.get_by_role("log").get_by_role("img"))
+
+
+async def test_a_file_that_is_too_large_is_refused_with_the_reason(app: App) -> None:
+    page = await app.open("/")
+    large = FilePayload(name="large.bin", mimeType="", buffer=bytes(8_388_609))
+    await page.get_by_label("Files", exact=True).set_input_files(large)
+    await expect(
+        page.get_by_text(re.compile("large.bin was not uploaded: .*8388608"))
+    ).to_be_visible()
+    await expect(page.get_by_role("button", name="Send")).to_be_enabled()
+
+
+async def test_files_of_a_reply_are_shown_and_downloaded(app: App, shared_home: Home) -> None:
+    folder = anyio.Path(shared_home.folder)
+    await (folder / "pearl.png").write_bytes(PNG)
+    await (folder / "page.html").write_bytes(b"<script>window.pwned = 1</script>")
+    code = "await tools.message({ text: 'look', attachments: ['pearl.png', 'page.html'] })"
+    marker = shared_home.model.script(Call("exec", {"code": code}), Say("that was all"))
+    page = await app.open("/")
+    await send(page, f"draw {marker}")
+    await expect(page.get_by_text("that was all")).to_be_visible()
+    conversation = page.get_by_role("log")
+    for _ in range(2):
+        await expect(conversation.get_by_text("look", exact=True)).to_be_visible()
+        await _check_image(conversation.get_by_role("img", name="pearl.png"))
+        async with page.expect_download() as download:
+            await conversation.get_by_role("link", name="page.html").click()
+        assert (await download.value).suggested_filename == "page.html"
+        await page.reload()
+
+
+async def _check_image(image: Locator) -> None:
+    """Wait until the image was decoded."""
+    await expect(image).to_have_js_property("naturalWidth", 1)

@@ -18,6 +18,7 @@ BENCHMARKS = (
     "cells",
     "requests",
     "suspension",
+    "replay",
     "throughput",
     "engine",
     "typescript",
@@ -45,6 +46,9 @@ BENCHMARKS = (
     "codex_relay",
     "codex_tool_calls",
     "codex_turns",
+    "web_first_view",
+    "web_transcript",
+    "web_live_run",
     "soak",
 )
 

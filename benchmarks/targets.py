@@ -70,6 +70,12 @@ TARGETS: Final[dict[str, Target]] = {
         label="16 requests in parallel, CPU", unit="ms", at_most=6, peer="27 (OpenClaw)"
     ),
     "parallel_p50": Target(label="16 requests in parallel, wall p50", unit="ms"),
+    # replay
+    "replay_differences": Target(
+        label="1,000 recorded cells replayed, differences", unit="cells", at_most=0
+    ),
+    "replay_cell_mean": Target(label="replay of a recorded cell, wall mean", unit="ms"),
+    "recorded_cell_mean": Target(label="the same cell when it was recorded, mean", unit="ms"),
     # suspension
     "yield_p50": Target(label="yield to waiting, wall p50", unit="ms", peer="35 (OpenClaw)"),
     "resume_p50": Target(label="resume to completed, wall p50", unit="ms", peer="15 (OpenClaw)"),
@@ -627,6 +633,50 @@ TARGETS: Final[dict[str, Target]] = {
     "codex_sessions_ratio": Target(
         label="four sessions of Codex at once by one alone", unit="times", at_most=4
     ),
+    # web_first_view
+    "web_first_view_size": Target(
+        label="web app: what the first view loads, gzip", unit="kB", at_most=100
+    ),
+    "web_first_view": Target(
+        label="web app: page request to a usable message box", unit="ms", at_most=300
+    ),
+    "web_first_view_cpu": Target(label="same: CPU of the main thread", unit="ms"),
+    "web_first_view_share": Target(label="same: CPU of the main thread by wall", unit="%"),
+    "web_first_view_cached": Target(label="same, with the files in the cache", unit="ms"),
+    # web_transcript
+    "web_transcript_load": Target(
+        label="session of 2,000 messages: page request to its last turn", unit="ms", at_most=500
+    ),
+    "web_transcript_cpu": Target(label="same: CPU of the main thread", unit="ms"),
+    "web_transcript_share": Target(label="same: CPU of the main thread by wall", unit="%"),
+    "web_transcript_open": Target(
+        label="same session: click in the list to its last turn", unit="ms", at_most=500
+    ),
+    "web_transcript_scroll_task": Target(
+        label="scrolling through it: longest task", unit="ms", at_most=50
+    ),
+    "web_transcript_scroll_task_cpu": Target(
+        label="scrolling through it: longest task, CPU", unit="ms"
+    ),
+    "web_transcript_scroll_long": Target(label="scrolling through it: tasks over 50 ms", unit=""),
+    "web_transcript_nodes": Target(label="DOM nodes with all its turns", unit=""),
+    # web_live_run
+    "web_live_task": Target(
+        label="run of 10,000 events in an open page: longest task", unit="ms", at_most=100
+    ),
+    "web_live_task_cpu": Target(label="same: longest task, CPU", unit="ms"),
+    "web_live_cpu": Target(label="same: CPU of all tasks", unit="ms"),
+    "web_live_share": Target(label="same: CPU of all tasks by their wall time", unit="%"),
+    "web_live_growth": Target(label="same: growth of the heap", unit="MB", at_most=10),
+    "web_live_growth_late": Target(
+        label="same: growth of the heap, second half", unit="MB", at_most=5
+    ),
+    "web_live_replay_task": Target(
+        label="page opened when such a run has all events: longest task",
+        unit="ms",
+        at_most=100,
+    ),
+    "web_live_replay_task_cpu": Target(label="same: longest task, CPU", unit="ms"),
     # soak
     "soak_growth": Target(label="soak: growth of memory", unit="MB", at_least=-20, at_most=20),
     "soak_surprises": Target(label="soak: cells that ended otherwise", unit="", at_most=0),

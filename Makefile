@@ -55,9 +55,7 @@ test: install-dev $(GUEST_PACKAGES) $(WEB_PACKAGES) $(PEERS) $(TOOLING)  ## run 
 test-codex-versions: install-dev $(CODEX_VERSIONS)  ## run the tests of the Codex harness with other versions of Codex
 	@for program in $$(find tooling/codex/node_modules -type f -name codex -perm -u+x | sort); do \
 		echo "$$($$program --version)"; \
-		CODEX_UNDER_TEST=$$PWD/$$program $(BIN)/pytest -q -n 2 --dist loadfile tests/codex_harness/test_client.py \
-			tests/codex_harness/test_harness.py tests/codex_harness/test_threads.py \
-			tests/codex_harness/test_spans_in_codex.py tests/codex_harness/test_turn_features.py || exit 1; \
+		CODEX_UNDER_TEST=$$PWD/$$program $(BIN)/pytest -q -rs -n 2 --dist loadfile tests/codex_harness || exit 1; \
 	done
 
 .PHONY: coverage

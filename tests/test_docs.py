@@ -223,7 +223,7 @@ PRINTED = {
         "  chat any\n"
     ),
     "docs/trajectory.md": (
-        "exec > openclaw:core:login {'user': 'ada', 'password': '[redacted]'} completed\n7 lines\n"
+        "exec > openclaw:core:login {'user': 'ada', 'password': '[redacted]'} completed\n9 lines\n"
     ),
 }
 

@@ -275,6 +275,15 @@ REQUIREMENTS: Final = {
     "codex:dynamic-tool-once": "the same call twice is executed once",
     "codex:started-agents": "agents that Codex starts have the tools and checks of the turn",
     "codex:restart": "a gateway that was killed goes on with the threads of its sessions",
+    "codex:frozen-process": (
+        "an app-server that answers nothing is ended, and the next turn resumes the thread"
+    ),
+    "codex:malformed-messages": (
+        "garbage, long lines and malformed messages of the app-server do not cost the turn"
+    ),
+    "codex:sessions-at-once": (
+        "sessions of an agent run at once in one process; an abort ends only its own turn"
+    ),
     "codex:second-writer": (
         "a thread that another process has open does not stop a session, which says so"
     ),

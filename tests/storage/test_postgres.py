@@ -12,9 +12,16 @@ import pytest
 from nacre.errors import StorageError
 from nacre.messages import Usage, user_message
 from nacre.storage import Store, open_store
-from tests.storage.conftest import PASSWORD, PASSWORD_IN_URL
+from tests.storage.conftest import (
+    PASSWORD,
+    PASSWORD_IN_URL,
+    packaged_programs,
+    run_server,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.storage.conftest import PostgresServer
 
 
@@ -170,3 +177,17 @@ async def test_turns_that_begin_after_the_server_dropped_all_are_still_known_for
 
         turn = await store.turn("r")
         assert turn is not None and turn.status == "running"
+
+
+@pytest.fixture
+def packaged_server() -> Iterator[PostgresServer]:
+    with run_server(packaged_programs()) as server:
+        yield server
+
+
+async def test_the_server_of_the_package_serves_where_none_is_installed(
+    packaged_server: PostgresServer,
+) -> None:
+    async with open_store(packaged_server.url()) as store:
+        await store.add_session(id="s", agent_id="main")
+        assert await store.session("s") is not None

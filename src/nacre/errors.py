@@ -34,6 +34,7 @@
   x RequestRefusedError            raised by a handler of a server request, to answer with an error
   x StorageError                   the database cannot be opened, read or written
     + CellTakenError               another process has taken over a suspended cell
+    + LeaseLostError               another gateway serves the session now
   x SessionError                   a session or run does not exist, is busy or has ended
   x MediaError                     a file cannot be part of a reply
   x ReplayError                    a recorded run cannot be replayed
@@ -327,6 +328,10 @@ class StorageError(NacreError):
 
 class CellTakenError(StorageError):
     """Another process has taken over a suspended cell; this one must not write to it."""
+
+
+class LeaseLostError(StorageError):
+    """Another gateway serves the session now; this one must not write to it any more."""
 
 
 SessionErrorCode = Literal["not_found", "busy", "ended", "too_many", "invalid"]

@@ -20,10 +20,16 @@ from nacre.storage.records import (
     CallRecord,
     CellRecord,
     Compaction,
+    GatewayRecord,
+    InboxItem,
+    InboxKind,
+    Lease,
+    LiveRunRecord,
     MediaRecord,
     SessionRecord,
     StoredEvent,
     StoredMessage,
+    TakenSession,
     ThreadRecord,
     TurnRecord,
     TurnState,
@@ -35,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from nacre.storage.cell_store import CellStore
+    from nacre.storage.cluster import Cluster
+    from nacre.storage.run_feed import RunBatch
     from nacre.storage.store import SessionChange, Store
     from nacre.storage.text_search import SearchHit, SearchRole
 
@@ -47,8 +55,15 @@ __all__ = [
     "CallRecord",
     "CellRecord",
     "CellStore",
+    "Cluster",
     "Compaction",
+    "GatewayRecord",
+    "InboxItem",
+    "InboxKind",
+    "Lease",
+    "LiveRunRecord",
     "MediaRecord",
+    "RunBatch",
     "SearchHit",
     "SearchRole",
     "SessionChange",
@@ -56,6 +71,7 @@ __all__ = [
     "Store",
     "StoredEvent",
     "StoredMessage",
+    "TakenSession",
     "ThreadRecord",
     "TurnRecord",
     "TurnState",
@@ -99,6 +115,8 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "nacre.storage.cell_store": ("CellStore",),
+        "nacre.storage.cluster": ("Cluster",),
+        "nacre.storage.run_feed": ("RunBatch",),
         "nacre.storage.store": ("SessionChange", "Store"),
         "nacre.storage.text_search": ("SearchHit", "SearchRole"),
     },

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Row, RowMapping
 
     from nacre.storage.database import Database
+    from nacre.storage.leases import Leases
 
 # The time of the database, in seconds since the epoch.
 _NOW: Final = {
@@ -64,8 +65,9 @@ _TURN_VERSION: Final = select(turn_states.c.version).where(
 class CellStore:
     """The suspended cells in a database. Every method raises StorageError when it fails."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, leases: Leases | None = None) -> None:
         self._database = database
+        self._leases = leases
         self._is_locked_by_rows = database.dialect == "postgresql"
         self._now = literal_column(_NOW[database.dialect], Double)
         self._add = _build_add(self._now)
@@ -105,6 +107,8 @@ class CellStore:
         }
 
         def work(connection: Connection) -> bool:
+            if self._leases is not None:
+                self._leases.check(connection, record.session_id)
             if record.epoch == 1 and connection.execute(self._add, new).rowcount:
                 self._add_calls(connection, record.id, record.calls)
                 if turn_state is not None:
@@ -215,7 +219,13 @@ class CellStore:
     async def delete_turn_state(self, run_id: str) -> None:
         """The turn cannot be continued any more from what was stored."""
         query = delete(turn_states).where(turn_states.c.run_id == run_id)
-        await self._database.write_through(lambda it: it.execute(query))
+
+        def work(connection: Connection) -> None:
+            if self._leases is not None:
+                self._leases.check_run(connection, run_id)
+            connection.execute(query)
+
+        await self._database.write_through(work)
 
     async def adopt_turns(self) -> list[TurnState]:
         """Take over the turns that wait, and whose processes have ended; oldest first."""
@@ -270,6 +280,8 @@ class CellStore:
             )
 
     def _put_turn_state(self, connection: Connection, state: TurnState) -> None:
+        if self._leases is not None:
+            self._leases.check(connection, state.session_id)
         owner = connection.execute(_TURN_OWNER, {"of_run": state.run_id}).scalar()
         if owner != self._database.ownership.owner:
             raise CellTakenError(f"the turn {state.run_id} was continued by another process")

@@ -493,7 +493,8 @@ async def _open_file(location: FileLocation, lock_seconds: float) -> AsyncGenera
 @asynccontextmanager
 async def _open_server(location: ServerLocation) -> AsyncGenerator[Database]:
     # Only for a server, and not on the event loop: SQLite needs half of these modules.
-    await anyio.to_thread.run_sync(import_module, "nacre.storage.postgres")
+    for module in ("nacre.storage.postgres", "nacre.storage.cluster"):
+        await anyio.to_thread.run_sync(import_module, module)
     from nacre.storage.postgres import (
         ServerOwnership,
         ServerTransactions,

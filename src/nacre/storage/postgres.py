@@ -26,6 +26,8 @@ _CONNECT_SECONDS: Final = 10.0
 _QUERY_SECONDS: Final = 30.0
 _TRANSACTION_SECONDS: Final = 10.0
 _SCHEMA_LOCK: Final = 0
+CHANNEL: Final = "nacre"
+"""The channel of all notifications."""
 # Distinguishes our advisory locks from those of other applications in the same database.
 _ADVISORY_CLASS: Final = 0x6E616372
 # The server detects within about a minute that the machine of a gateway is gone.
@@ -107,6 +109,10 @@ def _single_values(url: URL) -> dict[str, str]:
 class _DriverConnection(Protocol):
     def is_closed(self) -> bool: ...
 
+    async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
+
+    def add_termination_listener(self, callback: Callable[..., None]) -> None: ...
+
 
 class ServerOwnership:
     """An advisory lock of PostgreSQL, on a connection of its own."""
@@ -116,6 +122,8 @@ class ServerOwnership:
         self._engine = engine
         self._number = number
         self._connection = connection
+        self._receive: Callable[[str], None] | None = None
+        self._on_lost: Callable[[], None] = _do_nothing
         self._renewal_lock = anyio.Lock()
         self._failures = 0
         self._last_failure: Exception | None = None
@@ -150,6 +158,29 @@ class ServerOwnership:
             with anyio.CancelScope(shield=True):
                 await lost.invalidate()
                 await lost.close()
+            await self._start_listening()
+
+    async def listen(self, receive: Callable[[str], None], *, on_lost: Callable[[], None]) -> None:
+        """Call `receive` with each notification, on the connection of the lock. `on_lost` is called
+        when the connection is lost; `ensure` restores it."""
+        self._receive, self._on_lost = receive, on_lost
+        await self._start_listening()
+
+    async def _start_listening(self) -> None:
+        if self._receive is None:
+            return
+        receive, on_lost = self._receive, self._on_lost
+        raw = await self._connection.get_raw_connection()
+        driver = cast("_DriverConnection", raw.driver_connection)
+
+        def take(_connection: object, _pid: int, _channel: str, payload: str) -> None:
+            receive(payload)
+
+        def note_lost(_connection: object) -> None:
+            on_lost()
+
+        await driver.add_listener(CHANNEL, take)
+        driver.add_termination_listener(note_lost)
 
     def alive(self, connection: Connection) -> set[str]:
         rows = connection.exec_driver_sql(
@@ -160,7 +191,12 @@ class ServerOwnership:
         return {str(number) for number in rows.scalars()} | {self.owner}
 
     async def release(self) -> None:
+        self._on_lost = _do_nothing
         await self._connection.close()
+
+
+def _do_nothing() -> None:
+    pass
 
 
 async def _lock(engine: AsyncEngine, number: int) -> AsyncConnection | None:

@@ -160,6 +160,8 @@ class ThreadRecord:
     """What its harness has to know to use it again."""
     created: float
     updated: float
+    machine: str = field(default="", compare=False)
+    """The machine that has its files; set by the store. Empty if it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -243,3 +245,79 @@ class TurnState:
     version: int
     """Grows with each state of the turn; an older state does not replace a newer one."""
     data: JsonObject = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lease:
+    """Which process serves a session."""
+
+    session_id: str
+    owner: str
+    epoch: int
+    """Higher for each next owner of the session."""
+    is_expired: bool = False
+
+
+InboxKind = Literal["message", "abort", "approval", "client_results", "delete"]
+InboxState = Literal["open", "accepted", "done"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InboxItem:
+    """Something for the process that serves a session."""
+
+    number: int
+    session_id: str
+    run_id: str
+    """The run that it is for; for a message, the run that takes it."""
+    kind: InboxKind
+    payload: JsonObject = field(repr=False)
+    state: InboxState = "open"
+    """A message is `accepted` until a turn has stored it."""
+    result: JsonObject = field(default_factory=dict[str, "JsonValue"])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TakenSession:
+    """A session that was taken over from another process."""
+
+    session_id: str
+    epoch: int
+    states: tuple[TurnState, ...] = ()
+    """The turns that wait, oldest first."""
+    items: tuple[InboxItem, ...] = ()
+    """Everything in its inbox, in order."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GatewayRecord:
+    """A process that serves sessions, and what it holds."""
+
+    owner: str
+    name: str
+    address: str
+    machine: str
+    version: str
+    started: float
+    seconds_since_renewal: float
+    state: Literal["alive", "silent", "dead"]
+    """`silent` if it has a connection and does not renew its leases."""
+    sessions: int
+    """The sessions that it serves."""
+    queued: int
+    running: int
+    waiting: int
+    inbox: int
+    """What it has not read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LiveRunRecord:
+    """A run, for readers at other gateways."""
+
+    run_id: str
+    session_id: str
+    owner: str
+    state: str
+    data: JsonObject
+    """The agent, the session key, and whether the session is stored."""

@@ -34,6 +34,8 @@ from nacre.storage.schema import (
     cells,
     compactions,
     events,
+    inbox,
+    leases,
     media,
     messages,
     sessions,
@@ -324,6 +326,8 @@ def interrupt_turns(connection: Connection, *, alive_owners: set[str]) -> int:
             turns.c.status == "running",
             turns.c.owner.not_in(alive_owners),
             turns.c.run_id.not_in(select(turn_states.c.run_id)),
+            # A gateway takes these sessions over.
+            turns.c.session_id.not_in(select(leases.c.session_id)),
         )
         .values(status="interrupted")
     )
@@ -335,6 +339,14 @@ def interrupt_turns(connection: Connection, *, alive_owners: set[str]) -> int:
         .values(state="given_up", answer=_WITHDRAWN, answered=now())
     )
     return count
+
+
+def delete_items(connection: Connection, numbers: Sequence[int], *, run_id: str = "") -> None:
+    """Delete messages from the inbox, and the aborts and answers for a run that has ended."""
+    is_over = inbox.c.number.in_(numbers)
+    if run_id:
+        is_over |= (inbox.c.run_id == run_id) & (inbox.c.kind != "message")
+    connection.execute(delete(inbox).where(is_over))
 
 
 def delete_cells(connection: Connection, run_id: str) -> None:
@@ -393,14 +405,17 @@ def find_thread(connection: Connection, session_id: str) -> ThreadRecord | None:
     return None if row is None else thread_from_row(row)
 
 
-def put_thread(database: Database, connection: Connection, record: ThreadRecord) -> None:
-    """Store the thread of a session, in place of an earlier one."""
+def put_thread(
+    database: Database, connection: Connection, record: ThreadRecord, *, machine: str
+) -> None:
+    """Store the thread of a session, in place of an earlier one. `machine` has its files."""
     row = {
         "session_id": record.session_id,
         "thread_id": clean_text(record.thread_id),
         "data": dump_json(record.data, f"the thread of {record.session_id}"),
         "created": record.created,
         "updated": record.updated,
+        "machine": machine,
     }
     connection.execute(database.upsert(threads), row)
 
@@ -412,6 +427,7 @@ def thread_from_row(row: RowMapping) -> ThreadRecord:
         data=load_json_object(row["data"], f"the thread of {row['session_id']!r}"),
         created=row["created"],
         updated=row["updated"],
+        machine=row["machine"],
     )
 
 

@@ -143,6 +143,7 @@ threads: Final = Table(
     _text("data"),
     _time("created"),
     _time("updated"),
+    _text("machine"),
 )
 
 # Written and read by `text_search.py`.
@@ -218,6 +219,66 @@ turn_states: Final = Table(
     _number("version"),
     _text("data"),
     _time("updated"),
+)
+
+# The processes that serve sessions of a database server; written and read by `leases.py`.
+gateways: Final = Table(
+    "nacre_gateways",
+    metadata,
+    _text("owner", is_key=True),
+    _text("name"),
+    _text("address"),
+    _text("machine"),
+    _text("version"),
+    _time("started"),
+    _time("renewed"),
+)
+
+# Which process serves a session. `epoch` is higher for each next one; every write names it.
+leases: Final = Table(
+    "nacre_leases",
+    metadata,
+    _text("session_id", is_key=True),
+    _text("owner"),
+    _number("epoch"),
+    _time("expires"),
+)
+
+# Messages and answers for the process that serves a session; written and read by `inbox.py`.
+inbox: Final = Table(
+    "nacre_inbox",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True),
+    _text("session_id"),
+    _text("run_id"),
+    _text("kind"),
+    _text("key"),
+    _text("payload"),
+    _text("state"),
+    _text("result"),
+    _time("created"),
+)
+
+# Runs and their events for the readers at other gateways; written and read by `run_feed.py`.
+runs: Final = Table(
+    "nacre_runs",
+    metadata,
+    _text("run_id", is_key=True),
+    _text("session_id"),
+    _text("owner"),
+    _text("state"),
+    _text("data"),
+    _time("updated"),
+)
+
+run_events: Final = Table(
+    "nacre_run_events",
+    metadata,
+    _text("run_id", is_key=True),
+    # Of the last event in the batch.
+    _number("sequence", is_key=True),
+    _text("events"),
+    _time("created"),
 )
 
 
@@ -449,6 +510,75 @@ _DURABLE_CELLS: Final[Step] = (
     """,
 )
 
+
+def _create_epochs(connection: Connection) -> None:
+    """Leases exist only on a server: a file has one process that serves sessions."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("CREATE SEQUENCE nacre_epochs")
+
+
+_GATEWAYS: Final[Step] = (
+    # The machine that has the files of the thread; empty if it is not known.
+    "ALTER TABLE nacre_threads ADD COLUMN machine TEXT NOT NULL DEFAULT ''",
+    """
+    CREATE TABLE nacre_gateways (
+        owner TEXT NOT NULL PRIMARY KEY,
+        name TEXT NOT NULL,
+        address TEXT NOT NULL,
+        machine TEXT NOT NULL,
+        version TEXT NOT NULL,
+        started DOUBLE PRECISION NOT NULL,
+        renewed DOUBLE PRECISION NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE nacre_leases (
+        session_id TEXT NOT NULL PRIMARY KEY,
+        owner TEXT NOT NULL,
+        epoch BIGINT NOT NULL,
+        expires DOUBLE PRECISION NOT NULL
+    )
+    """,
+    _create_epochs,
+    "CREATE INDEX nacre_leases_of_owner ON nacre_leases (owner)",
+    f"""
+    CREATE TABLE nacre_inbox (
+        number {_AUTO_INCREMENT},
+        session_id TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        key TEXT NOT NULL,
+        payload TEXT NOT NULL,
+        state TEXT NOT NULL,
+        result TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL
+    )
+    """,
+    "CREATE UNIQUE INDEX nacre_inbox_by_key ON nacre_inbox (key) WHERE key <> ''",
+    "CREATE INDEX nacre_inbox_of_session ON nacre_inbox (session_id, number)",
+    """
+    CREATE TABLE nacre_runs (
+        run_id TEXT NOT NULL PRIMARY KEY,
+        session_id TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        state TEXT NOT NULL,
+        data TEXT NOT NULL,
+        updated DOUBLE PRECISION NOT NULL
+    )
+    """,
+    "CREATE INDEX nacre_runs_of_session ON nacre_runs (session_id)",
+    "CREATE INDEX nacre_runs_by_time ON nacre_runs (updated)",
+    """
+    CREATE TABLE nacre_run_events (
+        run_id TEXT NOT NULL REFERENCES nacre_runs (run_id) ON DELETE CASCADE,
+        sequence BIGINT NOT NULL,
+        events TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (run_id, sequence)
+    )
+    """,
+)
+
 STEPS: Final[tuple[Step, ...]] = (
     _FIRST,
     _MEDIA,
@@ -459,6 +589,7 @@ STEPS: Final[tuple[Step, ...]] = (
     _VALUES_AND_UPLOADS,
     _MESSAGE_IDENTITIES,
     _DURABLE_CELLS,
+    _GATEWAYS,
 )
 
 

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     from nacre.json_types import JsonObject
     from nacre.messages import Message
+    from nacre.storage.cluster import Cluster
     from nacre.storage.database import Database
     from nacre.storage.records import MediaRecord, TurnStatus
     from nacre.storage.text_search import SearchHit
@@ -100,7 +101,10 @@ class Store:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._watchers: dict[SessionWatcher, None] = {}
-        self.cells = CellStore(database)
+        self.cluster = _open_cluster(database)
+        """Shared by the processes on a database server; None for SQLite."""
+        self._leases = None if self.cluster is None else self.cluster.leases
+        self.cells = CellStore(database, self._leases)
         """The suspended cells of runs in code mode, if they are durable."""
 
     def watch_sessions(self, watcher: SessionWatcher) -> Callable[[], None]:
@@ -112,6 +116,15 @@ class Store:
     def _notify(self, session_id: str, change: SessionChange) -> None:
         for watcher in list(self._watchers):
             watcher(session_id, change)
+
+    @property
+    def _machine(self) -> str:
+        return "" if self.cluster is None else self.cluster.machine
+
+    def _check_lease(self, connection: Connection, session_id: str) -> None:
+        """Raise LeaseLostError if another process serves the session instead of this one."""
+        if self._leases is not None:
+            self._leases.check(connection, session_id)
 
     @property
     def address(self) -> str:
@@ -381,10 +394,12 @@ class Store:
         title: str = "",
         is_exclusive: bool = False,
         loads_messages: bool = False,
+        items: Sequence[int] = (),
     ) -> BegunTurn:
         """Record that a turn is running, and its prompt; returns its session, in one transaction.
 
         `title` is for a session without one. `loads_messages` reads its messages for a model.
+        `items` are the messages in the inbox that the turn begins with; they are deleted.
 
         Raises SessionError: `not_found` for an unknown session, `invalid` for a run id that was
         used before, `busy` if the turn is exclusive and another turn of the session is running.
@@ -403,6 +418,7 @@ class Store:
 
         def work(connection: Connection) -> BegunTurn:
             nonlocal is_retry
+            self._check_lease(connection, session_id)
             if is_retry and rows.has_begun(connection, run_id, row):
                 session = rows.change_session(connection, session_id, {})
             else:
@@ -412,6 +428,8 @@ class Store:
                 if is_exclusive:
                     rows.refuse_if_busy(connection, session_id)
                 rows.add_turn(self._database, connection, {**row, "number": session.turn_count})
+            if items:
+                rows.delete_items(connection, items)
             return rows.describe_begun(connection, session, loads_messages=loads_messages)
 
         if not is_storable(session_id):
@@ -433,12 +451,14 @@ class Store:
         data: JsonObject | None = None,
         events: Sequence[JsonObject] = (),
         thread: ThreadRecord | None = None,
+        items: Sequence[int] = (),
     ) -> None:
         """Write the whole turn in one transaction: its messages, usage and status.
 
         `messages` are all messages of the turn, the prompt first. A message whose identity the
         session already has is skipped. `events` are those that `add_events` did not get. `thread`
-        replaces the one of the session. Temporary failures are retried for some seconds. Raises
+        replaces the one of the session. `items` are the messages in the inbox that the turn has
+        taken. Temporary failures are retried for some seconds. Raises
         SessionError: `not_found`, `ended`, or `invalid` for a bad status or compaction.
         """
         if status == "running":
@@ -453,14 +473,18 @@ class Store:
         }
 
         def work(connection: Connection) -> str | None:
+            if self._leases is not None:
+                self._leases.check_run(connection, run_id)
             session_id = rows.mark_turn_ended(connection, run_id, ending)
             if session_id is None:
                 return None
             rows.delete_cells(connection, run_id)
+            if self._leases is not None:
+                rows.delete_items(connection, items, run_id=run_id)
             count = _add_messages(connection, session_id, run_id, messages)
             rows.add_events(connection, run_id, session_id, event_texts)
             if thread is not None:
-                rows.put_thread(self._database, connection, thread)
+                rows.put_thread(self._database, connection, thread, machine=self._machine)
             if compaction is not None:
                 rows.put_compaction(
                     self._database, connection, session_id, compaction, message_count=count
@@ -583,6 +607,7 @@ class Store:
         compaction = Compaction(up_to_sequence=up_to_sequence, summary=summary)
 
         def work(connection: Connection) -> None:
+            self._check_lease(connection, session_id)
             count = rows.count_messages(connection, session_id)
             rows.put_compaction(
                 self._database, connection, session_id, compaction, message_count=count
@@ -599,8 +624,13 @@ class Store:
         check_id(run_id, "the run id")
         check_key(session_id, "the session id")
         texts = _dump_events(run_id, events)
+
+        def work(connection: Connection) -> None:
+            self._check_lease(connection, session_id)
+            rows.add_events(connection, run_id, session_id, texts)
+
         if texts:
-            await self._database.write(lambda it: rows.add_events(it, run_id, session_id, texts))
+            await self._database.write(work)
 
     async def events(
         self,
@@ -639,8 +669,13 @@ class Store:
         """Store a request for approval; later, with the same id, its answer."""
         row = {**rows.approval_to_row(record), "id": check_id(record.id, "the approval id")}
         upsert = self._database.upsert(approvals)
+
+        def work(connection: Connection) -> None:
+            self._check_lease(connection, record.session_id)
+            connection.execute(upsert, row)
+
         # Writing it twice is harmless, and a short outage must not lose who allowed what.
-        await self._database.write_through(lambda it: it.execute(upsert, row))
+        await self._database.write_through(work)
 
     async def approvals(
         self, *, session_id: str | None = None, limit: int = 100, is_closed: bool = False
@@ -679,7 +714,12 @@ class Store:
             "data": data,
         }
         statement = self._database.insert_or_ignore(media)
-        await self._database.write_through(lambda it: it.execute(statement, row))
+
+        def work(connection: Connection) -> None:
+            self._check_lease(connection, record.session_id)
+            connection.execute(statement, row)
+
+        await self._database.write_through(work)
 
     async def media(self, media_id: str) -> tuple[MediaRecord, bytes] | None:
         """Return a file and its bytes."""
@@ -762,7 +802,9 @@ class Store:
 
     async def put_thread(self, record: ThreadRecord) -> None:
         """Store the thread of a session, in place of an earlier one. Its session must be stored."""
-        await self._database.write_through(lambda it: rows.put_thread(self._database, it, record))
+        await self._database.write_through(
+            lambda it: rows.put_thread(self._database, it, record, machine=self._machine)
+        )
 
     async def delete_thread(self, session_id: str) -> bool:
         """Forget the thread of a session; False if there is none."""
@@ -801,6 +843,15 @@ class Store:
         """Delete a value, if there is one."""
         query = delete(values).where(values.c.kind == kind, values.c.key == key)
         await self._database.write_through(lambda it: it.execute(query))
+
+
+def _open_cluster(database: Database) -> Cluster | None:
+    if database.dialect != "postgresql":
+        return None
+    # Imported when the database was opened.
+    from nacre.storage.cluster import Cluster
+
+    return Cluster(database)
 
 
 def _value_row(kind: str, key: str, value: JsonObject, expires: float) -> dict[str, object]:

@@ -250,6 +250,10 @@ REQUIREMENTS: Final = {
     "codex:steering-confirmed": (
         "a steered message that Codex has not taken at the end of the turn runs afterwards, once"
     ),
+    "codex:steering-not-repeated": (
+        "a message that Codex may have used before a crash stays in the session and does not run "
+        "again"
+    ),
     "codex:guardian": (
         "in the mode `guardian`, a reviewer of Codex decides before people are asked"
     ),
@@ -288,6 +292,18 @@ REQUIREMENTS: Final = {
         "a thread that another process has open does not stop a session, which says so"
     ),
     "codex:fresh-home": "two processes can start Codex in a fresh home at the same time",
+    "codex:overload": "an app-server that is overloaded is asked again, and nothing is done twice",
+    "codex:managed-hooks": (
+        "a turn that needs native hooks is refused where an administrator of Codex forbids them"
+    ),
+    "codex:limits-of-codex": (
+        "in Codex, only limits of model calls and tokens count that somebody has set; a last "
+        "answer within them is kept"
+    ),
+    "codex:crash-names-effects": (
+        "the error of a crash says so if the turn had begun to answer or to act"
+    ),
+    "codex:mirror-plan": "the plan that a model keeps in Codex is a light record of the mirror",
     "codex:no-leaks": "turns leave no process, descriptor or relay behind",
     "codex:dynamic-tool-timeouts": "a call that takes too long fails, and the turn goes on",
     "codex:fails-closed": (

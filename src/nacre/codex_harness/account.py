@@ -1,4 +1,4 @@
-"""What an app-server has: its login, its models, and whether an agent can use it."""
+"""What an app-server has: its login, models and requirements, and whether an agent can use it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import anyio.to_thread
 
 from nacre.codex_harness.app_server import AppServers, plan_launch
+from nacre.codex_harness.client import is_unsupported
 from nacre.config import find_codex_home
 from nacre.errors import AppServerError, AppServerTimeoutError, CodexError
 
@@ -65,6 +66,25 @@ async def list_models(client: AppServerClient, codex: CodexConfig) -> frozenset[
     listed = answer.get("data") if isinstance(answer, dict) else None
     models = listed if isinstance(listed, list) else []
     return frozenset(str(it["model"]) for it in models if isinstance(it, dict) and "model" in it)
+
+
+async def find_hook_ban(client: AppServerClient) -> str:
+    """Why Codex does not run the hooks of its clients: the setting of an administrator; empty if it
+    runs them. It would ignore them without a word."""
+    try:
+        answer = await client.request("configRequirements/read", {})
+    except AppServerError as error:
+        if is_unsupported(error):
+            return ""
+        raise
+    found = answer.get("requirements") if isinstance(answer, dict) else None
+    requirements = found if isinstance(found, dict) else {}
+    if requirements.get("allowManagedHooksOnly") is True:
+        return "`allow_managed_hooks_only` is true"
+    features = requirements.get("featureRequirements")
+    if isinstance(features, dict) and features.get("hooks") is False:
+        return "`features.hooks` is false"
+    return ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

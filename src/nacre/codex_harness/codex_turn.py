@@ -25,11 +25,12 @@ from nacre.codex_harness.prompt import (
 )
 from nacre.codex_harness.threads import ThreadOpener
 from nacre.codex_harness.user_input import UserInputBridge
-from nacre.errors import ProviderError
+from nacre.errors import AppServerClosedError, ProviderError
 from nacre.messages import ImagePart
 from nacre.telemetry import note_codex_turn
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from nacre.agent import TurnContext
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from nacre.codex_harness.permissions import NativeApprovals, NativePermissions
     from nacre.codex_harness.prompt import PromptSources, TurnPrompt
     from nacre.codex_harness.threads import OpenThread, ThreadBinding, ThreadBindings
+    from nacre.config import RelayEvent
     from nacre.json_types import JsonObject, JsonValue
     from nacre.telemetry import Span
     from nacre.tools import ToolPolicy
@@ -51,6 +53,10 @@ _DAMAGES: Final = {
     "overflow": "the thread was too large for the model",
     "image": "the thread has an image that the model cannot read",
 }
+_HAS_ACTED: Final = (
+    "The turn had begun to answer or to act: check what it has done before you send the message "
+    "again."
+)
 # Turns that are searched for the harness of a message.
 _MAX_TURNS: Final = 200
 
@@ -77,10 +83,17 @@ class ThreadGuard:
 
     def thread_config(self) -> JsonObject:
         """The members of the thread's `config` that install its native hooks."""
-        events = self.hooks.choose_events(
-            self.registration.config, self.permissions.approval_policy
-        )
-        return self.registration.thread_config(events, must_answer=self.hooks.has_checks)
+        return self.registration.thread_config(self._events, must_answer=self.hooks.has_checks)
+
+    @property
+    def needs_hooks(self) -> bool:
+        """Whether a native hook may have to block a call or an answer."""
+        is_checking = self.hooks.has_checks and "pre_tool_use" in self._events
+        return is_checking or "before_agent_finalize" in self._events
+
+    @property
+    def _events(self) -> Sequence[RelayEvent]:
+        return self.hooks.choose_events(self.registration.config, self.permissions.approval_policy)
 
 
 class CodexTurn:
@@ -174,6 +187,10 @@ class CodexTurn:
             await self._native_turn.run(thread.live, self._make_turn_params(thread, prompt))
         except ProviderError as error:
             return await self._leave_damaged_thread(thread, error)
+        except AppServerClosedError as error:
+            if self._projector.activity:
+                raise AppServerClosedError(f"{error}\n{_HAS_ACTED}") from error
+            raise
         if not thread.is_transient:
             self._note_success(thread, prompt)
         return ""

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from nacre.agent import heartbeat_tool, make_executor
-from nacre.codex_harness.account import list_models, log_in
+from nacre.codex_harness.account import find_hook_ban, list_models, log_in
 from nacre.codex_harness.app_server import AppServers
 from nacre.codex_harness.client import is_unsupported
 from nacre.codex_harness.codex_turn import SURFACE, CodexTurn, ThreadGuard, note_phase
@@ -80,6 +80,7 @@ class CodexHarness:
         self._approvals: NativeApprovals | None = None
         self._known_models: WeakKeyDictionary[AppServerClient, frozenset[str]] = WeakKeyDictionary()
         self._logged_in: WeakKeyDictionary[AppServerClient, str] = WeakKeyDictionary()
+        self._hook_bans: WeakKeyDictionary[AppServerClient, str] = WeakKeyDictionary()
         self._lock = anyio.Lock()
 
     def label(self, _model: str, _agent: AgentConfig, _config: SystemConfig, /) -> str:
@@ -149,8 +150,9 @@ class CodexHarness:
     ) -> LiveThread:
         """Load the thread of a session outside of a turn, with the settings of this moment.
 
-        Raises AppServerError.
+        Raises AppServerError, and CodexError if its native calls could not be checked.
         """
+        await self._require_hooks(client, guard)
         params: JsonObject = {
             "threadId": binding.thread_id,
             "model": route.model,
@@ -253,6 +255,7 @@ class CodexHarness:
                 dynamic_names=tools.registered_names,
             ) as guard,
         ):
+            await self._require_hooks(client, guard)
             return await CodexTurn(
                 turn,
                 route=route,
@@ -309,6 +312,21 @@ class CodexHarness:
                 self._logged_in[client] = key
             if client not in self._known_models:
                 self._known_models[client] = await list_models(client, codex)
+
+    async def _require_hooks(self, client: AppServerClient, guard: ThreadGuard) -> None:
+        """Raises CodexError if a hook has to decide, and Codex would not run it."""
+        if not guard.needs_hooks:
+            return
+        async with self._lock:
+            if client not in self._hook_bans:
+                self._hook_bans[client] = await find_hook_ban(client)
+        if ban := self._hook_bans[client]:
+            raise CodexError(
+                "Codex on this machine runs only the hooks of its administrator "
+                f"({ban} in its requirements), so that Nacre could not check native calls; ask the "
+                "administrator, remove the tool rules and hooks of this agent, or set "
+                '`agentRuntime.id` of the model to "openclaw"'
+            )
 
     def _has_tool_search(self, client: AppServerClient, route: ModelRoute) -> bool:
         """Codex gives an unknown model neither its tool search nor its patch tool."""

@@ -5,6 +5,7 @@ version=X       says that it is version X
 garbage         prints lines that are not JSON, also before the handshake
 broken          breaks its answers into several lines, inside of a text
 exit=N          exits with status N when a request after the handshake comes
+overload=N      says N times that it is overloaded, instead of an answer
 reverse         answers two requests in reverse order
 image=PATH      runs turns without text that generate an image, twice with the same id
 tokens=N        with `image`: says that the turn used N tokens of input
@@ -15,6 +16,7 @@ ask=METHOD      sends a request of its own, and reports the answer as a notifica
 
 import json
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -67,16 +69,25 @@ def answer_turn(message: dict[str, Any], steps: dict[str, str]) -> None:
         answer_with_image(message, steps["image"], int(steps.get("tokens", "0")))
 
 
+def is_refused(message: dict[str, Any], overloads: Iterator[int]) -> bool:
+    if message.get("method") == "initialize" or next(overloads, None) is None:
+        return False
+    error = {"code": -32001, "message": "Server overloaded; retry later."}
+    send({"id": message["id"], "error": error})
+    return True
+
+
 def main() -> None:
     parts = [part.partition("=") for part in sys.argv[1:]]
     steps = {name: value for name, _, value in parts}
     if "garbage" in steps:
         write("Welcome to Codex!\n{ not json\n[1, 2]\n")
     held: list[int] = []
+    overloads = iter(range(int(steps.get("overload", "0"))))
     for line in sys.stdin:
         message = json.loads(line)
         method = message.get("method")
-        if "hang" in steps or method == "initialized":
+        if "hang" in steps or method == "initialized" or is_refused(message, overloads):
             continue
         if method == "initialize":
             agent = f"nacre/{steps.get('version', '0.163.0')} (Test 1.0)"

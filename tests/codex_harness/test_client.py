@@ -10,7 +10,9 @@ import anyio.lowlevel
 import pytest
 from anyio.abc import ByteStream
 
+from nacre.backoff import RetryPolicy
 from nacre.codex_harness import MIN_VERSION, AppServerClient, AppServers
+from nacre.codex_harness import client as client_module
 from nacre.codex_harness.client import PROBE
 from nacre.errors import (
     AbortedError,
@@ -154,6 +156,48 @@ async def test_answers_in_any_order_reach_their_requests(fake: Any) -> None:
         "first": {"text": "one\ntwo\n\nthree", "id": 2},
         "second": {"text": "one\ntwo\n\nthree", "id": 3},
     }
+
+
+@requirement("codex:overload")
+async def test_an_overloaded_server_is_asked_again(fake: Any) -> None:
+    client: AppServerClient = await fake("overload=2", "ask=item/tool/requestUserInput")
+    with anyio.fail_after(30):
+        result = await client.request("anything", {})
+    # The handshake was the first request.
+    assert isinstance(result, dict)
+    assert result["id"] == 4
+
+
+@requirement("codex:overload")
+async def test_a_request_without_a_waiter_is_not_lost_in_an_overload(fake: Any) -> None:
+    client: AppServerClient = await fake("overload=1", "ask=item/tool/requestUserInput")
+    listener = Listener()
+    client.subscribe("reports", listener)
+    # Such as an interrupt of a turn that has ended for Nacre.
+    client.post("ask", {})
+    with anyio.fail_after(30):
+        await listener.answers.wait()
+
+
+@requirement("codex:overload")
+async def test_a_server_that_stays_overloaded_is_given_up_and_an_abort_ends_the_wait(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client: AppServerClient = await fake("overload=1000")
+    monkeypatch.setattr(client_module, "_RETRIES", RetryPolicy(max_retries=2, first_seconds=0.01))
+    with pytest.raises(AppServerError, match="overloaded") as raised:
+        await client.request("anything", {})
+    assert raised.value.code == -32001
+
+    class Patient(RetryPolicy):
+        def delay_seconds(self, attempt: int, *, requested_seconds: float | None) -> float | None:
+            controller.abort("enough")
+            return 1000.0
+
+    controller = AbortController()
+    monkeypatch.setattr(client_module, "_RETRIES", Patient(max_retries=2))
+    with anyio.fail_after(30), pytest.raises(AbortedError, match="enough"):
+        await client.request("anything", {}, abort=controller.signal)
 
 
 async def test_messages_with_raw_line_breaks_are_joined_and_garbage_is_skipped(fake: Any) -> None:

@@ -5,19 +5,20 @@ import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 import anyio.to_thread
 import psutil
 import pytest
 
-from nacre.agent import AgentRun, ClientTool
-from nacre.codex_harness import AppServers, client, hook_relay
+from nacre.agent import OWNER_RIGHTS, AgentRun, ClientTool
+from nacre.codex_harness import AppServerClient, AppServers, client, hook_relay
 from nacre.codex_harness.hook_relay import HookRelay
-from nacre.json_types import JsonObject, encode_json
+from nacre.json_types import JsonObject, JsonValue, encode_json
+from nacre.messages import UserMessage
 from nacre.testing import Call, Say, Stall
-from nacre.testing.script import PlainTurn, RecordedRequest
+from nacre.testing.script import PlainTurn, RecordedRequest, Turn
 from tests.codex_harness.codex_setup import (
     codex_document,
     mock_provider_config,
@@ -77,6 +78,21 @@ class NativeCommand:
         self.process = psutil.Process(int(number))
 
 
+class HeldModel:
+    """A model that is asked, and answers nothing."""
+
+    def __init__(self) -> None:
+        self._is_asked = anyio.Event()
+
+    def hold(self, _request: RecordedRequest) -> PlainTurn:
+        self._is_asked.set()
+        return Stall()
+
+    async def wait_until_asked(self) -> None:
+        with anyio.fail_after(60):
+            await self._is_asked.wait()
+
+
 QUESTION: JsonObject = {
     "id": "colour",
     "header": "Colour",
@@ -86,7 +102,9 @@ QUESTION: JsonObject = {
         {"label": "Blue", "description": "like the sea"},
     ],
 }
-STATES: dict[str, tuple[Call, Callable[[AgentRun], Awaitable[None]]]] = {
+State: TypeAlias = tuple[Turn, Callable[[AgentRun], Awaitable[None]]]
+"""What the model says, and a function that waits until the state is reached."""
+STATES: dict[str, State] = {
     "a tool of the client is open": (
         Call("pick", {}),
         lambda run: until(run, "client_call.requested"),
@@ -106,13 +124,18 @@ STATES: dict[str, tuple[Call, Callable[[AgentRun], Awaitable[None]]]] = {
 }
 
 
-@requirement("codex:crash-in-a-turn")
+@requirement("codex:crash-in-a-turn", "codex:crash-names-effects")
 async def test_a_kill_in_any_state_ends_the_turn_and_the_next_one_resumes_the_thread(
     tmp_path: Path,
 ) -> None:
     command = NativeCommand(tmp_path / "pipe")
     os.mkfifo(command.pipe)
-    states = {"a native command runs": (command.call, command.wait_until_running), **STATES}
+    model = HeldModel()
+    states: dict[str, State] = {
+        "the model has not answered": (model.hold, lambda _: model.wait_until_asked()),
+        "a native command runs": (command.call, command.wait_until_running),
+        **STATES,
+    }
     script: list[Any] = []
     for call, _ in states.values():
         script += [call, Say("again")]
@@ -133,6 +156,8 @@ async def test_a_kill_in_any_state_ends_the_turn_and_the_next_one_resumes_the_th
                 result = await run.wait()
             assert run.state == "failed", state
             assert "app-server was killed by SIGKILL" in result.error
+            has_acted = state != "the model has not answered"
+            assert ("check what it has done" in result.error) == has_acted, state
             assert run.pending_client_calls == ()
             assert run.pending_approvals == ()
             assert setup.system.approvals.pending == ()
@@ -145,6 +170,106 @@ async def test_a_kill_in_any_state_ends_the_turn_and_the_next_one_resumes_the_th
         assert command.process is not None
         assert await anyio.to_thread.run_sync(wait_for_end, [command.process]) == []
     assert len(threads) == 1
+
+
+@requirement("codex:crash-in-a-turn", "codex:native-compaction")
+@pytest.mark.parametrize("text", ["/compact", "/codex review Look at nothing."])
+async def test_a_kill_in_a_compaction_or_a_review_does_not_cost_the_thread(
+    tmp_path: Path, text: str
+) -> None:
+    model = HeldModel()
+    async with open_setup(tmp_path, [Say("one"), model.hold, Say("two")]) as setup:
+        first = await setup.turn("first")
+        before = await setup.system.store.thread(first.session_id)
+        run = await setup.start(text, rights=OWNER_RIGHTS)
+        await model.wait_until_asked()
+        await kill_app_servers()
+        with anyio.fail_after(60):
+            result = await run.wait()
+        # A compaction has been started, and nobody waits for its end.
+        assert ("was killed by SIGKILL" in result.error) == text.startswith("/codex")
+        # The next turn starts another process as soon as Nacre knows of the end of this one.
+        connection = setup.system.codex.servers.find("main")
+        if connection is not None:
+            with anyio.fail_after(60):
+                await connection.wait_closed()
+        again = await setup.turn("second")
+        after = await setup.system.store.thread(first.session_id)
+    assert again.result is not None
+    assert (again.result.error, again.result.text) == ("", "two")
+    assert before is not None
+    assert after is not None
+    assert after.thread_id == before.thread_id
+
+
+class SentRequests:
+    """Tells when a request of a method has been answered, or is about to be sent."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+        self.is_answered = anyio.Event()
+        self.on_send: Callable[[], object] = lambda: None
+        plain, seen = AppServerClient.request, self
+
+        async def request(
+            client: AppServerClient, name: str, params: JsonObject, **options: Any
+        ) -> JsonValue:
+            if name != method:
+                return await plain(client, name, params, **options)
+            seen.on_send()
+            try:
+                return await plain(client, name, params, **options)
+            finally:
+                seen.is_answered.set()
+
+        monkeypatch.setattr(AppServerClient, "request", request)
+
+
+@requirement("codex:steering-not-repeated")
+async def test_a_message_that_codex_may_have_used_before_a_kill_is_stored_and_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steering = SentRequests(monkeypatch, "turn/steer")
+    script = [Call("pick", {}, namespace="openclaw"), Say("again")]
+    queue = {"messages": {"queue": {"debounceMs": 0}}}
+    tools = [ClientTool(name="pick")]
+    async with open_setup(tmp_path, script, queue) as setup:
+        run = await setup.start("first", client_tools=tools)
+        await until(run, "client_call.requested")
+        assert await setup.start("and this") is run
+        with anyio.fail_after(60):
+            await steering.is_answered.wait()
+            await kill_app_servers()
+            await run.wait()
+        assert run.state == "failed"
+        assert setup.system.agents.runs(run.session_id) == [run]
+        again = await setup.turn("second", client_tools=tools)
+        assert again.result is not None
+        assert again.result.text == "again"
+        stored = [it.message for it in await setup.system.store.messages(run.session_id)]
+    said = [it.text for it in stored if isinstance(it, UserMessage)]
+    assert said == ["first", "and this", "second"]
+    assert len(setup.provider.requests) == 2
+
+
+@requirement("codex:abort")
+async def test_a_turn_that_codex_starts_after_its_abort_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(request: RecordedRequest) -> PlainTurn:
+        return Stall() if request.prompt.endswith("first") else Say("two")
+
+    start = SentRequests(monkeypatch, "turn/start")
+    async with open_setup(tmp_path, answer) as setup:
+        run = await setup.start("first")
+        start.on_send = lambda: run.request_abort("enough")
+        with anyio.fail_after(60):
+            await run.wait()
+        assert run.state == "aborted"
+        start.on_send = lambda: None
+        # It would wait forever for a turn that nobody has interrupted.
+        second = await setup.turn("second")
+    assert second.result is not None
+    assert (second.result.error, second.result.text) == ("", "two")
 
 
 def wait_for_end(processes: list[psutil.Process]) -> list[psutil.Process]:

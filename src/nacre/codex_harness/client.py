@@ -7,15 +7,18 @@ task of its own.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import anyio
 import anyio.lowlevel
 
+from nacre.backoff import RetryPolicy
 from nacre.errors import (
     AbortedError,
     AppServerClosedError,
@@ -55,6 +58,8 @@ _MAX_PROBE_SECONDS: Final = 15.0
 _MAX_SILENT_SECONDS: Final = 60.0
 # What has arrived while this process itself was slow is read within this time.
 _READ_SECONDS: Final = 0.2
+_OVERLOADED: Final = -32001
+_RETRIES: Final = RetryPolicy(max_retries=6, first_seconds=0.1, max_seconds=3.0)
 _INVALID_REQUEST: Final = -32600
 _METHOD_NOT_FOUND: Final = -32601
 _INTERNAL_ERROR: Final = -32603
@@ -96,6 +101,8 @@ class _Waiter:
     error: CodexError | None = None
     on_late: Callable[[JsonValue], object] | None = None
     """Set when nobody waits any more: called with a result that comes after all."""
+    on_overload: Callable[[], object] | None = None
+    """Called if the server has not even begun with the request."""
 
 
 class AppServerClient:
@@ -144,11 +151,36 @@ class AppServerClient:
         abort: AbortSignal | None = None,
         on_late: Callable[[JsonValue], object] | None = None,
     ) -> JsonValue:
-        """Send a request and wait for its result.
+        """Send a request and wait for its result; a server that is overloaded is asked again.
 
         Raises AppServerError, AppServerTimeoutError, AppServerClosedError, and AbortedError. A
         result that comes after a timeout or an abort is passed to `on_late`.
         """
+        for attempt in itertools.count(1):
+            try:
+                return await self._request_once(
+                    method, params, timeout_seconds=timeout_seconds, abort=abort, on_late=on_late
+                )
+            except AppServerError as error:
+                delay = _RETRIES.delay_seconds(attempt, requested_seconds=None)
+                # It has not begun with the request: nothing is done twice.
+                if error.code != _OVERLOADED or delay is None:
+                    raise
+            with nullcontext() if abort is None else abort.cancelling():
+                await anyio.sleep(delay)
+            if abort is not None:
+                abort.raise_if_aborted()
+        raise AssertionError
+
+    async def _request_once(
+        self,
+        method: str,
+        params: JsonObject,
+        *,
+        timeout_seconds: float | None,
+        abort: AbortSignal | None,
+        on_late: Callable[[JsonValue], object] | None,
+    ) -> JsonValue:
         waiter = _Waiter(method=method)
         request_id = self._send_request(method, params, waiter)
         limit = max(timeout_seconds or self._request_timeout_seconds, _MIN_TIMEOUT_SECONDS)
@@ -175,9 +207,18 @@ class AppServerClient:
         return waiter.result
 
     def post(self, method: str, params: JsonObject) -> None:
-        """Send a request whose result nobody needs."""
+        """Send a request whose result nobody needs; a server that is overloaded is asked again."""
         if self._closed_error is None:
-            self._send_request(method, params, None)
+            waiter = _Waiter(method=method, on_overload=partial(self._post_again, method, params))
+            self._send_request(method, params, waiter)
+
+    def _post_again(self, method: str, params: JsonObject) -> None:
+        async def repeat() -> None:
+            with suppress(CodexError):
+                await self.request(method, params)
+
+        if self._tasks is not None:
+            self._tasks.start_soon(repeat)
 
     def check_alive(self) -> None:
         """Kill the process if it answers nothing at all, such as one that was stopped.
@@ -342,6 +383,8 @@ class AppServerClient:
         error = message.get("error")
         if error is not None:
             waiter.error = _to_error(waiter.method, error)
+            if waiter.on_overload is not None and waiter.error.code == _OVERLOADED:
+                waiter.on_overload()
         else:
             waiter.result = message.get("result")
             if waiter.on_late is not None:

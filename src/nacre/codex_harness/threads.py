@@ -175,6 +175,9 @@ class LiveThread:
         if turn_id:
             if method == "turn/started":
                 self.note_started(turn_id)
+                if self._is_interrupted:
+                    # Codex ignores the interrupt of a turn that it has accepted but not started.
+                    self.interrupt()
             elif method == "turn/completed":
                 self._note_ended(turn_id)
         if self.turn_listener is not None:

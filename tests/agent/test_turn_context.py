@@ -33,6 +33,19 @@ def test_tokens_are_those_that_were_read_and_written() -> None:
         limited.take_step()
 
 
+def test_only_written_limits_count_for_calls_of_another_program() -> None:
+    unlimited = budget(max_steps=1, max_tokens=10)
+    assert unlimited.note_native_call(Usage(input_tokens=11)) is None
+    assert (unlimited.steps, unlimited.usage.total_tokens) == (1, 11)
+    limited = budget(max_steps=2, has_own_max_steps=True)
+    assert limited.note_native_call(Usage()) is None
+    assert "`maxSteps` of the agent main is 2" in str(limited.note_native_call(Usage()))
+    limited = budget(max_tokens=10, has_own_max_tokens=True)
+    assert "`maxTokens` of the agent main is 10" in str(
+        limited.note_native_call(Usage(output_tokens=10))
+    )
+
+
 async def test_time_that_is_used_up_is_told_with_its_setting() -> None:
     limited = budget(timeout_seconds=0.01)
     limited.set_running(True)

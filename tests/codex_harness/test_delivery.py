@@ -162,5 +162,4 @@ async def test_a_turn_is_stored_though_codex_reports_an_impossible_number_of_tok
         run = await setup.turn("draw a pearl")
         [turn] = await setup.system.store.turns(run.session_id)
     assert run.result is not None
-    assert "`maxTokens`" in run.result.error
-    assert (turn.error, turn.usage.input_tokens) == (run.result.error, 10**12)
+    assert (run.state, turn.error, turn.usage.input_tokens) == ("completed", "", 10**12)

@@ -1,11 +1,17 @@
 """Turns in Codex: compaction, native commands, records and failures of the model."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nacre.json_types import encode_json
+from nacre.config import AgentConfig
+from nacre.json_types import JsonObject, encode_json
+from nacre.messages import AssistantMessage, TextPart, ThinkingPart, Usage
 from nacre.testing import Call, Fail, RecordedRequest, Say
+from nacre.testing.script import End
+from tests.codex_harness.codex_setup import HAS_CONTEXT, fake_server
 from tests.codex_harness.test_harness import open_setup
 from tests.contract.requirements import requirement
 
@@ -56,6 +62,93 @@ async def test_a_native_command_is_recorded_with_its_result(tmp_path: Path) -> N
         assert [data["outcome"] for data in ended] == ["completed"]
         assert "made by codex" in str(ended[0])
     assert "made by codex" in setup.provider.requests[-1].tool_results[-1]
+
+
+LIST = Call("list", {"path": "."})
+DIRECT = {"codexDynamicToolsLoading": "direct"}
+
+
+@requirement("codex:limits-of-codex")
+async def test_a_long_turn_goes_on_unless_somebody_has_set_a_limit(tmp_path: Path) -> None:
+    calls = AgentConfig.with_defaults("main").max_steps + 1
+    large = End(usage=Usage(input_tokens=40_000))
+    script = [*([LIST, large] for _ in range(calls)), Say("done")]
+    async with open_setup(tmp_path, script, codex=DIRECT) as setup:
+        run = await setup.turn("look everywhere")
+        assert run.result is not None
+        assert (run.result.error, run.result.text) == ("", "done")
+        assert run.result.usage.total_tokens > AgentConfig.with_defaults("main").max_tokens
+
+
+@requirement("codex:limits-of-codex")
+@pytest.mark.parametrize(
+    ("limit", "script", "error"),
+    [
+        ({"maxSteps": 2}, [LIST, Say("done")], ""),
+        ({"maxSteps": 2}, [LIST, LIST, Say("never")], "`maxSteps` of the agent main is 2"),
+        ({"maxTokens": 30_000}, [[Say("done"), End(usage=Usage(input_tokens=40_000))]], ""),
+        (
+            {"maxTokens": 30_000},
+            [[LIST, End(usage=Usage(input_tokens=40_000))], Say("never")],
+            "`maxTokens` of the agent main is 30000",
+        ),
+    ],
+)
+async def test_a_limit_that_is_set_allows_no_further_call_and_keeps_the_last_answer(
+    tmp_path: Path, limit: dict[str, int], script: list[Any], error: str
+) -> None:
+    async with open_setup(tmp_path, script, agent=limit, codex=DIRECT) as setup:
+        run = await setup.turn("look")
+        assert run.result is not None
+        assert error in run.result.error
+        assert (run.state, run.result.text) == (("failed", "") if error else ("completed", "done"))
+
+
+PLAN: JsonObject = {
+    "explanation": "Because.",
+    "plan": [
+        {"step": "look", "status": "completed"},
+        {"step": "act", "status": "in_progress"},
+        {"step": "tell", "status": "pending"},
+    ],
+}
+
+
+@requirement("codex:mirror-plan")
+async def test_the_plan_of_the_model_is_a_record_in_the_session(tmp_path: Path) -> None:
+    if HAS_CONTEXT:
+        # The tool is gone in newer versions; app-servers may report plans nevertheless.
+        turn: JsonObject = {"id": "u", "status": "completed", "items": []}
+        plan = json.loads(json.dumps(PLAN).replace("in_progress", "inProgress"))
+        answer = {"type": "agentMessage", "id": "m", "text": "planned"}
+        notifications: list[tuple[str, dict[str, Any]]] = [
+            ("turn/started", {"turn": {"id": "u"}}),
+            ("turn/plan/updated", {"turnId": "u", "plan": []}),
+            ("turn/plan/updated", {"turnId": "u", **plan}),
+            ("item/completed", {"turnId": "u", "item": answer}),
+            ("turn/completed", {"turn": turn}),
+        ]
+        lines = tmp_path / "lines"
+        lines.write_text(
+            "".join(
+                json.dumps({"method": method, "params": {"threadId": "t", **params}}) + "\n"
+                for method, params in notifications
+            )
+        )
+        codex = {"appServer": fake_server(f"lines={lines}")}
+    else:
+        codex = {}
+    script = [Call("update_plan", PLAN), Say("planned")]
+    async with open_setup(tmp_path, script, codex=codex) as setup:
+        run = await setup.turn("make a plan")
+        stored = [it.message for it in await setup.system.store.messages(run.session_id)]
+    assert run.result is not None
+    assert (run.result.error, run.result.text) == ("", "planned")
+    (answered,) = [it for it in stored if isinstance(it, AssistantMessage)]
+    assert answered.parts == (
+        ThinkingPart(text="Plan:\n- [x] look\n- [~] act\n- [ ] tell"),
+        TextPart(text="planned"),
+    )
 
 
 @requirement("codex:trajectory")

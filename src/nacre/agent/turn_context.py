@@ -254,18 +254,35 @@ class RunBudget:
 
     def take_step(self) -> None:
         """Count a model call that is about to be made; raises BudgetExceededError."""
+        if error := self._find_exceeded(has_steps=True, has_tokens=True):
+            raise error
+        self.steps += 1
+
+    def note_native_call(self, usage: Usage) -> BudgetExceededError | None:
+        """Count a model call that another program has made; returns why it may make no further one.
+
+        Its model loop is its own, so that only limits count that somebody has written.
+        """
+        self.steps += 1
+        self.add(usage)
         agent = self._agent
-        if self.steps >= agent.max_steps:
-            raise BudgetExceededError(
+        return self._find_exceeded(
+            has_steps=agent.has_own_max_steps, has_tokens=agent.has_own_max_tokens
+        )
+
+    def _find_exceeded(self, *, has_steps: bool, has_tokens: bool) -> BudgetExceededError | None:
+        agent = self._agent
+        if has_steps and self.steps >= agent.max_steps:
+            return BudgetExceededError(
                 f"the run has made {self.steps} model calls without an end; "
                 f"`maxSteps` of the agent {agent.id} is {agent.max_steps}"
             )
-        if self.usage.total_tokens >= agent.max_tokens:
-            raise BudgetExceededError(
+        if has_tokens and self.usage.total_tokens >= agent.max_tokens:
+            return BudgetExceededError(
                 f"the run has used {self.usage.total_tokens} tokens; "
                 f"`maxTokens` of the agent {agent.id} is {agent.max_tokens}"
             )
-        self.steps += 1
+        return None
 
     def add(self, usage: Usage) -> None:
         self.usage = self.usage + usage

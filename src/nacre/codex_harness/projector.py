@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 
-from nacre.agent import BudgetExceededError
 from nacre.codex_harness.mirror import ANSWER, make_answer, make_identity, read_texts
 from nacre.codex_harness.native_hooks import make_hook_event
 from nacre.codex_harness.native_tools import parse_native_call
@@ -29,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 _MAX_NOTIFICATIONS: Final = 5_000
 _MAX_PROBLEM_CHARACTERS: Final = 300
+_MAX_PLAN_STEPS: Final = 100
+_MAX_PLAN_CHARACTERS: Final = 12_000
 # No request has more. The database could not store the largest numbers that a provider can send.
 _MAX_TOKENS: Final = 10**12
 _DELTAS: Final = ("elta", "/outputDelta", "/progress")
@@ -76,12 +77,16 @@ class Projector:
         self._partial: dict[str, list[str]] = {}
         self._thoughts: list[str] = []
         self._plans: list[str] = []
+        self._checklist = ""
         self._usage = Usage()
         self._answers: dict[str, str] = {}
         self._called_names: list[str] = []
         self._recorded_count = 0
         self._problem = ""
         self._activity = ""
+        self._limit: NacreError | None = None
+        # Whether the model has called a tool in the request whose usage comes next.
+        self._has_called = False
         self.damage: ThreadDamage = ""
         """What the failure of the turn means for its thread; valid when it has ended."""
         self.used_tokens = 0
@@ -107,6 +112,8 @@ class Projector:
                 self._complete_item(item)
             case "thread/tokenUsage/updated":
                 self._take_usage(params)
+            case "turn/plan/updated":
+                self._checklist = _format_checklist(params)
             case "hook/started" | "hook/completed":
                 self._activity = self._activity or "potential_side_effect"
                 event = make_hook_event(method.rpartition("/")[2], params)
@@ -192,8 +199,12 @@ class Projector:
         call = _parse_call(item)
         call_id = get_text(item, "id")
         kind = item.get("type")
+        if self._limit is not None and kind != "userMessage":
+            # The last request that was allowed did not end the turn.
+            self.fail(self._limit)
         if call is not None or kind == "dynamicToolCall":
             self._activity = "tool_activity"
+            self._has_called = True
         elif kind not in _HARMLESS_ITEMS:
             is_text = kind == "agentMessage"
             self._activity = self._activity or ("assistant_output" if is_text else "active_item")
@@ -298,12 +309,11 @@ class Projector:
             cached_tokens=_tokens(last, "cachedInputTokens"),
         )
         self._usage += used
-        budget = self._turn.budget
-        budget.add(used)
-        try:
-            budget.take_step()
-        except BudgetExceededError as error:
-            self.fail(error)
+        self._limit = self._turn.budget.note_native_call(used)
+        is_going_on, self._has_called = self._has_called, False
+        if self._limit is not None and is_going_on:
+            # Codex would ask the model again, with the results of its calls.
+            self.fail(self._limit)
 
     def _take_error(self, params: JsonObject) -> None:
         error = params.get("error")
@@ -336,7 +346,10 @@ class Projector:
         output = self._turn.output
         text = next(reversed(self._answers.values()), "")
         answer = make_answer(
-            text, thoughts=self._thoughts, plans=self._plans, identity=self.identity_of(ANSWER)
+            text,
+            thoughts=[*self._thoughts, *filter(None, (self._checklist,))],
+            plans=self._plans,
+            identity=self.identity_of(ANSWER),
         )
         output.text, output.finish_reason = text, "stop"
         if answer is not None:
@@ -406,6 +419,17 @@ def _parse_call(item: JsonObject) -> NativeCall | None:
         return parse_native_call(name, given)
     except ToolDefinitionError:
         return None
+
+
+def _format_checklist(params: JsonObject) -> str:
+    """The plan that the model keeps with `update_plan`, as it is now; newer versions have none."""
+    steps = get_objects(params, "plan")
+    done = {"completed": "x", "inProgress": "~"}
+    lines = [
+        f"- [{done.get(get_text(it, 'status'), ' ')}] {get_text(it, 'step')}"
+        for it in steps[:_MAX_PLAN_STEPS]
+    ]
+    return "\n".join(("Plan:", *lines))[:_MAX_PLAN_CHARACTERS] if lines else ""
 
 
 def _to_error(error: JsonValue, problem: str) -> ProviderError:

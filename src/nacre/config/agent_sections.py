@@ -201,13 +201,14 @@ class AgentDefaults(Section):
         default=_AGENT.max_steps,
         ge=1,
         le=10_000,
-        description="Maximum number of model calls in one run.",
+        description="Maximum number of model calls in one run; in Codex only if you set it.",
     )
     max_tokens: Whole = Field(
         default=_AGENT.max_tokens,
         ge=1_000,
         le=_MAX_TOKENS,
-        description="Maximum number of tokens in one run, input and output together.",
+        description="Maximum number of tokens in one run, input and output together; in Codex only "
+        "if you set it.",
     )
     timeout_seconds: Number = Field(
         default=_AGENT.timeout_seconds, ge=1, le=604_800, description="Time limit of one run."

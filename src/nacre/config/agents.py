@@ -78,6 +78,9 @@ class AgentConfig:
     max_steps: int = 40
     max_tokens: int = 1_000_000
     """Of one run, input and output."""
+    has_own_max_steps: bool = False
+    """Whether `maxSteps` is written; only then it holds in Codex, which has its own model loop."""
+    has_own_max_tokens: bool = False
     timeout_seconds: float = 3600.0
     settings: AgentSettings = field(default_factory=AgentSettings)
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
@@ -288,6 +291,7 @@ class _AgentResolver:
             if use.agent_runtime.id is not None
         }
         model = self._path_of("model", layers), merged.model
+        written = {name for _, layer in layers for name in layer.model_fields_set}
         return AgentConfig(
             id=agent_id,
             name=next((layer.name for _, layer in reversed(own) if layer.name), agent_id),
@@ -298,6 +302,8 @@ class _AgentResolver:
             instructions=self._resolve_instructions(layers),
             max_steps=merged.max_steps,
             max_tokens=merged.max_tokens,
+            has_own_max_steps="max_steps" in written,
+            has_own_max_tokens="max_tokens" in written,
             timeout_seconds=merged.timeout_seconds,
             settings=AgentSettings(
                 temperature=merged.temperature,

@@ -25,10 +25,10 @@ from nacre.sandbox import (
     worker_process,
 )
 from nacre.sandbox.cell_leg import LegBudget
+from nacre.sandbox.executor import Worker
 from nacre.sandbox.hardening import FilterNotCompiledError
 from nacre.sandbox.image import load_image
 from nacre.sandbox.pool import WorkerPool
-from nacre.sandbox.worker_process import WorkerProcess
 from tests.compiled_modules import compiled_module, copy_compiled_modules
 from tests.contract.requirements import requirement
 
@@ -421,7 +421,7 @@ async def test_typescript_that_is_not_ready_in_time_fails_the_program_and_is_rea
 ) -> None:
     acquire, is_prepared = WorkerPool.acquire, anyio.Event()
 
-    async def acquire_late(pool: WorkerPool, owner: str) -> WorkerProcess:
+    async def acquire_late(pool: WorkerPool, owner: str) -> Worker:
         await is_prepared.wait()
         return await acquire(pool, owner)
 

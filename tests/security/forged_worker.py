@@ -44,16 +44,16 @@ while True:
 
 def forge_first_worker(monkeypatch: pytest.MonkeyPatch, answers: Sequence[bytes]) -> None:
     """The first worker of the next sandbox is a forged one; those after it are sound."""
-    launch = Launcher.launch
-    launched: list[WorkerProcess] = []
+    start_process = Launcher.start_process
+    started: list[WorkerProcess] = []
 
-    async def launch_forged_first(launcher: Launcher) -> WorkerProcess:
-        if launched:
-            return await launch(launcher)
-        launched.append(await anyio.to_thread.run_sync(_start, answers))
-        return launched[0]
+    async def start_forged_first(launcher: Launcher) -> WorkerProcess:
+        if started:
+            return await start_process(launcher)
+        started.append(await anyio.to_thread.run_sync(_start, answers))
+        return started[0]
 
-    monkeypatch.setattr(Launcher, "launch", launch_forged_first)
+    monkeypatch.setattr(Launcher, "start_process", start_forged_first)
 
 
 def _start(answers: Sequence[bytes]) -> WorkerProcess:

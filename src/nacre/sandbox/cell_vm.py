@@ -25,10 +25,11 @@ from nacre.errors import (
     WorkerProtocolError,
 )
 from nacre.json_types import JsonObject, encode_json
+from nacre.sandbox.executor import CellExecutor, Worker
 from nacre.sandbox.key_ring import KeyRing, SnapshotKey
-from nacre.sandbox.pool import Launcher, WorkerPool
+from nacre.sandbox.pool import WorkerPool
 from nacre.sandbox.results import Limits
-from nacre.sandbox.worker_process import SharedData, WorkerProcess
+from nacre.sandbox.worker_process import SharedData
 from nacre.sandbox.worker_protocol import (
     Command,
     Event,
@@ -190,7 +191,7 @@ class SandboxRuntime:
     """The workers in which the VMs of cells run."""
 
     pool: WorkerPool
-    launcher: Launcher
+    executor: CellExecutor
     keys: KeyRing
 
 
@@ -234,7 +235,7 @@ class CellVm:
         self._on_output = on_output
         # Called when the worker dies or other cells need it, while the program waits.
         self._on_worker_change = on_worker_change
-        self._worker: WorkerProcess | None = None
+        self._worker: Worker | None = None
         self._sealed: bytes | None = None
         self.epoch = 0
         """The number of snapshots that were taken."""
@@ -299,11 +300,9 @@ class CellVm:
             worker = self._worker = await self._runtime.pool.acquire(self._owner)
             worker.on_death = self._on_worker_change
             try:
-                with anyio.fail_after(transfer_limit_seconds(size_bytes)):
-                    if self._shared is not None:
-                        await worker.share(self._shared)
-                    await worker.send(frame)
-                    answer = await worker.event()
+                answer = await worker.start(
+                    frame, shared=self._shared, seconds=transfer_limit_seconds(size_bytes)
+                )
                 if answer.kind == Event.FAILED and command == Command.RESTORE:
                     raise RestoreFailed(str(answer.fields.get("message", "")))
                 if answer.kind != Event.STARTED:
@@ -380,7 +379,7 @@ class CellVm:
         self._sealed = seal(snapshot, keys=self._runtime.keys, binding=self._binding())
         self.release_worker()
 
-    async def _request_snapshot(self, worker: WorkerProcess) -> Frame:
+    async def _request_snapshot(self, worker: Worker) -> Frame:
         """Wait for a snapshot until the worker is stuck: it has used its time, or does not run."""
         # The worker may lie about the size of the VM, so the limit is for the largest VM.
         limit = transfer_limit_seconds(self._limits.memory_limit_bytes)
@@ -431,7 +430,7 @@ class CellVm:
         self.is_worker_needed = True
         self._on_worker_change()
 
-    def _require_worker(self) -> WorkerProcess:
+    def _require_worker(self) -> Worker:
         if self._worker is None:
             raise CellStateError("the cell has no worker")
         return self._worker
@@ -439,7 +438,7 @@ class CellVm:
     @property
     def image(self) -> str:
         """The identity of the image that the VM is an instance of."""
-        return self._runtime.launcher.image.identity
+        return self._runtime.executor.image.identity
 
     def _binding(self) -> SnapshotBinding:
         return SnapshotBinding(scope=self._scope, cell_id=self._cell_id, epoch=self.epoch)

@@ -1,4 +1,4 @@
-"""A pool of worker processes, and the launcher that starts them.
+"""A pool of workers, and the launcher that starts them on this machine.
 
 A worker runs one cell at a time, so an untrusted program never shares its process. A cell that
 waits for slow calls keeps its worker while no other cell needs one. If another cell does, the
@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +29,7 @@ from anyio.abc import TaskGroup
 
 from nacre.config import LIMITS, Protection
 from nacre.errors import ModuleNotLoadableError, RuntimeUnavailableError, SandboxError
+from nacre.sandbox.executor import CellExecutor, Worker
 from nacre.sandbox.hardening import (
     FilterNotCompiledError,
     HardeningReport,
@@ -67,7 +67,7 @@ class _Waiter:
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self.ready = anyio.Event()
-        self.worker: WorkerProcess | None = None
+        self.worker: Worker | None = None
         self.problem = ""
 
 
@@ -88,29 +88,28 @@ class _Lease:
 class WorkerPool:
     """The workers of one image. `warm` or the first use starts them, `aclose` stops them."""
 
-    def __init__(self, launcher: "Launcher", *, size: int, tasks: TaskGroup) -> None:
+    def __init__(self, executor: CellExecutor, *, size: int, tasks: TaskGroup) -> None:
         self.size = size
-        self._launcher = launcher
+        self._executor = executor
         self._tasks = tasks
         self._max_workers = max(2 * size, 4)
-        self._workers: set[WorkerProcess] = set()
-        self._idle: list[WorkerProcess] = []
-        self._leases: dict[WorkerProcess, _Lease] = {}
+        self._workers: set[Worker] = set()
+        self._idle: list[Worker] = []
+        self._leases: dict[Worker, _Lease] = {}
         self._waiters: list[_Waiter] = []
         self._starting = 0
         self.is_closed = False
         self._is_balancing = False
         self._is_shrinking = False
-        self._is_rebuilt = False
         self._is_retrying = False
         self.problem = ""
 
     @property
-    def workers(self) -> tuple[WorkerProcess, ...]:
+    def workers(self) -> tuple[Worker, ...]:
         """The running workers."""
         return tuple(self._workers)
 
-    def is_busy(self, worker: WorkerProcess) -> bool:
+    def is_busy(self, worker: Worker) -> bool:
         """Whether a cell is in the worker."""
         return worker in self._leases
 
@@ -119,7 +118,7 @@ class WorkerPool:
         for _ in range(self.size - len(self._workers) - self._starting):
             self._start_worker()
 
-    async def acquire(self, owner: str) -> WorkerProcess:
+    async def acquire(self, owner: str) -> Worker:
         """Wait for a free worker and return it. Raises RuntimeUnavailableError."""
         if self.is_closed:
             raise RuntimeUnavailableError("the sandbox is closed")
@@ -142,7 +141,7 @@ class WorkerPool:
             raise RuntimeUnavailableError(waiter.problem)
         return waiter.worker
 
-    def release(self, worker: WorkerProcess) -> None:
+    def release(self, worker: Worker) -> None:
         """Return a worker that holds no cell to the pool."""
         self._leases.pop(worker, None)
         if worker.is_dead or self.is_closed:
@@ -162,7 +161,7 @@ class WorkerPool:
                 self._is_shrinking = True
                 self._tasks.start_soon(self._shrink)
 
-    def discard(self, worker: WorkerProcess) -> None:
+    def discard(self, worker: Worker) -> None:
         """Kill a worker that is stuck or compromised. The pool starts another one."""
         self._leases.pop(worker, None)
         worker.kill()
@@ -170,7 +169,7 @@ class WorkerPool:
         if self._idle and self._waiters:
             self.release(self._idle.pop())
 
-    def park(self, worker: WorkerProcess, request_suspend: Callable[[], None] | None) -> None:
+    def park(self, worker: Worker, request_suspend: Callable[[], None] | None) -> None:
         """Mark that the cell in this worker waits.
 
         `request_suspend` is called if another cell needs the worker. A cell without it cannot be
@@ -184,7 +183,7 @@ class WorkerPool:
             if self._waiters:
                 self._reduce_pressure()
 
-    def unpark(self, worker: WorkerProcess) -> None:
+    def unpark(self, worker: Worker) -> None:
         """Mark that the cell in this worker runs again."""
         lease = self._leases.get(worker)
         if lease is not None:
@@ -215,14 +214,9 @@ class WorkerPool:
         worker = None
         try:
             await anyio.sleep(after_seconds)
-            worker = await self._launcher.launch()
-            worker.watch()
-            await worker.ready()
-            self._launcher.check_hardening(worker)
+            worker = await self._executor.launch()
             self._add_worker(worker)
             await worker.death.wait()
-        except ModuleNotLoadableError as error:
-            await self._rebuild_once(str(error))
         except _START_ERRORS as error:
             self._note_failed_start(worker, str(error) or type(error).__name__)
         finally:
@@ -231,27 +225,13 @@ class WorkerPool:
                     await worker.stop()
                 self._remove_worker(worker)
 
-    def _add_worker(self, worker: WorkerProcess) -> None:
+    def _add_worker(self, worker: Worker) -> None:
         self._starting -= 1
         self.problem = ""
         self._workers.add(worker)
         self.release(worker)
 
-    async def _rebuild_once(self, problem: str) -> None:
-        if self._is_rebuilt:
-            self._note_failed_start(None, problem)
-            return
-        self._is_rebuilt = True
-        logger.warning("compiling the sandbox image again: %s", problem)
-        try:
-            await self._launcher.rebuild()
-        except _START_ERRORS as error:
-            self._note_failed_start(None, str(error) or type(error).__name__)
-            return
-        self._starting -= 1
-        self._start_worker()
-
-    def _note_failed_start(self, worker: WorkerProcess | None, problem: str) -> None:
+    def _note_failed_start(self, worker: Worker | None, problem: str) -> None:
         if worker is not None and worker in self._workers:
             return
         self._starting -= 1
@@ -275,7 +255,7 @@ class WorkerPool:
         finally:
             self._is_retrying = False
 
-    def _remove_worker(self, worker: WorkerProcess) -> None:
+    def _remove_worker(self, worker: Worker) -> None:
         was_used = self._leases.pop(worker, None) is not None or worker not in self._idle
         with suppress(ValueError):
             self._idle.remove(worker)
@@ -380,7 +360,10 @@ class WorkerPool:
 
 
 class Launcher:
-    """Starts workers of one image. The first start compiles the image and the call filter."""
+    """Starts workers of one image on this machine: the local `CellExecutor`.
+
+    The first start compiles the image and the call filter.
+    """
 
     def __init__(
         self,
@@ -390,6 +373,7 @@ class Launcher:
         required: tuple[Protection, ...] | None = None,
     ) -> None:
         self._kind: ImageKind = kind
+        self._image: Image | None = None
         self._required = required
         self.module_origin = ""
         self.image_identity = ""
@@ -397,6 +381,7 @@ class Launcher:
         self.hardening: HardeningReport | None = None
         """The report of the last worker, also of one that is refused for it."""
         self._cache_directory = cache_directory
+        self._is_rebuilt = False
         # Workers die with the thread that started them, so all are started from one thread.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="nacre-launcher")
         self._resources = ExitStack()
@@ -407,10 +392,12 @@ class Launcher:
         self._monotonic_offset_ns = time.time_ns() - time.monotonic_ns()
         self._module_fd = -1
 
-    @cached_property
+    @property
     def image(self) -> Image:
         """The image. Raises ImageError if the package is damaged."""
-        return load_image(self._kind)
+        if self._image is None:
+            self._image = load_image(self._kind)
+        return self._image
 
     def close(self) -> None:
         """Close the compiled module and end the thread, with the workers that still run."""
@@ -419,7 +406,23 @@ class Launcher:
         self._resources.close()
 
     async def launch(self) -> WorkerProcess:
-        """Start a worker. The first call may have to compile the image."""
+        """Start a worker, and wait until it has the required protections and is ready.
+
+        The first call may have to compile the image. A compiled module that does not load is
+        compiled again, once.
+        """
+        try:
+            return await self._launch()
+        except ModuleNotLoadableError as error:
+            if self._is_rebuilt:
+                raise
+            self._is_rebuilt = True
+            logger.warning("compiling the sandbox image again: %s", error)
+            await self.rebuild()
+        return await self._launch()
+
+    async def start_process(self) -> WorkerProcess:
+        """Start a process, without waiting until it is ready."""
         # Shielded, because a cancellation could lose a started process. Every step has a limit.
         spawning = self._thread.submit(self._spawn)
         with anyio.CancelScope(shield=True):
@@ -427,7 +430,19 @@ class Launcher:
         process, connection = spawning.result()
         return WorkerProcess(process, connection)
 
-    def check_hardening(self, worker: WorkerProcess) -> None:
+    async def _launch(self) -> WorkerProcess:
+        worker = await self.start_process()
+        try:
+            worker.watch()
+            await worker.ready()
+            self._check_hardening(worker)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await worker.stop()
+            raise
+        return worker
+
+    def _check_hardening(self, worker: WorkerProcess) -> None:
         """Raise RuntimeUnavailableError if the worker lacks a required protection."""
         self.hardening = worker.hardening
         unmet = worker.hardening.unmet(self._required)

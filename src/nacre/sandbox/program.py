@@ -16,12 +16,13 @@ from nacre.errors import (
     WorkerDiedError,
     WorkerProtocolError,
 )
+from nacre.sandbox.executor import Worker
 from nacre.sandbox.host_requests import HostRequestHandler
 from nacre.sandbox.pool import WorkerPool
 from nacre.sandbox.recording import BurstRecord
 from nacre.sandbox.results import MAX_ERROR_CHARACTERS, Failed, Limits, Output, Position, Reason
 from nacre.sandbox.source_map import PositionMap
-from nacre.sandbox.worker_process import SharedData, WorkerProcess
+from nacre.sandbox.worker_process import SharedData
 from nacre.sandbox.worker_protocol import Command, Event, Frame, encode_frame, read_reason
 
 _Result = TypeVar("_Result")
@@ -163,7 +164,7 @@ class TypeScriptTransforms:
             return failure_from_worker(reason, frame.fields, limits=limits, file_name="cell.ts")
         return self._check_result(frame, len(code))
 
-    async def _acquire(self, owner: str, limits: Limits, charge: Charge) -> WorkerProcess | None:
+    async def _acquire(self, owner: str, limits: Limits, charge: Charge) -> Worker | None:
         """Return a worker. The wait for the first one counts, because its image may have to be
         compiled; None if that takes too long. It is compiled to the end in any case."""
         if self._is_ready:
@@ -174,9 +175,7 @@ class TypeScriptTransforms:
             return worker
         return None
 
-    async def _send_transform(
-        self, worker: WorkerProcess, code: bytes, limits: Limits
-    ) -> Frame | None:
+    async def _send_transform(self, worker: Worker, code: bytes, limits: Limits) -> Frame | None:
         with anyio.move_on_after(limits.timeout_ms / 1000):
             await worker.send(encode_frame(Command.TRANSFORM, {}, code))
             return await worker.event()

@@ -341,7 +341,7 @@ class Sandbox:
         # By default a new key for each sandbox: it restores only its own snapshots.
         keys = self._options.keys or KeyRing(new_key())
         self._services = CellServices(
-            runtime=SandboxRuntime(pool=pool, launcher=launcher, keys=keys),
+            runtime=SandboxRuntime(pool=pool, executor=launcher, keys=keys),
             typescript=TypeScriptTransforms(typescript),
             tasks=tasks,
             running=set(),
@@ -432,7 +432,7 @@ class Sandbox:
     @property
     def image(self) -> str:
         """The hash of the image of cells; empty before the first worker."""
-        return self._require_services().runtime.launcher.image_identity
+        return self._require_services().runtime.executor.image_identity
 
     def warm_typescript(self) -> None:
         """Start the worker for TypeScript, which the first TypeScript cell would start."""
@@ -459,21 +459,21 @@ class Sandbox:
     async def check(self) -> SandboxReport:
         """Wait for a worker to start and return a report about the sandbox."""
         runtime = self._require_services().runtime
-        pool, launcher = runtime.pool, runtime.launcher
+        pool, executor = runtime.pool, runtime.executor
         problem = engine = image = ""
         try:
             worker = await pool.acquire("")
             pool.release(worker)
             engine = await run_in_thread(engine_version)
-            image = launcher.image.identity
+            image = executor.image.identity
         except SandboxError as error:
             problem = str(error)
         return SandboxReport(
             engine=engine,
             image=image,
-            module_origin=launcher.module_origin,
+            module_origin=executor.module_origin,
             workers=tuple(worker.pid for worker in pool.workers),
-            hardening=launcher.hardening,
+            hardening=executor.hardening,
             problem=problem,
         )
 

@@ -183,6 +183,9 @@ def _digest(parts: Mapping[str, bytes]) -> str:
 class WorkerProcess:
     """A running worker. Call `watch` after creation and `stop` at the end."""
 
+    node = ""
+    """Not on a machine of a cluster."""
+
     def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket) -> None:
         self._process = process
         self._socket = connection
@@ -303,7 +306,18 @@ class WorkerProcess:
             except OSError as error:
                 raise await self._death() from error
 
-    async def share(self, data: SharedData) -> None:
+    async def start(self, frame: bytes, *, shared: SharedData | None, seconds: float) -> Frame:
+        """Send START or RESTORE with the data that the program reads; return the answer.
+
+        Raises WorkerDiedError, and TimeoutError after so many seconds.
+        """
+        with anyio.fail_after(seconds):
+            if shared is not None:
+                await self._share(shared)
+            await self.send(frame)
+            return await self.event()
+
+    async def _share(self, data: SharedData) -> None:
         """Send the data to the worker, unless it has the data already."""
         if self._sent_data.has(data.digest):
             return

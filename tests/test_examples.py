@@ -3,10 +3,14 @@
 import re
 import subprocess
 from pathlib import Path
+from typing import cast
 
 import pytest
+import yaml
 
 from examples.own_tools import PROGRAM
+from nacre.config.json5 import parse_json5
+from nacre.config.system import system_config_from
 from tests.cli.nacre_process import PATIENCE_SECONDS
 from tests.forked_python import FORKED_PYTHON
 
@@ -83,3 +87,41 @@ def test_the_first_cell_runs() -> None:
     done = run_in_repository("nacre.cli.main", "exec", "examples/first_cell.js")
     assert done.returncode == 0
     assert '"best": "Ada"' in done.stdout
+
+
+DEPLOY = EXAMPLES / "deploy"
+
+
+def test_the_deployment_examples_set_every_variable_of_their_configuration(
+    tmp_path: Path,
+) -> None:
+    text = (DEPLOY / "nacre.json5").read_text(encoding="utf-8")
+    used = set(re.findall(r"\$\{(\w+)\}", text))
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    assert used <= set(services["gateway"]["environment"])
+    unit = (DEPLOY / "nacre.service").read_text(encoding="utf-8")
+    # These two are secrets, or contain one.
+    in_file = {"OPENAI_API_KEY", "NACRE_STORAGE_URL"}
+    assert used == set(re.findall(r"^Environment=(NACRE_\w+)=", unit, re.MULTILINE)) | in_file
+
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef", encoding="utf-8")
+    token.chmod(0o600)
+    given = dict.fromkeys(used, str(tmp_path / "keys")) | {
+        "NACRE_STORAGE_URL": "postgresql://nacre@database/nacre",
+        "NACRE_TOKEN_FILE": str(token),
+    }
+    document = cast("dict[str, object]", parse_json5(text, path="nacre.json5"))
+    config = system_config_from(document, environment=given, folder=DEPLOY)
+    assert config.storage.url == given["NACRE_STORAGE_URL"]
+    assert str(config.snapshot_keys.file) == given["NACRE_SNAPSHOT_KEYS"]
+
+
+def test_the_compose_file_names_files_that_exist() -> None:
+    whole = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+    assert [each["file"] for each in whole["configs"].values()] == ["nacre.json5", "nginx.conf"]
+    assert all((DEPLOY / each["file"]).is_file() for each in whole["configs"].values())
+    used = {name for service in whole["services"].values() for name in service.get("secrets", ())}
+    assert used == set(whole["secrets"])
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert [each["file"] for each in whole["secrets"].values() if each["file"] not in page] == []

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
+import zlib
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -14,13 +20,13 @@ from nacre import RunContext, Runtime
 from nacre.code_mode.results import Completed, Failed, Waiting
 from nacre.errors import CellTakenError, StorageError
 from nacre.sandbox import KeyRing, new_key
+from nacre.sandbox.image import load_image
 from nacre.storage import CallRecord, CellRecord, open_store
-from nacre.storage.schema import cell_calls, cells
+from nacre.storage.schema import cell_calls, cells, images
 from nacre.tools import AllowOnce, ApprovalQueue, Tool, ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
+    from collections.abc import AsyncGenerator, Generator
 
     from nacre.code_mode import CodeModeRun
     from nacre.storage import CellStore, Store
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
 
 CONTEXT: Final = RunContext(run_id="r1", session_id="s1", agent_id="main", sender="ann")
 KEYS: Final = KeyRing(new_key())
+IMAGE: Final = load_image("cell")
 YIELDS: Final = "text('a'); await yield_control(); text('b'); return 7"
 
 
@@ -186,6 +193,83 @@ async def test_a_cell_of_another_image_is_refused(
     reason, error = await refused(store, cell_id)
     assert reason == "snapshot_invalid"
     assert "made by another version of the sandbox" in error
+
+
+@pytest.fixture
+def older_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[str]:
+    """Sandboxes have an image with other bytes; returns its identity."""
+    assets = Path(IMAGE.path).parent
+    older = tmp_path / "older"
+    shutil.copytree(assets, older)
+    wasm = (older / "cell.wasm").read_bytes() + b"\0\x06\x05older"
+    (older / "cell.wasm").write_bytes(wasm)
+    facts = json.loads((older / "images.json").read_text("utf-8"))
+    facts["images"]["cell"]["sha256"] = identity = hashlib.sha256(wasm).hexdigest()
+    (older / "images.json").write_text(json.dumps(facts), "utf-8")
+    with monkeypatch.context() as patch:
+        patch.setattr("nacre.sandbox.pool.load_image", partial(load_image, assets=older))
+        yield identity
+
+
+async def test_a_cell_of_an_older_image_continues_after_an_upgrade(
+    store: Store, older_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "await yield_control(); text('b'); await yield_control(); return tools.add({a: 3, b: 4})"
+    cell_id = await suspend(store, code)
+    assert (await find(store.cells, cell_id)).image == older_image
+    monkeypatch.setattr("nacre.sandbox.pool.load_image", load_image)
+    async with open_run(store) as run:
+        again = await run.wait(cell_id)
+        assert isinstance(again, Waiting), again
+        assert [item.to_json() for item in again.output] == [{"type": "text", "text": "b"}]
+        # It is suspended with its own image again, and new programs have the new one.
+        assert (await find(store.cells, cell_id)).image == older_image
+        new = await run.exec(YIELDS)
+        assert isinstance(new, Waiting)
+        assert (await find(store.cells, new.cell_id)).image == IMAGE.identity
+    result = await resume(store, cell_id)
+    assert isinstance(result, Completed)
+    assert result.value == 7
+
+
+@pytest.mark.parametrize("change", ["missing", "forged", "facts"])
+async def test_a_cell_whose_older_image_is_not_genuine_is_refused(
+    store: Store, older_image: str, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    cell_id = await suspend(store)
+    monkeypatch.setattr("nacre.sandbox.pool.load_image", load_image)
+    database = store._database  # pyright: ignore[reportPrivateUsage]
+    forged = zlib.compress(b"another module")
+    match change:
+        case "missing":
+            await database.write(lambda it: it.execute(images.delete()))
+            expected = "made by another version of the sandbox"
+        case "forged":
+            await database.write(lambda it: it.execute(images.update().values(wasm=forged)))
+            expected = "its SHA-256 is"
+        case _:
+            text = await _text_of(store)
+            assert '"scratch_bytes":4096' in text
+            await change_row(store, data=text.replace('"scratch_bytes":4096', '"scratch_bytes":1'))
+            expected = "was changed"
+    reason, error = await refused(store, cell_id)
+    assert reason == "snapshot_invalid"
+    assert expected in error
+
+
+async def test_an_image_is_deleted_when_no_cell_needs_it(store: Store) -> None:
+    database = store._database  # pyright: ignore[reportPrivateUsage]
+
+    async def age_images() -> list[str]:
+        await database.write(lambda it: it.execute(images.update().values(used=0.0)))
+        await store.cells.delete_expired()
+        rows = await database.read(lambda it: it.execute(images.select()).mappings().all())
+        return [row["identity"] for row in rows]
+
+    cell_id = await suspend(store)
+    assert await age_images() == [IMAGE.identity]
+    assert isinstance(await resume(store, cell_id), Completed)
+    assert await age_images() == []
 
 
 async def test_an_older_snapshot_in_the_row_is_refused(store: Store) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from nacre.config import Language
     from nacre.json_types import JsonObject, JsonValue
     from nacre.run_context import RunContext
-    from nacre.sandbox import Cell, CellId, CellResult, Output, Sandbox, SharedData
+    from nacre.sandbox import Cell, CellId, CellResult, Output, Sandbox, SharedData, StoredCell
     from nacre.sandbox.results import Reason
     from nacre.storage import CellRecord, CellStore
     from nacre.trajectory import EventKind
@@ -794,6 +794,7 @@ class RunCells:
     async def _add_restored(
         self, record: CellRecord, restored: RestoredProgram, epoch: int
     ) -> None:
+        await self._find_image(restored.stored)
         namespaces = await self._tools.namespaces.open()
         listings = await self._tools.mcp.servers.listings()
         shared = self._tools.prepared.views.view(namespaces, listings)
@@ -801,6 +802,15 @@ class RunCells:
         journal = self._open_journal(record.call_id, record, epoch)
         cell = self._make_cell(program, record.call_id, namespaces, shared, journal, restored)
         self._suspended.add(cell, self._scope, seconds_left=record.seconds_left)
+
+    async def _find_image(self, stored: StoredCell) -> None:
+        """Open the image of a cell that another version of Nacre has suspended."""
+        assert self._durable is not None
+        if self._sandbox.has_image(stored.image):
+            return
+        wasm = await self._durable.store.find_image(stored.image)
+        if wasm is not None:
+            await self._sandbox.add_image(stored, wasm, scope=self._scope.to_text())
 
     def are_stored(self, *, besides: str = "") -> bool:
         """Whether another process can continue all cells besides the one with this id."""
@@ -900,6 +910,9 @@ class RunCells:
 
     async def _store_durably(self, cell: CodeModeCell) -> None:
         try:
+            if self._durable is not None:
+                image = self._sandbox.current_image
+                await self._durable.store.keep_image(image.identity, image.wasm)
             if not await cell.store(max_per_session=self._suspended.max_per_session):
                 raise CellRefused(TOO_MANY, "too_many_suspended_runs")
         except StorageError as error:

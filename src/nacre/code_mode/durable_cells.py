@@ -140,13 +140,13 @@ class CellJournal:
                 data={
                     "cell": cell.data,
                     "seal": cell.seal,
-                    "image": cell.image,
                     "code": program.code,
                     "language": program.language,
                     "output": [_output_to_json(item) for item in output],
                     "recordedBursts": recorded_bursts,
                 },
                 calls=tuple(calls.values()),
+                image=cell.image,
             )
             is_stored = await self._store.suspend(
                 record,
@@ -209,7 +209,7 @@ def read_record(record: CellRecord) -> RestoredProgram:
         stored=StoredCell(
             cell_id=cast("CellId", record.id),
             number=record.number,
-            image=data["image"],
+            image=record.image,
             snapshot=record.snapshot,
             data=cell,
             seal=data["seal"],

@@ -440,6 +440,11 @@ class CellVm:
         """The identity of the image that the VM is an instance of."""
         return self._runtime.executor.image.identity
 
+    @property
+    def image_facts(self) -> JsonObject:
+        """What another version of Nacre has to know about the image."""
+        return self._runtime.executor.image.facts()
+
     def _binding(self) -> SnapshotBinding:
         return SnapshotBinding(scope=self._scope, cell_id=self._cell_id, epoch=self.epoch)
 

@@ -8,7 +8,7 @@ Workers import this module too. They start often, so it does without `dataclasse
 
 import json
 import os
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from nacre.errors import ImageError
 
@@ -31,6 +31,12 @@ class Image(NamedTuple):
     scratch_bytes: int
     stack_pointer: int
     undefined: int
+
+    def facts(self) -> dict[str, Any]:
+        """Everything but the path, as JSON. It is stored with a cell, see `restore_image`."""
+        facts = self._asdict()
+        del facts["path"]
+        return facts
 
     def wasm(self) -> bytes:
         """Read the module. Raises ImageError if it is not the one the package was built with."""
@@ -74,6 +80,19 @@ def load_image(kind: ImageKind, *, assets: str | os.PathLike[str] = _ASSETS) -> 
             f"the sandbox image {kind!r} is missing or damaged ({manifest}: {error!r}); "
             "reinstall nacre, or run `make install` in a source tree"
         ) from error
+
+
+def restore_image(facts: dict[str, Any], wasm: bytes, *, directory: str) -> Image:
+    """Write an image that another version of Nacre has stored to a directory. `facts` are those
+    that `Image.facts` has returned. Blocks. Raises ImageError and OSError."""
+    try:
+        image = Image(**facts, path=os.path.join(directory, "cell.wasm"))
+    except TypeError as error:
+        raise ImageError(f"an older sandbox image has other facts: {error}") from error
+    with open(image.path, "wb") as file:
+        file.write(wasm)
+    image.wasm()
+    return image
 
 
 def engine_version(*, assets: str | os.PathLike[str] = _ASSETS) -> str:

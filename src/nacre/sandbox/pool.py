@@ -371,9 +371,11 @@ class Launcher:
         cache_directory: Path | None,
         *,
         required: tuple[Protection, ...] | None = None,
+        image: Image | None = None,
     ) -> None:
+        """`image` is an older one, instead of the one of this package."""
         self._kind: ImageKind = kind
-        self._image: Image | None = None
+        self._image = image
         self._required = required
         self.module_origin = ""
         self.image_identity = ""
@@ -504,8 +506,7 @@ class Launcher:
             self.image.kind,
         )
         settings = {
-            "kind": self.image.kind,
-            "assets": os.path.dirname(self.image.path),
+            "image": self.image._asdict(),
             "library": str(library),
             "output": str(output),
         }

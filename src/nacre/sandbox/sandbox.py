@@ -6,12 +6,16 @@ A cell is one program: new -> running -> waiting -> running -> completed | faile
 At most one leg runs at a time, while the state is `running`.
 """
 
+import logging
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, cast
@@ -20,13 +24,19 @@ import anyio
 from anyio.abc import TaskGroup
 
 from nacre.config import PROTECTIONS, Language, Protection
-from nacre.errors import CellStateError, ConfigError, RuntimeUnavailableError, SandboxError
+from nacre.errors import (
+    CellStateError,
+    ConfigError,
+    RuntimeUnavailableError,
+    SandboxError,
+    SnapshotError,
+)
 from nacre.json_types import JsonObject, JsonValue
 from nacre.sandbox.cell_leg import CellBursts, CellLeg, FirstBurst, LegBudget, build_cell_context
-from nacre.sandbox.cell_vm import SandboxRuntime
+from nacre.sandbox.cell_vm import SandboxRuntime, SnapshotBinding, check_data
 from nacre.sandbox.hardening import HardeningReport
 from nacre.sandbox.host_requests import HostRequestHandler
-from nacre.sandbox.image import ImageKind, engine_version
+from nacre.sandbox.image import Image, ImageKind, engine_version, restore_image
 from nacre.sandbox.key_ring import KeyRing, new_key
 from nacre.sandbox.pool import Launcher, WorkerPool
 from nacre.sandbox.program import Program, TypeScriptTransforms
@@ -44,6 +54,8 @@ from nacre.sandbox.results import (
     new_cell_id,
 )
 from nacre.sandbox.worker_process import SharedData, run_in_thread
+
+logger = logging.getLogger(__name__)
 
 _STOP_SECONDS: Final = 5.0
 _MAX_WORKERS: Final = 256
@@ -90,7 +102,8 @@ def state_after_leg(result: CellResult | None) -> CellState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredCell:
-    """A waiting cell as data. Any process with the same keys and image can restore it."""
+    """A waiting cell as data. Any process with the same keys can restore it; if its image is an
+    older one, after `Sandbox.add_image`."""
 
     cell_id: CellId
     number: int
@@ -98,7 +111,7 @@ class StoredCell:
     image: str = ""
     snapshot: bytes = field(repr=False)
     data: JsonObject = field(repr=False)
-    """Its open requests, the answers that are not delivered, and its counts; JSON."""
+    """Its open requests, the answers that are not delivered, its counts and its image; JSON."""
     seal: str
     """The seal of `data`."""
 
@@ -206,6 +219,7 @@ class Cell:
             **self._bursts.to_json(),
             "output": self._context.output.to_json(),
             "usage": cast("JsonObject", asdict(self._context.usage)),
+            "image": self._vm.image_facts,
         }
         return StoredCell(
             cell_id=self.cell_id,
@@ -327,17 +341,21 @@ class Sandbox:
         self._options = options or SandboxOptions()
         self._stack = AsyncExitStack()
         self._services: CellServices | None = None
+        self._older: dict[str, SandboxRuntime] = {}
+        self._older_lock = anyio.Lock()
 
     async def __aenter__(self) -> Self:
         if self._services is not None:
             raise RuntimeUnavailableError("a sandbox can be opened only once; create another one")
         # Closed in reverse order: workers, then their tasks, then the launchers.
-        launcher, typescript_launcher = self._launcher("cell"), self._launcher("typescript")
+        stack = self._stack
+        launcher = self._launcher("cell", stack)
+        typescript_launcher = self._launcher("typescript", stack)
         tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._stack.callback(tasks.cancel_scope.cancel)
-        pool = self._pool(launcher, tasks, size=self._size())
+        pool = self._pool(launcher, tasks, stack, size=self._size())
         # Started by the first TypeScript cell.
-        typescript = self._pool(typescript_launcher, tasks, size=1)
+        typescript = self._pool(typescript_launcher, tasks, stack, size=1)
         # By default a new key for each sandbox: it restores only its own snapshots.
         keys = self._options.keys or KeyRing(new_key())
         self._services = CellServices(
@@ -407,9 +425,69 @@ class Sandbox:
         )
         if stored is None:
             return Cell(program, services)
+        services = replace(services, runtime=self._runtime_of(stored.image))
         cell = Cell(program, services, cell_id=stored.cell_id)
         cell.load(stored)
         return cell
+
+    # Images of other versions of Nacre.
+
+    def has_image(self, identity: str) -> bool:
+        """Whether cells of this image can be restored."""
+        return identity in (self.current_image.identity, *self._older)
+
+    @property
+    def current_image(self) -> Image:
+        """The image of new cells. Raises ImageError if the package is damaged."""
+        return self._require_services().runtime.executor.image
+
+    async def add_image(self, stored: StoredCell, wasm: bytes, *, scope: str) -> None:
+        """Start a worker for cells of an older image, whose facts are part of a stored cell.
+
+        Raises SnapshotError if the cell was changed, or if this version cannot run its image.
+        """
+        services = self._require_services()
+        binding = SnapshotBinding(scope=scope, cell_id=stored.cell_id, epoch=stored.number)
+        check_data(stored.data, stored.seal, keys=services.runtime.keys, binding=binding)
+        async with self._older_lock:
+            if self.has_image(stored.image):
+                return
+            logger.info("programs of the older sandbox image %s continue", stored.image[:12])
+            async with AsyncExitStack() as stack:
+                try:
+                    runtime = await self._open_older(stored, wasm, services, stack)
+                except (SandboxError, OSError) as error:
+                    raise SnapshotError(
+                        f"its sandbox image {stored.image[:12]} is of another version of Nacre, "
+                        f"which this one cannot run: {error}"
+                    ) from error
+                self._older[stored.image] = runtime
+                self._stack.push_async_exit(stack.pop_all())
+
+    async def _open_older(
+        self, stored: StoredCell, wasm: bytes, services: CellServices, stack: AsyncExitStack
+    ) -> SandboxRuntime:
+        directory = await run_in_thread(tempfile.mkdtemp)
+        remove = partial(shutil.rmtree, directory, ignore_errors=True)
+        stack.push_async_callback(run_in_thread, remove)
+        facts = cast("dict[str, Any]", stored.data["image"])
+        if facts.get("identity") != stored.image:
+            raise SnapshotError("the cell belongs to another image")
+        image = await run_in_thread(lambda: restore_image(facts, wasm, directory=directory))
+        launcher = self._launcher("cell", stack, image=image)
+        pool = self._pool(launcher, services.tasks, stack, size=1)
+        pool.release(await pool.acquire(""))
+        return replace(services.runtime, pool=pool, executor=launcher)
+
+    def _runtime_of(self, identity: str) -> SandboxRuntime:
+        if identity == self.current_image.identity:
+            return self._require_services().runtime
+        if (older := self._older.get(identity)) is not None:
+            return older
+        raise SnapshotError(
+            f"the snapshot was made by another version of the sandbox (image {identity[:12]}, "
+            f"this one is {self.current_image.identity[:12]}); run the program again"
+        )
 
     def replay_cell(
         self,
@@ -485,25 +563,31 @@ class Sandbox:
     def _size(self) -> int:
         return self._options.workers or max(2, min(os.cpu_count() or 1, 8))
 
-    def _launcher(self, kind: ImageKind) -> Launcher:
+    def _launcher(
+        self, kind: ImageKind, stack: AsyncExitStack, *, image: Image | None = None
+    ) -> Launcher:
         require = self._options.require
         launcher = Launcher(
             kind,
             self._options.cache_directory,
             required=None if require is None else tuple(require),
+            image=image,
         )
-        self._stack.callback(launcher.close)
+        stack.callback(launcher.close)
         return launcher
 
-    def _pool(self, launcher: Launcher, tasks: TaskGroup, *, size: int) -> WorkerPool:
+    def _pool(
+        self, launcher: Launcher, tasks: TaskGroup, stack: AsyncExitStack, *, size: int
+    ) -> WorkerPool:
         pool = WorkerPool(launcher, size=size, tasks=tasks)
-        self._stack.push_async_callback(self._close_pool, pool)
+        stack.push_async_callback(self._close_pool, pool)
         return pool
 
     def _wake_cells(self) -> None:
         # Cells that wait without a worker would not notice that the sandbox closes.
         if self._services is not None:
-            self._services.runtime.pool.is_closed = True
+            for runtime in (self._services.runtime, *self._older.values()):
+                runtime.pool.is_closed = True
             for cell in self._services.running:
                 cell.wake()
 

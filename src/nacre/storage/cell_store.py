@@ -7,8 +7,11 @@ the database.
 
 from __future__ import annotations
 
+import time
+import zlib
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio.to_thread
 from sqlalchemy import (
     BigInteger,
     Double,
@@ -21,13 +24,13 @@ from sqlalchemy import (
     update,
 )
 
-from nacre.errors import CellTakenError
+from nacre.errors import CellTakenError, StorageError
 from nacre.storage.records import CallRecord, CellRecord, TurnState
 from nacre.storage.rows import check_id, dump_json, is_storable, load_json_object
-from nacre.storage.schema import cell_calls, cells, turn_states, turns
+from nacre.storage.schema import cell_calls, cells, images, turn_states, turns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Column, ColumnElement, Insert
     from sqlalchemy.engine import Connection, Row, RowMapping
@@ -40,6 +43,11 @@ _NOW: Final = {
     "sqlite": "((julianday('now') - 2440587.5) * 86400.0)",
     "postgresql": "(extract(epoch from clock_timestamp())::double precision)",
 }
+# An image is deleted when it was not used for a day and no cell needs it. A process that suspends
+# cells notes its image each hour.
+_IMAGE_NOTE_SECONDS: Final = 3600.0
+_UNUSED_SECONDS: Final = 86400.0
+_MAX_IMAGE_BYTES: Final = 64 << 20
 _EPOCH: Final = select(cells.c.epoch).where(cells.c.id == bindparam("of_cell"))
 _DELETE: Final = delete(cells).where(
     cells.c.id == bindparam("of_cell"), cells.c.epoch == bindparam("of_epoch")
@@ -71,6 +79,7 @@ class CellStore:
         self._is_locked_by_rows = database.dialect == "postgresql"
         self._now = literal_column(_NOW[database.dialect], Double)
         self._add = _build_add(self._now)
+        self._image_noted_until = 0.0
 
     async def suspend(
         self,
@@ -95,6 +104,7 @@ class CellStore:
             "epoch": record.epoch,
             "number": record.number,
             "data": dump_json(record.data, f"the cell {record.id}"),
+            "image": record.image,
         }
         open_ids = [call.request_id for call in record.calls]
         new = {f"new_{name}": value for name, value in row.items()}
@@ -182,12 +192,58 @@ class CellStore:
         await self._database.write_through(work)
 
     async def delete_expired(self) -> int:
-        """Delete the cells whose deadline has passed for a day; returns how many.
+        """Delete the cells whose deadline has passed for a day, and the images that no cell needs;
+        returns the number of cells.
 
         Until then, a `wait` learns that its cell has expired.
         """
-        query = delete(cells).where(cells.c.deadline < self._now - 86400.0)
-        return await self._database.write(lambda it: it.execute(query).rowcount)
+        query = delete(cells).where(cells.c.deadline < self._now - _UNUSED_SECONDS)
+        unused = delete(images).where(
+            images.c.used < self._now - _UNUSED_SECONDS,
+            images.c.identity.not_in(select(cells.c.image)),
+        )
+
+        def work(connection: Connection) -> int:
+            count = connection.execute(query).rowcount
+            connection.execute(unused)
+            return count
+
+        return await self._database.write_through(work)
+
+    # Images.
+
+    async def keep_image(self, identity: str, read_wasm: Callable[[], bytes]) -> None:
+        """Store the image of cells that are going to be suspended, if that was not done lately."""
+        if time.monotonic() < self._image_noted_until:
+            return
+        note = update(images).where(images.c.identity == identity).values(used=self._now)
+        if not await self._database.write_through(lambda it: it.execute(note).rowcount):
+            packed = await anyio.to_thread.run_sync(lambda: zlib.compress(read_wasm()))
+            add = self._database.insert_or_ignore(images)
+            row = {"identity": identity, "wasm": packed, "used": 0.0}
+
+            def work(connection: Connection) -> None:
+                connection.execute(add, row)
+                connection.execute(note)
+
+            await self._database.write_through(work)
+        self._image_noted_until = time.monotonic() + _IMAGE_NOTE_SECONDS
+
+    async def find_image(self, identity: str) -> bytes | None:
+        """Return the module of an image that `keep_image` has stored."""
+        if not is_storable(identity):
+            return None
+        query = select(images.c.wasm).where(images.c.identity == identity)
+        packed = await self._database.read(lambda it: it.execute(query).scalar())
+        if packed is None:
+            return None
+        try:
+            # Limited, because the row may be forged. The sandbox checks the hash.
+            return await anyio.to_thread.run_sync(
+                lambda: zlib.decompressobj().decompress(packed, _MAX_IMAGE_BYTES)
+            )
+        except zlib.error as error:
+            raise StorageError(f"the image {identity[:12]} cannot be read: {error}") from error
 
     # Calls.
 
@@ -362,6 +418,7 @@ def _cell_from_row(row: RowMapping, calls: list[CallRecord]) -> CellRecord:
         snapshot=bytes(row["snapshot"]),
         data=load_json_object(row["data"], f"the cell {row['id']!r}"),
         calls=tuple(calls),
+        image=row["image"],
         seconds_left=row["seconds_left"],
     )
 

@@ -231,6 +231,8 @@ class CellRecord:
     snapshot: bytes = field(repr=False)
     data: JsonObject = field(repr=False)
     """The program, its open requests and its output so far."""
+    image: str = ""
+    """The identity of the sandbox image that it needs."""
     calls: tuple[CallRecord, ...] = ()
     seconds_left: float = 0.0
     """Until it expires, when it was read."""

@@ -197,6 +197,16 @@ cells: Final = Table(
     _text("data"),
     _time("created"),
     _time("deadline"),
+    _text("image"),
+)
+
+# The sandbox images that suspended cells need, compressed; a later version of Nacre has another.
+images: Final = Table(
+    "nacre_images",
+    metadata,
+    _text("identity", is_key=True),
+    Column("wasm", LargeBinary, nullable=False),
+    _time("used"),
 )
 
 # Nested calls of suspended cells: under way, or done with a result.
@@ -579,6 +589,17 @@ _GATEWAYS: Final[Step] = (
     """,
 )
 
+_IMAGES: Final[Step] = (
+    "ALTER TABLE nacre_cells ADD COLUMN image TEXT NOT NULL DEFAULT ''",
+    f"""
+    CREATE TABLE nacre_images (
+        identity TEXT NOT NULL PRIMARY KEY,
+        wasm {_BYTES} NOT NULL,
+        used DOUBLE PRECISION NOT NULL
+    )
+    """,
+)
+
 STEPS: Final[tuple[Step, ...]] = (
     _FIRST,
     _MEDIA,
@@ -590,6 +611,7 @@ STEPS: Final[tuple[Step, ...]] = (
     _MESSAGE_IDENTITIES,
     _DURABLE_CELLS,
     _GATEWAYS,
+    _IMAGES,
 )
 
 

@@ -12,7 +12,7 @@ import sys
 from typing import Any, Final, NoReturn, Protocol
 
 from nacre.sandbox.hardening import harden, open_descriptors
-from nacre.sandbox.image import Image, load_image
+from nacre.sandbox.image import Image
 from nacre.sandbox.worker.host_calls import HostCalls
 from nacre.sandbox.worker.vm import VmFactory, memory_with_overhead
 from nacre.sandbox.worker.wasm_runtime import (
@@ -80,7 +80,7 @@ def _describe_failure(error: Exception) -> dict[str, object]:
 def compile_image(settings_json: str) -> None:
     """Write the compiled module of an image to a file; the process then ends."""
     settings = json.loads(settings_json)
-    wasm = load_image(settings["kind"], assets=settings["assets"]).wasm()
+    wasm = Image(**settings["image"]).wasm()
     with open(settings["output"], "wb") as file:
         file.write(Runtime(settings["library"]).compile(wasm))
 

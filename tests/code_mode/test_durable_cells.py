@@ -26,7 +26,7 @@ from nacre.storage.schema import cell_calls, cells, images
 from nacre.tools import AllowOnce, ApprovalQueue, Tool, ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import AsyncGenerator
 
     from nacre.code_mode import CodeModeRun
     from nacre.storage import CellStore, Store
@@ -196,7 +196,7 @@ async def test_a_cell_of_another_image_is_refused(
 
 
 @pytest.fixture
-def older_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[str]:
+def older_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Sandboxes have an image with other bytes; returns its identity."""
     assets = Path(IMAGE.path).parent
     older = tmp_path / "older"
@@ -206,9 +206,8 @@ def older_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[st
     facts = json.loads((older / "images.json").read_text("utf-8"))
     facts["images"]["cell"]["sha256"] = identity = hashlib.sha256(wasm).hexdigest()
     (older / "images.json").write_text(json.dumps(facts), "utf-8")
-    with monkeypatch.context() as patch:
-        patch.setattr("nacre.sandbox.pool.load_image", partial(load_image, assets=older))
-        yield identity
+    monkeypatch.setattr("nacre.sandbox.pool.load_image", partial(load_image, assets=older))
+    return identity
 
 
 async def test_a_cell_of_an_older_image_continues_after_an_upgrade(

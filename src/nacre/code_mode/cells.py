@@ -806,7 +806,7 @@ class RunCells:
     async def _find_image(self, stored: StoredCell) -> None:
         """Open the image of a cell that another version of Nacre has suspended."""
         assert self._durable is not None
-        if self._sandbox.has_image(stored.image):
+        if await self._sandbox.has_image(stored.image):
             return
         wasm = await self._durable.store.find_image(stored.image)
         if wasm is not None:

@@ -432,9 +432,13 @@ class Sandbox:
 
     # Images of other versions of Nacre.
 
-    def has_image(self, identity: str) -> bool:
-        """Whether cells of this image can be restored."""
-        return identity in (self.current_image.identity, *self._older)
+    async def has_image(self, identity: str) -> bool:
+        """Whether cells of this image can be restored. Raises ImageError."""
+        executor = self._require_services().runtime.executor
+        if not executor.image_identity:
+            # No worker has started yet, so the facts of the image have to be read.
+            await run_in_thread(lambda: executor.image)
+        return identity in (executor.image.identity, *self._older)
 
     @property
     def current_image(self) -> Image:
@@ -450,7 +454,7 @@ class Sandbox:
         binding = SnapshotBinding(scope=scope, cell_id=stored.cell_id, epoch=stored.number)
         check_data(stored.data, stored.seal, keys=services.runtime.keys, binding=binding)
         async with self._older_lock:
-            if self.has_image(stored.image):
+            if await self.has_image(stored.image):
                 return
             logger.info("programs of the older sandbox image %s continue", stored.image[:12])
             async with AsyncExitStack() as stack:

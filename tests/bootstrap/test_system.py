@@ -16,7 +16,7 @@ from nacre.config.models import ProviderConfig
 from nacre.config.system import SystemConfig, system_config_from
 from nacre.errors import StorageError
 from nacre.plugins import RESERVED_COMMANDS
-from nacre.providers import pydantic_ai_provider
+from nacre.providers import chat_completions
 from nacre.run_context import RunContext
 from nacre.sandbox import Completed
 from nacre.sandbox.pool import WorkerPool
@@ -237,13 +237,13 @@ async def test_the_models_of_all_agents_are_loaded_before_the_first_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened_providers: list[str] = []
-    backend = pydantic_ai_provider.PydanticAiBackend
+    backend = chat_completions.ChatCompletionsBackend
 
     def open_backend(config: ProviderConfig) -> object:
         opened_providers.append(config.name)
         return backend(config)
 
-    monkeypatch.setattr(pydantic_ai_provider, "PydanticAiBackend", open_backend)
+    monkeypatch.setattr(chat_completions, "ChatCompletionsBackend", open_backend)
     local = {"api": "openai-completions", "baseUrl": "http://127.0.0.1:1/v1"}
     agents = [{"id": name, "model": f"{name}/m"} for name in ("b", "a")]
     document = {

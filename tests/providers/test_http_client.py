@@ -12,7 +12,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from nacre.config.models import ModelsConfig, ProviderApi, ProviderConfig
 from nacre.errors import ProviderError
 from nacre.messages import user_message
-from nacre.providers import http_client, pydantic_ai_provider
+from nacre.providers import http_client
 from nacre.providers.base import ModelRequest
 from nacre.providers.http_client import SseEvent, SseParser, WireLog
 from nacre.providers.provider_secrets import ProviderSecrets
@@ -171,7 +171,7 @@ async def lines_of(
     caplog: pytest.LogCaptureFixture,
 ) -> list[str]:
     """What is logged while a provider that fails once answers a question."""
-    monkeypatch.setattr(pydantic_ai_provider, "get_debug_flags", lambda: flags)
+    monkeypatch.setattr(http_client, "get_debug_flags", lambda: flags)
     turns = [Fail(500, f"trouble with {API_KEY}"), Say(f"Good morning {TYPED_SECRET} to you all")]
     headers = {"x-secret": HEADER_SECRET}
     with caplog.at_level(logging.INFO, logger="nacre.debug"):

@@ -30,6 +30,7 @@ OPENAI = ProviderConfig(
 )
 LOCAL = ProviderConfig(name="local", api="openai-completions", base_url="http://127.0.0.1:1/v1")
 PROVIDERS = Providers(ModelsConfig(providers={"openai": OPENAI, "local": LOCAL}))
+WITH_SDK = replace(LOCAL, api="openai-responses")
 
 
 def test_a_model_is_made_once() -> None:
@@ -110,7 +111,7 @@ async def test_a_missing_library_is_named_with_how_to_install_it(
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)
     monkeypatch.setitem(sys.modules, "pydantic_ai.direct", None)
     with pytest.raises(ProviderError, match=r"run: pip install 'nacre-ai\[gateway\]'"):
-        await ask(Providers(ModelsConfig(providers={"local": LOCAL})), "local/any")
+        await ask(Providers(ModelsConfig(providers={"local": WITH_SDK})), "local/any")
 
 
 async def test_who_gives_up_while_the_libraries_are_loaded_does_not_wait_for_them(
@@ -124,7 +125,7 @@ async def test_who_gives_up_while_the_libraries_are_loaded_does_not_wait_for_the
         raise ProviderError("nobody is there any more")
 
     monkeypatch.setattr(pydantic_ai_provider, "PydanticAiBackend", slow_backend)
-    providers = Providers(ModelsConfig(providers={"local": LOCAL}))
+    providers = Providers(ModelsConfig(providers={"local": WITH_SDK}))
     with anyio.fail_after(WAIT_SECONDS / 2):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask, providers, "local/any")
@@ -138,6 +139,15 @@ async def test_closing_twice_or_unused_is_harmless() -> None:
     providers = Providers(ModelsConfig(providers={"local": LOCAL}))
     providers.get("local/any")
     await providers.aclose()
+    await providers.aclose()
+
+
+async def test_chat_completions_need_no_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "nacre.providers.chat_completions", raising=False)
+    for name in ("pydantic_ai", "openai", "nacre.providers.pydantic_ai_provider"):
+        monkeypatch.setitem(sys.modules, name, None)
+    providers = Providers(ModelsConfig(providers={"local": LOCAL}))
+    await providers.prepare("local/any")
     await providers.aclose()
 
 

@@ -5,13 +5,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anthropic
-import httpx2
 import openai
 import pytest
 
-from nacre.config import ProviderConfig
-from nacre.config.models import ProviderApi
-from nacre.providers.pydantic_ai_provider import model_maker, send_plainly
+from nacre.providers.pydantic_ai_provider import send_plainly
 from nacre.testing import Say, ScriptedProvider
 
 SCHEMA = {"type": "object", "properties": {"code": {"type": "string"}}}
@@ -111,14 +108,3 @@ async def test_what_is_not_json_is_left_to_the_sdk() -> None:
         await resource.create(model="m", messages=[said])
         (request,) = provider.requests
     assert request.body["messages"] == [{"role": "user", "content": "hi"}]
-
-
-@pytest.mark.parametrize(
-    ("api", "unused"), [("openai-completions", "responses"), ("openai-responses", "chat")]
-)
-async def test_only_the_resource_of_the_api_is_loaded(api: ProviderApi, unused: str) -> None:
-    """The SDK imports the types of a resource when it is first used, which takes 0.1 s."""
-    config = ProviderConfig(name="test", api=api, api_key="none", base_url="http://127.0.0.1:1")
-    async with httpx2.AsyncClient() as client:
-        model: Any = model_maker(config, client)("scripted")
-    assert unused not in vars(model.client)

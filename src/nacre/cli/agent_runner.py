@@ -7,8 +7,6 @@ import os
 import shlex
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
@@ -27,7 +25,7 @@ from nacre.config import user_folder
 from nacre.errors import ApprovalError, ConfigError, NacreError, SessionError
 from nacre.messages import user_message
 from nacre.private_files import write_private
-from nacre.providers import get_api_key
+from nacre.providers import get_api_key, import_backend
 from nacre.telemetry import DEBUG_LOGGER_NAME
 from nacre.tools import ApprovalDecision, ApprovalQueue, ApprovalRequest, NearestNames
 
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from nacre.bootstrap import System
     from nacre.cli.agent_screen import Screen
     from nacre.cli.agent_view import RunView
-    from nacre.config import SystemConfig
+    from nacre.config import ProviderApi, SystemConfig
     from nacre.storage import Store
 
 
@@ -98,21 +96,21 @@ async def _run_in_system(
 
 @asynccontextmanager
 async def _load_sdk(config: SystemConfig) -> AsyncGenerator[None]:
-    """Load what all SDKs of models need in a thread, while the store and the sandbox start."""
+    """Load what the default model needs in a thread, while the store and the sandbox start."""
     agents = config.agents
-    is_demo = agents.agent(agents.default_id).model == _DEMO_MODEL
+    model = agents.agent(agents.default_id).model
+    provider = config.models.providers.get(model.partition("/")[0])
     async with anyio.create_task_group() as tasks:
-        if not is_demo:
-            tasks.start_soon(_import_providers)
+        if provider is not None and provider.api != "demo" and model != _DEMO_MODEL:
+            tasks.start_soon(_import_provider, provider.api)
         yield
         tasks.cancel_scope.cancel()
 
 
-async def _import_providers() -> None:
+async def _import_provider(api: ProviderApi) -> None:
     # A missing package is reported when a turn uses the model.
     with suppress(ImportError):
-        load = partial(import_module, "nacre.providers.pydantic_ai_provider")
-        await anyio.to_thread.run_sync(load, abandon_on_cancel=True)
+        await anyio.to_thread.run_sync(import_backend, api, abandon_on_cancel=True)
 
 
 def _problem_in(error: BaseException) -> NacreError | None:

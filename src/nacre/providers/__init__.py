@@ -17,7 +17,7 @@ from nacre.providers.base import (
 
 if TYPE_CHECKING:
     from nacre.providers.provider_secrets import get_api_key
-    from nacre.providers.registry import Providers
+    from nacre.providers.registry import Providers, import_backend
 
 __all__ = [
     "Answered",
@@ -31,6 +31,7 @@ __all__ = [
     "ThinkingDelta",
     "ToolCallDelta",
     "get_api_key",
+    "import_backend",
 ]
 
 # Imported on first use: most importers need only the types of requests and events.
@@ -38,6 +39,6 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "nacre.providers.provider_secrets": ("get_api_key",),
-        "nacre.providers.registry": ("Providers",),
+        "nacre.providers.registry": ("Providers", "import_backend"),
     },
 )

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 import httpx2
-from pydantic_ai.models import create_async_httpx2_client
 
 from nacre.errors import ProviderError
 from nacre.json_types import JsonValue, NotJsonError, decode_json, encode_json
 from nacre.messages import SentPayload
-from nacre.telemetry import DebugFlags, PayloadLog, debug_log
+from nacre.telemetry import DebugFlags, PayloadLog, debug_log, get_debug_flags
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator
@@ -47,6 +46,7 @@ _MAX_EVENT_BYTES: Final = 65_536
 _MAX_LOGGED_EVENTS: Final = 5
 _MAX_LOGGED_CHARACTERS: Final = 2_000
 CONNECT_SECONDS: Final = 10.0
+_LIMITS: Final = httpx2.Limits(max_connections=1_000, max_keepalive_connections=100)
 MAX_RESPONSE_BYTES: Final = 128 * 1024 * 1024
 _LOG_KEY: Final = "nacre_request_log"
 
@@ -173,6 +173,32 @@ def _name_in(function: JsonValue) -> str:
 
 
 """Several times the size of the longest responses, including the overhead of a stream."""
+
+
+async def read_event_data(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """The data of each event of a stream of server-sent events."""
+    buffer = bytearray()
+    data: list[bytes] = []
+    scanned = 0
+    async for chunk in response.aiter_raw():
+        buffer += chunk
+        start = 0
+        while (end := buffer.find(b"\n", max(start, scanned))) >= 0:
+            line = bytes(buffer[start:end]).removesuffix(b"\r")
+            start = end + 1
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" "))
+            elif not line and data:
+                yield b"\n".join(data)
+                data = []
+        del buffer[:start]
+        # A long line is searched once.
+        scanned = len(buffer)
+    # Some servers leave out the last empty line.
+    if buffer.startswith(b"data:"):
+        data.append(bytes(buffer[5:]).strip())
+    if data:
+        yield b"\n".join(data)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -329,10 +355,16 @@ class ResponseRefusedError(Exception):
     """The response is too large or compressed, and is not read further."""
 
 
-def model_http_client(*, timeout_seconds: float, log: WireLog) -> httpx2.AsyncClient:
+def model_http_client(*, timeout_seconds: float, secrets: ProviderSecrets) -> httpx2.AsyncClient:
     """Create the client; `timeout_seconds` is the limit without any byte of the response."""
+    log = WireLog(get_debug_flags(), secrets)
+    connect_seconds = min(CONNECT_SECONDS, timeout_seconds)
 
     async def before_request(request: httpx2.Request) -> None:
+        # The SDK of Google sets one limit for everything.
+        timeout = cast("dict[str, float | None]", request.extensions.get("timeout", {}))
+        if (timeout.get("connect") or connect_seconds) > connect_seconds:
+            timeout["connect"] = connect_seconds
         exchange = current_exchange()
         body = _body_of(request)
         exchange.inspect(body)
@@ -355,17 +387,16 @@ def model_http_client(*, timeout_seconds: float, log: WireLog) -> httpx2.AsyncCl
         stream = cast("httpx2.AsyncByteStream", response.stream)
         response.stream = _LimitedStream(stream, request_log)
 
-    client = create_async_httpx2_client(
-        timeout=httpx2.Timeout(timeout_seconds, connect=min(CONNECT_SECONDS, timeout_seconds))
+    return httpx2.AsyncClient(
+        timeout=httpx2.Timeout(timeout_seconds, connect=connect_seconds),
+        limits=_LIMITS,
+        headers={
+            "User-Agent": "nacre",
+            # A small compressed response could expand to gigabytes in memory before it is counted.
+            "Accept-Encoding": "identity",
+        },
+        event_hooks={"request": [before_request], "response": [after_response]},
     )
-    # A small compressed response could expand to gigabytes in memory before it is counted.
-    client.headers["Accept-Encoding"] = "identity"
-    hooks = client.event_hooks
-    client.event_hooks = {
-        "request": [*hooks["request"], before_request],
-        "response": [*hooks["response"], after_response],
-    }
-    return client
 
 
 def _body_of(request: httpx2.Request) -> bytes:

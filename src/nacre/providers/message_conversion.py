@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import urlsplit
 
 from pydantic_ai import messages as theirs
 from pydantic_core import to_jsonable_python
 
-from nacre.errors import ProviderError
-from nacre.json_types import encode_json
+from nacre.json_types import encode_json, replace_surrogates
 from nacre.messages import (
     AssistantMessage,
-    ImagePart,
     SystemMessage,
     TextPart,
     ThinkingPart,
@@ -25,12 +21,13 @@ from nacre.messages import (
     UserMessage,
 )
 from nacre.providers.base import TextDelta, ThinkingDelta, ToolCallDelta
+from nacre.providers.message_rules import MessageRules, check_image_url, make_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from nacre.json_types import JsonObject, JsonValue
-    from nacre.messages import AssistantPart, FinishReason, Message, UserPart
+    from nacre.messages import AssistantPart, FinishReason, ImagePart, Message, UserPart
     from nacre.providers.base import ModelEvent
 
 logger = logging.getLogger(__name__)
@@ -42,16 +39,12 @@ _FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "tool_call": "tool_calls",
     "error": "error",
 }
-_MAX_SHOWN_CHARACTERS: Final = 60
-# A provider may report any number; larger ones do not fit into the database.
-_MAX_TOKENS: Final = 10**12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ConversionRules:
-    """The differences between models."""
+class ConversionRules(MessageRules):
+    """The differences between models of pydantic-ai."""
 
-    model_id: str
     system: str
     """The name of the provider in pydantic-ai."""
     url: str
@@ -59,14 +52,6 @@ class ConversionRules:
     """Whether the wire format can mark a tool result as an error."""
     accepts_thinking: bool
     """Whether thinking parts can be sent back; if not, they are left out."""
-    takes_images: bool = True
-    """Whether the model takes images; if not, those of tool results are left out."""
-    takes_images_in_results: bool = True
-    """Whether a tool result can have images; if not, they follow as a message of the user."""
-
-    @property
-    def provider(self) -> str:
-        return self.model_id.partition("/")[0]
 
 
 class MessageConversion:
@@ -79,39 +64,32 @@ class MessageConversion:
         """Convert messages; consecutive messages that are not the model's become one request."""
         converted: list[theirs.ModelMessage] = []
         request_parts: list[theirs.ModelRequestPart] = []
-        # After all results of one answer, which have to follow each other.
-        image_parts: list[theirs.ModelRequestPart] = []
         for message in messages:
             if isinstance(message, AssistantMessage):
                 if request_parts:
-                    converted.append(theirs.ModelRequest(parts=[*request_parts, *image_parts]))
-                    request_parts, image_parts = [], []
+                    converted.append(theirs.ModelRequest(parts=request_parts))
+                    request_parts = []
                 response = self._to_response(message)
                 # Empty if it contained only the thinking parts of another provider.
                 if response.parts:
                     converted.append(response)
             else:
                 request_parts.append(self._to_request_part(message))
-                if isinstance(message, ToolMessage):
-                    image_parts.extend(self._images_after(message))
         if request_parts:
-            converted.append(theirs.ModelRequest(parts=[*request_parts, *image_parts]))
+            converted.append(theirs.ModelRequest(parts=request_parts))
         return converted
 
     def from_theirs(self, response: theirs.ModelResponse) -> AssistantMessage:
-        parts = tuple(_make_call_ids_unique(_assistant_parts(response.parts)))
-        reason = _FINISH_REASONS.get(response.finish_reason or "stop", "stop")
-        has_calls = any(isinstance(part, ToolCallPart) for part in parts)
-        return AssistantMessage(
-            parts=parts,
-            model=self._rules.model_id,
+        usage = response.usage
+        return make_answer(
+            parts=_assistant_parts(response.parts),
+            model_id=self._rules.model_id,
             usage=Usage(
-                input_tokens=_clamp_tokens(response.usage.input_tokens),
-                output_tokens=_clamp_tokens(response.usage.output_tokens),
-                cached_tokens=_clamp_tokens(response.usage.cache_read_tokens),
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cached_tokens=usage.cache_read_tokens,
             ),
-            # Some providers report `stop` although there are tool calls.
-            finish_reason="tool_calls" if has_calls and reason == "stop" else reason,
+            reason=_FINISH_REASONS.get(response.finish_reason or "stop", "stop"),
         )
 
     def _to_request_part(
@@ -119,7 +97,7 @@ class MessageConversion:
     ) -> theirs.ModelRequestPart:
         match message:
             case SystemMessage():
-                return theirs.SystemPromptPart(content=_replace_surrogates(message.text))
+                return theirs.SystemPromptPart(content=replace_surrogates(message.text))
             case UserMessage():
                 return theirs.UserPromptPart(content=_user_content(message.parts))
             case ToolMessage():
@@ -132,27 +110,13 @@ class MessageConversion:
                 )
 
     def _tool_content(self, message: ToolMessage) -> str | list[theirs.UserContent]:
-        text = _replace_surrogates(message.content)
-        if not message.images:
-            return text
-        if not self._rules.takes_images:
-            return f"{text}\n[{len(message.images)} images left out: this model takes only text]"
-        if not self._rules.takes_images_in_results:
+        text = replace_surrogates(self._rules.result_text(message))
+        if not message.images or not self._rules.takes_images:
             return text
         return [text, *map(_image, message.images)]
 
-    def _images_after(self, message: ToolMessage) -> list[theirs.ModelRequestPart]:
-        """The images of a result, if they cannot be a part of it."""
-        rules = self._rules
-        if not message.images or not rules.takes_images or rules.takes_images_in_results:
-            return []
-        heading = f"Images in the result of {message.name} ({message.call_id}):"
-        return [theirs.UserPromptPart(content=[heading, *map(_image, message.images)])]
-
     def _to_response(self, message: AssistantMessage) -> theirs.ModelResponse:
-        # Details and thinking parts are valid only for the provider that created them.
-        provider, _, model = message.model.partition("/")
-        if provider != self._rules.provider:
+        if not self._rules.is_own(message):
             return theirs.ModelResponse(
                 parts=[
                     _response_part(part, details={})
@@ -166,7 +130,7 @@ class MessageConversion:
                 for part in message.parts
                 if self._rules.accepts_thinking or not isinstance(part, ThinkingPart)
             ],
-            model_name=model,
+            model_name=message.model.partition("/")[2],
             provider_name=self._rules.system,
             provider_url=self._rules.url,
         )
@@ -174,35 +138,18 @@ class MessageConversion:
 
 def _user_content(parts: Sequence[UserPart]) -> str | list[theirs.UserContent]:
     if len(parts) == 1 and isinstance(parts[0], TextPart):
-        return _replace_surrogates(parts[0].text)
+        return replace_surrogates(parts[0].text)
     return [
-        _replace_surrogates(part.text) if isinstance(part, TextPart) else _image(part)
+        replace_surrogates(part.text) if isinstance(part, TextPart) else _image(part)
         for part in parts
     ]
 
 
-def _replace_surrogates(text: str) -> str:
-    """Replace unpaired surrogates: they cannot be encoded, so every later request would fail."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
 def _image(part: ImagePart) -> theirs.BinaryContent | theirs.ImageUrl:
-    scheme = urlsplit(part.url[:_MAX_SHOWN_CHARACTERS]).scheme
-    if scheme == "https":
-        return theirs.ImageUrl(url=part.url)
-    try:
-        if scheme == "data":
-            return theirs.BinaryContent.from_data_uri(part.url)
-    except ValueError:
-        pass
-    raise ProviderError(
-        f"an image has the URL {part.url[:_MAX_SHOWN_CHARACTERS]!r}; "
-        "allowed: `https:` URLs, and `data:` URLs with a media type and base64"
-    )
+    url = check_image_url(part)
+    if url.startswith("data:"):
+        return theirs.BinaryContent.from_data_uri(url)
+    return theirs.ImageUrl(url=url)
 
 
 def _response_part(part: AssistantPart, *, details: JsonObject) -> theirs.ModelResponsePart:
@@ -211,14 +158,14 @@ def _response_part(part: AssistantPart, *, details: JsonObject) -> theirs.ModelR
     match part:
         case TextPart():
             return theirs.TextPart(
-                content=_replace_surrogates(part.text),
+                content=replace_surrogates(part.text),
                 id=part_id,
                 provider_name=provider,
                 provider_details=data,
             )
         case ThinkingPart():
             return theirs.ThinkingPart(
-                content=_replace_surrogates(part.text),
+                content=replace_surrogates(part.text),
                 id=part_id,
                 signature=_text(details, "signature"),
                 provider_name=provider,
@@ -227,7 +174,7 @@ def _response_part(part: AssistantPart, *, details: JsonObject) -> theirs.ModelR
         case ToolCallPart():
             return theirs.ToolCallPart(
                 tool_name=part.name,
-                args=_replace_surrogates(part.arguments),
+                args=replace_surrogates(part.arguments),
                 tool_call_id=part.call_id,
                 id=part_id,
                 provider_name=provider,
@@ -259,26 +206,6 @@ def _assistant_parts(parts: Iterable[theirs.ModelResponsePart]) -> Iterable[Assi
             case _:
                 # Such as a file; our requests do not ask for these.
                 logger.warning("a part of a model's response is ignored: %s", part.part_kind)
-
-
-def _make_call_ids_unique(parts: Iterable[AssistantPart]) -> Iterable[AssistantPart]:
-    """Give each call its own id: results are matched to calls by id."""
-    used: set[str] = set()
-    for part in parts:
-        if not isinstance(part, ToolCallPart):
-            yield part
-            continue
-        call_id = part.call_id or "call"
-        for number in count(2):
-            if call_id not in used:
-                break
-            call_id = f"{part.call_id or 'call'}-{number}"
-        used.add(call_id)
-        yield replace(part, call_id=call_id)
-
-
-def _clamp_tokens(reported: int) -> int:
-    return min(max(reported, 0), _MAX_TOKENS)
 
 
 def _details(

@@ -15,6 +15,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never, cast
 
 import httpx2
+from pydantic_ai import exceptions as theirs
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import InstructionPart
 from pydantic_ai.models import ModelRequestParameters
@@ -26,13 +27,11 @@ from nacre.providers.base import Answered, PayloadRefusedError
 from nacre.providers.http_client import (
     CONNECT_SECONDS,
     Exchange,
-    WireLog,
     model_http_client,
 )
 from nacre.providers.message_conversion import ConversionRules, MessageConversion, StreamEvents
-from nacre.providers.provider_errors import ProviderErrors
+from nacre.providers.provider_errors import ProviderErrors, find_message, find_refusal
 from nacre.providers.provider_secrets import ProviderSecrets, get_api_key
-from nacre.telemetry import get_debug_flags
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -42,9 +41,15 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model, StreamedResponse
 
     from nacre.config import ProviderApi, ProviderConfig
+    from nacre.errors import ProviderError
     from nacre.providers.base import ModelEvent, ModelRequest, ModelSettings
 
     ModelMaker: TypeAlias = Callable[[str], Model[Any]]
+_TEMPORARY: Final = (
+    theirs.ModelRateLimitError,
+    theirs.ModelUnavailableError,
+    theirs.ModelServerError,
+)
 _TOOLS: Final = "tools"
 _PLAIN: Final = (str, int, float, bool, type(None))
 _OPENAI_URL: Final = "https://api.openai.com/v1"
@@ -59,7 +64,7 @@ class PydanticAiBackend:
         self._config = config
         self._secrets = ProviderSecrets(config)
         self._client = model_http_client(
-            timeout_seconds=config.timeout_seconds, log=WireLog(get_debug_flags(), self._secrets)
+            timeout_seconds=config.timeout_seconds, secrets=self._secrets
         )
         self._make_model = model_maker(config, self._client)
         # pydantic-ai reads usage with it and would import it on the event loop, for 0.3 s, after
@@ -109,7 +114,6 @@ class PydanticAiModel:
                 accepts_thinking=api != "openai-responses"
                 or profile.get("openai_supports_encrypted_reasoning_content") is True,
                 takes_images=takes_images,
-                takes_images_in_results=api != "openai-completions",
             )
         )
 
@@ -142,7 +146,7 @@ class PydanticAiModel:
             if exchange.refusal is not None:
                 raise PayloadRefusedError(exchange.refusal) from None
             # Not `from error`, whose traceback would contain the whole response of the provider.
-            raise self._errors.convert(error) from None
+            raise _convert(error, self._errors) from None
 
     def _open_stream(self, request: ModelRequest) -> AbstractAsyncContextManager[StreamedResponse]:
         parameters = ModelRequestParameters(
@@ -207,6 +211,35 @@ class PydanticAiModel:
         return response
 
 
+def _convert(error: Exception, errors: ProviderErrors) -> ProviderError:
+    if find_refusal(error):
+        return errors.convert(error)
+    is_context_overflow = isinstance(error, theirs.ModelContextWindowExceededError)
+    match error:
+        case theirs.ModelHTTPError():
+            return errors.refuse(
+                error.status_code,
+                error.body,
+                retry_after_seconds=error.retry_after,
+                is_final=isinstance(error, theirs.ModelQuotaExceededError),
+                is_context_overflow=is_context_overflow,
+            )
+        case theirs.ModelTimeoutError():
+            return errors.timeout(error)
+        case theirs.ModelConnectionError():
+            return errors.lost(error)
+        case theirs.ModelAPIError():
+            return errors.fail(
+                find_message(error.body) or error.message,
+                is_retryable=isinstance(error, _TEMPORARY),
+                is_context_overflow=is_context_overflow,
+            )
+        case theirs.UserError():
+            return errors.fail(f"the request cannot be sent: {error}")
+        case _:
+            return errors.convert(error)
+
+
 def send_plainly(resource: Any, conversation: str) -> None:
     """Make `resource.create` send the conversation and the tools without transforming them.
 
@@ -246,13 +279,13 @@ def _is_plain(value: object) -> bool:
 def model_maker(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker:
     """Return a function that creates models of the provider by name, with a shared client."""
     match config.api:
-        case "openai-responses" | "openai-completions":
+        case "openai-responses":
             return _openai(config, client)
         case "anthropic-messages":
             return _anthropic(config, client)
         case "google-generative-ai":
             return _google(config, client)
-        case "demo":
+        case "openai-completions" | "demo":
             raise ConfigError(f"models.providers.{config.name}.api", "is built in and has no SDK")
         case _:
             assert_never(config.api)
@@ -260,7 +293,7 @@ def model_maker(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMake
 
 def _openai(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker:
     from openai import AsyncOpenAI
-    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+    from pydantic_ai.models.openai import OpenAIResponsesModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
 
@@ -272,20 +305,11 @@ def _openai(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker:
         max_retries=0,
         http_client=client,
     )
-    is_responses = config.api == "openai-responses"
     # The first use of a resource imports its types, which takes 0.1 s.
-    if is_responses:
-        send_plainly(sdk.responses, "input")
-    else:
-        send_plainly(sdk.chat.completions, "messages")
+    send_plainly(sdk.responses, "input")
     provider = OpenAIProvider(openai_client=sdk)
-    profile = OpenAIModelProfile(
-        json_schema_transformer=None,
-        # A response without a finish reason is incomplete.
-        openai_chat_streaming_requires_finish_reason=True,
-    )
-    kind = OpenAIResponsesModel if is_responses else OpenAIChatModel
-    return lambda name: kind(name, provider=provider, profile=profile)
+    profile = OpenAIModelProfile(json_schema_transformer=None)
+    return lambda name: OpenAIResponsesModel(name, provider=provider, profile=profile)
 
 
 def _anthropic(config: ProviderConfig, client: httpx2.AsyncClient) -> ModelMaker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import aclosing, asynccontextmanager
+from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -19,9 +20,8 @@ from nacre.providers.provider_secrets import get_api_key
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 
-    from nacre.config import ModelsConfig, ProviderConfig
+    from nacre.config import ModelsConfig, ProviderApi, ProviderConfig
     from nacre.providers.base import ModelEvent, ModelRequest, Provider
-    from nacre.providers.pydantic_ai_provider import PydanticAiBackend, PydanticAiModel
 
 _PATH: Final = "models.providers"
 _MAX_SHOWN_CHARACTERS: Final = 100
@@ -128,6 +128,20 @@ def _make_demo() -> Provider:
     return DemoProvider()
 
 
+class RemoteModel(Protocol):
+    """Sends a request once; raises ProviderError, or PayloadRefusedError if it was not sent."""
+
+    def attempt(self, request: ModelRequest, *, number: int) -> AsyncGenerator[ModelEvent]: ...
+
+
+class Backend(Protocol):
+    """The models of one provider, with shared connections."""
+
+    def model(self, name: str, *, model_id: str) -> RemoteModel: ...
+
+    async def aclose(self) -> None: ...
+
+
 class _LazyBackend:
     """Opened in a thread by the first request, because importing the SDKs takes seconds."""
 
@@ -136,10 +150,10 @@ class _LazyBackend:
         self._lock = anyio.Lock()
         # A thread continues to open the backend after its request is cancelled.
         self._thread_lock = threading.Lock()
-        self._backend: PydanticAiBackend | None = None
-        self._models: dict[str, PydanticAiModel] = {}
+        self._backend: Backend | None = None
+        self._models: dict[str, RemoteModel] = {}
 
-    async def model(self, name: str, model_id: str) -> PydanticAiModel:
+    async def model(self, name: str, model_id: str) -> RemoteModel:
         async with self._lock:
             if name not in self._models:
                 self._models[name] = await call_in_thread(lambda: self._make(name, model_id))
@@ -152,24 +166,33 @@ class _LazyBackend:
             if backend is not None:
                 await backend.aclose()
 
-    def _make(self, name: str, model_id: str) -> PydanticAiModel:
+    def _make(self, name: str, model_id: str) -> RemoteModel:
+        with self._thread_lock:
+            if self._backend is None:
+                self._backend = self._open(model_id)
+            return self._backend.model(name, model_id=model_id)
+
+    def _open(self, model_id: str) -> Backend:
         try:
-            from nacre.providers.pydantic_ai_provider import PydanticAiBackend
+            import_backend(self._config.api)
         except ModuleNotFoundError as error:
             raise ProviderError(
                 f"{model_id} cannot be used: {error.name} is not installed; "
                 "run: pip install 'nacre-ai[gateway]'"
             ) from None
-        with self._thread_lock:
-            if self._backend is None:
-                self._backend = PydanticAiBackend(self._config)
-            return self._backend.model(name, model_id=model_id)
+        if self._config.api == "openai-completions":
+            from nacre.providers.chat_completions import ChatCompletionsBackend
+
+            return ChatCompletionsBackend(self._config)
+        from nacre.providers.pydantic_ai_provider import PydanticAiBackend
+
+        return PydanticAiBackend(self._config)
 
 
-class RemoteModel(Protocol):
-    """Sends a request once; raises ProviderError, or PayloadRefusedError if it was not sent."""
-
-    def attempt(self, request: ModelRequest, *, number: int) -> AsyncGenerator[ModelEvent]: ...
+def import_backend(api: ProviderApi) -> None:
+    """Import the libraries of this API, which takes up to seconds; raises ModuleNotFoundError."""
+    name = "chat_completions" if api == "openai-completions" else "pydantic_ai_provider"
+    import_module(f"nacre.providers.{name}")
 
 
 class RemoteProvider:

@@ -24,6 +24,7 @@ TOKEN = "0123456789abcdef-test"
 # Longer than any sound run takes on a busy machine.
 PATIENCE_SECONDS = 50
 CODE_MODE: Mapping[str, object] = {"tools": {"codeMode": {"enabled": True}}}
+DURABLE: Mapping[str, object] = {"tools": {"codeMode": {"enabled": True, "durable": True}}}
 
 
 @dataclass(kw_only=True)
@@ -111,12 +112,14 @@ async def open_world(
     *,
     assets: Path = ASSETS,
 ) -> AsyncGenerator[World]:
-    """The same folder once more is the gateway after a restart."""
+    """The same folder once more is the gateway after a restart; with `DURABLE`, it continues the
+    turns that wait."""
     scripted = {"baseUrl": model.openai_url, "apiKey": "x", "maxRetries": 0}
     given = dict(document or {})
     whole = {
         "models": {"providers": {"scripted": scripted}},
         "storage": {"url": f"sqlite:///{folder}/nacre.db"},
+        "sandbox": {"snapshotKeys": {"file": str(folder / "keys")}},
         **given,
         "agents": {
             "defaults": {"model": "scripted/model", "workspace": str(folder)},
@@ -127,8 +130,11 @@ async def open_world(
     config = await anyio.to_thread.run_sync(
         partial(system_config_from, whole, environment={}, folder=folder)
     )
-    async with open_system(config, workers=1) as system:
+    is_durable = given.get("tools") == DURABLE["tools"]
+    async with open_system(config, workers=1, continues_turns=is_durable) as system:
         app = create_app(system, assets=assets)
+        if is_durable:
+            await system.agents.continue_turns()
         headers = {"authorization": f"Bearer {TOKEN}"}
         async with (
             serving(app) as url,

@@ -200,6 +200,8 @@ class AgentRun:
             on_opened=self._input_opened, on_closed=self._input_closed
         )
         """The question that the next message of the session answers."""
+        self.is_continued = False
+        """Whether another process has begun the run."""
         self.is_detached = False
         """Whether the run is left to another process, which continues it."""
         self.on_detach: Callable[[], Awaitable[bool]] = _refuse
@@ -298,6 +300,7 @@ class AgentRun:
         media: Sequence[MediaRecord],
     ) -> None:
         """Continue the run of another process, with the events that its readers have seen."""
+        self.is_continued = True
         self.events.restore(events, last=last_sequence)
         self.events.sent.extend(sent)
         self.media.items.extend(ReplyMedia(record=record) for record in media)

@@ -4,13 +4,20 @@ import json
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import openai
 import pytest
 
 from nacre.agent import AgentRun
 from nacre.testing import Call, Say
-from tests.gateway.openai.conftest import CHAT_WEATHER, OpenAiWorld, OpenWorld, user
-from tests.gateway.worlds import CODE_MODE, PATIENCE_SECONDS
+from tests.gateway.openai.conftest import (
+    CHAT_WEATHER,
+    RESPONSES_WEATHER,
+    OpenAiWorld,
+    OpenWorld,
+    user,
+)
+from tests.gateway.worlds import CODE_MODE, DURABLE, PATIENCE_SECONDS
 
 NESTED = "const said = await tools.weather({city: 'Oslo'}); return said.degrees + 1"
 BOTH = "return await Promise.all(['Oslo', 'Rome'].map(city => tools.weather({city})))"
@@ -165,6 +172,72 @@ async def test_results_after_a_restart_are_plain_history_in_a_session_too(
         assert world.model.requests[-1].tool_results == ("rain",)
         await world.chat("Really?", user="ada")
         assert "It rained." in [each.text for each in world.model.requests[-1].messages]
+
+
+async def continued_run(world: OpenAiWorld) -> AgentRun:
+    (run,) = live_runs(world)
+    with anyio.fail_after(PATIENCE_SECONDS):
+        while not run.pending_client_calls:
+            assert await run.waiting_or_ended() == "waiting"
+            await anyio.lowlevel.checkpoint()
+    return run
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_durable_run_takes_the_results_of_its_client_after_a_restart(
+    open_openai: OpenWorld, is_streamed: bool
+) -> None:
+    async with open_openai([Call("exec", {"code": NESTED})], DURABLE) as world:
+        history, (call,) = await asked(world, user="ada")
+        (first,) = live_runs(world)
+    async with open_openai([Say("5 degrees"), Say("Yes.")], DURABLE) as world:
+        run = await continued_run(world)
+        assert run.id == first.id
+        messages = [*history, result(call, '{"degrees": 4}')]
+        answer = await world.chat(messages, user="ada", stream=is_streamed)
+        if is_streamed:
+            parts = [part async for part in answer]
+            said = "".join(each.choices[0].delta.content or "" for each in parts if each.choices)
+            assert {part.id for part in parts} == {f"chatcmpl-{run.id.removeprefix('run_')}-2"}
+        else:
+            said = answer.choices[0].message.content
+        assert said == "5 degrees"
+        assert await ended(run) == "completed"
+        assert json.loads(world.model.requests[-1].tool_results[0])["value"] == 5
+        # The results were taken: they cannot be delivered again.
+        again = await world.chat("really?", user="ada")
+        assert again.choices[0].message.content == "Yes."
+
+
+async def test_a_response_of_a_durable_run_continues_after_a_restart(
+    open_openai: OpenWorld,
+) -> None:
+    async with open_openai([Call("exec", {"code": NESTED})], DURABLE) as world:
+        response = await world.respond("the weather?", tools=[RESPONSES_WEATHER])
+        (call,) = [item for item in response.output if item.type == "function_call"]
+    async with open_openai([Say("5 degrees")], DURABLE) as world:
+        run = await continued_run(world)
+        given = {
+            "type": "function_call_output",
+            "call_id": call.call_id,
+            "output": '{"degrees": 4}',
+        }
+        answer = await world.respond([given], previous_response_id=response.id)
+        assert answer.output_text == "5 degrees"
+        assert answer.id not in (response.id, "")
+        assert await ended(run) == "completed"
+
+
+async def test_a_client_that_goes_on_without_the_results_after_a_restart_ends_the_run(
+    open_openai: OpenWorld,
+) -> None:
+    async with open_openai([Call("exec", {"code": NESTED})], DURABLE) as world:
+        await asked(world, user="ada")
+    async with open_openai([Say("as you like")], DURABLE) as world:
+        run = await continued_run(world)
+        answer = await world.chat("never mind", user="ada")
+        assert answer.choices[0].message.content == "as you like"
+        assert await ended(run) == "aborted"
 
 
 async def test_a_second_answer_to_the_same_calls_is_plain_history(open_openai: OpenWorld) -> None:

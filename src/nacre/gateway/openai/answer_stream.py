@@ -175,7 +175,7 @@ class AnswerStream:
         return ClientCalls(calls=waiting.calls)
 
     def _check_gap(self, event: RunEvent) -> None:
-        lost = event.sequence - self._after - 1
+        lost = self.run.events.count_missing(self._after, event.sequence)
         self._after = event.sequence
         if lost:
             raise _forbid_retry(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import time
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS: Final = 900.0
 
-_CALL_ID_BYTES: Final = 16
+_NONCE_BYTES: Final = 8
+_CALL_ID_BYTES: Final = 20
+_CALL_PREFIX: Final = "call_"
 _MAX_LISTED: Final = 10
 # Abort before the calls expire: the run must not continue without a client.
 _MARGIN_SECONDS: Final = 1.0
@@ -93,7 +96,7 @@ class WaitingRuns:
         """Add a run. It is aborted before its calls expire."""
         while len(self._by_run) >= max(1, self._max_runs()):
             self._abort(next(iter(self._by_run.values())), _TOO_MANY_WAIT)
-        shown = tuple(ClientCall(id=_new_call_id(), call=call) for call in calls)
+        shown = tuple(ClientCall(id=_new_call_id(run, call), call=call) for call in calls)
         waiting = WaitingRun(run=run, calls=shown, after=after, answer_number=answer_number)
         seconds = min(self._seconds, _seconds_left(run, calls))
         loop = asyncio.get_running_loop()
@@ -148,8 +151,42 @@ class WaitingRuns:
             waiting.run.request_abort(reason)
 
 
-def _new_call_id() -> str:
-    return f"call_{os.urandom(_CALL_ID_BYTES).hex()}"
+def find_continued(runs: Sequence[AgentRun], results: Mapping[str, str]) -> WaitingRun | None:
+    """Find the run that an earlier process has shown these calls of; None if no run waits.
+
+    Which of its calls were shown together is not known any more, so the others stay open.
+    """
+    for run in runs:
+        calls = tuple(
+            ClientCall(id=shown_id, call=call)
+            for call in _continued_calls(run)
+            for shown_id in results
+            if _call_id(run, call, shown_id[len(_CALL_PREFIX) :][: 2 * _NONCE_BYTES]) == shown_id
+        )
+        if calls:
+            answered = [event.data.get("how") for event in run.events.events]
+            return WaitingRun(
+                run=run,
+                calls=calls,
+                after=run.events.last_sequence,
+                # At least as many answers as there were, so that the next number is a new one.
+                answer_number=answered.count("answered") + 1,
+            )
+    return None
+
+
+def _continued_calls(run: AgentRun) -> tuple[PendingClientCall, ...]:
+    return run.pending_client_calls if run.is_continued and not run.has_ended else ()
+
+
+def _new_call_id(run: AgentRun, call: PendingClientCall) -> str:
+    return _call_id(run, call, os.urandom(_NONCE_BYTES).hex())
+
+
+def _call_id(run: AgentRun, call: PendingClientCall, nonce: str) -> str:
+    """An id that only the client of the run knows, and that another process recognizes."""
+    seen = hashlib.sha256(f"{nonce}:{run.id}:{call.call_id}".encode()).hexdigest()
+    return f"{_CALL_PREFIX}{nonce}{seen}"[: len(_CALL_PREFIX) + 2 * _CALL_ID_BYTES]
 
 
 def _seconds_left(run: AgentRun, calls: Sequence[PendingClientCall]) -> float:
@@ -233,7 +270,9 @@ class RunStarter:
             run = await self._system.agents.start(await self._command_request(turn_input))
             return self._answer(run, turn_input)
         turn_input = self._remove_commands(turn_input)
-        waiting = self._waiting.find(turn_input.conversation.results)
+        results = turn_input.conversation.results
+        runs = self._system.agents.runs()
+        waiting = self._waiting.find(results) or find_continued(runs, results)
         if waiting is not None and (resumed := await self._resume(waiting, turn_input)) is not None:
             return resumed
         _check_results(turn_input)
@@ -379,6 +418,9 @@ class RunStarter:
         if waiting is not None:
             self._waiting.remove(waiting)
             await waiting.run.abort(_REPLACED)
+        for run in self._system.agents.runs():
+            if matches(run) and _continued_calls(run):
+                await run.abort(_REPLACED)
 
     def _agent_id(self, turn_input: TurnInput) -> str:
         return turn_input.choice.agent_id or self._system.config.agents.default_id
